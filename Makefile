@@ -1,0 +1,37 @@
+# make demo    set up, run the main job on the embedded default, print a table and the path of a report
+# make test    set up, lint, type-check and run the tests
+# make bench   set up, run the speed comparisons (minutes)
+# make lint    ruff and mypy only
+# make clean   remove .venv and build products (the user's cache stays: `longshot cache prune`)
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint clean setup-dev
+
+help:
+	@sed -n 's/^# make/make/p' Makefile
+
+# A stamp per set of extras, remade when the requirements change: a second run starts at once.
+$(VENV)/.demo: pyproject.toml constraints.txt
+	@tools/setup.sh $(PYTHON) $(VENV) efficientnet && touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt tools/setup.sh tools/system-packages.sh
+	@tools/system-packages.sh
+	@tools/setup.sh $(PYTHON) $(VENV) efficientnet,dev && touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo
+	@tools/timed.sh demo $(BIN)/longshot demo
+
+lint: $(VENV)/.dev
+	@tools/timed.sh lint bash -c '$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy'
+
+test: lint
+	@tools/timed.sh tests $(BIN)/python -m pytest -n auto --dist worksteal
+
+bench: $(VENV)/.dev
+	@tools/timed.sh benchmarks $(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo

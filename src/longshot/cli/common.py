@@ -1,0 +1,67 @@
+"""What the commands share: tables in text or JSON, and options that mean the same everywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def json_option(function: F) -> F:
+    """``--json``: print machine-readable JSON instead of a table."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")(function)
+
+
+def device_option(function: F) -> F:
+    """``--device``: where tensors live."""
+    return click.option(
+        "--device",
+        type=click.Choice(["auto", "cpu", "cuda", "mps"]),
+        default="auto",
+        show_default=True,
+        help="Where to compute; auto takes an accelerator when there is one.",
+    )(function)
+
+
+def dry_run_option(function: F) -> F:
+    """``--dry-run``: estimate time and disk, write nothing."""
+    return click.option("--dry-run", is_flag=True, help="Say what would be done, with time and disk; write nothing.")(
+        function
+    )
+
+
+def seed_option(function: F) -> F:
+    """``--seed``: the root of every random stream."""
+    return click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")(function)
+
+
+def print_table(
+    rows: Sequence[Mapping[str, Any]], *, as_json: bool = False, title: str | None = None, footer: str | None = None
+) -> None:
+    """Print rows (all with the same keys) as a terminal table, or as one JSON list.
+
+    Values are shown as they are: format numbers before, so that the table says what was meant.
+    """
+    if as_json:
+        click.echo(json.dumps([dict(row) for row in rows], indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    columns = list(rows[0]) if rows else []
+    numeric = {c: all(isinstance(row[c], int | float) for row in rows) for c in columns}
+    for column in columns:
+        table.add_column(column, justify="right" if numeric[column] else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*[Text("" if row[c] is None else str(row[c])) for c in columns])
+    # Off a terminal the width is unknown: never wrap what a script or a log will read.
+    console = Console() if click.get_text_stream("stdout").isatty() else Console(width=200)
+    console.print(table)
+    if footer:
+        click.echo(footer)

@@ -1,0 +1,97 @@
+"""The ``longshot`` command: finds the sub-command's file by name and turns mistakes into one sentence."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from longshot.errors import UserError
+
+# name → (module, what it does). The module is imported only when its command is called, so that
+# `longshot --help` stays fast; each module holds a click command called `command`.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("demo", "The whole street on the embedded default: a table and a report."),
+    "datasets": ("datasets", "List, add and describe datasets."),
+    "backbones": ("backbones", "List the backbones that can embed images."),
+    "embed": ("embed", "Run a backbone over a dataset and keep the features."),
+    "taxonomy": ("taxonomy", "Show class hierarchies and distances between classes."),
+    "sample": ("sample", "Draw tasks into a testbed file."),
+    "inspect": ("inspect", "Describe a testbed and check it against its dataset."),
+    "methods": ("methods", "List the methods that learn from a support set."),
+    "evaluate": ("evaluate", "Run methods over testbeds; one result row per task."),
+    "report": ("report", "Write a page or a table from the results of a run."),
+    "doctor": ("doctor", "What is installed, which extras, device, cache."),
+    "cache": ("cache", "Show and prune what Longshot keeps on disk."),
+}
+
+
+class LazyGroup(click.Group):
+    """A click group whose commands live in ``longshot.cli.<module>`` and are imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"longshot.cli.{COMMANDS[name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise click.UsageError(f"There is no command '{args[0]}'.{hint} See 'longshot --help'.")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="longshot", message="longshot %(version)s")
+def cli() -> None:
+    """Build few-shot image-classification benchmarks of a chosen difficulty and measure any model on them.
+
+    \b
+    Try:  longshot demo
+    Then: longshot embed ./my_photos --backbone efficientnet-lite0
+          longshot sample ./my_photos --tasks 600 --way 5 --shot 5 --query 10 -o easy.parquet
+          longshot evaluate easy.parquet --backbone efficientnet-lite0 --method protonet -o runs/first
+          longshot report runs/first -o report.html
+    """
+
+
+def main() -> None:
+    """Entry point: user mistakes end with one sentence and exit code 2, Ctrl-C with 130."""
+    for stream in (sys.stdout, sys.stderr):  # a file name that is not UTF-8 must not break a message
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        cli.main(standalone_mode=False)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        print("interrupted; finished work is kept, the same command goes on from there", file=sys.stderr)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except BrokenPipeError:  # `longshot … | head`
+        sys.stderr.close()
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

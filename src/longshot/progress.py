@@ -1,0 +1,84 @@
+"""One progress bar for everything long: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+
+_PLAIN_INTERVAL = 10.0  # seconds between lines when the output is a file or a pipe
+
+
+class Progress:
+    """Counts finished units. ``advance`` is cheap; call it from one thread."""
+
+    def __init__(self, description: str, total: int | None, unit: str) -> None:
+        self.description, self.total, self.unit = description, total, unit
+        self.done, self.skipped = 0, 0
+        self.started = time.monotonic()
+        self._spoken = self.started
+
+    def advance(self, count: int = 1, note: str | None = None) -> None:
+        """Record ``count`` more finished units; ``note`` (say, a loss) stands behind the numbers."""
+        self.done += count
+        self._show(note)
+
+    def skip(self, count: int) -> None:
+        """Record units that an earlier run had finished: they count, but not towards the speed."""
+        self.done += count
+        self.skipped += count
+
+    def rate(self) -> float:
+        """Units per second in this run."""
+        return (self.done - self.skipped) / max(time.monotonic() - self.started, 1e-9)
+
+    def _show(self, note: str | None) -> None:
+        now = time.monotonic()
+        if now - self._spoken >= _PLAIN_INTERVAL:
+            self._spoken = now
+            print(self._line(note), file=sys.stderr, flush=True)
+
+    def _line(self, note: str | None) -> str:
+        of = f" of {self.total:,}" if self.total is not None else ""
+        tail = f", {note}" if note else ""
+        return f"{self.description}: {self.done:,}{of} {self.unit}, {self.rate():,.0f} {self.unit}/s{tail}"
+
+
+class _Bar(Progress):
+    """A live bar on a terminal, drawn by rich."""
+
+    def __init__(self, description: str, total: int | None, unit: str) -> None:
+        super().__init__(description, total, unit)
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self.rich = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[text]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self.task = self.rich.add_task(description, total=total, text="")
+
+    def _show(self, note: str | None) -> None:
+        text = self._line(note).split(": ", 1)[1]
+        self.rich.update(self.task, completed=self.done, text=text)
+
+
+@contextlib.contextmanager
+def progress(description: str, total: int | None = None, unit: str = "items") -> Iterator[Progress]:
+    """Show progress on stderr while the block runs.
+
+    >>> with progress("embed", total=3, unit="images") as bar:
+    ...     bar.advance(3)
+    """
+    if not sys.stderr.isatty():
+        yield Progress(description, total, unit)
+        return
+    bar = _Bar(description, total, unit)
+    with bar.rich:
+        yield bar

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# setup.sh PYTHON VENV EXTRAS: create the virtual environment when it is missing and install Longshot into it, editable.
+set -euo pipefail
+python=$1 venv=$2 extras=$3 start=$SECONDS
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+  echo "setup: $("$python" --version) is too old; Longshot needs Python 3.11 or newer (make PYTHON=python3.11 …)" >&2; exit 2; }
+if [ ! -x "$venv/bin/python" ]; then
+  echo "==> setup: creating $venv"
+  "$python" -m venv "$venv"
+fi
+echo "==> setup: installing longshot[$extras] into $venv (about a minute the first time)"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[$extras]" 2> >(grep -v '^WARNING: Location' >&2)
+echo "==> setup: done after $((SECONDS - start)) s"
