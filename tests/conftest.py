@@ -1,0 +1,96 @@
+"""What the tests share: one cache per test session, the real command line, real photos, the reference data."""
+
+from __future__ import annotations
+
+import os
+
+# One thread per process before torch or BLAS is loaded: the tests themselves run in parallel.
+for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_variable] = "1"
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+ROOT = Path(__file__).resolve().parents[1]
+RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The controlling process makes one cache that all workers inherit: toybox is generated once."""
+    if not hasattr(config, "workerinput"):
+        config.longshot_cache = tempfile.mkdtemp(prefix="longshot-tests-")  # type: ignore[attr-defined]
+        os.environ["LONGSHOT_CACHE"] = config.longshot_cache  # type: ignore[attr-defined]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if hasattr(config, "longshot_cache"):
+        shutil.rmtree(config.longshot_cache, ignore_errors=True)
+
+
+@pytest.fixture
+def cache() -> Path:
+    """The session's cache, shared by all tests: good for what is expensive and content-addressed."""
+    return Path(os.environ["LONGSHOT_CACHE"])
+
+
+@pytest.fixture
+def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache for one test, seen by this process and by the commands it runs."""
+    path = tmp_path / "cache"
+    monkeypatch.setenv("LONGSHOT_CACHE", str(path))
+    return path
+
+
+@pytest.fixture(scope="session")
+def run_cli() -> RunCli:
+    """Run the real command; with ``check`` (the default) a failure shows what it printed."""
+
+    def run(
+        *args: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "longshot.cli.main", *map(os.fspath, args)]
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+        if check:
+            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Reference data that lies beside the checkout in CI; elsewhere the test skips."""
+    path = ROOT.parent / "shared"
+    if not path.is_dir():
+        pytest.skip("needs the project's reference data folder 'shared' beside the checkout")
+    return path
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of class folders: 8 classes in two super-classes, 30 JPEGs each, of different sizes."""
+    root = tmp_path_factory.mktemp("photos")
+    colours = ["crimson", "orange", "gold", "olive", "teal", "navy", "purple", "sienna"]
+    rng = np.random.default_rng(7)
+    for label, colour in enumerate(colours):
+        shape = "round" if label < 4 else "square"
+        folder = root / shape / colour
+        folder.mkdir(parents=True)
+        for number in range(30):
+            width, height = (int(side) for side in rng.integers(40, 90, size=2))
+            noise = rng.integers(90, 166, size=(height, width, 3), dtype=np.uint8)
+            image = Image.fromarray(noise)
+            left, top = (int(place) for place in rng.integers(2, 12, size=2))
+            box = (left, top, left + 24, top + 24)
+            draw = ImageDraw.Draw(image)
+            (draw.ellipse if shape == "round" else draw.rectangle)(box, fill=colour)
+            image.save(folder / f"{number:03d}.jpg", quality=90)
+    return root
