@@ -34,4 +34,4 @@ bench: $(VENV)/.dev
 	@tools/timed.sh benchmarks $(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis longshot-demo

@@ -1,0 +1,69 @@
+"""``longshot demo``: the whole street on the embedded default."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from longshot.cli.common import device_option, print_table
+
+BACKBONES = ("pixels", "efficientnet-lite0")
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("longshot-demo"),
+    show_default=True,
+    help="Folder for the testbeds, the results and the report.",
+)
+@click.option("--tasks", type=click.IntRange(min=2), default=600, show_default=True, help="Tasks per testbed.")
+@device_option
+def command(out: Path, tasks: int, device: str) -> None:
+    """Generate toybox, draw an easy and a look-alike testbed, measure two backbones, write a report.
+
+    \b
+    Example:
+      longshot demo
+    """
+    import longshot
+    from longshot.cli.evaluate import summary_rows
+    from longshot.cli.report import registry_images
+
+    start = time.monotonic()
+
+    def say(text: str) -> None:
+        click.echo(f"[{time.monotonic() - start:5.1f} s] {text}")
+
+    say("toybox: 84×84 pictures of things in ten families, generated on first use")
+    dataset = longshot.open_dataset("toybox")
+    say(f"toybox: {len(dataset.class_ids)} classes, {len(dataset):,} images; testing on the unseen test classes")
+
+    shape = longshot.Fixed(way=5, shot=5, query=10)
+    testbeds = {
+        "mixed": longshot.sample(dataset, tasks=tasks, shape=shape, classes=longshot.Uniform(), split="test"),
+        "look-alikes": longshot.sample(
+            dataset, tasks=tasks, shape=shape, classes=longshot.Siblings(level=1), split="test"
+        ),
+    }
+    paths = []
+    for name, testbed in testbeds.items():
+        paths.append(out / f"{name}.parquet")
+        testbed.save(paths[-1])
+        say(f"testbed {name}: {len(testbed)} tasks, 5-way 5-shot, 10 queries a class → {paths[-1]}")
+
+    for backbone in BACKBONES:
+        features = longshot.embed(dataset, backbone, device=device)
+        say(f"features: {backbone}, {features.dim} numbers per image")
+
+    results = longshot.evaluate(paths, backbones=BACKBONES, methods=["protonet"], out=out / "run", device=device)
+    say(f"evaluated protonet on {len(testbeds)} testbeds × {len(BACKBONES)} backbones → {out / 'run'}")
+    page = longshot.report(results, out / "report.html", images=registry_images({}))
+    click.echo()
+    print_table(summary_rows(results))
+    click.echo()
+    say(f"report: {page.resolve()}")
