@@ -1,0 +1,318 @@
+"""A class hierarchy: any directed acyclic graph with one root, whose classes are nodes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+
+Adjacency = tuple[NDArray[np.int64], NDArray[np.int64]]  # offsets [V+1], neighbours [E]
+
+
+@dataclass(frozen=True, eq=False)
+class Taxonomy:
+    """A DAG with one root. Edges go from parent to child and keep the order they were given in.
+
+    The order of the edges is part of the taxonomy: where a class has several shortest paths from the
+    root, :meth:`shortest_paths` takes the one that a breadth-first search meets first.
+
+    >>> taxonomy = Taxonomy.from_class_ids(["Fruit/Apple", "Fruit/Pear", "Milk"])
+    >>> taxonomy.children("Fruit")
+    ('Fruit/Apple', 'Fruit/Pear')
+    """
+
+    nodes: tuple[str, ...]
+    edges: tuple[tuple[str, str], ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.nodes:
+            raise UserError("The taxonomy has no node; give it at least one edge 'parent,child'.")
+        if list(self.nodes) != sorted(set(self.nodes)):
+            raise ValueError("Taxonomy.nodes must be sorted and unique; use Taxonomy.from_edges")
+        _check_acyclic(self)
+        self.root  # noqa: B018  two roots are found here, not at the first use
+
+    @classmethod
+    def from_edges(
+        cls, edges: Iterable[tuple[str, str]], labels: Mapping[str, str] | None = None
+    ) -> Taxonomy:
+        """Build from (parent, child) pairs; an edge given twice counts once.
+
+        UserError on a cycle (named) or several roots (named).
+        """
+        unique = tuple(dict.fromkeys((str(parent), str(child)) for parent, child in edges))
+        return cls(tuple(sorted({node for edge in unique for node in edge})), unique, dict(labels or {}))
+
+    @classmethod
+    def from_class_ids(cls, class_ids: Iterable[str]) -> Taxonomy:
+        """Nested paths: class ``a/b/c`` lies below ``a/b`` below ``a`` below the root ``""``."""
+        edges: dict[tuple[str, str], None] = {}
+        for class_id in class_ids:
+            parts = class_id.split("/")
+            path = ["", *("/".join(parts[:end]) for end in range(1, len(parts) + 1))]
+            edges.update(dict.fromkeys(pairwise(path)))
+        return cls.from_edges(edges)
+
+    # ---- single nodes -------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._index
+
+    @cached_property
+    def root(self) -> str:
+        """The one node without parents."""
+        offsets, _ = self.parent_lists
+        roots = [self.nodes[i] for i in np.flatnonzero(np.diff(offsets) == 0)]
+        if len(roots) != 1:  # none cannot be: an acyclic graph has a node without parents
+            names = ", ".join(f"'{node}'" for node in roots[:5]) + (", …" if len(roots) > 5 else "")
+            raise UserError(
+                f"The taxonomy has {len(roots)} roots ({names}) and needs exactly one; "
+                f"add a common parent, for instance with the edges 'root,{roots[0]}' and 'root,{roots[1]}'."
+            )
+        return roots[0]
+
+    @cached_property
+    def leaves(self) -> tuple[str, ...]:
+        """Nodes without children, sorted."""
+        offsets, _ = self.child_lists
+        return tuple(self.nodes[i] for i in np.flatnonzero(np.diff(offsets) == 0))
+
+    def parents(self, node: str) -> tuple[str, ...]:
+        """Direct parents in the order of the edges."""
+        return self._neighbours(self.parent_lists, node)
+
+    def children(self, node: str) -> tuple[str, ...]:
+        """Direct children in the order of the edges."""
+        return self._neighbours(self.child_lists, node)
+
+    def ancestors(self, node: str) -> frozenset[str]:
+        """Every node from which ``node`` can be reached, ``node`` included."""
+        return frozenset(self.nodes[i] for i in self._reach(self.parent_lists, [self.index(node)]))
+
+    def descendants(self, node: str) -> frozenset[str]:
+        """Every node that can be reached from ``node``, ``node`` included."""
+        return frozenset(self.nodes[i] for i in self._reach(self.child_lists, [self.index(node)]))
+
+    def depth(self, node: str) -> int:
+        """Length of the shortest path from the root; the root has depth 0."""
+        return int(self.depths[self.index(node)])
+
+    def label(self, node: str) -> str:
+        """The name to show: the given label, else the last part of the path; the empty id shows as "root"."""
+        return self.labels.get(node) or node.rsplit("/", 1)[-1] or node or "root"
+
+    def index(self, node: str) -> int:
+        """Position of ``node`` in :attr:`nodes`; UserError with the nearest name when it is not there."""
+        try:
+            return self._index[node]
+        except KeyError:
+            raise UserError(self._missing([node])) from None
+
+    # ---- sets of classes ----------------------------------------------------------------------------
+
+    def indices(self, class_ids: Sequence[str]) -> NDArray[np.int64]:
+        """[C] positions in :attr:`nodes`; UserError naming classes that the taxonomy lacks."""
+        missing = [class_id for class_id in class_ids if class_id not in self._index]
+        if missing:
+            raise UserError(self._missing(missing))
+        return np.fromiter((self._index[c] for c in class_ids), np.int64, len(class_ids))
+
+    def groups(self, class_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Siblings: {parent: classes below it}, both sorted. A class with two parents is in two groups."""
+        self.indices(class_ids)
+        found: dict[str, list[str]] = {}
+        for class_id in sorted(set(class_ids)):
+            for parent in self.parents(class_id):
+                found.setdefault(parent, []).append(class_id)
+        return {parent: tuple(found[parent]) for parent in sorted(found)}
+
+    def groups_at(self, class_ids: Sequence[str], level: int) -> dict[str, tuple[str, ...]]:
+        """Classes below each node of depth ``level``: level 1 groups by the children of the root.
+
+        A class that lies higher than ``level`` is a group of its own, so that every class is in a group.
+        """
+        if level < 0:
+            raise UserError(f"There is no level {level}; levels count from 0 (the root) downwards.")
+        found: dict[str, list[str]] = {}
+        for class_id, at in zip(class_ids, self.indices(class_ids).tolist(), strict=True):
+            above = self._reach(self.parent_lists, [at])
+            tops = [self.nodes[i] for i in above if self.depths[i] == level] or [class_id]
+            for top in tops:
+                found.setdefault(top, []).append(class_id)
+        return {top: tuple(sorted(set(found[top]))) for top in sorted(found)}
+
+    def restrict(self, class_ids: Sequence[str]) -> Taxonomy:
+        """The part that matters for ``class_ids``: they, all their ancestors, and the edges among these."""
+        return self._induced(self._reach(self.parent_lists, self.indices(class_ids).tolist()))
+
+    def shortest_paths(self, class_ids: Sequence[str]) -> Taxonomy:
+        """One shortest path from the root to each class: the union of their nodes, and the edges among those.
+
+        The reduction of the published tieredImageNet distances. Ties go to the path that a breadth-first
+        search from the root meets first, children visited in the order of the edges.
+        """
+        _, came_from = self._breadth_first
+        kept: set[int] = set()
+        for at in self.indices(class_ids).tolist():
+            while at >= 0 and at not in kept:
+                kept.add(at)
+                at = int(came_from[at])
+        return self._induced(kept)
+
+    # ---- files --------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a JSON file; :meth:`from_json` reads them back."""
+        return {"edges": [list(edge) for edge in self.edges], "labels": dict(self.labels), "root": self.root}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Taxonomy:
+        """The taxonomy that :meth:`to_json` described."""
+        edges = tuple((str(parent), str(child)) for parent, child in value["edges"])
+        nodes = {node for edge in edges for node in edge} | (
+            {str(value["root"])} if "root" in value else set()
+        )
+        return cls(tuple(sorted(nodes)), tuple(dict.fromkeys(edges)), dict(value.get("labels") or {}))
+
+    # ---- the graph as arrays ------------------------------------------------------------------------
+
+    @cached_property
+    def edge_indices(self) -> NDArray[np.int64]:
+        """[E, 2] positions of (parent, child)."""
+        flat = (self._index[node] for edge in self.edges for node in edge)
+        return np.fromiter(flat, np.int64, 2 * len(self.edges)).reshape(-1, 2)
+
+    @cached_property
+    def child_lists(self) -> Adjacency:
+        """(offsets [V+1], children [E]): the children of node v are children[offsets[v]:offsets[v+1]]."""
+        return _adjacency(self.edge_indices[:, 0], self.edge_indices[:, 1], len(self.nodes))
+
+    @cached_property
+    def parent_lists(self) -> Adjacency:
+        """(offsets [V+1], parents [E]): the parents of node v are parents[offsets[v]:offsets[v+1]]."""
+        return _adjacency(self.edge_indices[:, 1], self.edge_indices[:, 0], len(self.nodes))
+
+    @property
+    def depths(self) -> NDArray[np.int64]:
+        """[V] length of the shortest path from the root to each node."""
+        return self._breadth_first[0]
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {node: i for i, node in enumerate(self.nodes)}
+
+    @cached_property
+    def _breadth_first(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(depth [V], the parent each node was first reached from [V], −1 for the root)."""
+        offsets, children = (part.tolist() for part in self.child_lists)
+        start = self._index[self.root]
+        depth, came_from = [-1] * len(self.nodes), [-1] * len(self.nodes)
+        depth[start] = 0
+        queue = deque([start])
+        while queue:
+            at = queue.popleft()
+            for child in children[offsets[at] : offsets[at + 1]]:
+                if depth[child] < 0:
+                    depth[child], came_from[child] = depth[at] + 1, at
+                    queue.append(child)
+        return np.array(depth, np.int64), np.array(came_from, np.int64)
+
+    def _neighbours(self, lists: Adjacency, node: str) -> tuple[str, ...]:
+        offsets, others = lists
+        at = self.index(node)
+        return tuple(self.nodes[i] for i in others[offsets[at] : offsets[at + 1]])
+
+    @staticmethod
+    def _reach(lists: Adjacency, start: Iterable[int]) -> set[int]:
+        """Everything reachable from ``start`` along the lists, ``start`` included."""
+        offsets, others = lists
+        seen = set(start)
+        stack = list(seen)
+        while stack:
+            at = stack.pop()
+            for other in others[offsets[at] : offsets[at + 1]].tolist():
+                if other not in seen:
+                    seen.add(other)
+                    stack.append(other)
+        return seen
+
+    def _induced(self, kept: set[int]) -> Taxonomy:
+        """The sub-graph on ``kept`` (which holds the root), edges in the same order."""
+        nodes = tuple(self.nodes[i] for i in sorted(kept))
+        names = set(nodes)
+        edges = tuple(edge for edge in self.edges if edge[0] in names and edge[1] in names)
+        return Taxonomy(nodes, edges, {node: self.labels[node] for node in nodes if node in self.labels})
+
+    def _missing(self, missing: Sequence[str]) -> str:
+        first = missing[0]
+        others = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        return (
+            f"The class '{first}'{others} is not in the taxonomy of {len(self.nodes):,} nodes"
+            f"{self._nearest(first)}."
+        )
+
+    def _nearest(self, name: str) -> str:
+        """A hint: the node with that label, else the most similar id or label."""
+        from difflib import get_close_matches  # only on the way to an error
+
+        by_label: dict[str, str] = {}
+        for node in self.nodes:
+            by_label.setdefault(self.label(node).lower(), node)
+            by_label.setdefault(node.lower(), node)
+        near = get_close_matches(name.lower(), by_label, n=1, cutoff=0.5)
+        if not near:
+            return "; 'longshot taxonomy show' prints the names it has"
+        node = by_label[near[0]]
+        shown = f"'{node}'" if self.label(node) == node else f"'{node}' ({self.label(node)})"
+        return f"; the nearest is {shown}"
+
+
+def _adjacency(source: NDArray[np.int64], target: NDArray[np.int64], size: int) -> Adjacency:
+    """Lists of targets per source, each in the order given."""
+    order = np.argsort(source, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=size))]).astype(np.int64)
+    return offsets, target[order]
+
+
+def _check_acyclic(taxonomy: Taxonomy) -> None:
+    """Take away nodes whose parents are all gone (Kahn); what stays lies on or below a cycle."""
+    offsets, children = (part.tolist() for part in taxonomy.child_lists)
+    parent_offsets, parents = (part.tolist() for part in taxonomy.parent_lists)
+    waiting = np.diff(taxonomy.parent_lists[0]).tolist()
+    ready = [node for node, count in enumerate(waiting) if count == 0]
+    gone = 0
+    while ready:
+        at = ready.pop()
+        gone += 1
+        for child in children[offsets[at] : offsets[at + 1]]:
+            waiting[child] -= 1
+            if waiting[child] == 0:
+                ready.append(child)
+    if gone == len(taxonomy.nodes):
+        return
+    # A node that waits has a parent that waits: walking upwards must come back to a node already met.
+    at = next(node for node, count in enumerate(waiting) if count > 0)
+    met: dict[int, None] = {}  # in order
+    while at not in met:
+        met[at] = None
+        at = next(p for p in parents[parent_offsets[at] : parent_offsets[at + 1]] if waiting[p] > 0)
+    walk = list(met)
+    cycle = [at, *reversed(walk[walk.index(at) :])]
+    names = [taxonomy.nodes[i] for i in cycle]
+    shown = names if len(names) <= 12 else [*names[:6], "…", *names[-5:]]
+    raise UserError(
+        f"The taxonomy has a cycle of {len(cycle) - 1} edge{'s' if len(cycle) > 2 else ''} "
+        f"({' → '.join(shown)}) and must have none; remove one of these edges."
+    )
