@@ -1,1 +1,1 @@
-"""Speed against peers, as ratios in one run. `python -m benchmarks [NAME…]`; nothing here decides a unit test."""
+"""Speed against peers, as ratios in one run: `python -m benchmarks [NAME…]`. No unit test depends on it."""

@@ -1,4 +1,4 @@
-"""Longshot: few-shot image-classification benchmarks of a chosen difficulty, and any model measured on them."""
+"""Longshot: few-shot image-classification benchmarks of a chosen difficulty, any model measured on them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 __version__ = _version("longshot")
 
-# public name → module. Nothing heavy is imported before it is used: `import longshot` loads neither torch nor pandas.
+# public name → module, imported on first use: `import longshot` loads neither torch nor pandas.
 _PUBLIC: dict[str, str] = {
     "UserError": "longshot.errors",
     "Dataset": "longshot.datasets.dataset",

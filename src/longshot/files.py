@@ -75,7 +75,9 @@ def explain_disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
                 f"(see 'longshot cache') or set LONGSHOT_CACHE to another disk, then run the same command again."
             ) from error
         if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-            raise UserError(f"Cannot write {path}: {error.strerror}; choose a place you may write to.") from error
+            raise UserError(
+                f"Cannot write {path}: {error.strerror}; choose a place you may write to."
+            ) from error
         raise
 
 

@@ -29,18 +29,24 @@ def device_option(function: F) -> F:
 
 def dry_run_option(function: F) -> F:
     """``--dry-run``: estimate time and disk, write nothing."""
-    return click.option("--dry-run", is_flag=True, help="Say what would be done, with time and disk; write nothing.")(
-        function
-    )
+    return click.option(
+        "--dry-run", is_flag=True, help="Say what would be done, with time and disk; write nothing."
+    )(function)
 
 
 def seed_option(function: F) -> F:
     """``--seed``: the root of every random stream."""
-    return click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")(function)
+    return click.option(
+        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed."
+    )(function)
 
 
 def print_table(
-    rows: Sequence[Mapping[str, Any]], *, as_json: bool = False, title: str | None = None, footer: str | None = None
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    as_json: bool = False,
+    title: str | None = None,
+    footer: str | None = None,
 ) -> None:
     """Print rows (all with the same keys) as a terminal table, or as one JSON list.
 

@@ -21,7 +21,9 @@ BACKBONES = ("pixels", "efficientnet-lite0")
     show_default=True,
     help="Folder for the testbeds, the results and the report.",
 )
-@click.option("--tasks", type=click.IntRange(min=2), default=600, show_default=True, help="Tasks per testbed.")
+@click.option(
+    "--tasks", type=click.IntRange(min=2), default=600, show_default=True, help="Tasks per testbed."
+)
 @device_option
 def command(out: Path, tasks: int, device: str) -> None:
     """Generate toybox, draw an easy and a look-alike testbed, measure two backbones, write a report.
@@ -41,7 +43,9 @@ def command(out: Path, tasks: int, device: str) -> None:
 
     say("toybox: 84×84 pictures of things in ten families, generated on first use")
     dataset = longshot.open_dataset("toybox")
-    say(f"toybox: {len(dataset.class_ids)} classes, {len(dataset):,} images; testing on the unseen test classes")
+    say(
+        f"toybox: {len(dataset.class_ids)} classes, {len(dataset):,} images; testing on the unseen test classes"
+    )
 
     shape = longshot.Fixed(way=5, shot=5, query=10)
     testbeds = {
@@ -60,7 +64,9 @@ def command(out: Path, tasks: int, device: str) -> None:
         features = longshot.embed(dataset, backbone, device=device)
         say(f"features: {backbone}, {features.dim} numbers per image")
 
-    results = longshot.evaluate(paths, backbones=BACKBONES, methods=["protonet"], out=out / "run", device=device)
+    results = longshot.evaluate(
+        paths, backbones=BACKBONES, methods=["protonet"], out=out / "run", device=device
+    )
     say(f"evaluated protonet on {len(testbeds)} testbeds × {len(BACKBONES)} backbones → {out / 'run'}")
     page = longshot.report(results, out / "report.html", images=registry_images({}))
     click.echo()

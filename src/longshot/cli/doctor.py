@@ -105,7 +105,9 @@ def _sandbox() -> dict[str, Any]:
     """Whether other people's code could be run safely: bubblewrap is there and may make namespaces."""
     program = shutil.which("bwrap")
     if program is None:
-        return _row("sandbox", "absent", "bubblewrap is not installed; to have it: apt-get install bubblewrap")
+        return _row(
+            "sandbox", "absent", "bubblewrap is not installed; to have it: apt-get install bubblewrap"
+        )
     probe = subprocess.run(
         [program, "--ro-bind", "/", "/", "--unshare-all", "true"], capture_output=True, text=True, timeout=20
     )

@@ -1,0 +1,56 @@
+"""The command's root: help, versions, mistakes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import RunCli
+from longshot.cli.main import COMMANDS
+
+
+def test_help_lists_every_command(run_cli: RunCli) -> None:
+    text = run_cli("--help").stdout
+    assert all(f"\n  {name} " in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_help_opens_with_an_example(run_cli: RunCli, name: str) -> None:
+    assert (
+        f"longshot {name}" in run_cli(name, "--help").stdout.split("Options:")[0].split("Usage:", 1)[1][20:]
+    )
+
+
+def test_a_mistyped_command_gets_a_suggestion(run_cli: RunCli) -> None:
+    done = run_cli("evalute", check=False)
+    assert done.returncode == 2
+    assert "Did you mean 'evaluate'?" in done.stderr
+
+
+def test_importing_longshot_and_asking_for_help_load_nothing_heavy() -> None:
+    code = (
+        "import sys, longshot, longshot.cli.main\n"
+        "from click.testing import CliRunner\n"
+        "assert CliRunner().invoke(longshot.cli.main.cli, ['--help']).exit_code == 0\n"
+        "heavy = {'torch', 'pandas', 'scipy', 'matplotlib', 'pyarrow', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_public_name_can_be_imported() -> None:
+    import longshot
+
+    for name in longshot.__all__:
+        assert getattr(longshot, name) is not None
+
+
+def test_doctor_reports_as_json(run_cli: RunCli, fresh_cache: Path) -> None:
+    rows = {row["what"]: row for row in json.loads(run_cli("doctor", "--json").stdout)}
+    assert rows["longshot"]["state"] == "ok"
+    assert str(fresh_cache) in rows["cache"]["detail"]
+    assert {"torch", "device", "sandbox", "extra hf"} <= set(rows)
