@@ -1,0 +1,96 @@
+"""Names with settings, ``tim(steps=100, lr=1e-3)``: read safely and written in one canonical form."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from longshot.errors import UserError
+
+
+def parse_call(text: str) -> tuple[str, dict[str, Any]]:
+    """Split ``name(key=literal, …)`` into its name and settings. Only literals are read, nothing is executed.
+
+    The name is everything before the first parenthesis, so names with colons, slashes, dots and dashes work.
+
+    >>> parse_call("tim(steps=100, lr=1e-3)")
+    ('tim', {'steps': 100, 'lr': 0.001})
+    >>> parse_call("timm:vit_small.dino")
+    ('timm:vit_small.dino', {})
+    """
+    name, parenthesis, rest = text.strip().partition("(")
+    name = name.strip()
+    if not name:
+        raise UserError(
+            f"'{text}' names nothing; write a name, as in protonet or protonet(distance='cosine')."
+        )
+    if not parenthesis:
+        return name, {}
+    wrong = f"'{text}' is not of the form name(setting=value, …), as in protonet(distance='cosine')"
+    if not rest.endswith(")"):
+        raise UserError(f"{wrong}: the closing parenthesis is missing.")
+    try:
+        call = ast.parse(f"_({rest}", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UserError(f"{wrong}.") from error
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        raise UserError(f"{wrong}.")
+    if call.args or any(keyword.arg is None for keyword in call.keywords):
+        raise UserError(f"{wrong}: every setting needs its name.")
+    settings: dict[str, Any] = {}
+    for keyword in call.keywords:
+        assert keyword.arg is not None
+        if keyword.arg in settings:
+            raise UserError(f"'{text}' gives the setting '{keyword.arg}' twice; give it once.")
+        try:
+            settings[keyword.arg] = ast.literal_eval(keyword.value)
+        except (ValueError, TypeError) as error:
+            raise UserError(
+                f"The setting '{keyword.arg}' in '{text}' is not a plain value; "
+                f"write a number, True, False, None, a quoted text or a list of those."
+            ) from error
+    return name, settings
+
+
+def format_call(name: str, settings: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> str:
+    """The canonical text of a call: settings sorted by name, those equal to their default left out.
+
+    Equal calls give equal texts, so the text can stand in hashes, file names and tables.
+
+    >>> format_call("tim", {"steps": 100, "lr": 0.01}, {"steps": 100, "lr": 0.001})
+    'tim(lr=0.01)'
+    """
+    kept = {
+        key: value
+        for key, value in settings.items()
+        if defaults is None or key not in defaults or not _same(value, defaults[key])
+    }
+    inside = ", ".join(f"{key}={kept[key]!r}" for key in sorted(kept))
+    return f"{name}({inside})" if inside else name
+
+
+def _same(value: Any, default: Any) -> bool:
+    # 1 == True in Python, but protonet(scale=True) is not protonet(scale=1); 10 and 10.0 are the same setting.
+    return bool(value == default) and isinstance(value, bool) == isinstance(default, bool)
+
+
+def parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    """The keyword settings of a callable with their defaults, in the order of its signature."""
+    return {
+        name: parameter.default
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD) and name != "self"
+    }
+
+
+def check_settings(what: str, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """UserError naming the first unknown setting and listing the valid ones with their defaults."""
+    unknown = [key for key in settings if key not in defaults]
+    if not unknown:
+        return
+    if not defaults:
+        raise UserError(f"{what} has no settings, so '{unknown[0]}' means nothing to it; leave it out.")
+    valid = ", ".join(f"{key}={value!r}" for key, value in defaults.items())
+    raise UserError(f"{what} has no setting '{unknown[0]}'; its settings and their defaults: {valid}.")

@@ -1,0 +1,1 @@
+"""Methods: learn from a support set, predict a query set; one file per family, found by name."""

@@ -1,0 +1,178 @@
+"""What every feature-space method takes (a batch of tasks) and gives (scores), and what methods share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from longshot.calls import format_call, parameters
+
+Setting = Literal["inductive", "transductive"]
+LOWEST = float("-inf")  # score of a class that cannot be predicted: softmax gives it probability 0
+
+
+class TaskShape(NamedTuple):
+    """Sizes after padding of one task in a batch: W classes, S support rows, Q query rows of d numbers."""
+
+    way: int
+    support: int
+    query: int
+    dim: int
+
+
+@dataclass(frozen=True)
+class TaskBatch:
+    """B tasks as padded tensors on one device. Query labels are not here: a method cannot see them.
+
+    Shapes: W = ``way`` (largest number of classes in the batch), S and Q the padded sizes, d the feature width.
+    Padding rows hold zeros, carry label −1 (support) or mask False (query), and come last.
+    """
+
+    support: Tensor  # [B, S, d] float32
+    support_label: Tensor  # [B, S] int64 in 0…ways−1; −1 marks padding
+    query: Tensor  # [B, Q, d] float32
+    query_mask: Tensor  # [B, Q] bool; False marks padding
+    ways: Tensor  # [B] int64, number of classes of each task
+    way: int  # W, max of ways (or more)
+    seeds: Tensor  # [B] int64, one per task: the only source of randomness a method may use
+    blocks: tuple[int, ...]  # widths of the backbones side by side in d; (d,) for a single backbone
+    shot: int | None = (
+        None  # k when every task has exactly W classes of k rows each, sorted by label, no padding
+    )
+    full: bool = False  # True when no support, query or class is padding in any task
+
+    def __len__(self) -> int:
+        return int(self.support.shape[0])
+
+    @property
+    def shape(self) -> TaskShape:
+        """Padded sizes shared by the tasks of the batch."""
+        return TaskShape(self.way, self.support.shape[1], self.query.shape[1], self.support.shape[2])
+
+    @cached_property
+    def one_hot(self) -> Tensor:
+        """[B, S, W] float32: 1 where support row s has label w; padding rows are all zero."""
+        classes = torch.arange(self.way, device=self.support.device)
+        return (self.support_label.unsqueeze(2) == classes).to(self.support.dtype)
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """[B, W] float32: support rows per class; 0 for padding columns and for classes without support."""
+        if self.shot is not None:
+            return torch.full((len(self), self.way), float(self.shot), device=self.support.device)
+        return self.one_hot.sum(1)
+
+    @property
+    def present(self) -> Tensor:
+        """[B, W] bool: classes with at least one support row, the only ones a method may predict."""
+        return self.counts > 0
+
+    def class_means(self, rows: Tensor | None = None) -> Tensor:
+        """[B, W, d]: mean of ``rows`` ([B, S, d], by default the support) per class, p_w = Σ_{s: y_s = w} x_s / n_w.
+
+        One matrix product with the transposed one-hot matrix; zero for classes without support.
+        """
+        values = self.support if rows is None else rows
+        if self.shot is not None:
+            # Sorted and equal shots: the rows of a class are neighbours and the sum needs no product.
+            grouped = values.unflatten(1, (self.way, self.shot))
+            return grouped.squeeze(2) if self.shot == 1 else grouped.sum(2).mul_(1.0 / self.shot)
+        sums = torch.bmm(self.one_hot.transpose(1, 2), values)
+        return sums / self.counts.clamp(min=1).unsqueeze(2)
+
+    def split(self) -> list[TaskBatch]:
+        """The same tasks seen through each backbone on its own (for methods that weigh several backbones)."""
+        supports = self.support.split(self.blocks, dim=2)
+        queries = self.query.split(self.blocks, dim=2)
+        return [
+            TaskBatch(
+                support=support,
+                support_label=self.support_label,
+                query=query,
+                query_mask=self.query_mask,
+                ways=self.ways,
+                way=self.way,
+                seeds=self.seeds,
+                blocks=(support.shape[2],),
+                shot=self.shot,
+                full=self.full,
+            )
+            for support, query in zip(supports, queries, strict=True)
+        ]
+
+    def normal(self, *shape: int, stream: int = 0) -> Tensor:
+        """[B, *shape] standard normal numbers; a task's numbers depend on its seed and ``stream`` only.
+
+        Drawn on the CPU, task by task, so that neither the batch size nor the device changes them.
+        """
+        drawn = torch.empty(len(self), *shape)
+        generator = torch.Generator()
+        for row, seed in zip(drawn, self.seeds.tolist(), strict=True):
+            generator.manual_seed((seed + stream * 0x9E3779B97F4A7C15) % 2**63)
+            row.normal_(generator=generator)
+        return drawn.to(self.support.device)
+
+
+class Method(ABC):
+    """A way to classify queries from a support set, over a batch of tasks at once.
+
+    A subclass's constructor takes keyword settings with defaults, checks them and stores each under its own
+    name; nothing else. ``scores`` must treat tasks independently: a task's scores do not depend on which
+    other tasks are in the batch, nor on padding. It is called without gradient tracking: a method that trains
+    enters ``torch.enable_grad()`` itself.
+    """
+
+    name: ClassVar[str]  # as written on the command line
+    setting: ClassVar[Setting]  # transductive: also looks at the other queries of the same task
+    family: ClassVar[str]  # one or two words for the list of methods
+    paper: ClassVar[str]  # who proposed it, or ""
+    version: ClassVar[int] = 1  # raise when the same settings give other scores: old results are not mixed in
+    tolerance: ClassVar[float] = (
+        1e-4  # how far scores may move with batch size and order of examples (relative)
+    )
+
+    @abstractmethod
+    def scores(self, batch: TaskBatch) -> Tensor:
+        """[B, Q, W] float logits (softmax over W gives probabilities).
+
+        −∞ for columns ≥ ways and for classes without support (``mask_absent`` does both). Values in padded
+        query rows are ignored.
+        """
+
+    def floats_per_task(self, shape: TaskShape) -> int:
+        """Working numbers (float32) that ``scores`` needs per task beyond its input; the batch size follows it.
+
+        Covers one copy of support and queries, the one-hot matrix, class vectors and three arrays of scores.
+        """
+        way, support, query, dim = shape
+        return (support + query + 2 * way) * dim + (support + 3 * query) * way
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every setting with the value in use."""
+        return {key: getattr(self, key) for key in parameters(type(self).__init__)}
+
+    @property
+    def call(self) -> str:
+        """Canonical text, the ``method`` column of results: settings at their default are left out."""
+        return format_call(self.name, self.settings, parameters(type(self).__init__))
+
+    @property
+    def identity(self) -> str:
+        """What decides the scores; part of a result's id. A method read from a file adds the file's hash."""
+        return f"{self.call}@{self.version}"
+
+    def __repr__(self) -> str:
+        return format_call(type(self).__name__, self.settings)
+
+
+def mask_absent(scores: Tensor, batch: TaskBatch) -> Tensor:
+    """Set the columns of classes without support (and padding columns) to −∞, in place. scores: [B, Q, W]."""
+    if batch.shot is None:
+        scores.masked_fill_(~batch.present.unsqueeze(1), LOWEST)
+    return scores

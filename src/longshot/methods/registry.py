@@ -1,0 +1,84 @@
+"""Methods by name. The table names a module and a class, imported only when the method is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from longshot.calls import check_settings, parameters, parse_call
+from longshot.errors import UserError
+
+if TYPE_CHECKING:
+    from longshot.methods.base import Method
+
+# name → module:class
+METHODS: dict[str, str] = {
+    "protonet": "longshot.methods.protonet:ProtoNet",
+}
+
+
+def method_names() -> list[str]:
+    """Names of the registered methods, sorted."""
+    return sorted(METHODS)
+
+
+def method_class(name: str) -> type[Method]:
+    """The class registered under ``name``; UserError with the nearest name when there is none."""
+    if name not in METHODS:
+        near = get_close_matches(name, METHODS, n=1, cutoff=0.5)
+        hint = (
+            f"did you mean '{near[0]}'?"
+            if near
+            else f"there are {len(METHODS)}: {', '.join(method_names())}."
+        )
+        raise UserError(f"There is no method '{name}'; {hint} See 'longshot methods'.")
+    module, _, attribute = METHODS[name].partition(":")
+    found: type[Method] = getattr(import_module(module), attribute)
+    return found
+
+
+def get_method(method: str | Method) -> Method:
+    """A method from its call, ``protonet(distance='cosine')``; a Method object is handed back as it is.
+
+    UserError: unknown name (with the nearest), unknown setting (with the valid ones and their defaults).
+    """
+    if not isinstance(method, str):
+        return method
+    name, settings = parse_call(method)
+    chosen = method_class(name)
+    check_settings(f"The method '{name}'", settings, parameters(chosen.__init__))
+    try:
+        return chosen(**settings)
+    except TypeError as error:
+        raise UserError(f"The method call '{method}' has a setting of the wrong type: {error}.") from error
+
+
+def split_calls(text: str) -> list[str]:
+    """Cut ``a, b(x=1, y=2)`` at the commas outside parentheses, so one option can name several methods."""
+    parts, depth, start = [], 0, 0
+    for position, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    parts.append(text[start:])
+    return [part.strip() for part in parts]
+
+
+def list_methods(names: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """One record per method: name, setting, family, paper, settings with their defaults."""
+    records = []
+    for name in method_names() if names is None else names:
+        chosen = method_class(name)
+        records.append(
+            {
+                "name": name,
+                "setting": chosen.setting,
+                "family": chosen.family,
+                "paper": chosen.paper,
+                "settings": parameters(chosen.__init__),
+            }
+        )
+    return records
