@@ -1,0 +1,192 @@
+"""The Dataset: classes, stable example keys and a lazy store of images, class-major."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from longshot.taxonomy.dag import Taxonomy
+
+SPLITS = ("train", "validation", "test")
+_SPLIT_ALIASES = {
+    "train": "train",
+    "training": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "dev": "validation",
+    "test": "test",
+    "testing": "test",
+}
+
+
+def canonical_split(name: str) -> str | None:
+    """``train``, ``validation`` or ``test`` for the spellings in use (``val``, ``dev`` …), else None."""
+    return _SPLIT_ALIASES.get(name.strip().lower())
+
+
+class ImageStore(Protocol):
+    """Where pixels come from. Picklable and cheap to pickle: worker processes open the files themselves."""
+
+    def read(self, row: int) -> Image:
+        """The image of one row: mode RGB, upright; ``ImageError`` (a ``UserError``) when unreadable."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """N images in C classes. The rows of class c are ``offsets[c]:offsets[c + 1]``; classes are sorted by id.
+
+    ``keys`` [N] name examples for good (testbeds hold keys, never rows). ``attributes`` has N rows, one
+    column per attribute. ``splits`` maps train/validation/test to class ids. ``skipped`` lists the keys of
+    unreadable images that were left out on request.
+    """
+
+    name: str
+    class_ids: tuple[str, ...]
+    offsets: NDArray[np.int64]
+    keys: pa.Array
+    store: ImageStore
+    source: str
+    taxonomy: Taxonomy | None = None
+    attributes: pa.Table | None = None
+    splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.keys, pa.ChunkedArray):
+            object.__setattr__(self, "keys", self.keys.combine_chunks())
+        object.__setattr__(self, "offsets", np.asarray(self.offsets, dtype=np.int64))
+        if list(self.class_ids) != sorted(set(self.class_ids)):
+            raise ValueError("class ids must be sorted and unique")
+        if self.offsets.shape != (len(self.class_ids) + 1,) or self.offsets[0] != 0:
+            raise ValueError(f"offsets must be [C+1] = [{len(self.class_ids) + 1}] and start at 0")
+        if self.offsets[-1] != len(self.keys):
+            raise ValueError(f"offsets end at {self.offsets[-1]}, there are {len(self.keys)} keys")
+        if self.keys.null_count or pc.count_distinct(self.keys).as_py() != len(self.keys):
+            raise ValueError("keys must be unique and not null")
+        if self.attributes is not None and self.attributes.num_rows != len(self.keys):
+            raise ValueError(
+                f"attributes have {self.attributes.num_rows} rows, there are {len(self.keys)} keys"
+            )
+        if not self.class_ids:
+            raise UserError(
+                f"Dataset '{self.name}' has no classes; at least one class with images is needed."
+            )
+        empty = [c for c, size in zip(self.class_ids, self.sizes, strict=True) if size <= 0]
+        if empty:
+            raise UserError(
+                f"Dataset '{self.name}' has {count(empty, 'class', 'classes')} without images "
+                f"({first(empty)}); add images or remove them."
+            )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hex SHA-256 over class ids and the keys of each class, and nothing else.
+
+        Pixels, attributes and taxonomy do not take part: columns can be added later, and a copy of the
+        dataset elsewhere (say, in a zip) has the same fingerprint.
+        """
+        digest = hashlib.sha256(b"longshot dataset 1\n")
+        for strings in (list(self.class_ids), self.keys.to_pylist()):
+            encoded = [s.encode() for s in strings]
+            digest.update(np.array([len(e) for e in encoded], dtype="<i8").tobytes())
+            digest.update(b"".join(encoded))
+        digest.update(self.offsets.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def class_names(self) -> tuple[str, ...]:
+        """The last path part of each class id [C]."""
+        return tuple(class_id.rsplit("/", 1)[-1] for class_id in self.class_ids)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Images per class [C]."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @cached_property
+    def labels(self) -> NDArray[np.int32]:
+        """Class index of each row [N]."""
+        return np.repeat(np.arange(len(self.class_ids), dtype=np.int32), self.sizes)
+
+    def rows(self, class_index: int) -> slice:
+        """The rows of a class."""
+        return slice(int(self.offsets[class_index]), int(self.offsets[class_index + 1]))
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {class_id: i for i, class_id in enumerate(self.class_ids)}
+
+    def class_index(self, class_id: str) -> int:
+        """Position of a class id in ``class_ids``."""
+        index = self._index.get(class_id)
+        if index is None:
+            same_name = [c for c in self.class_ids if c.rsplit("/", 1)[-1] == class_id]
+            near = same_name or get_close_matches(class_id, self.class_ids, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else "see 'longshot datasets show'."
+            raise UserError(
+                f"Dataset '{self.name}' has no class '{class_id}' among its {len(self.class_ids):,}; {hint}"
+            )
+        return index
+
+    def image(self, row: int) -> Image:
+        """Read one image: RGB, upright."""
+        return self.store.read(int(row))
+
+    def find_rows(self, keys: pa.Array) -> NDArray[np.int64]:
+        """Rows of the given keys [M] -> [M]; keys that are not in the dataset are named in the error."""
+        found = pc.index_in(keys, value_set=self.keys)
+        if isinstance(found, pa.ChunkedArray):
+            found = found.combine_chunks()
+        if found.null_count:
+            missing = pc.unique(pc.filter(keys, pc.is_null(found))).to_pylist()
+            raise UserError(
+                f"Dataset '{self.name}' lacks {count(missing, 'image')} of {len(keys):,} asked for "
+                f"({first(missing)}); open the copy that has them or draw the tasks again."
+            )
+        rows: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
+        return rows
+
+    def split_classes(self, split: str | None) -> NDArray[np.int64]:
+        """Class indices of a split (``train``, ``validation``, ``test``), or of all classes when ``None``."""
+        if split is None:
+            return np.arange(len(self.class_ids), dtype=np.int64)
+        members = self.splits.get(canonical_split(split) or split)
+        if members is None:
+            have = ", ".join(self.splits) or "none"
+            raise UserError(
+                f"Dataset '{self.name}' has no split '{split}' (splits found: {have}); leave the split out "
+                f"to use all classes, or add a split.json beside the images."
+            )
+        return np.array(sorted(self.class_index(c) for c in members), dtype=np.int64)
+
+
+def count(things: Sequence[object] | int, singular: str, plural: str | None = None) -> str:
+    """``1 image``, ``1,200 images``: a number with its noun."""
+    number = things if isinstance(things, int) else len(things)
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def first(things: Sequence[object], shown: int = 3) -> str:
+    """The first few things of a list for a message: ``a, b, c and 12 more``."""
+    text = ", ".join(f"'{thing}'" for thing in things[:shown])
+    more = len(things) - shown
+    return f"{text} and {more:,} more" if more > 0 else text
