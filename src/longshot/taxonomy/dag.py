@@ -22,7 +22,7 @@ class Taxonomy:
     """A DAG with one root. Edges go from parent to child and keep the order they were given in.
 
     The order of the edges is part of the taxonomy: where a class has several shortest paths from the
-    root, :meth:`shortest_paths` takes the one that a breadth-first search meets first.
+    root, it decides which of them :meth:`shortest_paths` takes.
 
     >>> taxonomy = Taxonomy.from_class_ids(["Fruit/Apple", "Fruit/Pear", "Milk"])
     >>> taxonomy.children("Fruit")
@@ -160,15 +160,14 @@ class Taxonomy:
     def shortest_paths(self, class_ids: Sequence[str]) -> Taxonomy:
         """One shortest path from the root to each class: the union of their nodes, and the edges among those.
 
-        The reduction of the published tieredImageNet distances. Ties go to the path that a breadth-first
-        search from the root meets first, children visited in the order of the edges.
+        The reduction of the published tieredImageNet distances. Where a class has several shortest paths, the
+        search decides: breadth-first from both ends, the smaller frontier moves (the root's when equal),
+        neighbours in the order of the edges, until the two meet.
         """
-        _, came_from = self._breadth_first
         kept: set[int] = set()
+        root = self._index[self.root]
         for at in self.indices(class_ids).tolist():
-            while at >= 0 and at not in kept:
-                kept.add(at)
-                at = int(came_from[at])
+            kept.update(self._shortest_path(root, at))
         return self._induced(kept)
 
     # ---- files --------------------------------------------------------------------------------------
@@ -204,30 +203,44 @@ class Taxonomy:
         """(offsets [V+1], parents [E]): the parents of node v are parents[offsets[v]:offsets[v+1]]."""
         return _adjacency(self.edge_indices[:, 1], self.edge_indices[:, 0], len(self.nodes))
 
-    @property
+    @cached_property
     def depths(self) -> NDArray[np.int64]:
         """[V] length of the shortest path from the root to each node."""
-        return self._breadth_first[0]
-
-    @cached_property
-    def _index(self) -> dict[str, int]:
-        return {node: i for i, node in enumerate(self.nodes)}
-
-    @cached_property
-    def _breadth_first(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(depth [V], the parent each node was first reached from [V], −1 for the root)."""
         offsets, children = (part.tolist() for part in self.child_lists)
         start = self._index[self.root]
-        depth, came_from = [-1] * len(self.nodes), [-1] * len(self.nodes)
+        depth = [-1] * len(self.nodes)
         depth[start] = 0
         queue = deque([start])
         while queue:
             at = queue.popleft()
             for child in children[offsets[at] : offsets[at + 1]]:
                 if depth[child] < 0:
-                    depth[child], came_from[child] = depth[at] + 1, at
+                    depth[child] = depth[at] + 1
                     queue.append(child)
-        return np.array(depth, np.int64), np.array(came_from, np.int64)
+        return np.array(depth, np.int64)
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {node: i for i, node in enumerate(self.nodes)}
+
+    def _shortest_path(self, top: int, bottom: int) -> list[int]:
+        """The nodes of one shortest path between ``top`` and ``bottom``, which lies below it."""
+        came_down: dict[int, int] = {top: -1}  # node → the one before it, on the way down from the top
+        came_up: dict[int, int] = {bottom: -1}
+        upper, lower = [top], [bottom]
+        meeting = top if top == bottom else -1
+        while meeting < 0:
+            if len(upper) <= len(lower):
+                upper, meeting = _advance(self.child_lists, upper, came_down, came_up)
+            else:
+                lower, meeting = _advance(self.parent_lists, lower, came_up, came_down)
+        path = []
+        for links in (came_down, came_up):
+            at = meeting
+            while at >= 0:
+                path.append(at)
+                at = links[at]
+        return path
 
     def _neighbours(self, lists: Adjacency, node: str) -> tuple[str, ...]:
         offsets, others = lists
@@ -277,6 +290,22 @@ class Taxonomy:
         node = by_label[near[0]]
         shown = f"'{node}'" if self.label(node) == node else f"'{node}' ({self.label(node)})"
         return f"; the nearest is {shown}"
+
+
+def _advance(
+    lists: Adjacency, frontier: list[int], own: dict[int, int], other: dict[int, int]
+) -> tuple[list[int], int]:
+    """One step of a search from one end: (the next frontier, the first node the other end knows or −1)."""
+    offsets, neighbours = lists
+    following: list[int] = []
+    for at in frontier:
+        for near in neighbours[offsets[at] : offsets[at + 1]].tolist():
+            if near not in own:
+                own[near] = at
+                following.append(near)
+                if near in other:
+                    return following, near
+    return following, -1
 
 
 def _adjacency(source: NDArray[np.int64], target: NDArray[np.int64], size: int) -> Adjacency:

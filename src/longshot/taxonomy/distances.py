@@ -1,0 +1,336 @@
+"""Distances between all pairs of classes of a taxonomy, vectorised over pairs.
+
+With C classes, A nodes above them and S(v) the classes below node v, the work is Σ_v |S(v)|² cell writes,
+at most A·C² and in a balanced tree of depth L about L·C² (classes are laid out depth-first, so S(v) is a
+few slices and a write runs at memory speed). Memory is the C×C result and a few ints per (class, ancestor).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from longshot.errors import UserError
+from longshot.taxonomy.dag import Taxonomy
+
+KINDS = ("jiang-conrath", "lin", "wu-palmer", "path")
+REDUCTIONS = ("shortest-paths",)
+_BLOCK = 1 << 22  # cells of a temporary block: 32 MB of float64
+
+
+def class_distances(
+    taxonomy: Taxonomy,
+    class_ids: Sequence[str],
+    counts: ArrayLike | None = None,
+    kind: str = "jiang-conrath",
+    reduction: str | None = None,
+) -> NDArray[np.float64]:
+    """Distances [C, C] between all pairs of classes, symmetric with a zero diagonal.
+
+    With N(v) the images of ``class_ids`` below node v (each class once, however many paths lead to it)
+    and ``lca`` the common ancestor with the fewest images:
+
+    - ``jiang-conrath``: 2 ln N(lca) − ln N(a) − ln N(b);
+    - ``lin``: 1 − 2 I(lca) / (I(a) + I(b)) with I(v) = ln N(root) − ln N(v);
+    - ``wu-palmer``: 1 − max over common ancestors v of 2δ(v) / (h(a,v) + h(b,v) + 2δ(v)), with h the edges
+      from a class up to v and δ(v) the nodes from the root to v, both along shortest paths;
+    - ``path``: min over common ancestors v of h(a,v) + h(b,v).
+
+    ``counts`` [C] are images per class (needed by the first two). ``reduction="shortest-paths"`` first
+    reduces the taxonomy to one shortest path per class (:meth:`Taxonomy.shortest_paths`).
+    """
+    if kind not in KINDS:
+        raise UserError(f"There is no distance '{kind}'; choose one of {', '.join(KINDS)}.")
+    taxonomy = reduce_taxonomy(taxonomy, class_ids, reduction)
+    above = Ancestry.of(taxonomy, class_ids)
+    if kind == "path":
+        result = _path(above)
+    elif kind == "wu-palmer":
+        result = _wu_palmer(above, taxonomy)
+    else:
+        images = _check_counts(class_ids, counts, kind)
+        below = above.sum(images, len(taxonomy))
+        result = _jiang_conrath(above, below) if kind == "jiang-conrath" else _lin(above, below)
+    np.fill_diagonal(result, 0.0)
+    _restore_order(result, above.rank)
+    return result
+
+
+def lowest_common_ancestors(
+    taxonomy: Taxonomy, class_ids: Sequence[str], counts: ArrayLike | None = None
+) -> NDArray[np.int32]:
+    """[C, C] positions in ``taxonomy.nodes`` of the common ancestor with the fewest images.
+
+    Ties go to the deeper node, then to the smaller id. Without ``counts`` every class has one image.
+    """
+    above = Ancestry.of(taxonomy, class_ids)
+    images = _check_counts(class_ids, np.ones(len(class_ids)) if counts is None else counts, "lca")
+    below = above.sum(images, len(taxonomy))
+    result = np.empty((above.size, above.size), np.int32)
+    _paint(result, above, _from_wide_to_narrow(above, below, taxonomy.depths), np.arange(len(taxonomy)))
+    result[np.diag_indices(above.size)] = taxonomy.indices([class_ids[i] for i in np.argsort(above.rank)])
+    _restore_order(result, above.rank)
+    return result
+
+
+def image_counts(taxonomy: Taxonomy, class_ids: Sequence[str], counts: ArrayLike) -> NDArray[np.float64]:
+    """N(v) [V]: images of ``class_ids`` at or below each node; a class with several paths counts once."""
+    return Ancestry.of(taxonomy, class_ids).sum(np.asarray(counts, np.float64), len(taxonomy))
+
+
+def reduce_taxonomy(taxonomy: Taxonomy, class_ids: Sequence[str], reduction: str | None) -> Taxonomy:
+    """The taxonomy that distances are computed on: the whole one, or one shortest path per class."""
+    if reduction is None:
+        return taxonomy
+    if reduction not in REDUCTIONS:
+        raise UserError(f"There is no reduction '{reduction}'; choose {' or '.join(REDUCTIONS)}, or none.")
+    return taxonomy.shortest_paths(class_ids)
+
+
+@dataclass(frozen=True)
+class Ancestry:
+    """Every (class, ancestor) pair with the edges between them, sorted by node, then depth-first rank.
+
+    ``classes`` [M] positions in class_ids, ``nodes`` [M], ``hops`` [M]; ``rank`` [C] is the place of each
+    class in a depth-first walk: classes below one node stand together, so that its pairs are slices.
+    """
+
+    classes: NDArray[np.int64]
+    nodes: NDArray[np.int64]
+    hops: NDArray[np.int64]
+    rank: NDArray[np.int64]
+
+    @property
+    def size(self) -> int:
+        """Number of classes."""
+        return len(self.rank)
+
+    @classmethod
+    def of(cls, taxonomy: Taxonomy, class_ids: Sequence[str]) -> Ancestry:
+        """Climb from all classes at once, level by level; a pair met again later is longer and dropped."""
+        start = taxonomy.indices(class_ids)
+        if len(np.unique(start)) < len(start):
+            twice = next(c for i, c in enumerate(class_ids) if c in class_ids[:i])
+            raise UserError(f"The class '{twice}' is given twice; distances need each class once.")
+        offsets, parents = taxonomy.parent_lists
+        size = len(taxonomy)
+        frontier = np.arange(len(start)) * size + start  # a (class, node) pair as one number
+        levels = [frontier]
+        while len(frontier):
+            classes, nodes = np.divmod(frontier, size)
+            fan = offsets[nodes + 1] - offsets[nodes]
+            inside = np.arange(fan.sum()) - np.repeat(np.cumsum(fan) - fan, fan)
+            upper = parents[np.repeat(offsets[nodes], fan) + inside]
+            frontier = np.unique(np.repeat(classes, fan) * size + upper)
+            levels.append(frontier)
+        # np.unique keeps the first occurrence: the lowest level, so the fewest hops.
+        pairs, first = np.unique(np.concatenate(levels), return_index=True)
+        hops = np.repeat(np.arange(len(levels)), [len(level) for level in levels])[first]
+        classes, nodes = np.divmod(pairs, size)
+        rank = _depth_first_rank(taxonomy, start, np.unique(nodes))
+        order = np.lexsort((rank[classes], nodes))
+        return cls(classes[order], nodes[order], hops[order], rank)
+
+    def sum(self, weights: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+        """[size] for every node the sum of ``weights`` [C] over the classes at or below it."""
+        return np.bincount(self.nodes, weights[self.classes], size).astype(np.float64)
+
+    def members(self) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+        """(node, sorted ranks of the classes below, hops from each) for nodes above two or more classes."""
+        bounds = np.flatnonzero(np.diff(self.nodes, prepend=-1, append=-1))
+        ranks = self.rank[self.classes]
+        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            if high - low > 1:
+                yield int(self.nodes[low]), ranks[low:high], self.hops[low:high]
+
+
+def _depth_first_rank(
+    taxonomy: Taxonomy, start: NDArray[np.int64], used: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """[C] place of each class in a depth-first walk over the ``used`` nodes."""
+    offsets, children = (part.tolist() for part in taxonomy.child_lists)
+    waiting = np.zeros(len(taxonomy), bool)
+    waiting[used] = True
+    open_nodes = waiting.tolist()
+    place = np.zeros(len(taxonomy), np.int64)
+    stack, met = [taxonomy.index(taxonomy.root)], 0
+    while stack:
+        at = stack.pop()
+        if open_nodes[at]:
+            open_nodes[at] = False
+            place[at] = met
+            met += 1
+            stack.extend(reversed(children[offsets[at] : offsets[at + 1]]))
+    rank = np.empty(len(start), np.int64)
+    rank[np.argsort(place[start])] = np.arange(len(start))
+    return rank
+
+
+def _check_counts(class_ids: Sequence[str], counts: ArrayLike | None, kind: str) -> NDArray[np.float64]:
+    """Image counts [C] as floats; UserError for a class without images, whose logarithm does not exist."""
+    if counts is None:
+        raise UserError(f"The distance '{kind}' needs the number of images of each class; give counts.")
+    images = np.asarray(counts, np.float64)
+    if images.shape != (len(class_ids),):
+        raise UserError(f"There are counts for {images.size} classes; {len(class_ids)} are needed.")
+    bad = np.flatnonzero(~(images > 0) | ~np.isfinite(images))
+    if len(bad):
+        raise UserError(
+            f"The class '{class_ids[bad[0]]}' has {images[bad[0]]:g} images and needs at least 1 for the "
+            f"distance '{kind}'; leave it out or use the distance 'path'."
+        )
+    return images
+
+
+def _jiang_conrath(above: Ancestry, below: NDArray[np.float64]) -> NDArray[np.float64]:
+    logs = _log(below)
+    result = np.zeros((above.size, above.size))
+    _paint(result, above, _from_wide_to_narrow(above, below), 2.0 * logs)
+    own = _own(above, logs)
+    result -= own[:, None]
+    result -= own[None, :]
+    return result
+
+
+def _lin(above: Ancestry, below: NDArray[np.float64]) -> NDArray[np.float64]:
+    information = _log(below).max() - _log(below)
+    result = np.zeros((above.size, above.size))
+    _paint(result, above, _from_wide_to_narrow(above, below), 2.0 * information)
+    own = _own(above, information)
+    for low in range(0, above.size, step := max(1, _BLOCK // above.size)):
+        both = own[low : low + step, None] + own[None, :]
+        # Two classes of no information (each holds every image) are the same set: distance 0.
+        part = result[low : low + step]
+        result[low : low + step] = np.where(both > 0, 1.0 - part / np.where(both > 0, both, 1.0), 0.0)
+    return result
+
+
+def _path(above: Ancestry) -> NDArray[np.float64]:
+    result = np.full((above.size, above.size), np.inf)
+
+    def shorten(cells: NDArray[np.float64], left: NDArray[np.int64], right: NDArray[np.int64]) -> None:
+        np.minimum(cells, left[:, None] + right[None, :], out=cells)
+
+    for _, ranks, hops in above.members():
+        _over_blocks(result, ranks, hops, shorten)
+    return result
+
+
+def _wu_palmer(above: Ancestry, taxonomy: Taxonomy) -> NDArray[np.float64]:
+    result = np.zeros((above.size, above.size))
+    for node, ranks, hops in above.members():
+        twice = 2.0 * (taxonomy.depths[node] + 1)
+
+        def raise_similarity(
+            cells: NDArray[np.float64],
+            left: NDArray[np.int64],
+            right: NDArray[np.int64],
+            twice: float = twice,
+        ) -> None:
+            np.maximum(cells, twice / (left[:, None] + right[None, :] + twice), out=cells)
+
+        _over_blocks(result, ranks, hops, raise_similarity)
+    return np.subtract(1.0, result, out=result)
+
+
+def _log(below: NDArray[np.float64]) -> NDArray[np.float64]:
+    """ln N(v) [V]; 0 for nodes above no class, which are never looked up."""
+    return np.log(np.where(below > 0, below, 1.0))
+
+
+def _own(above: Ancestry, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[C] the value at each class's own node, in depth-first order."""
+    own = above.hops == 0
+    result = np.empty(above.size)
+    result[above.rank[above.classes[own]]] = values[above.nodes[own]]
+    return result
+
+
+def _from_wide_to_narrow(
+    above: Ancestry, below: NDArray[np.float64], depths: NDArray[np.int64] | None = None
+) -> list[tuple[int, NDArray[np.int64]]]:
+    """(node, ranks below it) from the most images to the fewest: whoever paints last is the lowest ancestor.
+
+    Of nodes above the same classes only the last is kept: they would paint the same cells.
+    """
+    found = {node: ranks for node, ranks, _ in above.members()}
+    nodes = np.array(sorted(found), np.int64)
+    deep = np.zeros(len(nodes)) if depths is None else depths[nodes]
+    order = nodes[np.lexsort((-nodes, deep, -below[nodes]))].tolist()
+    last = {found[node].tobytes(): node for node in order}
+    return [(node, found[node]) for node in order if last[found[node].tobytes()] == node]
+
+
+def _paint(
+    cells: NDArray[np.float64] | NDArray[np.int32],
+    above: Ancestry,
+    nodes: list[tuple[int, NDArray[np.int64]]],
+    values: NDArray[np.float64] | NDArray[np.int64],
+) -> None:
+    """Write values[node] over all pairs of classes below the node, node after node."""
+    for node, ranks in nodes:
+        runs = _runs(ranks)
+        if len(runs) ** 2 > len(ranks):
+            cells[np.ix_(ranks, ranks)] = values[node]
+        else:
+            for rows in runs:
+                for columns in runs:
+                    cells[rows, columns] = values[node]
+
+
+def _over_blocks(
+    cells: NDArray[np.float64],
+    ranks: NDArray[np.int64],
+    hops: NDArray[np.int64],
+    update: Callable[[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]], None],
+) -> None:
+    """Update the pairs of ``ranks`` in place, in blocks that bound the temporaries."""
+    runs = _runs(ranks)
+    if len(runs) ** 2 > len(ranks):
+        step = max(1, _BLOCK // len(ranks))
+        for low in range(0, len(ranks), step):
+            where = np.ix_(ranks[low : low + step], ranks)
+            block = cells[where]
+            update(block, hops[low : low + step], hops)
+            cells[where] = block
+        return
+    starts = np.cumsum([0, *(run.stop - run.start for run in runs)]).tolist()
+    for i, rows in enumerate(runs):
+        for j, columns in enumerate(runs):
+            right = hops[starts[j] : starts[j + 1]]
+            step = max(1, _BLOCK // len(right))
+            for low in range(rows.start, rows.stop, step):
+                high = min(low + step, rows.stop)
+                left = hops[starts[i] + low - rows.start : starts[i] + high - rows.start]
+                update(cells[low:high, columns], left, right)
+
+
+def _runs(ranks: NDArray[np.int64]) -> list[slice]:
+    """Sorted ranks as slices of consecutive numbers."""
+    breaks = np.flatnonzero(np.diff(ranks) != 1) + 1
+    lows = ranks[np.concatenate([[0], breaks])].tolist()
+    highs = ranks[np.concatenate([breaks - 1, [len(ranks) - 1]])].tolist()
+    return [slice(low, high + 1) for low, high in zip(lows, highs, strict=True)]
+
+
+def _restore_order(matrix: NDArray[np.float64] | NDArray[np.int32], rank: NDArray[np.int64]) -> None:
+    """From depth-first order back to the classes' own, in place: a second C×C array may not fit."""
+    if np.array_equal(rank, np.arange(len(rank))):
+        return
+    step = max(1, _BLOCK // len(rank))
+    for low in range(0, len(rank), step):
+        matrix[low : low + step] = matrix[low : low + step][:, rank]
+    done = np.zeros(len(rank), bool)
+    for start in range(len(rank)):  # rows along the cycles of the permutation
+        if done[start]:
+            continue
+        held, at = matrix[start].copy(), start
+        while (source := int(rank[at])) != start:
+            matrix[at] = matrix[source]
+            done[at] = True
+            at = source
+        matrix[at] = held
+        done[at] = True
