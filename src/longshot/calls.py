@@ -72,7 +72,7 @@ def format_call(name: str, settings: Mapping[str, Any], defaults: Mapping[str, A
 
 
 def _same(value: Any, default: Any) -> bool:
-    # 1 == True in Python, but protonet(scale=True) is not protonet(scale=1); 10 and 10.0 are the same setting.
+    # 1 == True in Python, but they are not the same setting; 10 and 10.0 are.
     return bool(value == default) and isinstance(value, bool) == isinstance(default, bool)
 
 

@@ -29,8 +29,9 @@ class TaskShape(NamedTuple):
 class TaskBatch:
     """B tasks as padded tensors on one device. Query labels are not here: a method cannot see them.
 
-    Shapes: W = ``way`` (largest number of classes in the batch), S and Q the padded sizes, d the feature width.
-    Padding rows hold zeros, carry label −1 (support) or mask False (query), and come last.
+    Shapes: W = ``way``, the largest number of classes in the batch; S and Q the padded sizes; d the feature
+    width. Support rows are sorted by label. Padding rows hold zeros, carry label −1 (support) or mask False
+    (query), and come last.
     """
 
     support: Tensor  # [B, S, d] float32
@@ -39,12 +40,11 @@ class TaskBatch:
     query_mask: Tensor  # [B, Q] bool; False marks padding
     ways: Tensor  # [B] int64, number of classes of each task
     way: int  # W, max of ways (or more)
-    seeds: Tensor  # [B] int64, one per task: the only source of randomness a method may use
+    seeds: Tensor  # [B] int64, on the CPU; the only source of randomness a method may use
     blocks: tuple[int, ...]  # widths of the backbones side by side in d; (d,) for a single backbone
     shot: int | None = (
         None  # k when every task has exactly W classes of k rows each, sorted by label, no padding
     )
-    full: bool = False  # True when no support, query or class is padding in any task
 
     def __len__(self) -> int:
         return int(self.support.shape[0])
@@ -73,22 +73,23 @@ class TaskBatch:
         return self.counts > 0
 
     def class_means(self, rows: Tensor | None = None) -> Tensor:
-        """[B, W, d]: mean of ``rows`` ([B, S, d], by default the support) per class, p_w = Σ_{s: y_s = w} x_s / n_w.
+        """[B, W, d]: mean of ``rows`` per class, p_w = Σ_{s: y_s = w} x_s / n_w.
 
-        One matrix product with the transposed one-hot matrix; zero for classes without support.
+        ``rows`` is [B, S, d], by default the support. One matrix product with the transposed one-hot matrix;
+        zero for classes without support.
         """
         values = self.support if rows is None else rows
         if self.shot is not None:
             # Sorted and equal shots: the rows of a class are neighbours and the sum needs no product.
-            grouped = values.unflatten(1, (self.way, self.shot))
-            return grouped.squeeze(2) if self.shot == 1 else grouped.sum(2).mul_(1.0 / self.shot)
+            grouped = values.view(len(self), self.way, self.shot, -1)
+            return grouped.squeeze(2) if self.shot == 1 else grouped.mean(2)
         sums = torch.bmm(self.one_hot.transpose(1, 2), values)
         return sums / self.counts.clamp(min=1).unsqueeze(2)
 
     def split(self) -> list[TaskBatch]:
         """The same tasks seen through each backbone on its own (for methods that weigh several backbones)."""
-        supports = self.support.split(self.blocks, dim=2)
-        queries = self.query.split(self.blocks, dim=2)
+        supports = torch.split(self.support, list(self.blocks), dim=2)
+        queries = torch.split(self.query, list(self.blocks), dim=2)
         return [
             TaskBatch(
                 support=support,
@@ -100,7 +101,6 @@ class TaskBatch:
                 seeds=self.seeds,
                 blocks=(support.shape[2],),
                 shot=self.shot,
-                full=self.full,
             )
             for support, query in zip(supports, queries, strict=True)
         ]
@@ -132,6 +132,7 @@ class Method(ABC):
     family: ClassVar[str]  # one or two words for the list of methods
     paper: ClassVar[str]  # who proposed it, or ""
     version: ClassVar[int] = 1  # raise when the same settings give other scores: old results are not mixed in
+    batch_bytes: ClassVar[int] = 8 << 20  # memory of a batch on a CPU; more pays when Python's steps dominate
     tolerance: ClassVar[float] = (
         1e-4  # how far scores may move with batch size and order of examples (relative)
     )
@@ -145,7 +146,9 @@ class Method(ABC):
         """
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """Working numbers (float32) that ``scores`` needs per task beyond its input; the batch size follows it.
+        """Working numbers (float32) that ``scores`` needs per task beyond its input.
+
+        The runner chooses the batch size by it.
 
         Covers one copy of support and queries, the one-hot matrix, class vectors and three arrays of scores.
         """

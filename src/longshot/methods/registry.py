@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -28,11 +27,7 @@ def method_class(name: str) -> type[Method]:
     """The class registered under ``name``; UserError with the nearest name when there is none."""
     if name not in METHODS:
         near = get_close_matches(name, METHODS, n=1, cutoff=0.5)
-        hint = (
-            f"did you mean '{near[0]}'?"
-            if near
-            else f"there are {len(METHODS)}: {', '.join(method_names())}."
-        )
+        hint = f"did you mean '{near[0]}'?" if near else f"the methods are {', '.join(method_names())}."
         raise UserError(f"There is no method '{name}'; {hint} See 'longshot methods'.")
     module, _, attribute = METHODS[name].partition(":")
     found: type[Method] = getattr(import_module(module), attribute)
@@ -55,22 +50,10 @@ def get_method(method: str | Method) -> Method:
         raise UserError(f"The method call '{method}' has a setting of the wrong type: {error}.") from error
 
 
-def split_calls(text: str) -> list[str]:
-    """Cut ``a, b(x=1, y=2)`` at the commas outside parentheses, so one option can name several methods."""
-    parts, depth, start = [], 0, 0
-    for position, character in enumerate(text):
-        depth += (character in "([{") - (character in ")]}")
-        if character == "," and depth == 0:
-            parts.append(text[start:position])
-            start = position + 1
-    parts.append(text[start:])
-    return [part.strip() for part in parts]
-
-
-def list_methods(names: Sequence[str] | None = None) -> list[dict[str, Any]]:
+def list_methods() -> list[dict[str, Any]]:
     """One record per method: name, setting, family, paper, settings with their defaults."""
     records = []
-    for name in method_names() if names is None else names:
+    for name in method_names():
         chosen = method_class(name)
         records.append(
             {
