@@ -1,4 +1,4 @@
-"""What the tests share: one cache per test session, the real command line, real photos, the reference data."""
+"""What the tests share: one cache per session, the real command line, real photos, the reference data."""
 
 from __future__ import annotations
 

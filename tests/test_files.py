@@ -35,9 +35,9 @@ def test_atomic_files_follow_the_umask(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_one_sentence_that_names_the_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"disk is full while writing .*a\.json.*LONGSHOT_CACHE"):
-        with atomic(tmp_path / "a.json"):
-            raise OSError(errno.ENOSPC, "No space left on device")
+    sentence = r"disk is full while writing .*a\.json.*LONGSHOT_CACHE"
+    with pytest.raises(UserError, match=sentence), atomic(tmp_path / "a.json"):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -71,8 +71,8 @@ def explain_disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise UserError(
-                f"The disk is full while writing {path}; nothing half-written was kept: free some space "
-                f"(see 'longshot cache') or set LONGSHOT_CACHE to another disk, then run the same command again."
+                f"The disk is full while writing {path}; nothing half-written was kept: free some space (see "
+                f"'longshot cache') or set LONGSHOT_CACHE to another disk, then run the same command again."
             ) from error
         if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
             raise UserError(
@@ -87,7 +87,7 @@ def canonical_json(value: Any) -> str:
 
 
 def hash_text(*parts: str) -> str:
-    """Hex SHA-256 over the parts, each with its length in front so that ('ab','c') differs from ('a','bc')."""
+    """Hex SHA-256 over the parts, each preceded by its length: ('ab','c') differs from ('a','bc')."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogateescape")

@@ -43,9 +43,7 @@ def command(out: Path, tasks: int, device: str) -> None:
 
     say("toybox: 84×84 pictures of things in ten families, generated on first use")
     dataset = longshot.open_dataset("toybox")
-    say(
-        f"toybox: {len(dataset.class_ids)} classes, {len(dataset):,} images; testing on the unseen test classes"
-    )
+    say(f"toybox: {len(dataset.class_ids)} classes, {len(dataset):,} images; testing on its test classes")
 
     shape = longshot.Fixed(way=5, shot=5, query=10)
     testbeds = {
