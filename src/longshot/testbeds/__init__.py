@@ -1,0 +1,1 @@
+"""Tasks, testbeds and the samplers that draw them: shapes × classes × instances."""

@@ -1,0 +1,150 @@
+"""The three choices of a sampler, and what passes between them.
+
+    shape      how many classes, shots and queries a task has
+    classes    which classes
+    instances  which images of those classes
+
+Each is a frozen dataclass that only stores its parameters. ``sample`` asks the classes (which ask the shape for the
+number of ways), then the shape for the counts, for all tasks of the testbed at once; then the instances, block by
+block. What is drawn may depend on the streams handed in and on nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.ragged import Ragged
+from longshot.testbeds.streams import Streams
+
+if TYPE_CHECKING:
+    from longshot.datasets.dataset import Dataset
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """What may be drawn: some classes of a dataset.
+
+    Class numbers are always positions in ``dataset.class_ids``; image numbers are rows of the dataset.
+    """
+
+    dataset: Dataset
+    classes: NDArray[np.int64]  # [P] classes that may be drawn, ascending
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Images of every class of the dataset, [C] (not only of the pool's: index it by class number)."""
+        return self.dataset.sizes
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """First row of every class of the dataset, [C]."""
+        return self.dataset.offsets[:-1]
+
+    @property
+    def class_ids(self) -> tuple[str, ...]:
+        """Ids of the classes that may be drawn, [P]."""
+        return tuple(self.dataset.class_ids[c] for c in self.classes)
+
+    @property
+    def smallest(self) -> int:
+        """Images of the smallest class that may be drawn."""
+        return int(self.sizes[self.classes].min())
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """T tasks before their images are chosen: classes, and how many images of each. All three share offsets."""
+
+    classes: Ragged  # class numbers
+    shots: Ragged  # support images per class
+    queries: Ragged  # query images per class
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def slice(self, start: int, stop: int) -> Plan:
+        """Tasks ``start`` to ``stop``."""
+        return Plan(*(part.slice(start, stop) for part in (self.classes, self.shots, self.queries)))
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """The images of T tasks, class after class in the order of the plan, and what was measured on the way."""
+
+    support: Ragged  # dataset rows; per task, shots[0] rows of its first class, then shots[1] of the second …
+    query: Ragged  # dataset rows, likewise
+    measured: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # column name → [T]
+
+
+class Choice(Protocol):
+    """What the three choices have in common: a name for the command line and the file's metadata."""
+
+    name: ClassVar[str]
+
+
+class Shape(Choice, Protocol):
+    """How many classes, shots and queries."""
+
+    @property
+    def min_way(self) -> int:
+        """The fewest classes a task can have."""
+        ...
+
+    @property
+    def min_images(self) -> int:
+        """The fewest images a class needs to take part in a task."""
+        ...
+
+    def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Number of classes of each task, [T], when task t can draw from ``available[t]`` ≥ ``min_way`` classes."""
+        ...
+
+    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> Plan:
+        """Shots and queries for every class of every task."""
+        ...
+
+
+class Classes(Choice, Protocol):
+    """Which classes."""
+
+    def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
+        """Class numbers of each task, [T] rows of different classes each.
+
+        Sees all tasks of a testbed at once, so that it may draw them one after the other
+        (``streams.generator``).
+        """
+        ...
+
+
+class Instances(Choice, Protocol):
+    """Which images."""
+
+    @property
+    def features(self) -> str | None:
+        """Hash of the features it looks at, None when it looks at none."""
+        ...
+
+    def draw(self, streams: Streams, pool: Pool, plan: Plan) -> Drawn:
+        """Support and query rows of each task of the plan, disjoint.
+
+        The result for a task must not depend on the other tasks of the block.
+        """
+        ...
+
+
+def settings(choice: Choice) -> dict[str, Any]:
+    """A choice as JSON for the metadata: its name and its parameters.
+
+    Parameters that are no plain values (arrays, callables, features) are told by fields with
+    ``metadata={"setting": False}`` and left out: their hashes stand elsewhere in the metadata.
+    """
+    if not is_dataclass(choice) or isinstance(choice, type):
+        raise TypeError(f"{choice!r} is not a dataclass instance")
+    hidden = {f.name for f in choice.__dataclass_fields__.values() if not f.metadata.get("setting", True)}
+    plain = asdict(choice) if not hidden else {k: v for k, v in vars(choice).items() if k not in hidden}
+    return {"name": choice.name, **{k: v for k, v in plain.items() if v is not None and not k.startswith("_")}}
