@@ -1,0 +1,184 @@
+"""Images in a NumPy .npz file: ``images`` [N, H, W] or [N, H, W, 3], ``labels`` [N], optional extras."""
+
+from __future__ import annotations
+
+import threading
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import Dataset, count, first
+from longshot.datasets.folder import taxonomy_of_ids
+from longshot.datasets.images import ImageError, to_rgb
+from longshot.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_IMAGES = ("images", "image", "x", "data")
+_LABELS = ("labels", "label", "y", "targets")
+_NAMES = ("class_names", "classes", "label_names")
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayStore:
+    """Row i is record ``records[i]`` of the array ``member`` in ``path``."""
+
+    path: str
+    member: str
+    records: NDArray[np.int64]
+
+    def read(self, row: int) -> Image:
+        """One record as RGB; floats must lie in 0..1."""
+        from PIL import Image
+
+        record = int(self.records[row])
+        pixels = _images(self.path, self.member)[record]
+        if pixels.dtype.kind == "f":
+            if not (np.isfinite(pixels).all() and pixels.min() >= 0 and pixels.max() <= 1):
+                raise ImageError(f"{self.path}, record {record}", "floats must lie between 0 and 1")
+            pixels = np.rint(pixels.astype(np.float64) * 255.0).astype(np.uint8)
+        if pixels.ndim == 3 and pixels.shape[2] == 1:
+            pixels = pixels[:, :, 0]
+        return to_rgb(Image.fromarray(np.ascontiguousarray(pixels)))
+
+
+def open_arrays(path: Path, name: str) -> Dataset:
+    """The dataset in a .npz file. The key of record i of class c is ``c/i``; ids are class names or labels."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise UserError(f"{path} holds a single array; save images and labels with numpy.savez.")
+            names = {entry.lower(): entry for entry in file.files}
+            image_name = next((names[n] for n in _IMAGES if n in names), None)
+            label_name = next((names[n] for n in _LABELS if n in names), None)
+            if image_name is None or label_name is None:
+                raise UserError(
+                    f"{path} needs the arrays 'images' and 'labels' (found: {', '.join(file.files) or 'none'})."
+                )
+            shape = _check_shape(path, image_name)
+            others = {entry: file[entry] for entry in file.files if entry != image_name}
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+        pickled = "allow_pickle" in str(error)
+        reason = "it holds Python objects; save labels as str or int arrays" if pickled else str(error)
+        raise UserError(f"Cannot read {path} as NumPy arrays: {reason.rstrip('.')}.") from error
+    labels = others.pop(label_name)
+    if labels.shape != (shape[0],) or labels.dtype.kind not in "iuUS":
+        raise UserError(
+            f"Array '{label_name}' of {path} is {labels.dtype} {list(labels.shape)}; {shape[0]:,} whole numbers or "
+            f"strings are needed, one per image."
+        )
+    names_array = next((others.pop(n) for n in list(others) if n.lower() in _NAMES), None)
+    classes = _class_of(labels, names_array, path)
+    order = np.lexsort((np.arange(shape[0]), classes))
+    class_ids, starts = np.unique(classes[order], return_index=True)
+    ids = tuple(str(c) for c in class_ids)
+    keys = pa.array([f"{classes[i]}/{i}" for i in order.tolist()], pa.string())
+    attributes = _attributes(others, order, path)
+    return Dataset(
+        name=name,
+        class_ids=ids,
+        offsets=np.append(starts, shape[0]).astype(np.int64),
+        keys=keys,
+        store=ArrayStore(str(path), image_name, order.astype(np.int64)),
+        source=str(path),
+        taxonomy=taxonomy_of_ids(ids),
+        attributes=attributes,
+    )
+
+
+def _check_shape(path: Path, member: str) -> tuple[int, ...]:
+    """Shape of the images, from the header alone; refuses what is not images."""
+    shape, dtype = _header(path, member)[:2]
+    fits = len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3, 4))
+    if not fits or not (dtype == np.uint8 or dtype.kind == "f"):
+        turned = len(shape) == 4 and shape[1] in (1, 3)
+        hint = "; channels come last: transpose to (0, 2, 3, 1)" if turned else ""
+        raise UserError(
+            f"Array '{member}' of {path} is {dtype} {list(shape)}; images are uint8, or floats in 0..1, of shape "
+            f"[N, H, W] or [N, H, W, 3]{hint}."
+        )
+    if 0 in shape:
+        raise UserError(f"Array '{member}' of {path} is empty {list(shape)}; at least one image is needed.")
+    return shape
+
+
+def _class_of(labels: NDArray[Any], names: NDArray[Any] | None, path: Path) -> NDArray[np.str_]:
+    """Class id of each record [N]: the label as text, or the name that a whole-number label points to."""
+    if labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8")
+    if names is None or labels.dtype.kind == "U":
+        return labels.astype(np.str_)
+    texts = np.char.decode(names, "utf-8") if names.dtype.kind == "S" else names.astype(np.str_)
+    outside = sorted(set(labels[(labels < 0) | (labels >= len(texts))].tolist()))
+    if outside:
+        raise UserError(
+            f"{path} has {count(texts.tolist(), 'class name')} but labels such as {first(outside)}."
+        )
+    if len(set(texts.tolist())) != len(texts):
+        raise UserError(f"The class names of {path} are not unique; give each class a name of its own.")
+    named: NDArray[np.str_] = texts[labels]
+    return named
+
+
+def _attributes(others: dict[str, NDArray[Any]], order: NDArray[np.int64], path: Path) -> pa.Table | None:
+    """Every other array [N] is an attribute column."""
+    columns = {}
+    for entry, values in others.items():
+        if values.shape != order.shape or values.dtype.kind not in "biufUS":
+            raise UserError(
+                f"Array '{entry}' of {path} is {values.dtype} {list(values.shape)}; an attribute has one number, bool "
+                f"or string per image [{len(order)}]."
+            )
+        text = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
+        columns[entry] = pa.array(text[order].tolist() if text.dtype.kind == "U" else text[order])
+    return pa.table(columns) if columns else None
+
+
+def _header(path: Path, member: str) -> tuple[tuple[int, ...], np.dtype[Any], int, bool]:
+    """(shape, dtype, offset of the numbers within the .npz or −1 when compressed, Fortran order)."""
+    with zipfile.ZipFile(path) as archive:
+        info = archive.getinfo(f"{member}.npy")
+        with archive.open(info) as stream:
+            version = np.lib.format.read_magic(stream)
+            read = (
+                np.lib.format.read_array_header_1_0
+                if version == (1, 0)
+                else np.lib.format.read_array_header_2_0
+            )
+            shape, fortran, dtype = read(stream)
+            inner = stream.tell()
+    if info.compress_type != zipfile.ZIP_STORED:
+        return shape, dtype, -1, fortran
+    with path.open("rb") as file:  # a member starts behind its local header, whose length varies
+        file.seek(info.header_offset + 26)
+        lengths = file.read(4)
+    name_length, extra_length = int.from_bytes(lengths[:2], "little"), int.from_bytes(lengths[2:], "little")
+    return shape, dtype, info.header_offset + 30 + name_length + extra_length + inner, fortran
+
+
+_open: dict[tuple[str, str, int], NDArray[Any]] = {}
+_open_lock = threading.Lock()
+
+
+def _images(path: str, member: str) -> NDArray[Any]:
+    """The images [N, …]: memory-mapped inside the .npz, or read whole, once per process, when compressed."""
+    try:
+        known = (path, member, Path(path).stat().st_mtime_ns)
+    except OSError as error:
+        raise UserError(f"Cannot open {path}: {(error.strerror or '').lower()}.") from error
+    with _open_lock:
+        if known not in _open:
+            shape, dtype, offset, fortran = _header(Path(path), member)
+            if offset < 0:
+                with np.load(path, allow_pickle=False) as file:
+                    _open[known] = file[member]
+            else:
+                order: Any = "F" if fortran else "C"
+                _open[known] = np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)
+        return _open[known]

@@ -1,0 +1,134 @@
+"""Decoding every image once, to know which cannot be read, and leaving those out."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from longshot.datasets.dataset import Dataset, count, first
+from longshot.datasets.images import ImageError
+from longshot.datasets.scan import scan_file
+from longshot.datasets.stores import RowsStore
+from longshot.errors import UserError
+from longshot.files import atomic
+from longshot.progress import progress
+
+_BLOCK = 512  # images between two looks at the clock
+_SAVE_EVERY = 15.0  # seconds of work that a kill can cost
+
+
+@runtime_checkable
+class Stamped(Protocol):
+    """A store that says when the file behind a row changed."""
+
+    def stamp(self, row: int) -> tuple[int, int]: ...
+
+
+def find_bad(dataset: Dataset, workers: int | None = None, *, refresh: bool = False) -> list[tuple[str, str]]:
+    """(key, reason) of every image that cannot be read, in the order of the dataset.
+
+    Each image is decoded once and the outcome remembered: a later call decodes only files that are new or
+    changed, and a call that was interrupted goes on where it stopped. Threads do the work, since Pillow
+    decodes outside Python's lock.
+    """
+    rows = range(len(dataset))
+    store = dataset.store
+    stamped = isinstance(store, Stamped)
+    stamps = [store.stamp(row) for row in rows] if isinstance(store, Stamped) else []
+    keys: list[str] = dataset.keys.to_pylist()
+    known = {} if refresh or not stamped else _load(dataset.source)
+    outcome: dict[int, str] = {}  # row -> reason, "" when it reads well
+    for row in rows:
+        if stamped and (before := known.get((keys[row], *stamps[row]))) is not None:
+            outcome[row] = before
+    todo = [row for row in rows if row not in outcome]
+
+    def attempt(row: int) -> str:
+        try:
+            store.read(row)
+        except ImageError as error:
+            return error.reason
+        return ""
+
+    def save() -> None:
+        if stamped:
+            done = sorted(outcome)
+            _save(dataset.source, [(keys[r], *stamps[r], outcome[r]) for r in done])
+
+    if todo:
+        saved = time.monotonic()
+        with (
+            progress(f"check images of {dataset.name}", total=len(keys), unit="images") as bar,
+            ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool,
+        ):
+            bar.skip(len(outcome))
+            for start in range(0, len(todo), _BLOCK):
+                block = todo[start : start + _BLOCK]
+                outcome.update(zip(block, pool.map(attempt, block), strict=True))
+                bar.advance(len(block))
+                if time.monotonic() - saved > _SAVE_EVERY:
+                    save()
+                    saved = time.monotonic()
+        save()
+    return [(keys[row], outcome[row]) for row in rows if outcome[row]]
+
+
+def leave_out(dataset: Dataset, bad: Mapping[str, str]) -> Dataset:
+    """The dataset without the images in ``bad`` (key -> reason); they are listed in ``skipped``.
+
+    A class that loses all its images is an error: it would silently change what is measured.
+    """
+    drop = pc.is_in(dataset.keys, value_set=pa.array(list(bad), pa.string()))
+    mask = drop.to_numpy(zero_copy_only=False)
+    if not mask.any():
+        return dataset
+    rows = np.flatnonzero(~mask)
+    sizes = np.bincount(dataset.labels[rows], minlength=len(dataset.class_ids))
+    empty = np.flatnonzero(sizes == 0)
+    if len(empty):
+        key = dataset.keys[int(dataset.offsets[empty[0]])].as_py()
+        raise UserError(
+            f"Dataset '{dataset.name}' has {count(len(empty), 'class', 'classes')} without one readable image "
+            f"({first([dataset.class_ids[i] for i in empty])}; '{key}': {bad[key]}); mend the images or remove the "
+            f"class."
+        )
+    return replace(
+        dataset,
+        offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        keys=dataset.keys.take(pa.array(rows)),
+        store=RowsStore(dataset.store, rows),
+        attributes=None if dataset.attributes is None else dataset.attributes.take(pa.array(rows)),
+        skipped=tuple(dataset.keys.filter(drop).to_pylist()),
+    )
+
+
+def _load(source: str) -> dict[tuple[str, int, int], str]:
+    try:
+        columns = pq.read_table(scan_file(source, "check")).to_pydict()
+        return {
+            (key, size, stamp): reason
+            for key, size, stamp, reason in zip(
+                columns["key"], columns["size"], columns["stamp"], columns["reason"], strict=True
+            )
+        }
+    except (OSError, pa.ArrowException, KeyError):
+        return {}  # nothing known, or a damaged file: decoding again is always right
+
+
+def _save(source: str, entries: Sequence[tuple[str, int, int, str]]) -> None:
+    schema = pa.schema(
+        [("key", pa.string()), ("size", pa.int64()), ("stamp", pa.int64()), ("reason", pa.string())]
+    )
+    columns = list(zip(*entries, strict=True)) or [(), (), (), ()]
+    table = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+    with atomic(scan_file(source, "check")) as temporary:
+        pq.write_table(table, temporary, compression="zstd")

@@ -1,0 +1,104 @@
+"""Decoding: whatever a file holds becomes an upright RGB image, or one error that names the file."""
+
+from __future__ import annotations
+
+import io
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from longshot.errors import UserError
+
+# Recognised by extension, because looking into 100,000 files would cost a read each.
+EXTENSIONS = frozenset(
+    f".{extension}"
+    for extension in (
+        *("jpg", "jpeg", "jpe", "jfif", "png", "bmp", "dib", "gif", "tif", "tiff", "webp"),
+        *("ppm", "pgm", "pbm", "pnm", "tga", "jp2", "avif"),
+    )
+)
+_DEEP = ("I", "F")  # and every I;16 variant: more than 8 bits a channel, which Pillow would clip, not scale
+
+
+class ImageError(UserError):
+    """An image that cannot be read; ``where`` names it, ``reason`` says why."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        self.where, self.reason = where, reason
+        super().__init__(
+            f"Cannot read image {where}: {reason}; mend or remove it, "
+            f"or leave unreadable images out with --skip-bad."
+        )
+
+    def __reduce__(self) -> tuple[type[ImageError], tuple[str, str]]:
+        return type(self), (self.where, self.reason)  # so that it crosses from worker processes whole
+
+
+def is_image_name(name: str) -> bool:
+    """Whether a file name is that of an image: a known extension, and not a hidden file."""
+    dot = name.rfind(".")
+    return dot > 0 and name[dot:].lower() in EXTENSIONS and not name.startswith(".")
+
+
+def decode(data: bytes | IO[bytes], where: str) -> Image.Image:
+    """Decode an encoded image (its bytes, or an open file) into an upright RGB image.
+
+    ``where`` names it in errors. Transparency is laid on white, EXIF orientation is applied, deeper
+    channels are scaled to 8 bits.
+    """
+    if isinstance(data, bytes):
+        if not data:
+            raise ImageError(where, "the file is empty (0 bytes)")
+        data = io.BytesIO(data)
+    try:
+        with Image.open(data) as opened:
+            opened.load()
+            upright = ImageOps.exif_transpose(opened)
+            return to_rgb(upright)
+    except Image.DecompressionBombError as error:
+        limit = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        raise ImageError(where, f"it has more pixels than the {limit:,} that are safe to decode") from error
+    except UnidentifiedImageError as error:
+        raise ImageError(where, "it is no image that Pillow knows, whatever its name says") from error
+    except Exception as error:  # Pillow's readers raise nearly anything on damaged files
+        raise ImageError(where, str(error).strip().rstrip(".") or type(error).__name__) from error
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """An image of any mode as RGB, transparency laid on white."""
+    if image.mode == "RGB" and "transparency" not in image.info:
+        return image
+    if image.mode in _DEEP or image.mode.startswith("I;16"):
+        return Image.fromarray(to_eight_bits(np.asarray(image), image.mode, image.format)).convert("RGB")
+    if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
+        # A premultiplied mode ("RGBa") converts to RGBA only; "La" only to LA.
+        rgba = image.convert("LA").convert("RGBA") if image.mode == "La" else image.convert("RGBA")
+        white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, rgba).convert("RGB")
+    return image.convert("RGB")
+
+
+def to_eight_bits(values: NDArray[np.generic], mode: str, file_format: str | None) -> NDArray[np.uint8]:
+    """Scale a deep single-channel image [H, W] to 8 bits.
+
+    16 bits: v / 257, so that 65535 becomes 255. 32-bit integers and floats carry no range of their own:
+    floats in 0..1 are taken as such, values in 0..255 as 8-bit, values in 0..65535 as 16-bit; anything
+    else is stretched from its minimum to its maximum.
+    """
+    deep = values.astype(np.float64)
+    if not np.isfinite(deep).all():
+        raise ValueError("it holds NaN or infinite values")
+    low, high = float(deep.min()), float(deep.max())
+    if mode.startswith("I;16") or (mode == "I" and file_format in ("PNG", "PPM")):
+        scaled = deep / 257.0  # the file says 16 bits, however dark the image
+    elif mode == "F" and low >= 0 and high <= 1:
+        scaled = deep * 255.0
+    elif low >= 0 and high <= 255:
+        scaled = deep
+    elif low >= 0 and high <= 65535:
+        scaled = deep / 257.0
+    else:
+        scaled = (deep - low) * (255.0 / (high - low)) if high > low else np.zeros_like(deep)
+    return np.rint(scaled).astype(np.uint8)

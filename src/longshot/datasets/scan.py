@@ -1,0 +1,260 @@
+"""Finding images below a folder or inside a zip, in one pass, and remembering what was found."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import count, first
+from longshot.datasets.images import is_image_name
+from longshot.datasets.stores import escape_name, open_zip
+from longshot.errors import UserError
+from longshot.files import atomic, cache_dir, hash_text
+from longshot.progress import progress
+
+_FORMAT = 1  # raise it when the rules of a scan change: old files are then scanned anew
+_IGNORED_FOLDERS = frozenset(("__MACOSX", "__pycache__", "@eaDir", "System Volume Information"))
+
+
+@dataclass
+class Scan:
+    """What lies below a root: images by class, and the stamps that say whether this is still true."""
+
+    class_ids: tuple[str, ...]
+    offsets: NDArray[np.int64]  # [C+1]
+    keys: pa.Array  # [N] strings, class-major
+    stamps: dict[str, list[int]]  # what was looked at -> its time of change (and size)
+    prefix: str = ""  # a zip's common top folder, with its slash
+    notes: list[str] = field(default_factory=list)  # what was left out, in words
+
+
+def scan_folder(root: Path, *, refresh: bool = False) -> Scan:
+    """Images below ``root``; each folder that holds images is a class, its id the relative path."""
+    return _cached(str(root), lambda: _walk(root), refresh)
+
+
+def scan_zip(path: Path, *, refresh: bool = False) -> Scan:
+    """Images inside a zip, by the same rules; a single top folder that holds everything is left out."""
+    return _cached(str(path), lambda: _list_zip(path), refresh)
+
+
+def scan_file(source: str, kind: str) -> Path:
+    """Where something about a source is kept: ``scans/<hash of the source>.<kind>.parquet``."""
+    return cache_dir("scans") / f"{hash_text(source)[:32]}.{kind}.parquet"
+
+
+def _cached(source: str, scan: Callable[[], Scan], refresh: bool) -> Scan:
+    file = scan_file(source, "scan")
+    if not refresh:
+        known = _load(file)
+        if known is not None and all(_stamp(path) == stamp for path, stamp in known.stamps.items()):
+            return known
+    fresh = scan()
+    _save(file, fresh)
+    return fresh
+
+
+def _stamp(path: str) -> list[int] | None:
+    """What changes when a folder's list of entries, or a file's content, does; None when it is gone."""
+    try:
+        return _stamp_of(os.stat(path))  # noqa: PTH116  once per folder
+    except OSError:
+        return None
+
+
+def _stamp_of(status: os.stat_result) -> list[int]:
+    """[time of change in ns] of a folder, with the size for a file."""
+    return [status.st_mtime_ns] if stat.S_ISDIR(status.st_mode) else [status.st_mtime_ns, status.st_size]
+
+
+def _settled(stamp: list[int]) -> list[int]:
+    """The stamp to remember. A folder that changed a moment ago can change again within the same tick of its
+    clock, unseen: its stamp is then one that never matches, and the next opening scans again."""
+    tick = 2_000_000_000 if stamp[0] % 1_000_000_000 == 0 else 50_000_000  # FAT and NFS count whole seconds
+    return stamp if time.time_ns() - stamp[0] > tick else [-1]
+
+
+def _save(file: Path, scan: Scan) -> None:
+    meta = {
+        "format": _FORMAT,
+        "class_ids": scan.class_ids,
+        "offsets": scan.offsets.tolist(),
+        "stamps": scan.stamps,
+        "prefix": scan.prefix,
+        "notes": scan.notes,
+    }
+    # JSON escapes the lone surrogates of undecodable folder names, so this is plain ASCII.
+    schema = pa.schema([("key", pa.string())], metadata={"longshot": json.dumps(meta)})
+    with atomic(file) as temporary:
+        pq.write_table(pa.table([scan.keys], schema=schema), temporary, compression="zstd")
+
+
+def _load(file: Path) -> Scan | None:
+    try:
+        table = pq.read_table(file)
+        meta = json.loads(table.schema.metadata[b"longshot"])
+        if meta["format"] != _FORMAT:
+            return None
+        keys = table["key"].combine_chunks()
+        offsets = np.array(meta["offsets"], dtype=np.int64)
+        return Scan(tuple(meta["class_ids"]), offsets, keys, meta["stamps"], meta["prefix"], meta["notes"])
+    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError):
+        return None  # absent, damaged or of another version: scanning again is always right
+
+
+def _walk(root: Path) -> Scan:
+    """One os.scandir per folder, depth first; nothing is opened and no file is stat'ed."""
+    images: dict[str, list[str]] = {}  # folder (escaped, relative) -> image names (escaped)
+    others: dict[str, int] = {}  # folder -> number of files that are no images
+    stamps: dict[str, list[int]] = {}
+    parents: set[str] = set()
+    pending: list[tuple[str, str, tuple[tuple[int, int], ...]]] = [(str(root), "", ())]
+    with progress(f"scan {escape_name(root.name)}", unit="files") as bar:
+        while pending:
+            path, relative, above = pending.pop()
+            try:
+                status = os.stat(path)  # noqa: PTH116  before listing: a change while we list is seen next time
+                if (status.st_dev, status.st_ino) in above:
+                    continue  # a link back to a folder above
+                above = (*above, (status.st_dev, status.st_ino))
+                with os.scandir(path) as entries:
+                    found, other = [], 0
+                    for entry in entries:
+                        name = entry.name
+                        if name.startswith("."):
+                            continue
+                        if entry.is_dir():
+                            if name not in _IGNORED_FOLDERS:
+                                parents.add(relative)
+                                pending.append((entry.path, _join(relative, escape_name(name)), above))
+                        elif is_image_name(name):
+                            found.append(escape_name(name))
+                        else:
+                            other += 1
+            except OSError as error:
+                where = escape_name(path if len(path) < 300 else path[:300] + "…")
+                raise UserError(
+                    f"Cannot list folder {where}: {(error.strerror or str(error)).lower()}."
+                ) from error
+            stamps[path] = _settled(_stamp_of(status))
+            images[relative], others[relative] = found, other
+            bar.advance(len(found) + other)
+    return _arrange(str(root), images, others, parents, stamps)
+
+
+def _list_zip(path: Path) -> Scan:
+    """The archive's own directory, read once."""
+    stamp = _stamp(str(path))
+    _, members = open_zip(str(path))
+    images: dict[str, list[str]] = {}
+    others: dict[str, int] = {}
+    for name, info in members.items():
+        pure = PurePosixPath(name)
+        if pure.is_absolute() or ".." in pure.parts or "\0" in name:
+            raise UserError(
+                f"{path} holds a member with an unsafe path ('{name}'); make the archive again without it."
+            )
+        if any(part.startswith(".") or part in _IGNORED_FOLDERS for part in pure.parts):
+            continue
+        if name.endswith("/"):
+            images.setdefault(name.rstrip("/"), [])
+            continue
+        folder = "" if str(pure.parent) == "." else str(pure.parent)
+        if not is_image_name(pure.name):
+            others[folder] = others.get(folder, 0) + 1
+            images.setdefault(folder, [])
+        elif info.flag_bits & 0x1:
+            raise UserError(
+                f"{path} is protected by a password (member '{name}'); unpack it and give the folder."
+            )
+        else:
+            images.setdefault(folder, []).append(pure.name)
+    parents: set[str] = set()
+    for folder in list(images):
+        for above in _above(folder):
+            parents.add(above)
+            images.setdefault(above, [])
+    prefix = _top_folder(images, parents)
+    if prefix:
+        images = {k[len(prefix) :]: v for k, v in images.items() if k.startswith(prefix)} | {"": []}
+        others = {k[len(prefix) :]: v for k, v in others.items() if k.startswith(prefix)}
+        parents = {k[len(prefix) :] for k in parents if k.startswith(prefix)} | {""}
+    return _arrange(str(path), images, others, parents, {str(path): _settled(stamp or [-1])}, prefix)
+
+
+def _above(folder: str) -> Iterable[str]:
+    """``a/b/c`` -> ``a/b``, ``a``, and the root ``""``."""
+    while folder:
+        folder = folder.rpartition("/")[0]
+        yield folder
+
+
+def _top_folder(images: dict[str, list[str]], parents: set[str]) -> str:
+    """``name/`` when all of a zip lies in one folder that itself holds folders and no images, else ``""``."""
+    tops = {folder.partition("/")[0] for folder in images if folder}
+    if len(tops) != 1 or images.get(""):
+        return ""
+    (top,) = tops
+    return f"{top}/" if top in parents and not images[top] else ""
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _arrange(
+    source: str,
+    images: dict[str, list[str]],
+    others: dict[str, int],
+    parents: set[str],
+    stamps: dict[str, list[int]],
+    prefix: str = "",
+) -> Scan:
+    """Order what was found class-major, and refuse what cannot be a dataset."""
+    shown = escape_name(source)
+    class_ids = tuple(sorted(folder for folder, names in images.items() if names and folder))
+    stray = sorted(images.get("", []))
+    if not class_ids:
+        if stray:
+            raise UserError(
+                f"{shown} holds {count(stray, 'image')} but no class folders; put the images of each class "
+                f"into a folder of its own, named after the class."
+            )
+        found = count(sum(others.values()), "file")
+        raise UserError(
+            f"{shown} holds no images ({found} of other kinds found); give a folder of class folders with "
+            f"images such as .jpg or .png."
+        )
+    empty = sorted(
+        folder for folder, names in images.items() if folder and not names and folder not in parents
+    )
+    if empty:
+        files = sum(others.get(folder, 0) for folder in empty)
+        raise UserError(
+            f"{shown} has {count(empty, 'class folder')} without images ({first(empty)}; "
+            f"{count(files, 'file')} of other kinds found), and each class needs at least one image: add "
+            f"images, remove the folder, or rename it so that it starts with a dot."
+        )
+    notes = []
+    if stray:
+        notes.append(
+            f"{count(stray, 'image')} directly in {shown} ({first(stray)}) in no class folder: left out"
+        )
+    keys: list[str] = []
+    offsets = [0]
+    for class_id in class_ids:
+        keys.extend(f"{class_id}/{name}" for name in sorted(images[class_id]))
+        offsets.append(len(keys))
+    return Scan(
+        class_ids, np.array(offsets, dtype=np.int64), pa.array(keys, pa.string()), stamps, prefix, notes
+    )

@@ -1,0 +1,172 @@
+"""Stores: how the row of a dataset becomes pixels. Each is small, picklable and opens files by itself.
+
+A store also gives each row a ``stamp``, two integers that change when the file behind it does; checks of
+images are remembered by it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import ImageStore
+from longshot.datasets.images import ImageError, decode
+from longshot.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_ESCAPE = re.compile(r"[\\\udc80-\udcff]")
+_ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
+
+
+def escape_name(name: str) -> str:
+    """A file name as the system gives it (undecodable bytes as lone surrogates), as a valid string.
+
+    Reversible: bytes that are not UTF-8 become ``\\xNN``, and so does the backslash itself; other names
+    stay as they are.
+    """
+    if name.isascii() and "\\" not in name:  # nearly every name
+        return name
+    return _ESCAPE.sub(lambda m: f"\\x{ord(m[0]) & 0xFF:02x}", name)
+
+
+def unescape_name(key: str) -> str:
+    """The file name that ``escape_name`` was given."""
+    if "\\" not in key:
+        return key
+
+    def byte(match: re.Match[str]) -> str:
+        value = int(match[1], 16)
+        return chr(value) if value < 0x80 else chr(0xDC00 + value)
+
+    return _ESCAPED.sub(byte, key)
+
+
+@dataclass(frozen=True, eq=False)
+class FileStore:
+    """Images in files: row i is ``root / keys[i]``. A key may be an absolute path (tables allow it)."""
+
+    root: str
+    keys: pa.Array
+
+    def _path(self, row: int) -> str:
+        return os.path.join(self.root, unescape_name(self.keys[row].as_py()))  # noqa: PTH118  Path is slower
+
+    def read(self, row: int) -> Image:
+        """Decode one file."""
+        where = escape_name(self.root) + "/" + self.keys[row].as_py()
+        try:
+            data = Path(self._path(row)).read_bytes()
+        except OSError as error:
+            raise ImageError(where, (error.strerror or str(error)).lower()) from error
+        return decode(data, where)
+
+    def stamp(self, row: int) -> tuple[int, int]:
+        """(size, time of change in ns); (-1, -1) when the file is gone."""
+        try:
+            status = os.stat(self._path(row))  # noqa: PTH116  called for every file
+        except OSError:
+            return -1, -1
+        return status.st_size, status.st_mtime_ns
+
+
+@dataclass(frozen=True, eq=False)
+class ZipStore:
+    """Images inside a zip, read member by member; the archive is opened once per process."""
+
+    path: str
+    keys: pa.Array
+    prefix: str = ""  # the common top folder, which keys leave out
+
+    def read(self, row: int) -> Image:
+        """Decode one member."""
+        key = self.prefix + self.keys[row].as_py()
+        where = f"{self.path}/{key}"
+        archive, members = open_zip(self.path)
+        if key not in members:
+            raise ImageError(where, "it is no longer in the archive")
+        try:
+            data = archive.read(members[key])
+        except Exception as error:  # bad CRC, damaged stream, unsupported or encrypted member
+            raise ImageError(where, str(error).strip().rstrip(".") or type(error).__name__) from error
+        return decode(data, where)
+
+    def stamp(self, row: int) -> tuple[int, int]:
+        """(size, CRC) of the member; (-1, -1) when it is gone."""
+        member = open_zip(self.path)[1].get(self.prefix + self.keys[row].as_py())
+        return (member.file_size, member.CRC) if member is not None else (-1, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class RowsStore:
+    """Some rows of another store: row i is ``store``'s row ``rows[i]``."""
+
+    store: ImageStore
+    rows: NDArray[np.int64]
+
+    def read(self, row: int) -> Image:
+        """Read from the store behind."""
+        return self.store.read(int(self.rows[row]))
+
+
+Members = dict[str, zipfile.ZipInfo]
+_zips: dict[tuple[str, int, int, int], tuple[zipfile.ZipFile, Members]] = {}
+_zips_lock = threading.Lock()
+
+
+def open_zip(path: str) -> tuple[zipfile.ZipFile, Members]:
+    """An archive and its files by key, opened once per process and again when the file changed.
+
+    The process id is part of what is remembered: a forked worker would share the parent's file position.
+    """
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        raise UserError(f"Cannot open {path}: {(error.strerror or '').lower()}.") from error
+    known = (path, os.getpid(), status.st_mtime_ns, status.st_size)
+    with _zips_lock:
+        if known not in _zips:
+            for old in [k for k in _zips if k[:2] == known[:2]]:
+                del _zips[old]
+            _zips[known] = _read_directory(path)
+        return _zips[known]
+
+
+def _read_directory(path: str) -> tuple[zipfile.ZipFile, Members]:
+    try:
+        archive = zipfile.ZipFile(path)  # stays open for the life of the process
+    except (zipfile.BadZipFile, UnicodeDecodeError, OSError, NotImplementedError) as error:
+        raise UserError(
+            f"{path} is not a whole zip archive ({error}); copy or download it again, or unpack it and give "
+            f"the folder."
+        ) from error
+    return archive, {member_name(info): info for info in archive.infolist()}
+
+
+def member_name(info: zipfile.ZipInfo) -> str:
+    """The key form of a member's name: what a folder scan gives once the archive is unpacked.
+
+    Archives from Unix hold raw bytes without saying so, and zipfile reads those as code page 437.
+    """
+    name = info.filename
+    if not info.flag_bits & 0x800 and not name.isascii():
+        raw = name.encode("cp437")
+        if info.create_system == 0:  # made on Windows: the old code page is right unless it is plain UTF-8
+            with contextlib.suppress(UnicodeDecodeError):
+                name = raw.decode()
+        else:
+            name = raw.decode("utf-8", "surrogateescape")
+    if info.create_system == 0:
+        name = name.replace("\\", "/")
+    return escape_name(name)
