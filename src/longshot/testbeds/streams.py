@@ -93,7 +93,8 @@ class Stream:
 
     def words(self, draw: int = 0) -> Words:
         """64 random bits per line, [B]; ``draw`` below 2³²."""
-        return _mix(_mix(self._base + np.uint64(draw) * _GOLDEN) ^ self.second)
+        step = np.uint64(draw * int(_GOLDEN) & 0xFFFFFFFFFFFFFFFF)
+        return _mix(_mix(self._base + step) ^ self.second)
 
     def uniform(self, draw: int = 0) -> NDArray[np.float64]:
         """Floats in [0, 1) with 53 random bits, [B]."""
@@ -135,6 +136,11 @@ class Stream:
     def _take(self, lines: NDArray[np.int64]) -> Stream:
         return Stream(self.first[lines], self.second[lines], self.line[lines])
 
+    def _first(self, count: int) -> Stream:
+        if count == len(self):
+            return self
+        return Stream(self.first[:count], self.second[:count], self.line[:count])
+
 
 def _deal_sparse(stream: Stream, n: NDArray[np.int64], k: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Fisher–Yates where only the moved cards are remembered: O(k²) work, no deck of n cards.
@@ -146,9 +152,7 @@ def _deal_sparse(stream: Stream, n: NDArray[np.int64], k: NDArray[np.int64]) -> 
     moved: list[NDArray[np.int64]] = []  # … and the card each place holds since
     for draw in range(int(k[0]) if len(k) else 0):
         live = int(np.searchsorted(-k, -draw, side="left"))
-        place = draw + stream._take(np.arange(live)).below(n[:live] - draw, draw) if live < len(k) else None
-        if place is None:
-            place = draw + stream.below(n - draw, draw)
+        place = draw + stream._first(live).below(n[:live] - draw, draw)
         card, own = place.copy(), np.full(live, draw, dtype=np.int64)
         for hole, since in zip(holes, moved, strict=True):
             np.copyto(card, since[:live], where=hole[:live] == place)
@@ -166,8 +170,7 @@ def _deal_dense(stream: Stream, n: NDArray[np.int64], k: NDArray[np.int64]) -> l
     dealt: list[NDArray[np.int64]] = []
     for draw in range(int(k[0]) if len(k) else 0):
         live = int(np.searchsorted(-k, -draw, side="left"))
-        part = stream if live == len(k) else stream._take(np.arange(live))
-        place = start[:live] + draw + part.below(n[:live] - draw, draw)
+        place = start[:live] + draw + stream._first(live).below(n[:live] - draw, draw)
         card = cards[place]
         cards[place] = cards[start[:live] + draw]
         dealt.append(card)

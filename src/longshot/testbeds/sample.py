@@ -1,0 +1,252 @@
+"""Draw a testbed: shape × classes × instances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+from longshot.progress import Progress, progress
+from longshot.ragged import Ragged
+from longshot.testbeds import columns
+from longshot.testbeds.base import Classes, Drawn, Instances, Plan, Pool, Shape, settings
+from longshot.testbeds.classes import Uniform
+from longshot.testbeds.distinct import count_tasks, repeated
+from longshot.testbeds.instances import UniformInstances, labels_of
+from longshot.testbeds.shapes import Fixed
+from longshot.testbeds.streams import Streams
+from longshot.testbeds.testbed import Testbed
+
+if TYPE_CHECKING:
+    from longshot.datasets.dataset import Dataset
+
+Measure = Callable[[Pool, Plan, Drawn], Mapping[str, NDArray[Any]]]  # column name → one value per task
+
+_BLOCK = 4096  # tasks whose images are drawn together: bounds memory, changes no draw
+_MOST_REDRAWS = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class _Recipe:
+    """Everything but the task numbers."""
+
+    shape: Shape
+    classes: Classes
+    instances: Instances
+    pool: Pool
+    measures: Sequence[Measure]
+    workers: int
+    block: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Draft:
+    """T drawn tasks, not yet frozen."""
+
+    plan: Plan
+    drawn: Drawn
+
+    def replaced(self, positions: NDArray[np.int64], other: _Draft) -> _Draft:
+        """The draft with the tasks of ``other`` at the given positions."""
+        order = np.arange(len(self.plan))
+        order[positions] = len(self.plan) + np.arange(len(positions))
+
+        def merge(old: Ragged, new: Ragged) -> Ragged:
+            return Ragged.concat([old, new]).take(order)
+
+        plan = Plan(
+            merge(self.plan.classes, other.plan.classes),
+            merge(self.plan.shots, other.plan.shots),
+            merge(self.plan.queries, other.plan.queries),
+        )
+        measured = {
+            name: np.concatenate([values, other.drawn.measured[name]])[order]
+            for name, values in self.drawn.measured.items()
+        }
+        support = merge(self.drawn.support, other.drawn.support)
+        return _Draft(plan, Drawn(support, merge(self.drawn.query, other.drawn.query), measured))
+
+
+def sample(
+    dataset: Dataset | str | Path | Sequence[Dataset | str | Path],
+    *,
+    tasks: int = 600,
+    shape: Shape | None = None,
+    classes: Classes | None = None,
+    instances: Instances | None = None,
+    seed: int = 0,
+    split: str | None = None,
+    drop_small: bool = False,
+    allow_repeats: bool = False,
+    measures: Sequence[Measure] = (),
+    workers: int = 1,
+    block: int = _BLOCK,
+) -> Testbed:
+    """Draw ``tasks`` tasks from a dataset (or from each of several) into a testbed.
+
+    >>> sample("toybox", tasks=600, shape=Fixed(way=5, shot=5, query=10), split="test")  # doctest: +SKIP
+
+    ``split`` restricts the classes to train, validation or test. A class with too few images is an error unless
+    ``drop_small`` leaves it out. No task occurs twice unless ``allow_repeats``. ``measures`` add columns. The result
+    is a function of dataset fingerprint, settings and seed: ``workers`` (threads) and ``block`` do not change a byte.
+    """
+    if tasks < 1:
+        raise UserError(f"The number of tasks is {tasks}, but must be at least 1.")
+    if seed < 0:
+        raise UserError(f"The seed is {seed}, but must be 0 or more.")
+    opened = [_open(one) for one in (dataset if isinstance(dataset, list | tuple) else [dataset])]
+    shape, classes = shape or Fixed(), classes or Uniform()
+    instances = instances or UniformInstances()
+    beds = []
+    with progress("sample", total=tasks * len(opened), unit="tasks") as bar:
+        for one in opened:
+            pool, dropped = make_pool(one, shape, split=split, drop_small=drop_small)
+            recipe = _Recipe(shape, classes, instances, pool, measures, workers, block)
+            draft = _draw(recipe, Streams.of(seed, tasks, one.fingerprint), bar)
+            if not allow_repeats:
+                draft = _without_repeats(recipe, Streams.of(seed, tasks, one.fingerprint), draft)
+            facts: dict[str, Any] = {
+                "tasks": tasks,
+                "shape": settings(shape),
+                "classes": settings(classes),
+                "instances": settings(instances),
+                "split": split,
+                "allow_repeats": allow_repeats,
+                "dropped_classes": dropped,
+            }
+            beds.append(
+                Testbed.create(
+                    to_table(one, draft.plan, draft.drawn),
+                    datasets={one.name: one.fingerprint},
+                    sampler=facts,
+                    seed=seed,
+                    features=instances.features,
+                )
+            )
+    return Testbed.concat(beds)
+
+
+def make_pool(
+    dataset: Dataset, shape: Shape, *, split: str | None = None, drop_small: bool = False
+) -> tuple[Pool, int]:
+    """The classes that tasks of this shape can use, and how many were left out for having too few images."""
+    classes = dataset.split_classes(split)
+    sizes, need = dataset.sizes[classes], shape.min_images
+    enough = sizes >= need
+    where = f"'{dataset.name}'" if split is None else f"the {split} split of '{dataset.name}'"
+    if not enough.all() and not (drop_small and enough.any()):
+        smallest = int(classes[np.argmin(sizes)])
+        remedy = "leave the small ones out with --drop-small, or " if enough.any() else ""
+        raise UserError(
+            f"Class '{dataset.class_ids[smallest]}' of {where} has {_images(int(sizes.min()))}, but a task needs {need} of "
+            f"each class (shots + queries); {int(enough.sum())} of {len(classes)} classes have enough: {remedy}"
+            f"lower --shot or --query."
+        )
+    kept = classes[enough]
+    if len(kept) < shape.min_way:
+        left = f" ({len(classes) - len(kept)} smaller ones left out)" if len(kept) < len(classes) else ""
+        raise UserError(
+            f"There are {len(kept)} classes in {where} with at least {_images(need)}{left}, but a task needs "
+            f"{shape.min_way}; lower --way or add classes."
+        )
+    return Pool(dataset, kept), len(classes) - len(kept)
+
+
+def to_table(dataset: Dataset, plan: Plan, drawn: Drawn) -> pa.Table:
+    """The columns of a testbed from class numbers and dataset rows."""
+    count = len(plan)
+    name = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([dataset.name]))
+    return pa.table(
+        {
+            "task": pa.array(np.arange(count)),
+            "dataset": name,
+            "classes": columns.strings(plan.classes, pa.array(dataset.class_ids, pa.string())),
+            "support": columns.strings(drawn.support, dataset.keys),
+            "query": columns.strings(drawn.query, dataset.keys),
+            "support_label": columns.numbers(labels_of(plan, plan.shots), pa.int16()),
+            "query_label": columns.numbers(labels_of(plan, plan.queries), pa.int16()),
+            "way": pa.array(plan.classes.lengths.astype(np.int16)),
+            "shots": columns.numbers(plan.shots, pa.int16()),
+            **{column: pa.array(values) for column, values in drawn.measured.items()},
+        }
+    )
+
+
+def _draw(recipe: _Recipe, streams: Streams, bar: Progress | None = None) -> _Draft:
+    chosen = recipe.classes.draw(streams, recipe.shape, recipe.pool)
+    plan = recipe.shape.counts(streams, chosen, recipe.pool)
+    cuts = range(0, len(streams), recipe.block)
+
+    def one_block(start: int) -> Drawn:
+        stop = min(start + recipe.block, len(streams))
+        part = plan.slice(start, stop)
+        drawn = recipe.instances.draw(streams.take(slice(start, stop)), recipe.pool, part)
+        measured = dict(drawn.measured)
+        for measure in recipe.measures:
+            measured.update(measure(recipe.pool, part, drawn))
+        return Drawn(drawn.support, drawn.query, measured)
+
+    blocks = list(_shown(_mapped(one_block, cuts, recipe.workers), bar))
+    measured = {name: np.concatenate([b.measured[name] for b in blocks]) for name in blocks[0].measured}
+    support = Ragged.concat([b.support for b in blocks])
+    return _Draft(plan, Drawn(support, Ragged.concat([b.query for b in blocks]), measured))
+
+
+def _without_repeats(recipe: _Recipe, streams: Streams, draft: _Draft) -> _Draft:
+    """Redraw each task that equals an earlier one (same support set and same query set) until none does.
+
+    A task is compared with earlier tasks only, and a redraw has streams of its own: the first n tasks of a testbed
+    are the same whatever the number of tasks behind them.
+    """
+    wanted = len(streams)
+    for attempt in range(1, _MOST_REDRAWS + 1):
+        again = repeated(draft.drawn)
+        if not len(again):
+            return draft
+        if attempt == 1:
+            known = count_tasks(recipe.shape, recipe.classes, recipe.instances, recipe.pool, limit=wanted)
+            if known is not None and known < wanted:
+                raise UserError(
+                    f"Dataset '{recipe.pool.dataset.name}' has only {known:,} distinct tasks of this kind, but {wanted:,} "
+                    f"were asked for; ask for fewer (--tasks {known}) or allow repeats (--allow-repeats)."
+                )
+        draft = draft.replaced(again, _draw(recipe, streams.take(again, attempt)))
+    found = wanted - len(repeated(draft.drawn))
+    raise UserError(
+        f"Only {found:,} distinct tasks of '{recipe.pool.dataset.name}' turned up in {_MOST_REDRAWS:,} redraws, but "
+        f"{wanted:,} were asked for; ask for fewer (--tasks {found}) or allow repeats (--allow-repeats)."
+    )
+
+
+def _mapped(work: Callable[[int], Drawn], items: Iterable[int], workers: int) -> Iterable[Drawn]:
+    if workers <= 1:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(workers) as threads:  # NumPy computes outside the interpreter's lock
+        yield from threads.map(work, items)
+
+
+def _shown(blocks: Iterable[Drawn], bar: Progress | None) -> Iterable[Drawn]:
+    for block in blocks:
+        if bar is not None:
+            bar.advance(len(block.query))
+        yield block
+
+
+def _open(dataset: Dataset | str | Path) -> Dataset:
+    if isinstance(dataset, str | Path):
+        from longshot.datasets import open_dataset
+
+        return open_dataset(dataset)
+    return dataset
+
+
+def _images(count: int) -> str:
+    return "1 image" if count == 1 else f"{count:,} images"

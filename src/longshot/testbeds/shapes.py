@@ -1,0 +1,102 @@
+"""Shapes: how many classes, shots and queries a task has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+from longshot.ragged import Ragged
+from longshot.testbeds.base import Plan, Pool
+from longshot.testbeds.streams import Streams
+
+MAX_COUNT = 32_767  # labels and shots are stored as int16
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Every task has ``way`` classes with ``shot`` support and ``query`` query images each."""
+
+    way: int = 5
+    shot: int = 5
+    query: int = 10
+    name: ClassVar[str] = "fixed"
+
+    def __post_init__(self) -> None:
+        _within("way", self.way, 2)
+        _within("shot", self.shot, 1)
+        _within("query", self.query, 1)
+
+    @property
+    def min_way(self) -> int:
+        """The number of ways."""
+        return self.way
+
+    @property
+    def min_images(self) -> int:
+        """Shots and queries together."""
+        return self.shot + self.query
+
+    def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
+        """``way`` for every task, [T]."""
+        return np.full(len(streams), self.way, dtype=np.int64)
+
+    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> Plan:
+        """The same two numbers for every class."""
+        return _even(classes, np.full(len(classes), self.shot), self.query)
+
+
+@dataclass(frozen=True)
+class AnyWayAnyShot:
+    """Ways and shots vary from task to task, as in Cross-domain MetaDL.
+
+    N ~ U{min_way … min(max_way, available classes)}, k ~ U{min_shot … min(max_shot, m − query)} where m is the size of
+    the smallest class that may be drawn; all classes of a task have k support and ``query`` query images.
+    """
+
+    min_way: int = 2
+    max_way: int = 20
+    min_shot: int = 1
+    max_shot: int = 20
+    query: int = 20
+    name: ClassVar[str] = "any"
+
+    def __post_init__(self) -> None:
+        _within("min_way", self.min_way, 2)
+        _within("max_way", self.max_way, self.min_way)
+        _within("min_shot", self.min_shot, 1)
+        _within("max_shot", self.max_shot, self.min_shot)
+        _within("query", self.query, 1)
+
+    @property
+    def min_images(self) -> int:
+        """The least number of shots, and the queries."""
+        return self.min_shot + self.query
+
+    def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
+        """N for every task, [T]."""
+        most = np.minimum(available, self.max_way)
+        return self.min_way + streams.stage("ways").below(most - self.min_way + 1)
+
+    def shot_limit(self, pool: Pool) -> int:
+        """The largest k that can be drawn from the pool."""
+        return min(self.max_shot, pool.smallest - self.query)
+
+    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> Plan:
+        """One k for all classes of a task."""
+        shots = self.min_shot + streams.stage("shots").below(self.shot_limit(pool) - self.min_shot + 1)
+        return _even(classes, shots, self.query)
+
+
+def _even(classes: Ragged, shots: NDArray[np.int64], query: int) -> Plan:
+    """Task t gives each of its classes ``shots[t]`` support and ``query`` query images."""
+    per_class = np.repeat(shots, classes.lengths)
+    return Plan(classes, classes.with_values(per_class), classes.with_values(np.full_like(per_class, query)))
+
+
+def _within(name: str, value: int, least: int) -> None:
+    if not least <= value <= MAX_COUNT:
+        raise UserError(f"The number for {name} is {value}, but must be between {least} and {MAX_COUNT:,}.")
