@@ -1,0 +1,210 @@
+"""The results of one or several runs, arranged for a report: testbeds × series, a cell of rows each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+
+if TYPE_CHECKING:
+    from longshot.evaluation.results import Results
+    from longshot.testbeds.testbed import Testbed
+
+METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss", "seconds")
+
+
+@dataclass(frozen=True)
+class Series:
+    """What was measured: a backbone with a method; ``note`` tells apart what would read the same."""
+
+    backbone: str
+    method: str
+    setting: str
+    note: str = ""
+
+    @property
+    def label(self) -> str:
+        """One line for legends and plots."""
+        return f"{self.method} · {self.backbone}" + (f" · {self.note}" if self.note else "")
+
+    @property
+    def transductive(self) -> bool:
+        """Whether the method looks at all queries of its task together."""
+        return self.setting == "transductive"
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """The task rows of one series on one testbed, sorted by task; every array has length T."""
+
+    tasks: NDArray[np.int64]
+    metrics: Mapping[str, NDArray[np.float64]]  # NaN where a metric was not recorded
+    way: NDArray[np.float64]
+    shot: NDArray[np.float64]
+    predictions: pa.Array | None  # list<int16> [T], positions in the task's classes
+
+    @property
+    def accuracy(self) -> NDArray[np.float64]:
+        """Share of right answers per task, in 0 … 1."""
+        return self.metrics["accuracy"]
+
+
+@dataclass(frozen=True, eq=False)
+class Bed:
+    """A testbed as the report shows it; ``name`` is unique in the report."""
+
+    hash: str
+    name: str
+    testbed: Testbed | None  # None when the run folder holds no copy of it
+
+
+@dataclass(frozen=True, eq=False)
+class ReportData:
+    """Everything a page or a table is made of."""
+
+    runs: tuple[dict[str, Any], ...]  # the run.json of each run
+    names: tuple[str, ...]  # what the runs are called: the folder's name
+    beds: tuple[Bed, ...]
+    series: tuple[Series, ...]
+    cells: Mapping[tuple[int, int], Cell]  # (bed, series) → rows
+
+    def column(self, bed: int) -> list[tuple[int, Cell]]:
+        """The series that were measured on one testbed, in the report's order."""
+        return [(s, self.cells[bed, s]) for s in range(len(self.series)) if (bed, s) in self.cells]
+
+
+def load(runs: str | Path | Results | Sequence[str | Path | Results]) -> ReportData:
+    """Read runs and arrange them.
+
+    The same testbed in several runs is one testbed (its content hash says so). A series that occurs in
+    several runs is shown once when the rows agree and once per run, named after the run, when they do not.
+    """
+    from longshot.evaluation.results import Results
+
+    listed = [runs] if isinstance(runs, str | Path | Results) else list(runs)
+    if not listed:
+        raise UserError(
+            "A report needs at least 1 run folder, 0 were given; make one with 'longshot evaluate'."
+        )
+    opened = [run if isinstance(run, Results) else Results(Path(run)) for run in listed]
+    names = _unique([Path(run.path).resolve().name or "run" for run in opened])
+    parts: dict[tuple[str, str, str, str, int], list[tuple[str, Cell]]] = {}
+    bed_names: dict[str, str] = {}
+    copies: dict[str, Testbed | None] = {}
+    for name, run in zip(names, opened, strict=True):
+        table = run.table()
+        if table.num_rows == 0:
+            raise UserError(
+                f"The run {run.path} holds 0 result rows and a report needs at least 1; "
+                "run 'longshot evaluate' again."
+            )
+        for key, bed_name, cell in _cells(table):
+            parts.setdefault(key, []).append((name, cell))
+            bed_names.setdefault(key[0], bed_name)
+            if key[0] not in copies:
+                copies[key[0]] = _copy(run, key[0])
+    return _arrange([run.run for run in opened], names, parts, bed_names, copies)
+
+
+def _copy(run: Results, content_hash: str) -> Testbed | None:
+    """The run's own copy of a testbed; without it a report has all but the pictures."""
+    try:
+        return run.testbed(content_hash)
+    except FileNotFoundError:
+        return None
+
+
+def _cells(table: pa.Table) -> list[tuple[tuple[str, str, str, str, int], str, Cell]]:
+    """Cut the rows of one run into cells; keys are (testbed hash, backbone, method, setting, seed)."""
+    columns = ["testbed", "backbone", "method", "setting", "seed"]
+    for name in (*columns, "task", "accuracy", "way", "mean_shot"):
+        if name not in table.column_names:
+            raise UserError(
+                f"The results lack the column '{name}' (found: {', '.join(table.column_names)}); "
+                "they were not written by this version of 'longshot evaluate', run it again."
+            )
+    # The order of first appearance is the order the user asked for; row numbers keep it.
+    table = table.append_column("_row", pa.array(np.arange(table.num_rows)))
+    groups = table.group_by(columns).aggregate([("_row", "list"), ("_row", "min")]).sort_by("_row_min")
+    cells = []
+    for group in groups.to_pylist():
+        rows = table.take(pa.array(group["_row_list"])).sort_by("task").combine_chunks()
+        metrics = {name: _floats(rows, name) for name in METRICS}
+        cell = Cell(
+            tasks=rows["task"].to_numpy().astype(np.int64),
+            metrics=metrics,
+            way=_floats(rows, "way"),
+            shot=_floats(rows, "mean_shot"),
+            predictions=rows["prediction"].combine_chunks() if "prediction" in rows.column_names else None,
+        )
+        named = rows["testbed_name"][0].as_py() if "testbed_name" in rows.column_names else None
+        key = (
+            group["testbed"],
+            group["backbone"],
+            group["method"],
+            group["setting"],
+            int(group["seed"] or 0),
+        )
+        cells.append((key, str(named or group["testbed"][:8]), cell))
+    return cells
+
+
+def _floats(table: pa.Table, name: str) -> NDArray[np.float64]:
+    """A numeric column as float64, NaN for null or for a column that is not there."""
+    if name not in table.column_names:
+        return np.full(table.num_rows, np.nan)
+    values: NDArray[np.float64] = pc.fill_null(pc.cast(table[name], pa.float64()), float("nan")).to_numpy()
+    return values
+
+
+def _arrange(
+    runs: list[dict[str, Any]],
+    names: list[str],
+    parts: Mapping[tuple[str, str, str, str, int], list[tuple[str, Cell]]],
+    bed_names: Mapping[str, str],
+    copies: Mapping[str, Testbed | None],
+) -> ReportData:
+    """Give every testbed a unique name and every distinct series one place."""
+    hashes = list(bed_names)
+    plain = list(bed_names.values())
+    beds = tuple(
+        Bed(h, name if plain.count(name) == 1 else f"{name} ({h[:8]})", copies[h])
+        for h, name in zip(hashes, plain, strict=True)
+    )
+    seeds: dict[tuple[str, str, str], set[int]] = {}
+    clashing: set[tuple[str, str, str, int]] = set()
+    for (_, backbone, method, setting, seed), found in parts.items():
+        seeds.setdefault((backbone, method, setting), set()).add(seed)
+        if not all(_same(found[0][1], cell) for _, cell in found[1:]):
+            clashing.add((backbone, method, setting, seed))
+    series: dict[Series, int] = {}
+    cells: dict[tuple[int, int], Cell] = {}
+    for (bed, backbone, method, setting, seed), found in parts.items():
+        for name, cell in found if (backbone, method, setting, seed) in clashing else found[:1]:
+            notes = [f"seed {seed}"] if len(seeds[backbone, method, setting]) > 1 else []
+            notes += [name] if (backbone, method, setting, seed) in clashing else []
+            one = Series(backbone, method, setting, ", ".join(notes))
+            cells[hashes.index(bed), series.setdefault(one, len(series))] = cell
+    return ReportData(tuple(runs), tuple(names), beds, tuple(series), cells)
+
+
+def _same(one: Cell, other: Cell) -> bool:
+    return np.array_equal(one.tasks, other.tasks) and np.array_equal(one.accuracy, other.accuracy)
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Number what would read the same: run, run → run, run (2)."""
+    seen: dict[str, int] = {}
+    unique = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        unique.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return unique

@@ -1,0 +1,295 @@
+"""The HTML page: a frame and a list of sections, each made from the data or left out.
+
+A new page of statistics is one function that returns a :class:`Section` and one template beside the others.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from longshot.errors import UserError
+from longshot.reports import plots, tables
+from longshot.reports.data import Cell, ReportData
+from longshot.reports.pictures import Images, albums
+from longshot.reports.summary import Entry, leaders, summarise
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MAX_LINES = plots.COLOURS  # in one plot with lines; more cannot be told apart
+MAX_ROWS = 24  # in one plot with rows
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the page: its anchor, heading and the context of ``templates/<name>.html.j2``."""
+
+    name: str
+    heading: str
+    context: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the sections are made from."""
+
+    data: ReportData
+    entries: dict[tuple[int, int], Entry]
+    images: Images | None
+    pictures: int
+    focus: str | None
+
+
+def render_page(
+    data: ReportData,
+    *,
+    images: Images | None = None,
+    pictures: int = 2,
+    title: str | None = None,
+    focus: str | None = None,
+) -> str:
+    """The whole page as one text without any reference to another file."""
+    request = Request(data, summarise(data), images, pictures, focus)
+    sections = [section for make in SECTIONS if (section := make(request)) is not None]
+    environment = _environment()
+    bodies = [
+        (section, environment.get_template(f"{section.name}.html.j2").render(section.context))
+        for section in sections
+    ]
+    page = environment.get_template("page.html.j2").render(
+        title=title or "Longshot report",
+        bodies=bodies,
+        style=_asset("style.css"),
+        script=_asset("sort.js"),
+        counts=_counts(data),
+    )
+    # A lone surrogate (a file name that is not UTF-8, kept in run.json) must not make the page unwritable.
+    return page.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(percent=tables.percent, number=_number, whole=_whole)
+    environment.globals.update(colour=plots.colour, swatch=swatch)
+    return environment
+
+
+def _asset(name: str) -> str:
+    return Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8")
+
+
+def _counts(data: ReportData) -> list[str]:
+    """What was run, in a few words."""
+    rows = sum(len(cell.tasks) for cell in data.cells.values())
+    backbones = {series.backbone for series in data.series}
+    methods = {series.method for series in data.series}
+    return [
+        _plural(len(data.beds), "testbed"),
+        _plural(len(backbones), "backbone"),
+        _plural(len(methods), "method"),
+        _plural(rows, "task result"),
+    ]
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _number(value: float, digits: int = 2) -> str:
+    return "–" if math.isnan(value) else f"{value:,.{digits}f}"
+
+
+def _whole(value: int) -> str:
+    return f"{value:,}"
+
+
+def _span(values: Sequence[float]) -> str:
+    """``5`` or ``2–20``: the range of a number over tasks."""
+    low, high = f"{min(values):.3g}", f"{max(values):.3g}"
+    return low if low == high else f"{low}–{high}"
+
+
+def swatch(index: int) -> str:
+    """Corner points of the marker of a series in a 12 × 12 box, as SVG markup without any user text."""
+    from markupsafe import Markup
+
+    shapes = {
+        "o": '<circle cx="6" cy="6" r="4.2"/>',
+        "s": '<rect x="2" y="2" width="8" height="8"/>',
+        "D": '<path d="M6 1 11 6 6 11 1 6z"/>',
+        "^": '<path d="M6 1.5 11 10.5H1z"/>',
+        "v": '<path d="M6 10.5 11 1.5H1z"/>',
+        "P": '<path d="M4 1h4v3h3v4H8v3H4V8H1V4h3z"/>',
+        "X": '<path d="M3.5 1 6 3.5 8.5 1 11 3.5 8.5 6 11 8.5 8.5 11 6 8.5 3.5 11 1 8.5 3.5 6 1 3.5z"/>',
+        "*": '<path d="M6 .8 7.5 4.4 11.4 4.7 8.4 7.2 9.3 11 6 8.9 2.7 11 3.6 7.2.6 4.7 4.5 4.4z"/>',
+    }
+    opening = f'<svg class="swatch" viewBox="0 0 12 12" aria-hidden="true" style="fill:{plots.colour(index)}">'
+    return Markup(f"{opening}{shapes[plots.marker(index)]}</svg>")
+
+
+# --- the sections, in the order of the page ---
+
+
+def overview(request: Request) -> Section:
+    """What was run: testbeds with shapes and hashes, series, provenance."""
+    data = request.data
+    beds = []
+    for b, bed in enumerate(data.beds):
+        cells = [cell for _, cell in data.column(b)]
+        meta = bed.testbed.meta if bed.testbed is not None else {}
+        beds.append(
+            {
+                "name": bed.name,
+                "hash": bed.hash,
+                "tasks": len(np.unique(np.concatenate([cell.tasks for cell in cells]))),
+                "way": _span(np.concatenate([cell.way for cell in cells]).tolist()),
+                "shot": _span(np.concatenate([cell.shot for cell in cells]).tolist()),
+                "chance": request.entries[b, data.column(b)[0][0]].chance,
+                "datasets": sorted(dict(meta.get("datasets", {})).items()),
+                "seed": meta.get("seed"),
+                "sampler": json.dumps(meta["sampler"], sort_keys=True) if "sampler" in meta else "",
+            }
+        )
+    runs = [
+        (name, json.dumps(run, indent=2, ensure_ascii=False, sort_keys=True))
+        for name, run in zip(data.names, data.runs, strict=True)
+    ]
+    return Section("overview", "What was run", {"beds": beds, "runs": runs})
+
+
+def results(request: Request) -> Section:
+    """The table of means with intervals, and all metrics one row each."""
+    data, entries = request.data, request.entries
+    lines = [
+        (s, series, [entries.get((b, s)) for b in range(len(data.beds))])
+        for s, series in enumerate(data.series)
+    ]
+    findings = []
+    for b, bed in enumerate(data.beds):
+        first, top = leaders(data, entries, b)
+        findings.append({"bed": bed.name, "first": [series.label for series in first], "top": top})
+    full = {b: max(entries[b, s].n for s, _ in data.column(b)) for b in range(len(data.beds))}
+    return Section(
+        "results",
+        "Results",
+        {
+            "beds": data.beds,
+            "lines": lines,
+            "findings": findings,
+            "details": [
+                (data.beds[b].name, s, data.series[s], entry) for (b, s), entry in sorted(entries.items())
+            ],
+            "full": full,
+            "text": tables.mean_and_half,
+        },
+    )
+
+
+def distribution(request: Request) -> Section:
+    """How accuracies spread over the tasks, one panel per testbed."""
+    data, panels = request.data, []
+    for b, bed in enumerate(data.beds):
+        column, left_out = _strongest(request, b, MAX_ROWS)
+        lines = [plots.Line(s, data.series[s].label, cell.accuracy) for s, cell in column]
+        chance = request.entries[b, column[0][0]].chance
+        panels.append(
+            {"bed": bed.name, "svg": plots.distribution(lines, chance, prefix=f"d{b}"), "left_out": left_out}
+        )
+    return Section("distribution", "Distribution of task accuracies", {"panels": panels})
+
+
+def by_way(request: Request) -> Section | None:
+    """Accuracy against the number of classes, where it varies."""
+    how = "More classes are harder even to guess: compare the height above the dashed line, not across it."
+    return _by(request, "by_way", "Accuracy by way", "classes per task (way)", lambda cell: cell.way, how)
+
+
+def by_shot(request: Request) -> Section | None:
+    """Accuracy against the support images per class, where they vary."""
+    how = (
+        "A line that still climbs at its right end would gain from more support images; a flat one would not."
+    )
+    label = "support images per class (mean shot)"
+    return _by(request, "by_shot", "Accuracy by shot", label, lambda cell: cell.shot, how)
+
+
+def _by(
+    request: Request, name: str, heading: str, xlabel: str, value: Callable[[Cell], Any], how: str
+) -> Section | None:
+    data, panels, shown = request.data, [], set()
+    for b, bed in enumerate(data.beds):
+        column, left_out = _strongest(request, b, MAX_LINES)
+        if len(np.unique(np.concatenate([value(cell) for _, cell in column]))) < 2:
+            continue
+        lines = [plots.Line(s, data.series[s].label, cell.accuracy, value(cell)) for s, cell in column]
+        chance = None if name == "by_way" else request.entries[b, column[0][0]].chance
+        svg = plots.by_value(lines, xlabel=xlabel, chance=chance, prefix=f"{name}{b}")
+        panels.append({"bed": bed.name, "svg": svg, "left_out": left_out})
+        shown.update(s for s, _ in column)
+    if not panels:
+        return None
+    legend = [(s, data.series[s]) for s in sorted(shown)]
+    return Section(name, heading, {"panels": panels, "legend": legend, "how": how})
+
+
+def tasks(request: Request) -> Section | None:
+    """The hardest and the easiest tasks as pictures."""
+    if request.pictures < 1:
+        return None
+    data = request.data
+    judges = _focused(data, request.focus)
+    marked = {}
+    for b in range(len(data.beds)):
+        chosen = [s for s, _ in data.column(b) if judges is None or s in judges]
+        if chosen:
+            marked[b] = max(chosen, key=lambda s: request.entries[b, s].mean)
+    found = albums(data, request.images, request.pictures, marked, judges)
+    return Section(
+        "tasks", "Hardest and easiest tasks", {"albums": found, "beds": data.beds, "series": data.series}
+    )
+
+
+SECTIONS: tuple[Callable[[Request], Section | None], ...] = (
+    results,
+    distribution,
+    by_way,
+    by_shot,
+    tasks,
+    overview,
+)
+
+
+def _strongest(request: Request, bed: int, limit: int) -> tuple[list[tuple[int, Cell]], int]:
+    """The series of a testbed in the report's order; beyond ``limit`` only those with the highest means."""
+    column = request.data.column(bed)
+    ranked = sorted(column, key=lambda pair: -request.entries[bed, pair[0]].mean)[:limit]
+    kept = {s for s, _ in ranked}
+    return [(s, cell) for s, cell in column if s in kept], len(column) - len(kept)
+
+
+def _focused(data: ReportData, focus: str | None) -> list[int] | None:
+    """The series whose label, method or backbone holds the text."""
+    if focus is None:
+        return None
+    found = [s for s, series in enumerate(data.series) if focus.casefold() in series.label.casefold()]
+    if not found:
+        known = ", ".join(f"'{series.label}'" for series in data.series[:10])
+        raise UserError(
+            f"No series of this run has '{focus}' in its name; there are {len(data.series)}: {known}."
+        )
+    return found

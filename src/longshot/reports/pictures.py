@@ -1,0 +1,217 @@
+"""The most and the least difficult tasks as pictures: thumbnails per class, wrong predictions marked."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+from longshot.progress import Progress, progress
+from longshot.reports.data import Bed, Cell, ReportData
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from longshot.testbeds.testbed import Task
+
+Images = Callable[[str, Sequence[str]], "list[Image]"]
+
+SIDE = 56  # pixels of a thumbnail
+QUALITY = 68
+# What one task may show. Beyond it the page says how much it leaves out: 100 classes of pictures help nobody.
+MAX_CLASSES, MAX_SUPPORT, MAX_QUERY = 10, 10, 15
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A thumbnail as a data URI; ``predicted`` is the name of a wrong answer, None where right."""
+
+    source: str
+    key: str
+    predicted: str | None = None
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """One class of a task."""
+
+    name: str
+    id: str
+    right: int
+    total: int
+    support: tuple[Shot, ...]
+    query: tuple[Shot, ...]  # mistakes first
+    more_support: int
+    more_query: int
+
+
+@dataclass(frozen=True)
+class TaskPicture:
+    """One task as the page shows it."""
+
+    task: int
+    way: int
+    mean: float  # accuracy over the series it was chosen by
+    shown: float  # accuracy of the series whose predictions are marked
+    wrong: int
+    total: int
+    rows: tuple[ClassRow, ...]
+    more_classes: int
+
+
+@dataclass(frozen=True)
+class Album:
+    """The pictures of one testbed, or the one line that says why there are none."""
+
+    bed: int
+    series: int  # whose predictions are marked
+    judges: int  # how many series chose the tasks
+    hardest: tuple[TaskPicture, ...]
+    easiest: tuple[TaskPicture, ...]
+    problem: str | None = None
+
+
+def difficulty(cells: Sequence[Cell]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Tasks that every series has with their mean accuracy over the series; hardest first, ties by number."""
+    tasks = cells[0].tasks
+    for cell in cells[1:]:
+        tasks = np.intersect1d(tasks, cell.tasks)
+    means = np.mean([cell.accuracy[np.searchsorted(cell.tasks, tasks)] for cell in cells], axis=0)
+    # Rounded, because the order of summation must not decide between equal tasks.
+    order = np.lexsort((tasks, np.round(means, 9)))
+    return tasks[order], means[order]
+
+
+def choose(cells: Sequence[Cell], count: int) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
+    """(task, mean accuracy) of the ``count`` hardest and easiest tasks; no task is in both lists."""
+    tasks, means = difficulty(cells)
+    hard = min(count, (len(tasks) + 1) // 2)
+    ranked = [(int(task), float(mean)) for task, mean in zip(tasks, means, strict=True)]
+    # Among equally easy tasks the lower number comes first, as among the hard ones.
+    easy = sorted(ranked[hard:], key=lambda pair: (-round(pair[1], 9), pair[0]))
+    return ranked[:hard], easy[:count]
+
+
+def albums(
+    data: ReportData, images: Images | None, count: int, marked: dict[int, int], focus: Sequence[int] | None
+) -> list[Album]:
+    """One album per testbed; ``marked`` gives the series whose predictions are shown, ``focus`` the judges."""
+    found = []
+    with progress("pictures", total=2 * count * len(data.beds), unit="tasks") as bar:
+        for b, bed in enumerate(data.beds):
+            column = [(s, cell) for s, cell in data.column(b) if focus is None or s in focus]
+            if column:
+                found.append(
+                    _album(b, bed, data, [cell for _, cell in column], marked[b], images, count, bar)
+                )
+    return found
+
+
+def _album(
+    b: int,
+    bed: Bed,
+    data: ReportData,
+    judges: list[Cell],
+    series: int,
+    images: Images | None,
+    count: int,
+    bar: Progress,
+) -> Album:
+    cell = data.cells[b, series]
+
+    def without(problem: str) -> Album:
+        return Album(b, series, len(judges), (), (), problem)
+
+    if images is None:
+        return without("No pictures: this report was made without access to the images.")
+    if bed.testbed is None:
+        return without("No pictures: the run folder holds no copy of this testbed.")
+    if cell.predictions is None:
+        return without("No pictures: the results hold no predictions.")
+    hard, easy = choose(judges, count)
+    try:
+        hardest, easiest = (
+            tuple(_picture(bed.testbed[task], cell, mean, images, bar) for task, mean in part)
+            for part in (hard, easy)
+        )
+    except UserError as error:
+        return without(f"No pictures: {error}")
+    return Album(b, series, len(judges), hardest, easiest)
+
+
+def _picture(task: Task, cell: Cell, mean: float, images: Images, bar: Progress) -> TaskPicture:
+    """Read the images of one task and mark the mistakes of one series."""
+    place = int(np.searchsorted(cell.tasks, task.index))
+    assert cell.predictions is not None
+    predicted = np.asarray(cell.predictions[place].as_py() or [], dtype=np.int64)
+    truth = np.asarray(task.query_label, dtype=np.int64)
+    if len(predicted) != len(truth):
+        raise UserError(
+            f"Task {task.index} has {len(predicted)} predictions for {len(truth)} queries: the results do not "
+            "belong to the copy of the testbed in the run folder, run 'longshot evaluate' again."
+        )
+    names = class_names(task.classes)
+    wrong = predicted != truth
+    per_class = np.bincount(truth[wrong], minlength=len(names))
+    # All classes in their own order while they fit, else those with most mistakes.
+    chosen = np.sort(np.argsort(-per_class, kind="stable")[:MAX_CLASSES])
+    plan = []
+    for label in chosen:
+        support = np.flatnonzero(np.asarray(task.support_label) == label)
+        query = np.flatnonzero(truth == label)
+        query = query[np.argsort(~wrong[query], kind="stable")]
+        plan.append((int(label), support, query))
+    keys = [task.support[i] for _, support, _ in plan for i in support[:MAX_SUPPORT]]
+    keys += [task.query[i] for _, _, query in plan for i in query[:MAX_QUERY]]
+    unique = list(dict.fromkeys(keys))
+    sources = dict(zip(unique, map(thumbnail, images(task.dataset, unique)), strict=True))
+    bar.advance()
+    rows = tuple(
+        ClassRow(
+            name=names[label],
+            id=task.classes[label],
+            right=int(len(query) - per_class[label]),
+            total=len(query),
+            support=tuple(Shot(sources[task.support[i]], task.support[i]) for i in support[:MAX_SUPPORT]),
+            query=tuple(
+                Shot(sources[task.query[i]], task.query[i], names[predicted[i]] if wrong[i] else None)
+                for i in query[:MAX_QUERY]
+            ),
+            more_support=max(0, len(support) - MAX_SUPPORT),
+            more_query=max(0, len(query) - MAX_QUERY),
+        )
+        for label, support, query in plan
+    )
+    return TaskPicture(
+        task=task.index,
+        way=len(names),
+        mean=mean,
+        shown=float(cell.accuracy[place]),
+        wrong=int(wrong.sum()),
+        total=len(truth),
+        rows=rows,
+        more_classes=len(names) - len(rows),
+    )
+
+
+def class_names(class_ids: Sequence[str]) -> list[str]:
+    """The last part of each id, or whole ids where last parts repeat within the task."""
+    names = [class_id.rsplit("/", 1)[-1] for class_id in class_ids]
+    return [name if names.count(name) == 1 else whole for name, whole in zip(names, class_ids, strict=True)]
+
+
+def thumbnail(image: Image) -> str:
+    """The middle square of an image as a small WebP data URI."""
+    from PIL import ImageOps
+    from PIL.Image import Resampling
+
+    small = ImageOps.fit(image.convert("RGB"), (SIDE, SIDE), Resampling.BICUBIC)
+    buffer = io.BytesIO()
+    small.save(buffer, "WEBP", quality=QUALITY, method=4)
+    return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -1,0 +1,164 @@
+"""The table of a report in Markdown, CSV, LaTeX and JSON; every format holds the same numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from typing import Any
+
+from longshot.reports.data import ReportData, Series
+from longshot.reports.summary import Entry, summarise
+
+Entries = dict[tuple[int, int], Entry]
+NOTE = (
+    "Mean accuracy over tasks in %, ± half the 95 % interval (Student t). Bold: first place on its testbed; "
+    "= where several share it, because a paired t test on the same tasks (5 %) does not separate them from "
+    "the highest mean."
+)
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """A share as a percentage: 0.8431 → 84.3; a dash where there is no number."""
+    return "–" if math.isnan(value) else f"{100 * value:.{digits}f}"
+
+
+def mean_and_half(entry: Entry) -> str:
+    """``84.3 ± 0.6``, or the mean alone where one task gives no interval."""
+    return percent(entry.mean) + ("" if math.isnan(entry.half) else f" ± {percent(entry.half)}")
+
+
+def rows(data: ReportData, entries: Entries | None = None) -> list[dict[str, Any]]:
+    """One flat row per testbed × series, shares with full precision; None where there is no number."""
+    entries = summarise(data) if entries is None else entries
+    return [_row(data, entry) for _, entry in sorted(entries.items())]
+
+
+def _row(data: ReportData, entry: Entry) -> dict[str, Any]:
+    bed, series = data.beds[entry.bed], data.series[entry.series]
+    numbers = {
+        "mean": entry.mean,
+        "low": entry.low,
+        "high": entry.high,
+        "n": entry.n,
+        "std": entry.std,
+        **{name: value for name, value in entry.metrics.items() if name != "accuracy"},
+        "chance": entry.chance,
+        "p_against_best": entry.p,
+    }
+    return {
+        "testbed": bed.name,
+        "backbone": series.backbone,
+        "method": series.method,
+        "setting": series.setting,
+        "note": series.note,
+        **{name: None if math.isnan(value) else value for name, value in numbers.items()},
+        "mark": entry.mark,
+        "testbed_hash": bed.hash,
+    }
+
+
+def to_csv(data: ReportData, entries: Entries | None = None) -> str:
+    """Comma-separated with one header line; shares (0 … 1) in full precision, empty where there is none."""
+    text = io.StringIO()
+    table = rows(data, entries)
+    writer = csv.DictWriter(text, fieldnames=list(table[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    return text.getvalue()
+
+
+def to_json(data: ReportData, entries: Entries | None = None) -> str:
+    """The same rows as a JSON list."""
+    return json.dumps(rows(data, entries), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def to_markdown(data: ReportData, entries: Entries | None = None) -> str:
+    """A GitHub-flavoured table: one line per series, one column per testbed."""
+    entries = summarise(data) if entries is None else entries
+    head, body = _grid(data, entries, escape_markdown, {"best": "**{}**", "tied": "**{}** ="})
+    aligned = [":---"] * 3 + ["---:"] * len(data.beds)
+    lines = ["| " + " | ".join(cells) + " |" for cells in (head, aligned, *body)]
+    return "\n".join([*lines, "", escape_markdown(NOTE), ""])
+
+
+def to_latex(data: ReportData, entries: Entries | None = None) -> str:
+    r"""A ``table`` for ``\input``: needs the package ``booktabs`` and nothing else."""
+    entries = summarise(data) if entries is None else entries
+    marks = {"best": r"\textbf{{{}}}", "tied": r"\textbf{{{}}}\rlap{{$^{{=}}$}}"}
+    head, body = _grid(data, entries, escape_latex, marks)
+    lines = [" & ".join(cells) + r" \\" for cells in (head, *body)]
+    return "\n".join(
+        [
+            "% needs \\usepackage{booktabs}",
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{escape_latex(NOTE)}}}",
+            rf"\begin{{tabular}}{{lll{'r' * len(data.beds)}}}",
+            r"\toprule",
+            lines[0],
+            r"\midrule",
+            *lines[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _grid(
+    data: ReportData, entries: Entries, escape: Any, marks: dict[str, str]
+) -> tuple[list[str], list[list[str]]]:
+    """Head and body of the series × testbeds table with every user string escaped."""
+    head = ["Method", "Backbone", "Setting", *[escape(bed.name) for bed in data.beds]]
+    body = []
+    for s, series in enumerate(data.series):
+        cells = [escape(_method(series)), escape(series.backbone), escape(series.setting)]
+        for bed in range(len(data.beds)):
+            entry = entries.get((bed, s))
+            text = escape(mean_and_half(entry) if entry else "–")
+            cells.append(marks[entry.mark].format(text) if entry and entry.mark else text)
+        body.append(cells)
+    return head, body
+
+
+def _method(series: Series) -> str:
+    return series.method + (f" ({series.note})" if series.note else "")
+
+
+def escape_markdown(text: str) -> str:
+    """Text that Markdown shows as it is; underscores inside a word need no escape and keep their looks."""
+    text = re.sub(r"([\\`*<>|\[\]~])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': '{"}',
+    "'": r"{'}",
+    "-": r"{-}",  # no ligatures: -- in an option is two hyphens, not a dash
+    "±": r"$\pm$",
+    "–": "--",
+    "·": r"$\cdot$",
+    "×": r"$\times$",
+}
+
+
+def escape_latex(text: str) -> str:
+    """Text that LaTeX shows as it is, in any engine for ASCII; other scripts need XeLaTeX or LuaLaTeX."""
+    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
