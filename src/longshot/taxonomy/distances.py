@@ -7,6 +7,7 @@ few slices and a write runs at memory speed). Memory is the C×C result and a fe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -44,6 +45,7 @@ def class_distances(
     """
     if kind not in KINDS:
         raise UserError(f"There is no distance '{kind}'; choose one of {', '.join(KINDS)}.")
+    _check_memory(len(class_ids))
     taxonomy = reduce_taxonomy(taxonomy, class_ids, reduction)
     above = Ancestry.of(taxonomy, class_ids)
     if kind == "path":
@@ -167,6 +169,19 @@ def _depth_first_rank(
     rank = np.empty(len(start), np.int64)
     rank[np.argsort(place[start])] = np.arange(len(start))
     return rank
+
+
+def _check_memory(size: int) -> None:
+    """UserError before the machine runs out of memory: the result alone is 8·C² bytes."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError):  # not told by this system
+        return
+    if 8 * size * size > memory:
+        raise UserError(
+            f"Distances between {size:,} classes need {8 * size * size / 1e9:.0f} GB and this machine has "
+            f"{memory / 1e9:.0f} GB; choose fewer classes."
+        )
 
 
 def _check_counts(class_ids: Sequence[str], counts: ArrayLike | None, kind: str) -> NDArray[np.float64]:

@@ -47,7 +47,7 @@ def read_taxonomy(path: str | os.PathLike[str]) -> Taxonomy:
 
 
 def is_taxonomy_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a file holds a taxonomy rather than a dataset: JSON, data.noun, or a CSV of parents and children."""
+    """Whether a file is a taxonomy, not a dataset: JSON, data.noun, or a CSV of parents and children."""
     file = Path(path)
     if not file.is_file():
         return False
