@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from longshot.datasets.dataset import Dataset, count, first
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.images import ImageError, to_rgb
+from longshot.datasets.stores import escape_name
 from longshot.errors import UserError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class ArrayStore:
 
 
 def open_arrays(path: Path, name: str) -> Dataset:
-    """The dataset in a .npz file. The key of record i of class c is ``c/i``; ids are class names or labels."""
+    """The dataset in a .npz file. The key of record i, of class c, is ``c/i``."""
     try:
         with np.load(path, allow_pickle=False) as file:
             if not isinstance(file, np.lib.npyio.NpzFile):
@@ -59,7 +60,8 @@ def open_arrays(path: Path, name: str) -> Dataset:
             label_name = next((names[n] for n in _LABELS if n in names), None)
             if image_name is None or label_name is None:
                 raise UserError(
-                    f"{path} needs the arrays 'images' and 'labels' (found: {', '.join(file.files) or 'none'})."
+                    f"{path} needs the arrays 'images' and 'labels' "
+                    f"(found: {', '.join(file.files) or 'none'})."
                 )
             shape = _check_shape(path, image_name)
             others = {entry: file[entry] for entry in file.files if entry != image_name}
@@ -70,8 +72,8 @@ def open_arrays(path: Path, name: str) -> Dataset:
     labels = others.pop(label_name)
     if labels.shape != (shape[0],) or labels.dtype.kind not in "iuUS":
         raise UserError(
-            f"Array '{label_name}' of {path} is {labels.dtype} {list(labels.shape)}; {shape[0]:,} whole numbers or "
-            f"strings are needed, one per image."
+            f"Array '{label_name}' of {path} is {labels.dtype} {list(labels.shape)}; {shape[0]:,} whole "
+            f"numbers or strings are needed, one per image."
         )
     names_array = next((others.pop(n) for n in list(others) if n.lower() in _NAMES), None)
     classes = _class_of(labels, names_array, path)
@@ -86,7 +88,7 @@ def open_arrays(path: Path, name: str) -> Dataset:
         offsets=np.append(starts, shape[0]).astype(np.int64),
         keys=keys,
         store=ArrayStore(str(path), image_name, order.astype(np.int64)),
-        source=str(path),
+        source=escape_name(str(path)),
         taxonomy=taxonomy_of_ids(ids),
         attributes=attributes,
     )
@@ -100,8 +102,8 @@ def _check_shape(path: Path, member: str) -> tuple[int, ...]:
         turned = len(shape) == 4 and shape[1] in (1, 3)
         hint = "; channels come last: transpose to (0, 2, 3, 1)" if turned else ""
         raise UserError(
-            f"Array '{member}' of {path} is {dtype} {list(shape)}; images are uint8, or floats in 0..1, of shape "
-            f"[N, H, W] or [N, H, W, 3]{hint}."
+            f"Array '{member}' of {path} is {dtype} {list(shape)}; images are uint8, or floats in 0..1, "
+            f"of shape [N, H, W] or [N, H, W, 3]{hint}."
         )
     if 0 in shape:
         raise UserError(f"Array '{member}' of {path} is empty {list(shape)}; at least one image is needed.")
@@ -132,8 +134,8 @@ def _attributes(others: dict[str, NDArray[Any]], order: NDArray[np.int64], path:
     for entry, values in others.items():
         if values.shape != order.shape or values.dtype.kind not in "biufUS":
             raise UserError(
-                f"Array '{entry}' of {path} is {values.dtype} {list(values.shape)}; an attribute has one number, bool "
-                f"or string per image [{len(order)}]."
+                f"Array '{entry}' of {path} is {values.dtype} {list(values.shape)}; an attribute has one "
+                f"number, bool or string per image [{len(order)}]."
             )
         text = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
         columns[entry] = pa.array(text[order].tolist() if text.dtype.kind == "U" else text[order])

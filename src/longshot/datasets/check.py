@@ -97,9 +97,9 @@ def leave_out(dataset: Dataset, bad: Mapping[str, str]) -> Dataset:
     if len(empty):
         key = dataset.keys[int(dataset.offsets[empty[0]])].as_py()
         raise UserError(
-            f"Dataset '{dataset.name}' has {count(len(empty), 'class', 'classes')} without one readable image "
-            f"({first([dataset.class_ids[i] for i in empty])}; '{key}': {bad[key]}); mend the images or remove the "
-            f"class."
+            f"Dataset '{dataset.name}' has {count(len(empty), 'class', 'classes')} without one readable "
+            f"image ({first([dataset.class_ids[i] for i in empty])}; '{key}': {bad[key]}); mend the images "
+            f"or remove the class."
         )
     return replace(
         dataset,

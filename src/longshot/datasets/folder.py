@@ -23,7 +23,7 @@ def open_folder(root: Path, name: str, *, refresh: bool = False) -> Dataset:
         path = root / file
         return path.read_bytes() if path.is_file() else None
 
-    return _build(scan, FileStore(str(root), scan.keys), str(root), name, side_file)
+    return _build(scan, FileStore(str(root), scan.keys), escape_name(str(root)), name, side_file)
 
 
 def open_zip_folder(path: Path, name: str, *, refresh: bool = False) -> Dataset:
@@ -35,27 +35,26 @@ def open_zip_folder(path: Path, name: str, *, refresh: bool = False) -> Dataset:
         member = members.get(scan.prefix + file)
         return archive.read(member) if member is not None else None
 
-    return _build(scan, ZipStore(str(path), scan.keys, scan.prefix), str(path), name, side_file)
+    return _build(scan, ZipStore(str(path), scan.keys, scan.prefix), escape_name(str(path)), name, side_file)
 
 
 def _build(scan: Scan, store: ImageStore, source: str, name: str, side_file: SideFile) -> Dataset:
     for text in scan.notes:
         note(f"{text}.")
-    shown = escape_name(source)
     splits_file, attributes_file, taxonomy_file = (
         side_file(file) for file in ("split.json", "attributes.csv", "taxonomy.csv")
     )
-    splits = _splits_by_folder(scan.class_ids, shown)
+    splits = _splits_by_folder(scan.class_ids, source)
     if splits_file is not None:
-        splits = read_splits(splits_file, scan.class_ids, f"{shown}/split.json")
+        splits = read_splits(splits_file, scan.class_ids, f"{source}/split.json")
     taxonomy: Taxonomy | None
     if taxonomy_file is not None:
-        taxonomy = read_taxonomy(taxonomy_file, scan.class_ids, f"{shown}/taxonomy.csv")
+        taxonomy = read_taxonomy(taxonomy_file, scan.class_ids, f"{source}/taxonomy.csv")
     else:
         taxonomy = taxonomy_of_ids(scan.class_ids, below_split=bool(splits) and splits_file is None)
     attributes = None
     if attributes_file is not None:
-        attributes = read_attributes(attributes_file, scan.keys, f"{shown}/attributes.csv")
+        attributes = read_attributes(attributes_file, scan.keys, f"{source}/attributes.csv")
     return Dataset(
         name=name,
         class_ids=scan.class_ids,
@@ -105,8 +104,8 @@ def _splits_by_folder(class_ids: Sequence[str], shown: str) -> dict[str, tuple[s
         splits[split] = (*splits.get(split, ()), class_id)
     if repeated:
         raise UserError(
-            f"{count(len(repeated), 'class', 'classes')} of {shown} ({first(sorted(repeated))}) are in more than "
-            f"one of the folders {', '.join(tops)}: few-shot splits divide classes, not images, so give one "
+            f"{count(len(repeated), 'class', 'classes')} of {shown} ({first(sorted(repeated))}) are in "
+            f"more than one of the folders {', '.join(tops)}: few-shot splits divide classes, not images, so give one "
             f"of these folders ({shown}/{tops[-1]}), or put the images of a class together."
         )
     return check_splits(splits, shown)

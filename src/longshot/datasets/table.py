@@ -34,8 +34,8 @@ def open_table(path: Path, name: str) -> Dataset:
     absent = [need for need, column in found.items() if column is None]
     if absent:
         raise UserError(
-            f"{path} has no column for the {' and the '.join(absent)} (found: {', '.join(columns) or 'none'}); "
-            f"name the columns 'path' and 'label'."
+            f"{path} has no column for the {' and the '.join(absent)} "
+            f"(found: {', '.join(columns) or 'none'}); name the columns 'path' and 'label'."
         )
     path_column, label_column = str(found["path"]), str(found["label"])
     if not table.num_rows:
@@ -70,7 +70,7 @@ def open_table(path: Path, name: str) -> Dataset:
         offsets=offsets,
         keys=keys,
         store=FileStore(str(path.parent), keys),
-        source=str(path),
+        source=escape_name(str(path)),
         taxonomy=taxonomy,
         attributes=attributes if rest else None,
         splits=splits,
@@ -100,14 +100,14 @@ def _text(values: pa.ChunkedArray, column: str, path: Path) -> pa.Array:
     gaps = np.flatnonzero(pc.fill_null(pc.equal(text, ""), True).to_numpy(zero_copy_only=False))
     if len(gaps):
         raise UserError(
-            f"Column '{column}' of {path} is empty in {count(len(gaps), 'row')} of {len(text):,} (the first is "
-            f"row {gaps[0] + 1}); fill them in or remove the rows."
+            f"Column '{column}' of {path} is empty in {count(len(gaps), 'row')} of {len(text):,} "
+            f"(the first is row {gaps[0] + 1}); fill them in or remove the rows."
         )
     return text
 
 
 def _keys(paths: list[str], table: Path) -> pa.Array:
-    """Paths as keys [N]: relative to the table, with forward slashes; every file must exist, and only once."""
+    """Paths as keys [N]: relative to the table, forward slashes; every file must exist, and only once."""
     base = str(table.parent)
     keys, missing = [], []
     with progress(f"find files of {table.name}", total=len(paths), unit="files") as bar:
@@ -122,15 +122,15 @@ def _keys(paths: list[str], table: Path) -> pa.Array:
             bar.advance()
     if missing:
         raise UserError(
-            f"{table} lists {count(missing, 'file')} of {len(paths):,} that do not exist ({first(missing)}); paths are "
-            f"taken relative to {base}."
+            f"{table} lists {count(missing, 'file')} of {len(paths):,} that do not exist "
+            f"({first(missing)}); paths are taken relative to {base}."
         )
     array = pa.array(keys, pa.string())
     if pc.count_distinct(array).as_py() != len(array):
         twice = [entry["values"] for entry in pc.value_counts(array).to_pylist() if entry["counts"] > 1]
         raise UserError(
-            f"{table} lists {count(twice, 'file')} more than once ({first(twice)}), and an image has one row and one "
-            f"label; remove the others."
+            f"{table} lists {count(twice, 'file')} more than once ({first(twice)}), and an image has "
+            f"one row and one label; remove the others."
         )
     return array
 
@@ -147,7 +147,7 @@ def _taxonomy(labels: pa.Array, parents: pa.Array) -> Taxonomy:
 
 
 def _splits(labels: pa.Array, values: pa.ChunkedArray, where: str) -> dict[str, tuple[str, ...]]:
-    """Class splits from a split column; empty (and the column an attribute) when it does not divide classes."""
+    """Class splits from a split column; empty (the column is an attribute) when it divides no classes."""
     pairs = pa.table([labels, values], names=["label", "split"]).group_by(["label", "split"]).aggregate([])
     splits: dict[str, list[str]] = {}
     home: dict[str, str] = {}
