@@ -24,7 +24,9 @@ class Ragged:
         if self.values.ndim != 1 or self.offsets.ndim != 1 or len(self.offsets) == 0:
             raise ValueError("a Ragged needs flat values and at least one offset")
         if self.offsets[0] != 0 or self.offsets[-1] != len(self.values):
-            raise ValueError(f"offsets run from {self.offsets[0]} to {self.offsets[-1]}, not 0 to {len(self.values)}")
+            raise ValueError(
+                f"offsets run from {self.offsets[0]} to {self.offsets[-1]}, not 0 to {len(self.values)}"
+            )
 
     @classmethod
     def from_lengths(cls, values: NDArray[Any], lengths: ArrayLike) -> Ragged:
@@ -88,7 +90,7 @@ class Ragged:
         return Ragged(values, self.offsets)
 
     def padded(self, fill: Any, width: int | None = None) -> NDArray[Any]:
-        """A rectangle [T, width] with ``fill`` behind the end of each row (width: the longest row by default)."""
+        """A rectangle [T, width] with ``fill`` behind the end of each row (default: the longest row wide)."""
         lengths = self.lengths
         longest = int(lengths.max(initial=0))
         columns = longest if width is None else width

@@ -4,15 +4,15 @@
     classes    which classes
     instances  which images of those classes
 
-Each is a frozen dataclass that only stores its parameters. ``sample`` asks the classes (which ask the shape for the
-number of ways), then the shape for the counts, for all tasks of the testbed at once; then the instances, block by
-block. What is drawn may depend on the streams handed in and on nothing else.
+Each is a frozen dataclass that only stores its parameters. ``sample`` asks the classes (which ask the shape
+for the number of ways), then the shape for the counts, for all tasks of the testbed at once; then the
+instances, block by block. What is drawn may depend on the streams handed in and on nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -58,7 +58,7 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """T tasks before their images are chosen: classes, and how many images of each. All three share offsets."""
+    """T tasks before their images are chosen: classes and counts. All three share offsets."""
 
     classes: Ragged  # class numbers
     shots: Ragged  # support images per class
@@ -101,7 +101,7 @@ class Shape(Choice, Protocol):
         ...
 
     def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Number of classes of each task, [T], when task t can draw from ``available[t]`` ≥ ``min_way`` classes."""
+        """Classes per task, [T]; task t can draw from ``available[t]`` ≥ ``min_way`` classes."""
         ...
 
     def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> Plan:
@@ -137,14 +137,11 @@ class Instances(Choice, Protocol):
         ...
 
 
-def settings(choice: Choice) -> dict[str, Any]:
+def settings(choice: Any) -> dict[str, Any]:
     """A choice as JSON for the metadata: its name and its parameters.
 
-    Parameters that are no plain values (arrays, callables, features) are told by fields with
-    ``metadata={"setting": False}`` and left out: their hashes stand elsewhere in the metadata.
+    Parameters are plain values. A field that holds more (features, a callable) says
+    ``field(metadata={"setting": False})`` and is left out: its hash stands elsewhere in the metadata.
     """
-    if not is_dataclass(choice) or isinstance(choice, type):
-        raise TypeError(f"{choice!r} is not a dataclass instance")
-    hidden = {f.name for f in choice.__dataclass_fields__.values() if not f.metadata.get("setting", True)}
-    plain = asdict(choice) if not hidden else {k: v for k, v in vars(choice).items() if k not in hidden}
-    return {"name": choice.name, **{k: v for k, v in plain.items() if v is not None and not k.startswith("_")}}
+    known = {f.name: getattr(choice, f.name) for f in fields(choice) if f.metadata.get("setting", True)}
+    return {"name": choice.name, **{name: value for name, value in known.items() if value is not None}}

@@ -24,7 +24,8 @@ class Uniform:
         """One group: all classes that may be drawn."""
         if len(pool.classes) < shape.min_way:
             raise UserError(
-                f"Dataset '{pool.dataset.name}' has {_classes(len(pool.classes))} to draw from, but a task needs "
+                f"Dataset '{pool.dataset.name}' has {_classes(len(pool.classes))} to draw from, but a task "
+                "needs "
                 f"{shape.min_way} ways; lower the ways (--way) or add classes."
             )
         return Ragged.from_lists([pool.classes])
@@ -38,8 +39,9 @@ class Uniform:
 class Siblings:
     """All classes of a task belong to one super-class: look-alikes.
 
-    The super-class is drawn uniformly among those with enough classes; then every set of its classes is equally
-    likely. Super-classes are the direct parents, or the nodes at ``level`` of the taxonomy (1: below the root).
+    The super-class is drawn uniformly among those with enough classes; then every set of its classes is
+    equally likely. Super-classes are the direct parents, or the nodes at ``level`` of the taxonomy (1: below
+    the root).
     """
 
     level: int | None = None
@@ -50,24 +52,26 @@ class Siblings:
             raise UserError(f"The level is {self.level}, but must be 1 (below the root) or more.")
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
-        """The classes of each super-class that has at least ``shape.min_way``, in the order of the super-classes' ids."""
+        """The classes of each super-class that has at least ``shape.min_way`` of them, sorted by its id."""
         dataset = pool.dataset
         if dataset.taxonomy is None:
             raise UserError(
                 f"Dataset '{dataset.name}' has no taxonomy, so no super-classes; nest its class folders "
-                f"(Fruit/Apple, Fruit/Pear …) or give a parent column, or draw the classes with --classes uniform."
+                f"(Fruit/Apple, Fruit/Pear …) or give a parent column, or draw the classes with --classes "
+                "uniform."
             )
         ids = pool.class_ids
-        found = (
-            dataset.taxonomy.groups(ids) if self.level is None else dataset.taxonomy.groups_at(ids, self.level)
-        )
+        tree = dataset.taxonomy
+        found = tree.groups(ids) if self.level is None else tree.groups_at(ids, self.level)
         enough = {node: members for node, members in found.items() if len(members) >= shape.min_way}
         if not enough:
             largest = max(found, key=lambda node: (len(found[node]), node))
             higher = " or take larger super-classes (--level 1)" if self.level != 1 else ""
             raise UserError(
-                f"No super-class of '{dataset.name}' has the {shape.min_way} classes a task needs: the largest, "
-                f"'{dataset.taxonomy.label(largest)}', has {len(found[largest])}; lower the ways (--way){higher}."
+                f"No super-class of '{dataset.name}' has the {shape.min_way} classes a task needs: the "
+                "largest, "
+                f"'{tree.label(largest)}', has {len(found[largest])}; lower the ways "
+                f"(--way){higher}."
             )
         number = dict(zip(ids, pool.classes.tolist(), strict=True))
         return Ragged.from_lists([[number[c] for c in enough[node]] for node in sorted(enough)])
@@ -79,7 +83,7 @@ class Siblings:
 
 
 def draw_within(streams: Streams, shape: Shape, groups: Ragged, chosen: NDArray[np.int64]) -> Ragged:
-    """Draw the ways from the shape, then that many classes, uniformly, from group ``chosen[t]`` for task t."""
+    """Draw the ways from the shape, then that many classes uniformly from group ``chosen[t]`` for task t."""
     available = groups.lengths[chosen]
     ways = shape.ways(streams, available)
     picked = streams.stage("classes").choose(available, ways)

@@ -1,4 +1,4 @@
-"""The columns of a testbed: their Arrow types, their canonical form, and a hash that depends on content only."""
+"""The columns of a testbed: Arrow types, canonical form, and a hash that depends on content only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STRING = pa.dictionary(pa.int32(), pa.string())
 
 
 def list_of(value: pa.DataType) -> pa.DataType:
-    """A list type whose item field is called as Parquet calls it, so that a saved table equals the loaded one."""
+    """A list type whose items are called as Parquet calls them: a saved table equals the loaded one."""
     return pa.list_(pa.field("element", value))
 
 
@@ -54,7 +54,7 @@ def canonical(table: pa.Table) -> pa.Table:
             raise UserError(f"The testbed column '{name}' is {column.type}, but must be {kind}.") from error
         values = columns[name].flatten() if pa.types.is_list(kind) else columns[name]
         if columns[name].null_count or values.null_count:
-            raise UserError(f"The testbed column '{name}' has empty (null) entries; every entry must be filled.")
+            raise UserError(f"The testbed column '{name}' has empty (null) entries; fill them.")
     for name in table.column_names:
         if name not in STANDARD:
             columns[name] = _one_piece(table.column(name))
@@ -81,7 +81,7 @@ def check(table: pa.Table) -> None:
         if part == "support" and not any(bad.any() for bad, _ in wrong):
             slot = shots.offsets[:-1].repeat(lengths) + labels.values
             counted = np.bincount(slot, minlength=len(shots.values))
-            wrong.append((_any_per_row(counted != shots.values, shots), "shots that count its support labels"))
+            wrong.append((_any_per_row(counted != shots.values, shots), "shots that fit its labels"))
     for bad, rule in wrong:
         if bad.any():
             raise UserError(f"Task {int(np.flatnonzero(bad)[0])} of the testbed does not have {rule}.")
@@ -104,7 +104,7 @@ def dictionary(table: pa.Table, name: str) -> pa.Array:
 
 
 def strings(rows: Ragged, names: pa.Array) -> pa.Array:
-    """A column of string lists: row i lists ``names[rows.row(i)]``. Only names in use are kept, in their order."""
+    """A column of string lists: row i lists ``names[rows.row(i)]``. Only names in use are kept."""
     used = np.zeros(len(names), dtype=bool)
     used[rows.values] = True
     number = np.cumsum(used, dtype=np.int32) - 1
@@ -155,15 +155,15 @@ def _string_digests(array: pa.Array) -> list[str]:
             piece = piece.dictionary_decode()
         piece = piece.cast(pa.large_string())
         lengths.update(pc.binary_length(piece).fill_null(-1).to_numpy(zero_copy_only=False).astype("<i8"))
-        _, _, text = piece.buffers()
+        _, starts, text = piece.buffers()
         if text is not None:
-            raw = np.frombuffer(piece.buffers()[1], dtype=np.int64)[piece.offset : piece.offset + len(piece) + 1]
-            data.update(memoryview(text)[raw[0] : raw[-1]])
+            ends = np.frombuffer(starts, dtype=np.int64)[piece.offset : piece.offset + len(piece) + 1]
+            data.update(memoryview(text)[ends[0] : ends[-1]])
     return ["string", lengths.hexdigest(), data.hexdigest()]
 
 
 def _sha(array: NDArray[Any]) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array)).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(array).view(np.uint8).data).hexdigest()
 
 
 def _one_piece(column: Any) -> pa.Array:

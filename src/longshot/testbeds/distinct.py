@@ -18,8 +18,9 @@ from longshot.testbeds.streams import hash_rows
 def repeated(drawn: Drawn) -> NDArray[np.int64]:
     """Positions of the tasks that equal an earlier one, ascending.
 
-    Two tasks are equal when they have the same support images and the same query images, in whatever order. Sets are
-    compared by 64-bit hashes: should two different tasks ever collide, one of them is redrawn, which harms nothing.
+    Two tasks are equal when they have the same support images and the same query images, in whatever order.
+    Sets are compared by 64-bit hashes: should two different tasks ever collide, one of them is redrawn, which
+    harms nothing.
     """
     marks = hash_rows(drawn.support, 1) * np.uint64(3) + hash_rows(drawn.query, 2)
     _, first = np.unique(marks, return_index=True)
@@ -29,11 +30,11 @@ def repeated(drawn: Drawn) -> NDArray[np.int64]:
 
 
 def count_tasks(shape: Shape, classes: Classes, instances: Instances, pool: Pool, limit: int) -> int | None:
-    """How many different tasks there are, counted up to ``limit``; None when there is no formula for the choices.
+    """How many different tasks there are, counted up to ``limit``; None where there is no formula.
 
-    A class of n images offers f = C(n, q) · C(n − q, k) pairs of query and support; the tasks of a group of classes are
-    the coefficients of x^way in ∏(1 + f·x). A class below two super-classes is counted in both, so that the number is
-    then an upper bound.
+    A class of n images offers f = C(n, q) · C(n − q, k) pairs of query and support; the tasks of a group of
+    classes are the coefficients of x^way in ∏(1 + f·x). A class below two super-classes is counted in both,
+    so that the number is then an upper bound.
     """
     if not isinstance(instances, UniformInstances) or not isinstance(classes, Uniform | Siblings):
         return None
@@ -57,7 +58,8 @@ def count_tasks(shape: Shape, classes: Classes, instances: Instances, pool: Pool
 
 
 def _count_group(sizes: Counter[int], ways: tuple[int, int], shot: int, query: int, limit: int) -> int:
-    # Numbers are cut at ``limit``: all are non-negative, so what stays below it is exact, and nothing grows huge.
+    # Numbers are cut at ``limit``: all are non-negative, so what stays below it is exact, and nothing grows
+    # huge.
     coefficients = [1] + [0] * ways[1]
     for size, count in sizes.items():
         choices = min(comb(size, query) * comb(size - query, shot), limit)

@@ -14,7 +14,7 @@ from longshot.testbeds.streams import Streams
 
 @dataclass(frozen=True)
 class UniformInstances:
-    """Every set of images of a class is equally likely, for the query and then, among the rest, for the support."""
+    """Every set of images of a class is equally likely: first the query, then the support from the rest."""
 
     name: ClassVar[str] = "uniform"
     features: ClassVar[str | None] = None
@@ -29,10 +29,11 @@ class UniformInstances:
 
 
 def draw_queries(streams: Streams, pool: Pool, plan: Plan) -> Ragged:
-    """Positions inside the class of the query images of every (task, class) slot, [slots] rows, in random order.
+    """Positions inside its class of the query images of every (task, class) slot, in random order.
 
-    A function of seed, task, slot, class size and number of queries only. Every instance sampler takes its queries from
-    here, so the testbeds of one seed (uniform, difficult, easy; 1-shot, 5-shot) ask the same questions.
+    A function of seed, task, slot, class size and number of queries only. Every instance sampler takes its
+    queries from here, so the testbeds of one seed (uniform, difficult, easy; 1-shot, 5-shot) ask the same
+    questions.
     """
     return streams.slots("query", plan.classes).choose(pool.sizes[plan.classes.values], plan.queries.values)
 

@@ -93,15 +93,17 @@ def sample(
 
     >>> sample("toybox", tasks=600, shape=Fixed(way=5, shot=5, query=10), split="test")  # doctest: +SKIP
 
-    ``split`` restricts the classes to train, validation or test. A class with too few images is an error unless
-    ``drop_small`` leaves it out. No task occurs twice unless ``allow_repeats``. ``measures`` add columns. The result
-    is a function of dataset fingerprint, settings and seed: ``workers`` (threads) and ``block`` do not change a byte.
+    ``split`` restricts the classes to train, validation or test. A class with too few images is an error
+    unless ``drop_small`` leaves it out. No task occurs twice unless ``allow_repeats``. ``measures`` add
+    columns. The result is a function of dataset fingerprint, settings and seed: ``workers`` (threads) and
+    ``block`` do not change a byte.
     """
     if tasks < 1:
         raise UserError(f"The number of tasks is {tasks}, but must be at least 1.")
     if seed < 0:
         raise UserError(f"The seed is {seed}, but must be 0 or more.")
-    opened = [_open(one) for one in (dataset if isinstance(dataset, list | tuple) else [dataset])]
+    several = dataset if isinstance(dataset, Sequence) and not isinstance(dataset, str) else [dataset]
+    opened = [_open(one) for one in several]
     shape, classes = shape or Fixed(), classes or Uniform()
     instances = instances or UniformInstances()
     beds = []
@@ -145,8 +147,10 @@ def make_pool(
         smallest = int(classes[np.argmin(sizes)])
         remedy = "leave the small ones out with --drop-small, or " if enough.any() else ""
         raise UserError(
-            f"Class '{dataset.class_ids[smallest]}' of {where} has {_images(int(sizes.min()))}, but a task needs {need} of "
-            f"each class (shots + queries); {int(enough.sum())} of {len(classes)} classes have enough: {remedy}"
+            f"Class '{dataset.class_ids[smallest]}' of {where} has {_images(int(sizes.min()))}, but a task "
+            f"needs {need} of "
+            f"each class (shots + queries); {int(enough.sum())} of {len(classes)} classes have enough: "
+            f"{remedy}"
             f"lower --shot or --query."
         )
     kept = classes[enough]
@@ -202,8 +206,8 @@ def _draw(recipe: _Recipe, streams: Streams, bar: Progress | None = None) -> _Dr
 def _without_repeats(recipe: _Recipe, streams: Streams, draft: _Draft) -> _Draft:
     """Redraw each task that equals an earlier one (same support set and same query set) until none does.
 
-    A task is compared with earlier tasks only, and a redraw has streams of its own: the first n tasks of a testbed
-    are the same whatever the number of tasks behind them.
+    A task is compared with earlier tasks only, and a redraw has streams of its own: the first n tasks of a
+    testbed are the same whatever the number of tasks behind them.
     """
     wanted = len(streams)
     for attempt in range(1, _MOST_REDRAWS + 1):
@@ -214,13 +218,15 @@ def _without_repeats(recipe: _Recipe, streams: Streams, draft: _Draft) -> _Draft
             known = count_tasks(recipe.shape, recipe.classes, recipe.instances, recipe.pool, limit=wanted)
             if known is not None and known < wanted:
                 raise UserError(
-                    f"Dataset '{recipe.pool.dataset.name}' has only {known:,} distinct tasks of this kind, but {wanted:,} "
+                    f"Dataset '{recipe.pool.dataset.name}' has only {known:,} distinct tasks of this kind, "
+                    f"but {wanted:,} "
                     f"were asked for; ask for fewer (--tasks {known}) or allow repeats (--allow-repeats)."
                 )
         draft = draft.replaced(again, _draw(recipe, streams.take(again, attempt)))
     found = wanted - len(repeated(draft.drawn))
     raise UserError(
-        f"Only {found:,} distinct tasks of '{recipe.pool.dataset.name}' turned up in {_MOST_REDRAWS:,} redraws, but "
+        f"Only {found:,} distinct tasks of '{recipe.pool.dataset.name}' turned up in {_MOST_REDRAWS:,} "
+        "redraws, but "
         f"{wanted:,} were asked for; ask for fewer (--tasks {found}) or allow repeats (--allow-repeats)."
     )
 

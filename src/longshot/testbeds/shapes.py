@@ -53,8 +53,9 @@ class Fixed:
 class AnyWayAnyShot:
     """Ways and shots vary from task to task, as in Cross-domain MetaDL.
 
-    N ~ U{min_way … min(max_way, available classes)}, k ~ U{min_shot … min(max_shot, m − query)} where m is the size of
-    the smallest class that may be drawn; all classes of a task have k support and ``query`` query images.
+    N ~ U{min_way … min(max_way, available classes)}, k ~ U{min_shot … min(max_shot, m − query)} where m is
+    the size of the smallest class that may be drawn; all classes of a task have k support and ``query`` query
+    images.
     """
 
     min_way: int = 2

@@ -1,11 +1,12 @@
 """Random streams, one per task and stage: every number is a pure function of (seed, task, stage, line, draw).
 
-Nothing is consumed in order, so neither the number of workers nor the size of a block can change a draw, and a
-stage that draws more does not disturb another.
+Nothing is consumed in order, so neither the number of workers nor the size of a block can change a draw, and
+a stage that draws more does not disturb another.
 
-The key of a stream is what NumPy's own ``SeedSequence((seed, salt …), spawn_key=(task, stage, attempt))`` generates
-(two 64-bit words), computed for all tasks at once. Word number c of a stream is ``mix(mix(k₀ + c·γ) ⊕ k₁)`` with
-SplitMix64's finaliser as ``mix``: a counter-based generator, so words can be asked for in any order.
+The key of a stream is what NumPy's own ``SeedSequence((seed, salt …), spawn_key=(task, stage, attempt))``
+generates (two 64-bit words), computed for all tasks at once. Word number c of a stream is ``mix(mix(k₀ + c·γ)
+⊕ k₁)`` with SplitMix64's finaliser as ``mix``: a counter-based generator, so words can be asked for in any
+order.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,7 +35,8 @@ _CHUNK_CARDS = 1 << 20  # cards laid out at a time
 class Streams:
     """The streams of some tasks of one testbed. ``tasks`` [T] are task numbers below 2³².
 
-    ``salt`` tells datasets apart (32-bit words of the fingerprint), ``attempt`` counts redraws of these tasks.
+    ``salt`` tells datasets apart (32-bit words of the fingerprint), ``attempt`` counts redraws of these
+    tasks.
     """
 
     seed: int
@@ -43,7 +46,7 @@ class Streams:
 
     @classmethod
     def of(cls, seed: int, tasks: int | ArrayLike, fingerprint: str = "") -> Streams:
-        """Streams of tasks 0 … ``tasks`` − 1 (or of the given task numbers) on the dataset with that fingerprint."""
+        """Streams of tasks 0 … ``tasks`` − 1 (or of the given task numbers) on one dataset."""
         numbers = np.arange(tasks) if isinstance(tasks, int) else np.asarray(tasks, dtype=np.int64)
         digest = hashlib.sha256(fingerprint.encode()).digest()
         return cls(seed, numbers, tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4)))
@@ -61,15 +64,17 @@ class Streams:
         return Stream(*self._keys(name), np.zeros(len(self), dtype=np.uint64))
 
     def slots(self, name: str, rows: Ragged) -> Stream:
-        """One line per value of ``rows`` (say, per class of a task), [M]; line j of a task is its j-th value."""
+        """One line per value of ``rows`` (say, per class of a task), [M]; line j is a task's j-th value."""
         first, second = self._keys(name)
         lengths = rows.lengths
         return Stream(np.repeat(first, lengths), np.repeat(second, lengths), rows.positions.astype(np.uint64))
 
     def generator(self, name: str) -> np.random.Generator:
-        """One generator for all tasks together: for what is sequential by nature (say, a counter of classes)."""
+        """One generator for all tasks together: for what is sequential by nature."""
         entropy = [self.seed, *self.salt]
-        return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(stage_word(name), self.attempt)))
+        return np.random.default_rng(
+            np.random.SeedSequence(entropy, spawn_key=(stage_word(name), self.attempt))
+        )
 
     def _keys(self, name: str) -> tuple[Words, Words]:
         words = seed_words([self.seed, *self.salt], self.tasks, [stage_word(name), self.attempt])
@@ -111,10 +116,10 @@ class Stream:
         return (high >> np.uint64(32)).astype(np.int64)
 
     def choose(self, n: ArrayLike, k: ArrayLike) -> Ragged:
-        """For each line, ``k`` different numbers out of 0 … n − 1, in random order; ``n``, ``k`` scalar or [B].
+        """``k`` different numbers out of 0 … n − 1 per line, in random order; ``n``, ``k``: scalar or [B].
 
-        A Fisher–Yates shuffle cut off after k cards. The first j of k cards do not depend on k, so a 1-shot support
-        is the beginning of the 5-shot one.
+        A Fisher–Yates shuffle cut off after k cards. The first j of k cards do not depend on k, so a 1-shot
+        support is the beginning of the 5-shot one.
         """
         sizes = np.broadcast_to(np.asarray(n, dtype=np.int64), (len(self),))
         wanted = np.broadcast_to(np.asarray(k, dtype=np.int64), (len(self),))
@@ -164,7 +169,7 @@ def _deal_sparse(stream: Stream, n: NDArray[np.int64], k: NDArray[np.int64]) -> 
 
 
 def _deal_dense(stream: Stream, n: NDArray[np.int64], k: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """The same shuffle on decks that are laid out: O(n + k) work. Deals the same cards as :func:`_deal_sparse`."""
+    """The same shuffle, card for card, on decks that are laid out: O(n + k) work."""
     decks = Ragged.from_lengths(np.empty(int(n.sum()), dtype=np.int64), n)
     cards, start = decks.positions, decks.offsets[:-1]
     dealt: list[NDArray[np.int64]] = []
@@ -205,18 +210,18 @@ def stage_word(name: str) -> int:
 
 
 def seed_words(entropy: Sequence[int], tasks: NDArray[np.int64], tail: Sequence[int]) -> NDArray[np.uint64]:
-    """``SeedSequence(entropy, spawn_key=(task, *tail)).generate_state(2, uint64)`` for all tasks at once, [2, T].
+    """``SeedSequence(entropy, spawn_key=(task, *tail)).generate_state(2, uint64)`` for all tasks, [2, T].
 
     The hash is NumPy's (M. O'Neill's seed_seq_fe, pool of four 32-bit words); equality with it is tested.
     """
     fixed = [word for value in entropy for word in _uint32_words(value)]
     fixed += [0] * (4 - len(fixed))  # as NumPy: a spawn key never slips into the pool's first words
-    varying = [*map(np.uint64, fixed), tasks.astype(np.uint64), *map(np.uint64, tail)]
+    varying: list[Any] = [*map(np.uint64, fixed), tasks.astype(np.uint64), *map(np.uint64, tail)]
     if len(tasks) and (tasks.min() < 0 or tasks.max() >= 1 << 32):
         raise ValueError("task numbers must be between 0 and 2**32 - 1")
     constant = 0x43B0D7E5
 
-    def hashed(value: NDArray[np.uint64] | np.uint64) -> NDArray[np.uint64]:
+    def hashed(value: Any) -> NDArray[np.uint64]:
         nonlocal constant
         value = value ^ np.uint64(constant)
         constant = constant * 0x931E8875 & 0xFFFFFFFF

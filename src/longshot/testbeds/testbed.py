@@ -54,8 +54,8 @@ class Task:
 class Testbed:
     """A frozen list of tasks with its provenance. Make one with ``sample``, :meth:`create` or :meth:`load`.
 
-    ``table`` has one row per task (columns: see :mod:`longshot.testbeds.columns`); ``meta`` says which datasets,
-    sampler settings and seed it comes from and carries the content hash.
+    ``table`` has one row per task (columns: see :mod:`longshot.testbeds.columns`); ``meta`` says which
+    datasets, sampler settings and seed it comes from and carries the content hash.
     """
 
     __test__ = False  # not a pytest class, whatever its name looks like
@@ -76,8 +76,8 @@ class Testbed:
     ) -> Testbed:
         """Freeze a table of tasks: bring it into canonical form, check it and hash it.
 
-        ``datasets`` maps each dataset's name to its fingerprint; ``sampler`` is any JSON value that tells how the
-        tasks were made; ``features`` is the hash of the features a sampler looked at.
+        ``datasets`` maps each dataset's name to its fingerprint; ``sampler`` is any JSON value that tells how
+        the tasks were made; ``features`` is the hash of the features a sampler looked at.
         """
         from longshot import __version__
 
@@ -85,7 +85,9 @@ class Testbed:
         columns.check(table)
         unknown = set(table.column("dataset").unique().to_pylist()) - set(datasets)
         if unknown:
-            raise UserError(f"The testbed has tasks of '{min(unknown)}', but no fingerprint for that dataset.")
+            raise UserError(
+                f"The testbed has tasks of '{min(unknown)}', but no fingerprint for that dataset."
+            )
         meta = {
             "format": FORMAT,
             "datasets": dict(datasets),
@@ -102,7 +104,9 @@ class Testbed:
         """Read a testbed file and verify its content hash."""
         file = Path(path)
         if not file.is_file():
-            raise UserError(f"There is no testbed file at {file}; draw one with 'longshot sample DATASET -o {file.name}'.")
+            raise UserError(
+                f"There is no testbed file at {file}; draw one with 'longshot sample DATASET -o {file.name}'."
+            )
         try:
             table = pq.read_table(file)
         except (pa.ArrowException, OSError) as error:
@@ -118,8 +122,10 @@ class Testbed:
             found = columns.content_hash(table, _facts(meta))
             if found != meta["content_hash"]:
                 raise UserError(
-                    f"its content hash is {found[:12]}…, but its metadata says {str(meta['content_hash'])[:12]}…: it was "
-                    f"changed after it was written; take an unchanged copy or draw it again with 'longshot sample'."
+                    f"its content hash is {found[:12]}…, but its metadata says "
+                    f"{str(meta['content_hash'])[:12]}…: it was "
+                    f"changed after it was written; take an unchanged copy or draw it again with 'longshot "
+                    "sample'."
                 )
             columns.check(table)
         except UserError as error:
@@ -138,7 +144,8 @@ class Testbed:
             for name, fingerprint in bed.datasets.items():
                 if datasets.setdefault(name, fingerprint) != fingerprint:
                     raise UserError(
-                        f"Two different datasets are both called '{name}' (fingerprints {datasets[name][:12]}… and "
+                        f"Two different datasets are both called '{name}' (fingerprints "
+                        f"{datasets[name][:12]}… and "
                         f"{fingerprint[:12]}…); give one of them another name."
                     )
         table = pa.concat_tables([bed.table for bed in testbeds], promote_options="permissive")
@@ -207,8 +214,8 @@ class Testbed:
     def bind(self, name: str, keys: pa.Array, fingerprint: str) -> BoundTasks:
         """The tasks of dataset ``name`` as row numbers into ``keys`` [N].
 
-        The dictionary of distinct keys is looked up once, never string by string. ``fingerprint`` must be the one
-        the testbed was drawn from.
+        The dictionary of distinct keys is looked up once, never string by string. ``fingerprint`` must be the
+        one the testbed was drawn from.
         """
         if name not in self.datasets:
             raise UserError(f"The testbed has no dataset '{name}'; it has: {', '.join(self.datasets)}.")
@@ -219,7 +226,11 @@ class Testbed:
         for part in ("support", "query"):
             picked = columns.ragged(self.table, part).take(positions)
             names = columns.dictionary(self.table, part)
-            found = pc.index_in(names, value_set=keys).fill_null(-1).to_numpy(zero_copy_only=False)
+            found = (
+                pc.index_in(names, value_set=keys.cast(names.type))
+                .fill_null(-1)
+                .to_numpy(zero_copy_only=False)
+            )
             values = found.astype(np.int64)[picked.values]
             absent = picked.values[values < 0]
             missing.update(names.take(pa.array(np.unique(absent))).to_pylist())
@@ -228,7 +239,8 @@ class Testbed:
             raise UserError(self._mismatch(name, fingerprint, missing))
         if missing:
             raise UserError(
-                f"{len(missing):,} images of the testbed are not among the {len(keys):,} given keys of '{name}', "
+                f"{len(missing):,} images of the testbed are not among the {len(keys):,} given keys of "
+                f"'{name}', "
                 f"for example '{min(missing)}'; bind it to the whole dataset."
             )
         return BoundTasks(
@@ -242,18 +254,25 @@ class Testbed:
 
     def _mismatch(self, name: str, fingerprint: str, missing: set[str]) -> str:
         if missing:
-            what = f"{len(missing):,} of the testbed's images are no longer there, for example '{min(missing)}'"
+            what = (
+                f"{len(missing):,} of the testbed's images are no longer there, for example '{min(missing)}'"
+            )
         else:
-            what = "all images of the testbed are still there, but other images or classes were added or removed"
+            what = (
+                "all images of the testbed are still there, but other images or classes were added or removed"
+            )
         return (
-            f"The dataset '{name}' has changed since the testbed was drawn (fingerprint {fingerprint[:12]}…, the testbed "
-            f"has {self.datasets[name][:12]}…): {what}; give the original with --dataset {name}=PATH or draw the "
+            f"The dataset '{name}' has changed since the testbed was drawn (fingerprint "
+            f"{fingerprint[:12]}…, the testbed "
+            f"has {self.datasets[name][:12]}…): {what}; give the original with --dataset {name}=PATH or "
+            "draw the "
             f"testbed again with 'longshot sample'."
         )
 
     def episodes(
         self,
-        images: str | Callable[[str, Sequence[str]], Any] = "decode|resize(96)|central_crop(84)|value_range(0,1)",
+        images: str
+        | Callable[[str, Sequence[str]], Any] = "decode|resize(96)|central_crop(84)|value_range(0,1)",
         datasets: Mapping[str, Dataset | str | Path] | None = None,
     ) -> Episodes:
         """A PyTorch dataset of episodes for other people's training code; see :class:`Episodes`."""
@@ -263,7 +282,7 @@ class Testbed:
 
 
 def _facts(meta: Mapping[str, Any]) -> str:
-    """What the content hash covers beside the columns: everything but itself and the version that wrote it."""
+    """What the content hash covers beside the columns: all but itself and the version that wrote it."""
     return canonical_json({k: v for k, v in meta.items() if k not in ("content_hash", "creator")})
 
 
@@ -280,8 +299,15 @@ def _read_meta(file: Path, table: pa.Table) -> dict[str, Any]:
             raise UserError(
                 f"{file} has testbed format {meta['format']}, this version reads {FORMAT}: update longshot."
             )
-        if not isinstance(meta["datasets"], dict) or not {"content_hash", "sampler", "seed", "features"} <= set(meta):
+        if not isinstance(meta["datasets"], dict) or not {
+            "content_hash",
+            "sampler",
+            "seed",
+            "features",
+        } <= set(meta):
             raise KeyError("datasets")
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"The metadata of {file} is damaged; take an unchanged copy of the testbed.") from error
+        raise UserError(
+            f"The metadata of {file} is damaged; take an unchanged copy of the testbed."
+        ) from error
     return dict(meta)
