@@ -81,7 +81,8 @@ def load(source: str, *, name: str | None = None, refresh: bool = False) -> Data
     if source == "toybox":
         from longshot.datasets.toybox import open_toybox  # the generator is needed by its own users only
 
-        return open_toybox()
+        toybox: Dataset = open_toybox()
+        return toybox
     path = Path(source)
     called = name or registry.name_of(escape_name(source))
     if path.is_dir():

@@ -96,13 +96,18 @@ def entries() -> list[dict[str, Any]]:
     return sorted(found, key=lambda entry: (entry["name"], entry["source"]))
 
 
-def add_name(name: str, source: str) -> str | None:
-    """Let ``name`` stand for ``source``; returns what it stood for before."""
+def check_name(name: str) -> None:
+    """Refuse names that could be mistaken for a path, an option or the embedded default."""
     if name == "toybox" or not name or any(c in name for c in "/\\=") or name.startswith((".", "-")):
         raise UserError(
             f"'{name}' cannot be the name of a dataset: it must not be 'toybox', be empty, start with '.' "
             f"or '-', or hold '/', '\\' or '='."
         )
+
+
+def add_name(name: str, source: str) -> str | None:
+    """Let ``name`` stand for ``source``; returns what it stood for before."""
+    check_name(name)
     before: list[str | None] = []
 
     def change(content: dict[str, Any]) -> None:

@@ -1,0 +1,218 @@
+"""``longshot datasets``: list, add, describe, check and forget datasets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from longshot.cli.common import json_option, print_table
+
+
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """List the datasets that are known, or add, describe, check and forget one.
+
+    \b
+    Example:
+        longshot datasets show toybox
+        longshot datasets add birds ./birds      # then: longshot embed birds --backbone pixels
+        longshot datasets check ./birds          # decode every image, list the unreadable ones
+
+    A dataset is a folder of class folders (or a .zip of one), a .csv, .tsv or .parquet table with the
+    columns path and label, a .npz file with images and labels, or the embedded 'toybox'.
+    """
+    if ctx.invoked_subcommand is None:
+        _list(as_json)
+
+
+def _list(as_json: bool) -> None:
+    from longshot.datasets import registry
+
+    rows = registry.entries()
+    if not any(row["source"] == "toybox" for row in rows):
+        unborn: dict[str, Any] = {"classes": None, "images": None, "skipped": 0, "fingerprint": None}
+        rows.append({"name": "toybox", **unborn, "source": "toybox", "present": True})
+    if as_json:
+        print_table(rows, as_json=True)
+        return
+    shown = [
+        {
+            "name": row["name"],
+            "classes": _number(row["classes"]),
+            "images": _number(row["images"]),
+            "left out": _number(row["skipped"] or None),
+            "fingerprint": (row["fingerprint"] or "made on first use")[
+                : 17 if row["fingerprint"] is None else 12
+            ],
+            "where": row["source"] + ("" if row["present"] else "  (gone)"),
+        }
+        for row in rows
+    ]
+    print_table(shown)
+
+
+@command.command("add")
+@click.argument("name")
+@click.argument("path")
+@click.option("--skip-bad", is_flag=True, help="Leave unreadable images out, and record them.")
+@click.option("--refresh", is_flag=True, help="Scan anew, and drop the record of images left out.")
+@json_option
+def add(name: str, path: str, skip_bad: bool, refresh: bool, as_json: bool) -> None:
+    """Remember the dataset at PATH under NAME.
+
+    \b
+    Example:
+        longshot datasets add birds ./birds
+    """
+    from longshot.datasets import open_dataset, registry
+
+    registry.check_name(name)  # before a long scan
+    dataset = open_dataset(path, name=name, skip_bad=skip_bad, refresh=refresh)
+    before = registry.add_name(name, dataset.source)
+    if as_json:
+        click.echo(json.dumps(_summary(dataset), indent=2, ensure_ascii=False))
+        return
+    replaced = f" (it stood for {before} before)" if before else ""
+    click.echo(
+        f"'{name}' is {dataset.source}: {len(dataset.class_ids):,} classes, {len(dataset):,} images{replaced}."
+    )
+
+
+@command.command("show")
+@click.argument("dataset")
+@click.option("--classes", "list_classes", is_flag=True, help="Also list the classes with size and split.")
+@json_option
+def show(dataset: str, list_classes: bool, as_json: bool) -> None:
+    """Describe DATASET: a name or a path.
+
+    \b
+    Example:
+        longshot datasets show toybox
+    """
+    from longshot.datasets import open_dataset
+
+    opened = open_dataset(dataset)
+    summary = _summary(opened)
+    home = {class_id: split for split, members in opened.splits.items() for class_id in members}
+    classes = [
+        {"class": class_id, "images": int(size), "split": home.get(class_id)}
+        for class_id, size in zip(opened.class_ids, opened.sizes, strict=True)
+    ]
+    if as_json:
+        if list_classes:
+            summary["class_list"] = classes
+        click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+        return
+    print_table([{"what": what, "value": value} for what, value in _readable(summary).items()])
+    if list_classes:
+        click.echo()
+        print_table(classes)
+
+
+@command.command("check")
+@click.argument("dataset")
+@click.option("--workers", type=click.IntRange(min=1), help="Threads that decode; all cores by default.")
+@click.option("--refresh", is_flag=True, help="Decode every image again, also those known to be good.")
+@json_option
+def check(dataset: str, workers: int | None, refresh: bool, as_json: bool) -> None:
+    """Decode every image of DATASET and list those that cannot be read; exit code 2 when there are any.
+
+    \b
+    Example:
+        longshot datasets check toybox
+    """
+    from longshot.datasets import find_bad, load, locate
+    from longshot.errors import UserError
+
+    opened = load(locate(dataset), refresh=refresh)
+    bad = find_bad(opened, workers, refresh=refresh)
+    if as_json:
+        found = [{"key": key, "reason": reason} for key, reason in bad]
+        click.echo(json.dumps({"images": len(opened), "bad": found}, indent=2, ensure_ascii=False))
+    elif bad:
+        print_table([{"image": key, "reason": reason} for key, reason in bad])
+    else:
+        click.echo(f"All {len(opened):,} images of '{opened.name}' can be read.")
+    if bad:
+        raise UserError(
+            f"{len(bad):,} of {len(opened):,} images of {opened.source} cannot be read; mend or remove them, "
+            f"or leave them out with --skip-bad."
+        )
+
+
+@command.command("forget")
+@click.argument("name")
+@json_option
+def forget(name: str, as_json: bool) -> None:
+    """Forget the dataset called NAME, its scan and the record of images left out; the images stay.
+
+    \b
+    Example:
+        longshot datasets forget birds
+    """
+    from longshot.datasets import registry
+
+    source = registry.forget(name)
+    click.echo(
+        json.dumps({"forgotten": name, "source": source}) if as_json else f"'{name}' ({source}) is forgotten."
+    )
+
+
+def _summary(dataset: Any) -> dict[str, Any]:
+    """What there is to say of a dataset, as plain values."""
+    sizes = dataset.sizes
+    taxonomy = dataset.taxonomy
+    return {
+        "name": dataset.name,
+        "source": dataset.source,
+        "fingerprint": dataset.fingerprint,
+        "classes": len(dataset.class_ids),
+        "images": len(dataset),
+        "images_per_class": {
+            "least": int(sizes.min()),
+            "median": float(sorted(sizes.tolist())[len(sizes) // 2]),
+            "most": int(sizes.max()),
+        },
+        "splits": {split: len(members) for split, members in dataset.splits.items()},
+        "taxonomy": None
+        if taxonomy is None
+        else {
+            "nodes": len(taxonomy.nodes),
+            "levels": int(taxonomy.depths.max()),
+            "edges": len(taxonomy.edges),
+        },
+        "attributes": {}
+        if dataset.attributes is None
+        else {field.name: str(field.type) for field in dataset.attributes.schema},
+        "skipped": list(dataset.skipped),
+    }
+
+
+def _readable(summary: dict[str, Any]) -> dict[str, str]:
+    """The summary in words."""
+    sizes, taxonomy = summary["images_per_class"], summary["taxonomy"]
+    splits = ", ".join(f"{split} {number:,}" for split, number in summary["splits"].items())
+    attributes = ", ".join(f"{name} ({kind})" for name, kind in summary["attributes"].items())
+    left_out = summary["skipped"]
+    return {
+        "name": summary["name"],
+        "where": summary["source"],
+        "classes": f"{summary['classes']:,}",
+        "images": f"{summary['images']:,}",
+        "images per class": f"{sizes['least']:,} to {sizes['most']:,}, median {sizes['median']:g}",
+        "class splits": splits or "none",
+        "taxonomy": f"{taxonomy['nodes']:,} nodes in {taxonomy['levels']} levels below the root"
+        if taxonomy
+        else "none",
+        "attributes": attributes or "none",
+        "left out": f"{len(left_out):,} unreadable: {', '.join(left_out[:10])}" if left_out else "none",
+        "fingerprint": summary["fingerprint"],
+    }
+
+
+def _number(value: int | None) -> str | None:
+    return None if value is None else f"{value:,}"

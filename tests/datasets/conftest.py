@@ -1,0 +1,40 @@
+"""Small datasets on disk."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+MakeTree = Callable[[Mapping[str, int]], Path]
+
+
+def save_image(path: Path, colour: tuple[int, int, int] = (200, 30, 60)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (6, 5), colour).save(path)
+
+
+def zip_of(root: Path, target: Path, top: str = "") -> Path:
+    """A zip of everything below ``root``, under the folder ``top``."""
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in sorted(root.rglob("*")):
+            archive.write(path, str(Path(top) / path.relative_to(root)))
+    return target
+
+
+@pytest.fixture
+def tree(tmp_path: Path, fresh_cache: Path) -> MakeTree:
+    """Make a folder of class folders: {class id: number of images} -> its root."""
+
+    def make(classes: Mapping[str, int]) -> Path:
+        root = tmp_path / "pictures"
+        for class_id, number in classes.items():
+            (root / class_id).mkdir(parents=True, exist_ok=True)
+            for i in range(number):
+                save_image(root / class_id / f"{i:03d}.png")
+        return root
+
+    return make
