@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from longshot.methods.base import Method, TaskBatch, TaskShape
+
+if TYPE_CHECKING:
+    from longshot.ragged import Ragged
+    from longshot.testbeds.bound import BoundTasks
 
 MAX_BATCH = 256  # tasks; more gains nothing and delays progress and Ctrl-C
 MAX_PADDING = 0.25  # share of rows in a batch that may be padding
@@ -26,6 +30,7 @@ class Tasks:
     """T tasks as rows of a features array; task t owns the values from offsets[t] to offsets[t+1]."""
 
     index: NDArray[np.int64]  # [T] number of the task in its testbed
+    seeds: NDArray[np.int64]  # [T] for methods that draw random numbers
     ways: NDArray[np.int64]  # [T]
     support: NDArray[np.int64]  # rows, all tasks behind one another, sorted by label in each task
     support_label: NDArray[np.int64]
@@ -38,8 +43,8 @@ class Tasks:
         return len(self.index)
 
     @classmethod
-    def from_bound(cls, bound: Any, start: int = 0, stop: int | None = None) -> Tasks:
-        """Tasks ``start`` … ``stop`` of a testbed's BoundTasks."""
+    def from_bound(cls, bound: BoundTasks, start: int = 0, stop: int | None = None, seed: int = 0) -> Tasks:
+        """Tasks ``start`` … ``stop`` of those a testbed has bound to a features array."""
         wanted = slice(start, stop)
         support, support_offsets = _cut(bound.support, wanted)
         support_label, _ = _cut(bound.support_label, wanted)
@@ -48,8 +53,10 @@ class Tasks:
         # Methods may rely on class-major support; lexsort is stable, so equal labels keep their order.
         owner = np.repeat(np.arange(len(support_offsets) - 1), np.diff(support_offsets))
         order = np.lexsort((support_label, owner))
+        index = np.asarray(bound.tasks[wanted], np.int64)
         return cls(
-            index=np.asarray(bound.tasks[wanted], np.int64),
+            index=index,
+            seeds=task_seeds(seed, index),
             ways=np.asarray(bound.ways[wanted], np.int64),
             support=support[order],
             support_label=support_label[order],
@@ -60,7 +67,7 @@ class Tasks:
         )
 
 
-def _cut(ragged: Any, wanted: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _cut(ragged: Ragged, wanted: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     offsets = np.asarray(ragged.offsets, np.int64)
     stop = len(offsets) - 1 if wanted.stop is None else wanted.stop
     bounds = offsets[wanted.start : stop + 1]
@@ -70,7 +77,7 @@ def _cut(ragged: Any, wanted: slice) -> tuple[NDArray[np.int64], NDArray[np.int6
 def batch_size(method: Method, shape: TaskShape, device: torch.device) -> int:
     """Tasks of ``shape`` that one batch may hold: input plus working memory within the method's budget."""
     budget = method.batch_bytes if device.type == "cpu" else max(method.batch_bytes, ACCELERATOR_BUDGET)
-    return int(np.clip(budget // bytes_per_task(method, shape), 1, MAX_BATCH))
+    return max(1, min(budget // bytes_per_task(method, shape), MAX_BATCH))
 
 
 def bytes_per_task(method: Method, shape: TaskShape) -> int:
@@ -89,22 +96,29 @@ def plan(
     ways = tasks.ways
     supports = np.diff(tasks.support_offsets)
     queries = np.diff(tasks.query_offsets)
+    if len(tasks) and all((size == size[0]).all() for size in (ways, supports, queries)):
+        room = batch_size(method, TaskShape(int(ways[0]), int(supports[0]), int(queries[0]), dim), device)
+        step = room if limit is None else min(room, limit)
+        return [np.arange(start, min(start + step, len(tasks))) for start in range(0, len(tasks), step)]
     order = np.lexsort((queries, supports, ways))
     batches: list[NDArray[np.int64]] = []
     start = 0
     while start < len(order):
         rest = order[start : start + MAX_BATCH]
-        way = np.maximum.accumulate(ways[rest])
-        support = np.maximum.accumulate(supports[rest])
-        query = np.maximum.accumulate(queries[rest])
-        padded = (support + query) * np.arange(1, len(rest) + 1)
-        wasted = 1 - np.cumsum(supports[rest] + queries[rest]) / padded
-        stop = 1
-        while stop < len(rest) and wasted[stop] <= MAX_PADDING:
-            shape = TaskShape(int(way[stop]), int(support[stop]), int(query[stop]), dim)
-            if stop >= batch_size(method, shape, device) or stop == limit:
-                break
-            stop += 1
+        sizes = np.stack([ways[rest], supports[rest], queries[rest]])
+        padded = np.maximum.accumulate(sizes, axis=1)  # [3, n] shape of a batch that ends at each task
+        count = np.arange(1, len(rest) + 1)
+        wasted = 1 - np.cumsum(sizes[1] + sizes[2]) / (count * (padded[1] + padded[2]))
+        # Sizes repeat: the method is asked once for each different shape.
+        new = np.ones(len(rest), bool)
+        new[1:] = (padded[:, 1:] != padded[:, :-1]).any(0)
+        asked = [batch_size(method, TaskShape(w, s, q, dim), device) for w, s, q in padded[:, new].T.tolist()]
+        room = np.asarray(asked)[np.cumsum(new) - 1]
+        fits = (count <= room) & (wasted <= MAX_PADDING)
+        if limit is not None:
+            fits &= count <= limit
+        fits[0] = True  # a task that is too large for the budget goes alone
+        stop = len(rest) if fits.all() else int(fits.argmin())
         batches.append(rest[:stop])
         start += stop
     return batches
@@ -124,7 +138,7 @@ class Gatherer:
         self._sources = [_as_tensor(array) for array in arrays]
         self._buffers: dict[tuple[str, torch.dtype], Tensor] = {}
 
-    def batch(self, tasks: Tasks, chosen: NDArray[np.int64], seed: int) -> tuple[TaskBatch, Tensor]:
+    def batch(self, tasks: Tasks, chosen: NDArray[np.int64]) -> tuple[TaskBatch, Tensor]:
         """The tasks at positions ``chosen`` as a TaskBatch, and their query labels [B, Q] (−1 = padding)."""
         rows, labels = _pad(tasks.support, tasks.support_label, tasks.support_offsets, chosen)
         query_rows, query_labels = _pad(tasks.query, tasks.query_label, tasks.query_offsets, chosen)
@@ -137,7 +151,7 @@ class Gatherer:
             query_mask=targets >= 0,
             ways=torch.from_numpy(ways).to(self.device),
             way=int(ways.max()),
-            seeds=torch.from_numpy(task_seeds(seed, tasks.index[chosen])),
+            seeds=torch.from_numpy(tasks.seeds[chosen]),
             blocks=self.blocks,
             shot=_equal_shots(labels, ways),
         )
@@ -170,11 +184,11 @@ class Gatherer:
 
 
 def batches(
-    tasks: Tasks, method: Method, gatherer: Gatherer, seed: int = 0, limit: int | None = None
+    tasks: Tasks, method: Method, gatherer: Gatherer, limit: int | None = None
 ) -> Iterator[tuple[NDArray[np.int64], TaskBatch, Tensor]]:
     """(positions, batch, query labels) for every task, in the order of ``plan``."""
     for chosen in plan(tasks, method, gatherer.dim, gatherer.device, limit):
-        batch, targets = gatherer.batch(tasks, chosen, seed)
+        batch, targets = gatherer.batch(tasks, chosen)
         yield chosen, batch, targets
 
 
