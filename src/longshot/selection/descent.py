@@ -1,0 +1,144 @@
+"""The paper's algorithm as it is written: weights on the whole pool, steps along the gradient, projections.
+
+Kept for faithfulness and for study. With the uniform start one step selects what ``fastdiffsel`` selects directly.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+
+from longshot.selection.fastdiffsel import by_class
+from longshot.selection.objectives import Objective
+from longshot.selection.projection import l1_ball, simplex
+from longshot.selection.table import Table
+from longshot.selection.tasks import Ints, Tasks
+
+Start = Literal["uniform", "random"]
+Projection = Literal["l1", "simplex", "none"]
+
+
+def start_weights(table: Table, tasks: Tasks, start: Start, seed: int) -> list[torch.Tensor]:
+    """One weight vector per slot over all rows of its class, 0 at the task's queries.
+
+    uniform: k_j/|P_j|, so that a class weighs what its support will weigh. random: U(0, 1), from a stream that
+    depends on (seed, task id, position in the task) alone.
+    """
+    result = []
+    for slot, task in enumerate(tasks.task_of_slot):
+        label = int(tasks.classes[slot])
+        own = tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]] - table.offsets[label]
+        if start == "random":
+            place = slot - int(tasks.offsets[task])
+            stream = np.random.default_rng([seed, int(tasks.ids[task]), place])
+            values = stream.random(table.size(label), dtype=np.float32)
+        else:
+            pool = table.size(label) - len(own)
+            values = np.full(table.size(label), tasks.shots[slot] / pool, dtype=np.float32)
+        values[own] = 0
+        result.append(torch.from_numpy(values).to(table.device))
+    return result
+
+
+def descend(
+    table: Table,
+    tasks: Tasks,
+    objective: Objective,
+    *,
+    start: Start = "random",
+    steps: int = 1,
+    step_size: float = 200.0,
+    projection: Projection = "l1",
+    seed: int = 0,
+    largest: bool = True,
+) -> tuple[Ints, Ints]:
+    """Projected gradient steps on the weights, then the k_j largest weights: (support rows, steps made [T]).
+
+    Projection drives many weights to exactly 0; among equal weights the one that was larger before the last
+    projection goes first, then the lower row. A task in which a class has no positive weight left (the ℓ₁ ball
+    allows it) has no prototype any more: its steps end there.
+    """
+    weights = start_weights(table, tasks, start, seed)
+    before = list(weights)
+    made = np.zeros(len(tasks), dtype=np.int64)
+    active = np.arange(len(tasks), dtype=np.int64)
+    for _ in range(steps):
+        part = tasks.take(active)
+        slots = np.concatenate([np.arange(tasks.offsets[t], tasks.offsets[t + 1]) for t in active])
+        moved, projected = _step(
+            table,
+            part,
+            objective,
+            [weights[s] for s in slots],
+            step_size if largest else -step_size,
+            projection,
+        )
+        for slot, raw, new in zip(slots, moved, projected, strict=True):
+            before[slot], weights[slot] = raw, new
+        made[active] += 1
+        alive = np.array([float(w.sum()) > 1e-6 for w in projected])
+        active = active[np.logical_and.reduceat(alive, part.offsets[:-1])]
+        if not len(active):
+            break
+    return _extract(table, tasks, weights, before), made
+
+
+def _step(
+    table: Table,
+    tasks: Tasks,
+    objective: Objective,
+    weights: list[torch.Tensor],
+    step_size: float,
+    projection: Projection,
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """One step for every slot: (weights after the gradient step, weights after the projection)."""
+    directions = objective.at_pool(table, tasks, weights)
+    moved, projected = list(weights), list(weights)
+    for label, slots in by_class(tasks):
+        scores = torch.cat(
+            [objective.scores(block, directions, tasks, slots) for _, block in table.blocks(label)], dim=1
+        )
+        now = torch.stack([weights[s] for s in slots])
+        pool = pool_mask(table, tasks, slots)
+        if objective.averaging:
+            total = now.sum(-1, keepdim=True)
+            scores = (scores - (now * scores).sum(-1, keepdim=True) / total) / total
+        raw = torch.where(pool, now + step_size * scores, 0)
+        radius = torch.from_numpy(tasks.shots[slots]).to(raw)
+        new = raw
+        if projection == "l1":
+            new = l1_ball(raw, radius)
+        elif projection == "simplex":
+            new = simplex(raw, radius, pool)
+        for line, slot in enumerate(slots):
+            moved[slot], projected[slot] = raw[line], new[line]
+    return moved, projected
+
+
+def pool_mask(table: Table, tasks: Tasks, slots: Ints) -> torch.Tensor:
+    """Rows of the slots' common class that are not queries of the slot's task [s, n]."""
+    label = int(tasks.classes[slots[0]])
+    mask = np.ones((len(slots), table.size(label)), dtype=bool)
+    for line, slot in enumerate(slots):
+        mask[
+            line,
+            tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]] - table.offsets[label],
+        ] = False
+    return torch.from_numpy(mask).to(table.device)
+
+
+def _extract(table: Table, tasks: Tasks, weights: list[torch.Tensor], before: list[torch.Tensor]) -> Ints:
+    """The k_j largest weights of each slot: by weight, then by weight before the projection, then by row."""
+    result = np.empty(int(tasks.shots.sum()), dtype=np.int64)
+    bounds = tasks.support_offsets
+    for label, slots in by_class(tasks):
+        pool = pool_mask(table, tasks, slots)
+        first = torch.stack([before[s] for s in slots]).masked_fill(~pool, -torch.inf)
+        order = first.sort(dim=1, descending=True, stable=True).indices
+        second = torch.stack([weights[s] for s in slots]).masked_fill(~pool, -torch.inf).gather(1, order)
+        order = order.gather(1, second.sort(dim=1, descending=True, stable=True).indices).cpu().numpy()
+        for line, slot in enumerate(slots):
+            result[bounds[slot] : bounds[slot + 1]] = order[line, : tasks.shots[slot]] + table.offsets[label]
+    return result

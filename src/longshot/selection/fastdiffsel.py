@@ -1,0 +1,92 @@
+"""FastDiffSel with uniform initial weights: one product per class scores the pools of every task that uses it.
+
+With w uniform, ∂L/∂w_i = g_j·(f_i − c_j)/Σw with g_j = ∂L/∂c_j. A step along it and the soft-thresholding of
+the ℓ₁ projection keep the order, so the selected support is the k_j pool images with the largest g_j·f_i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from longshot.selection.objectives import COLUMN_BLOCK, Objective
+from longshot.selection.table import Table
+from longshot.selection.tasks import Ints, Tasks
+
+
+def by_class(tasks: Tasks) -> Iterator[tuple[int, Ints]]:
+    """The slots that use each class, class after class."""
+    order = np.argsort(tasks.classes, kind="stable")
+    for slots in np.split(order, np.flatnonzero(np.diff(tasks.classes[order])) + 1):
+        if len(slots):
+            yield int(tasks.classes[slots[0]]), slots
+
+
+def hide_queries(scores: torch.Tensor, table: Table, tasks: Tasks, slots: Ints, start: int) -> None:
+    """Set −∞ where a row of the block that begins at ``start`` is a query of the slot's own task."""
+    first = tasks.query_offsets[slots]
+    count = tasks.query_offsets[slots + 1] - first
+    column = np.repeat(np.arange(len(slots)), count)
+    position = np.arange(len(column)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+    row = tasks.query[position] - table.offsets[tasks.classes[slots[0]]] - start if len(slots) else position
+    inside = (row >= 0) & (row < scores.shape[1])
+    device = scores.device
+    scores[torch.from_numpy(column[inside]).to(device), torch.from_numpy(row[inside]).to(device)] = -torch.inf
+
+
+def top_rows(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The ``count`` largest per line of ``scores`` [s, n], largest first, ties in favour of the lower row: (values, rows)."""
+    count = min(count, scores.shape[1])
+    values, rows = scores.topk(min(count + 1, scores.shape[1]), dim=1)
+    tied = (
+        (values[:, 1:] == values[:, :-1]).any(1) if values.shape[1] > 1 else torch.zeros(0, dtype=torch.bool)
+    )
+    values, rows = values[:, :count].clone(), rows[:, :count].clone()
+    if bool(tied.any()):  # topk promises no order among equals: sort those few lines in full
+        again = scores[tied].sort(dim=1, descending=True, stable=True)
+        values[tied], rows[tied] = again.values[:, :count], again.indices[:, :count]
+    return values, rows
+
+
+def select_rows(
+    table: Table, tasks: Tasks, objective: Objective, directions: torch.Tensor, *, largest: bool = True
+) -> Ints:
+    """Support rows, flat over slots (bounds: ``tasks.support_offsets``): per slot the k_j best-scored pool rows.
+
+    Memory: one block of one class, a fixed number of score columns, and the best k so far per slot.
+    """
+    result = np.empty(int(tasks.shots.sum()), dtype=np.int64)
+    bounds = tasks.support_offsets
+    sign = 1.0 if largest else -1.0
+    for label, members in by_class(tasks):
+        groups = [members[i : i + COLUMN_BLOCK] for i in range(0, len(members), COLUMN_BLOCK)]
+        best: list[tuple[torch.Tensor, torch.Tensor] | None] = [None] * len(groups)
+        for start, block in table.blocks(label):
+            for number, slots in enumerate(groups):
+                scores = sign * objective.scores(block, directions, tasks, slots)
+                hide_queries(scores, table, tasks, slots, start)
+                count = int(tasks.shots[slots].max())
+                best[number] = _merge(best[number], top_rows(scores, count), start, count)
+        for slots, found in zip(groups, best, strict=True):
+            assert found is not None
+            rows = found[1].cpu().numpy() + table.offsets[label]
+            for line, slot in enumerate(slots):
+                result[bounds[slot] : bounds[slot + 1]] = rows[line, : tasks.shots[slot]]
+    return result
+
+
+def _merge(
+    old: tuple[torch.Tensor, torch.Tensor] | None,
+    new: tuple[torch.Tensor, torch.Tensor],
+    start: int,
+    count: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Best of the earlier blocks and of this one; a stable sort keeps the lower rows first among equals."""
+    values, rows = new[0], new[1] + start
+    if old is None:
+        return values, rows
+    values, order = torch.cat([old[0], values], 1).sort(dim=1, descending=True, stable=True)
+    rows = torch.cat([old[1], rows], 1).gather(1, order)
+    return values[:, :count], rows[:, :count]

@@ -1,0 +1,98 @@
+"""Greedy search (Agarwal et al., 2021): exchange one support image at a time for the pool image that hurts most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from longshot.selection.objectives import Objective
+from longshot.selection.table import Table
+from longshot.selection.tasks import Ints, Tasks, rounded_shapes
+
+_SWAP_BYTES = 64 << 20  # of candidate losses per query held at a time
+
+
+def greedy_rounds(
+    table: Table, tasks: Tasks, objective: Objective, support: Ints, rounds: int, *, largest: bool = True
+) -> tuple[Ints, Ints]:
+    """Run up to ``rounds`` rounds from ``support``: (support, rounds that changed something [T]).
+
+    A round visits every support image, class after class; each is exchanged for the pool image (not a query, not in
+    the support already, itself included) with the highest query loss (lowest with ``largest=False``), ties in favour
+    of the lower row. A task whose round changed nothing is at a fixed point and is left alone.
+    """
+    support = support.copy()
+    used = np.zeros(len(tasks), dtype=np.int64)
+    active = np.arange(len(tasks), dtype=np.int64)
+    for _ in range(rounds):
+        before = support.copy()
+        for place in range(int(tasks.ways[active].max(initial=0))):
+            for label, groups in _groups(table, tasks, active[tasks.ways[active] > place], place):
+                features = table.whole(label)
+                for members in groups:
+                    _visit(table, tasks, objective, support, members, place, features, largest)
+        task_of_row = np.repeat(tasks.task_of_slot, tasks.shots)
+        active = np.unique(task_of_row[support != before])
+        used[active] += 1
+        if not len(active):
+            break
+    return support, used
+
+
+def _visit(
+    table: Table,
+    tasks: Tasks,
+    objective: Objective,
+    support: Ints,
+    members: Ints,
+    place: int,
+    features: torch.Tensor,
+    largest: bool,
+) -> None:
+    """Exchange, one after another, the images of the slot at ``place`` of tasks that share its class and k."""
+    slots = tasks.offsets[members] + place
+    bounds, first = tasks.support_offsets, table.offsets[tasks.classes[slots[0]]]
+    swapper = objective.swapper(table, tasks, support, members, place, features)
+    taken = torch.zeros(len(members), len(features), dtype=torch.bool, device=table.device)
+    for line, slot in enumerate(slots):
+        own = tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]]
+        rows = np.concatenate([own, support[bounds[slot] : bounds[slot + 1]]]) - first
+        taken[line, torch.from_numpy(rows).to(table.device)] = True
+    lines = torch.arange(len(members), device=table.device)
+    rows_now = torch.from_numpy(np.stack([support[bounds[s] : bounds[s + 1]] for s in slots]) - first).to(
+        table.device
+    )
+    for number in range(rows_now.shape[1]):
+        taken[lines, rows_now[:, number]] = False
+        gain = swapper.losses(number)
+        gain = (gain if largest else -gain).masked_fill(taken, -torch.inf)
+        best = _first_maximum(gain)
+        swapper.replace(number, best)
+        rows_now[:, number] = best
+        taken[lines, best] = True
+    chosen = rows_now.cpu().numpy() + first
+    for line, slot in enumerate(slots):
+        support[bounds[slot] : bounds[slot + 1]] = chosen[line]
+
+
+def _groups(table: Table, tasks: Tasks, active: Ints, place: int) -> Iterator[tuple[int, list[Ints]]]:
+    """Tasks that share the class at ``place``, cut into groups of one k and one padded shape that fit in memory."""
+    slots = tasks.offsets[active] + place
+    shapes = rounded_shapes(tasks)[active]
+    for label in np.unique(tasks.classes[slots]):
+        mine = np.flatnonzero(tasks.classes[slots] == label)
+        kinds = np.concatenate([shapes[mine], tasks.shots[slots[mine], None]], axis=1)
+        groups = []
+        for kind in np.unique(kinds, axis=0):
+            members = active[mine[(kinds == kind).all(1)]]
+            size = max(1, _SWAP_BYTES // int(kind[1] * table.size(int(label)) * 4))
+            groups += [members[i : i + size] for i in range(0, len(members), size)]
+        yield int(label), groups
+
+
+def _first_maximum(values: torch.Tensor) -> torch.Tensor:
+    """Index of the largest entry per line [b]; among equals the first."""
+    index = torch.arange(values.shape[1], device=values.device).expand_as(values)
+    return torch.where(values == values.amax(1, keepdim=True), index, values.shape[1]).amin(1)

@@ -1,0 +1,253 @@
+"""What a selection maximises: the query loss of a prototype classifier, and the interface of all objectives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+import torch
+
+from longshot.errors import UserError
+from longshot.selection import losses
+from longshot.selection.table import Table
+from longshot.selection.tasks import Batch, Ints, Tasks, batches
+
+COLUMN_BLOCK = (
+    32  # slots per product: fixed and padded, so that a score does not depend on how many tasks there are
+)
+Distance = Literal["euclidean", "cosine"]
+Weights = Sequence[
+    torch.Tensor
+]  # one vector per slot over all rows of its class, 0 at the task's own queries
+
+
+@dataclass(frozen=True)
+class Measured:
+    """At one support per task: ``loss`` and ``accuracy`` [T], and ``directions`` [S, m, d] for the next selection."""
+
+    loss: torch.Tensor
+    accuracy: torch.Tensor
+    directions: torch.Tensor
+
+    def take(self, tasks: Tasks, members: Ints) -> Measured:
+        """What was measured on some of the tasks."""
+        slots = np.concatenate([np.arange(tasks.offsets[t], tasks.offsets[t + 1]) for t in members])
+        index = torch.from_numpy(members).to(self.loss.device)
+        return Measured(
+            self.loss[index], self.accuracy[index], self.directions[torch.from_numpy(slots).to(index.device)]
+        )
+
+
+class Objective(Protocol):
+    """A query loss as a function of the weights on the pool.
+
+    ``scores`` turns directions into ∂loss/∂w_i up to what all rows of a slot have in common (a shift and a
+    positive factor), which is all that ranking needs. With ``averaging`` the loss depends on w_j/Σw_j only, and
+    ∂loss/∂w_i = (score_i − Σ w·score/Σw)/Σw; otherwise ∂loss/∂w_i = score_i.
+    """
+
+    name: ClassVar[str]
+    averaging: ClassVar[bool]
+    columns: ClassVar[int]  # m, the vectors a slot's direction consists of
+
+    def settings(self) -> dict[str, Any]: ...
+
+    def at_pool(self, table: Table, tasks: Tasks, weights: Weights | None = None) -> torch.Tensor:
+        """Directions [S, m, d] at the weighted pool; None weighs every pool image alike, k_j in all."""
+        ...
+
+    def at_support(self, table: Table, tasks: Tasks, support: Ints) -> Measured: ...
+
+    def scores(
+        self, block: torch.Tensor, directions: torch.Tensor, tasks: Tasks, slots: Ints
+    ) -> torch.Tensor:
+        """Scores [s, n] of a block of features [n, d] of one class for the slots [s] that use the class."""
+        ...
+
+    def swapper(
+        self, table: Table, tasks: Tasks, support: Ints, members: Ints, place: int, features: torch.Tensor
+    ) -> Swapper: ...
+
+
+class Swapper(Protocol):
+    """Exact losses of exchanging one support image, for b tasks that share a class at one place."""
+
+    def losses(self, number: int) -> torch.Tensor:
+        """Query loss [b, n] with the slot's image ``number`` replaced by each row of the class."""
+        ...
+
+    def replace(self, number: int, rows: torch.Tensor) -> None:
+        """Put the class's rows [b] in that position."""
+        ...
+
+
+def logits(
+    query: torch.Tensor, centres: torch.Tensor, distance: Distance, temperature: float
+) -> torch.Tensor:
+    """Prototype classifier [B, Q, W]: −‖q − c‖²/τ, or cos(q, c)/τ."""
+    if distance == "cosine":
+        query = torch.nn.functional.normalize(query, dim=-1)
+        centres = torch.nn.functional.normalize(centres, dim=-1)
+        return query @ centres.mT / temperature
+    squared = query.square().sum(-1)[..., None] + centres.square().sum(-1)[..., None, :]
+    return (2 * (query @ centres.mT) - squared) / temperature
+
+
+def centre_gradient(
+    query: torch.Tensor,
+    centres: torch.Tensor,
+    out: torch.Tensor,
+    slope: torch.Tensor,
+    distance: Distance,
+    temperature: float,
+) -> torch.Tensor:
+    """g = ∂loss/∂c [B, W, d], given the logits ``out`` and D = ∂loss/∂logits [B, Q, W].
+
+    Squared Euclidean: g_j = 2/τ · (Σ_i D_ij q_i − c_j Σ_i D_ij).
+    Cosine:            g_j = 1/(τ‖c_j‖) · (Σ_i D_ij q̂_i − ĉ_j Σ_i D_ij cos_ij).
+    """
+    if distance == "cosine":
+        length = torch.linalg.vector_norm(centres, dim=-1, keepdim=True).clamp_min(1e-12)
+        pulled = slope.mT @ torch.nn.functional.normalize(query, dim=-1)
+        along = (slope * out * temperature).sum(-2)[..., None]
+        return (pulled - along * centres / length) / (temperature * length)
+    return 2 / temperature * (slope.mT @ query - slope.sum(-2)[..., None] * centres)
+
+
+def pool_centres(table: Table, tasks: Tasks, weights: Weights | None) -> torch.Tensor:
+    """Weighted mean [S, d] of each slot's pool; without weights, the class's sum less the queries, over their number."""
+    result = torch.empty(tasks.slots, table.dim, device=table.device)
+    order = np.argsort(tasks.classes, kind="stable")
+    for slots in np.split(order, np.flatnonzero(np.diff(tasks.classes[order])) + 1):
+        label = int(tasks.classes[slots[0]])
+        if weights is None:
+            result[slots] = table.class_sum(label).float()
+        else:
+            stacked = torch.stack([weights[s] for s in slots])
+            total = torch.zeros(len(slots), table.dim, device=table.device)
+            for start, block in table.blocks(label):
+                total += stacked[:, start : start + len(block)] @ block
+            result[slots] = total / stacked.sum(-1, keepdim=True)
+    return result
+
+
+def slot_tensor(values: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """[S, ...] → [B, W, ...] with zeros where a task has no such class."""
+    taken = values[torch.from_numpy(batch.slots).to(values.device)]
+    return taken * batch.mask.reshape(*batch.mask.shape, *[1] * (taken.ndim - 2))
+
+
+def less_queries(sums: torch.Tensor, batch: Batch, pool: torch.Tensor) -> torch.Tensor:
+    """Pool means [B, W, d] from class sums [B, W, d]: take the task's own queries out, divide by the pool's size."""
+    own = torch.nn.functional.one_hot(batch.label.clamp_min(0), batch.mask.shape[1]).to(sums.dtype)
+    own = own * (batch.label >= 0)[..., None]
+    return (sums - own.mT @ batch.query) / pool.clamp_min(1)[..., None]
+
+
+def support_centres(table: Table, tasks: Tasks, support: Ints) -> torch.Tensor:
+    """Mean [S, d] of each slot's support rows."""
+    features = table.gather(support)
+    slot = torch.from_numpy(np.repeat(np.arange(tasks.slots), tasks.shots)).to(table.device)
+    total = torch.zeros(tasks.slots, table.dim, device=table.device).index_add_(0, slot, features)
+    return total / torch.from_numpy(tasks.shots).to(table.device, torch.float32)[:, None]
+
+
+def pool_sizes(table: Table, tasks: Tasks) -> torch.Tensor:
+    """Images of each slot's class besides the task's queries [S], float32."""
+    sizes = table.offsets[tasks.classes + 1] - table.offsets[tasks.classes] - np.diff(tasks.query_offsets)
+    return torch.from_numpy(sizes).to(table.device, torch.float32)
+
+
+@dataclass(frozen=True)
+class PrototypeObjective:
+    """Query loss of a prototype classifier, the class's prototype being the weighted mean of its pool.
+
+    ``loss`` "cross-entropy" is the paper's; "error" is 1 − p(true class).
+    """
+
+    loss: losses.Loss = "error"
+    distance: Distance = "euclidean"
+    temperature: float = 0.1
+
+    name: ClassVar[str] = "prototype"
+    averaging: ClassVar[bool] = True
+    columns: ClassVar[int] = 1
+
+    def settings(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def at_pool(self, table: Table, tasks: Tasks, weights: Weights | None = None) -> torch.Tensor:
+        centres = pool_centres(table, tasks, weights)
+        sizes = pool_sizes(table, tasks)
+        result = torch.empty(tasks.slots, 1, table.dim, device=table.device)
+        for batch in batches(table, tasks):
+            here = slot_tensor(centres, batch)
+            if weights is None:
+                here = less_queries(here, batch, slot_tensor(sizes, batch))
+            self._fill(result, batch, here)
+        return result
+
+    def at_support(self, table: Table, tasks: Tasks, support: Ints) -> Measured:
+        centres = support_centres(table, tasks, support)
+        loss, accuracy = torch.empty(2, len(tasks), device=table.device)
+        directions = torch.empty(tasks.slots, 1, table.dim, device=table.device)
+        for batch in batches(table, tasks):
+            out = self._fill(directions, batch, slot_tensor(centres, batch))
+            loss[batch.tasks] = losses.value(out, batch.label, self.loss)
+            accuracy[batch.tasks] = losses.correct(out, batch.label)
+        return Measured(loss, accuracy, directions)
+
+    def scores(
+        self, block: torch.Tensor, directions: torch.Tensor, tasks: Tasks, slots: Ints
+    ) -> torch.Tensor:
+        columns = torch.zeros(
+            -(-len(slots) // COLUMN_BLOCK) * COLUMN_BLOCK, block.shape[1], device=block.device
+        )
+        columns[: len(slots)] = directions[slots, 0]
+        return (columns @ block.mT)[: len(slots)]
+
+    def swapper(
+        self, table: Table, tasks: Tasks, support: Ints, members: Ints, place: int, features: torch.Tensor
+    ) -> Swapper:
+        from longshot.selection.swaps import PrototypeSwapper
+
+        return PrototypeSwapper(self, table, tasks, support, members, place, features)
+
+    def _fill(self, directions: torch.Tensor, batch: Batch, centres: torch.Tensor) -> torch.Tensor:
+        """Write the batch's gradients in their slots; return the logits."""
+        out = logits(batch.query, centres, self.distance, self.temperature)
+        out = out.masked_fill(~batch.mask[:, None, :], -torch.inf)
+        slope = losses.slope(out, batch.label, self.loss)
+        finite = out.masked_fill(~batch.mask[:, None, :], 0)  # 0·∞ of a class that is not there
+        gradient = centre_gradient(batch.query, centres, finite, slope, self.distance, self.temperature)
+        directions[torch.from_numpy(batch.slots).to(directions.device)[batch.mask], 0] = gradient[batch.mask]
+        return out
+
+
+NAMES = ("error", "prototype", "ridge", "task2vec")
+
+
+def make_objective(
+    name: str, *, temperature: float | None = None, distance: Distance = "euclidean"
+) -> Objective:
+    """An objective by its name: error (bounded), prototype (the paper's cross-entropy), ridge, task2vec."""
+    if distance not in ("euclidean", "cosine"):
+        raise UserError(f"Unknown distance '{distance}'; there are euclidean and cosine.")
+    if temperature is not None and not temperature > 0:
+        raise UserError(f"The temperature is {temperature}, but must be above 0.")
+    scale = 0.1 if temperature is None else temperature
+    if name == "error":
+        return PrototypeObjective("error", distance, scale)
+    if name == "prototype":
+        return PrototypeObjective("cross-entropy", distance, scale)
+    if name == "ridge":
+        from longshot.selection.ridge import RidgeObjective
+
+        return RidgeObjective(temperature=scale)
+    if name == "task2vec":
+        from longshot.selection.task2vec import Task2VecObjective
+
+        return Task2VecObjective(distance, scale)
+    raise UserError(f"Unknown objective '{name}'; there are {', '.join(NAMES)}.")

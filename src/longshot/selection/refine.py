@@ -1,0 +1,41 @@
+"""Frank–Wolfe rounds: take the gradient at the selected support itself, select again, keep what is harder."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from longshot.selection.fastdiffsel import select_rows
+from longshot.selection.objectives import Objective
+from longshot.selection.table import Table
+from longshot.selection.tasks import Ints, Tasks
+
+
+def refine_rounds(
+    table: Table, tasks: Tasks, objective: Objective, support: Ints, rounds: int, *, largest: bool = True
+) -> tuple[Ints, Ints]:
+    """Up to ``rounds`` rounds from ``support``: (support, rounds kept [T]).
+
+    The top-k supports are the corners of {0 ≤ w ≤ 1, Σw_j = k_j}; the corner with the largest g·f is the
+    Frank–Wolfe step from the present one. It is kept only where the query loss rises (falls with
+    ``largest=False``); where it does not, the next round would repeat itself, so the task is left alone.
+    """
+    support = support.copy()
+    kept = np.zeros(len(tasks), dtype=np.int64)
+    active = np.arange(len(tasks), dtype=np.int64)
+    part, now = tasks, support
+    measured = objective.at_support(table, part, now) if rounds else None
+    for _ in range(rounds):
+        assert measured is not None
+        proposal = select_rows(table, part, objective, measured.directions, largest=largest)
+        after = objective.at_support(table, part, proposal)
+        gain = after.loss - measured.loss
+        better = np.flatnonzero((gain > 0 if largest else gain < 0).cpu().numpy())
+        if not len(better):
+            break
+        active = active[better]
+        now = proposal[part.support_positions(better)]
+        support[tasks.support_positions(active)] = now
+        kept[active] += 1
+        measured = after.take(part, better)
+        part = part.take(better)
+    return support, kept

@@ -1,0 +1,199 @@
+"""Query loss of weighted ridge regression (R2D2) in primal form: d×d systems, whatever the size of the pool."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from longshot.selection import losses
+from longshot.selection.objectives import Measured, Swapper, Weights
+from longshot.selection.table import Table
+from longshot.selection.tasks import Ints, Tasks
+
+_SCATTER_BYTES = 512 << 20  # of class scatter matrices kept; others are computed again when needed
+_SOLVE_BYTES = 64 << 20  # of candidate systems solved at a time in a greedy round
+
+
+@dataclass(frozen=True)
+class RidgeObjective:
+    """Cross-entropy of the query under logits QB/τ with B = (XᵀWX + λI)⁻¹XᵀWY [d, way].
+
+    ∂L/∂w_i = x_iᵀH(y_i − Bᵀx_i) with H = (XᵀWX + λI)⁻¹ Qᵀ ∂L/∂logits / τ. A slot's direction is its columns of
+    (H, B). Uniform weights are k_j/|P_j|, so that a class weighs as much as its support will and λ means the same.
+    """
+
+    penalty: float = 1.0
+    temperature: float = 0.1
+    _scatter: OrderedDict[tuple[int, int], torch.Tensor] = field(
+        default_factory=OrderedDict, init=False, repr=False, compare=False
+    )
+
+    name: ClassVar[str] = "ridge"
+    averaging: ClassVar[bool] = False
+    columns: ClassVar[int] = 2
+
+    def settings(self) -> dict[str, Any]:
+        return {"penalty": self.penalty, "temperature": self.temperature}
+
+    def at_pool(self, table: Table, tasks: Tasks, weights: Weights | None = None) -> torch.Tensor:
+        result = torch.empty(tasks.slots, 2, table.dim, device=table.device)
+        for task in range(len(tasks)):
+            first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
+            system = self.penalty * torch.eye(table.dim, device=table.device)
+            right = torch.empty(table.dim, last - first, device=table.device)
+            for slot in range(first, last):
+                matrix, vector = self._slot_moments(
+                    table, tasks, slot, None if weights is None else weights[slot]
+                )
+                system += matrix
+                right[:, slot - first] = vector
+            factor = torch.linalg.cholesky(system)
+            solution = torch.cholesky_solve(right, factor)  # B
+            query, label = _queries(table, tasks, task)
+            slope = losses.slope(query @ solution[None] / self.temperature, label, "cross-entropy")[0]
+            pull = torch.cholesky_solve(query[0].mT @ slope / self.temperature, factor)  # H
+            result[first:last, 0], result[first:last, 1] = pull.mT, solution.mT
+        return result
+
+    def at_support(self, table: Table, tasks: Tasks, support: Ints) -> Measured:
+        loss, accuracy = torch.empty(2, len(tasks), device=table.device)
+        directions = torch.empty(tasks.slots, 2, table.dim, device=table.device)
+        bounds = tasks.support_offsets
+        for task in range(len(tasks)):
+            first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
+            known = table.gather(support[bounds[first] : bounds[last]])
+            target = _targets(tasks, task).to(known)
+            # The support is small: the dual form, k×k, is the same B. H by Woodbury's identity.
+            kernel = known @ known.mT + self.penalty * torch.eye(len(known), device=table.device)
+            factor = torch.linalg.cholesky(kernel)
+            solution = known.mT @ torch.cholesky_solve(target, factor)
+            query, label = _queries(table, tasks, task)
+            out = query @ solution[None] / self.temperature
+            slope = losses.slope(out, label, "cross-entropy")[0]
+            pull = query[0].mT @ slope / self.temperature
+            pull = (pull - known.mT @ torch.cholesky_solve(known @ pull, factor)) / self.penalty
+            directions[first:last, 0], directions[first:last, 1] = pull.mT, solution.mT
+            loss[task] = losses.value(out, label, "cross-entropy")[0]
+            accuracy[task] = losses.correct(out, label)[0]
+        return Measured(loss, accuracy, directions)
+
+    def scores(
+        self, block: torch.Tensor, directions: torch.Tensor, tasks: Tasks, slots: Ints
+    ) -> torch.Tensor:
+        task_of_slot = tasks.task_of_slot
+        result = torch.empty(len(slots), len(block), device=block.device)
+        for line, slot in enumerate(slots):
+            task = int(task_of_slot[slot])
+            first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
+            both = directions[first:last].transpose(0, 1).reshape(-1, block.shape[1])
+            pull, fit = (both @ block.mT).split(last - first)  # [way, n] each
+            result[line] = pull[slot - first] - (pull * fit).sum(0)
+        return result
+
+    def swapper(
+        self, table: Table, tasks: Tasks, support: Ints, members: Ints, place: int, features: torch.Tensor
+    ) -> Swapper:
+        return RidgeSwapper(self, table, tasks, support, members, place, features)
+
+    def _slot_moments(
+        self, table: Table, tasks: Tasks, slot: int, weights: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(XᵀWX [d, d], XᵀW1 [d]) of one slot's pool."""
+        label = int(tasks.classes[slot])
+        if weights is not None:
+            matrix = torch.zeros(table.dim, table.dim, device=table.device)
+            vector = torch.zeros(table.dim, device=table.device)
+            for start, block in table.blocks(label):
+                part = weights[start : start + len(block), None] * block
+                matrix += part.mT @ block
+                vector += part.sum(0)
+            return matrix, vector
+        own = table.gather(tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]])
+        share = float(tasks.shots[slot]) / (table.size(label) - len(own))
+        matrix = self._class_scatter(table, label) - own.mT @ own
+        return share * matrix, share * (table.class_sum(label).float() - own.sum(0))
+
+    def _class_scatter(self, table: Table, label: int) -> torch.Tensor:
+        """Σ f fᵀ over a class [d, d]; the most recently used ones are kept."""
+        key = (id(table), label)
+        if key not in self._scatter:
+            matrix = torch.zeros(table.dim, table.dim, device=table.device)
+            for _, block in table.blocks(label):
+                matrix += block.mT @ block
+            while self._scatter and (len(self._scatter) + 1) * matrix.nbytes > _SCATTER_BYTES:
+                self._scatter.popitem(last=False)
+            self._scatter[key] = matrix
+        self._scatter.move_to_end(key)
+        return self._scatter[key]
+
+
+class RidgeSwapper:
+    """Exact losses of exchanging one support image under ridge regression: a batch of k×k systems per image."""
+
+    def __init__(
+        self,
+        objective: RidgeObjective,
+        table: Table,
+        tasks: Tasks,
+        support: Ints,
+        members: Ints,
+        place: int,
+        features: torch.Tensor,
+    ) -> None:
+        self.objective, self.features = objective, features
+        self.known, self.target, self.query, self.label, self.start = [], [], [], [], []
+        bounds = tasks.support_offsets
+        for task in members:
+            first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
+            self.known.append(table.gather(support[bounds[first] : bounds[last]]))
+            self.target.append(_targets(tasks, int(task)).to(self.known[-1]))
+            query, label = _queries(table, tasks, int(task))
+            self.query.append(query)
+            self.label.append(label)
+            self.start.append(int(bounds[first + place] - bounds[first]))
+
+    def losses(self, number: int) -> torch.Tensor:
+        """Query loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
+        return torch.stack([self._task_losses(i, self.start[i] + number) for i in range(len(self.known))])
+
+    def replace(self, number: int, rows: torch.Tensor) -> None:
+        """Put the class's rows [b] in that position."""
+        for i, row in enumerate(rows):
+            self.known[i][self.start[i] + number] = self.features[row]
+
+    def _task_losses(self, i: int, position: int) -> torch.Tensor:
+        known, query, objective = self.known[i], self.query[i][0], self.objective
+        kernel = known @ known.mT + objective.penalty * torch.eye(len(known), device=known.device)
+        cross = query @ known.mT  # [Q, K]
+        size = max(1, _SOLVE_BYTES // (4 * len(known) * (len(known) + len(query))))
+        parts = []
+        for features in self.features.split(size):
+            gram = kernel.repeat(len(features), 1, 1)
+            line = features @ known.mT
+            line[:, position] = features.square().sum(-1) + objective.penalty
+            gram[:, position, :] = line
+            gram[:, :, position] = line
+            reach = cross.repeat(len(features), 1, 1)
+            reach[:, :, position] = features @ query.mT
+            fit = torch.linalg.solve(gram, self.target[i].expand(len(features), -1, -1))
+            out = reach @ fit / objective.temperature
+            parts.append(losses.value(out, self.label[i].expand(len(features), -1), "cross-entropy"))
+        return torch.cat(parts)
+
+
+def _queries(table: Table, tasks: Tasks, task: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """One task's query features [1, Q, d] and labels [1, Q]."""
+    first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
+    rows = tasks.query[tasks.query_offsets[first] : tasks.query_offsets[last]]
+    label = np.repeat(np.arange(last - first), np.diff(tasks.query_offsets[first : last + 1]))
+    return table.gather(rows)[None], torch.from_numpy(label).to(table.device)[None]
+
+
+def _targets(tasks: Tasks, task: int) -> torch.Tensor:
+    """One-hot labels of one task's support [K, way]."""
+    shots = torch.from_numpy(tasks.shots[tasks.offsets[task] : tasks.offsets[task + 1]])
+    return torch.nn.functional.one_hot(torch.repeat_interleave(torch.arange(len(shots)), shots), len(shots))

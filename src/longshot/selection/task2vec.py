@@ -1,0 +1,214 @@
+"""Task2Vec objective: push the Fisher embedding of the support away from the query's.
+
+The probe is a linear softmax head on the features, whose class vectors are the pool's prototypes and stay fixed.
+The diagonal of its Fisher information for head weight (j, l) is E_x[p_j(x)(1 − p_j(x))·x_l²], which is the embedding:
+
+    t(Q)    = mean over the query,
+    t(P, w) = mean over classes of the w-weighted mean over the class's pool,
+    L       = mean over (j, l) of (t(P, w) − t(Q))².
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from longshot.selection import losses
+from longshot.selection.fastdiffsel import by_class
+from longshot.selection.objectives import (
+    Distance,
+    Measured,
+    Swapper,
+    Weights,
+    less_queries,
+    logits,
+    pool_centres,
+    pool_sizes,
+    slot_tensor,
+    support_centres,
+)
+from longshot.selection.table import Table
+from longshot.selection.tasks import Ints, Tasks, batches
+
+
+@dataclass(frozen=True)
+class Task2VecObjective:
+    """Mean squared distance of the query's and the weighted pool's Fisher embeddings; a slot's direction is its
+    class vector of the probe and its line of 2(t(P, w) − t(Q))/(way·d). Accuracy is the prototype classifier's."""
+
+    distance: Distance = "euclidean"
+    temperature: float = 0.1
+
+    name: ClassVar[str] = "task2vec"
+    averaging: ClassVar[bool] = True
+    columns: ClassVar[int] = 2
+
+    def settings(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def at_pool(self, table: Table, tasks: Tasks, weights: Weights | None = None) -> torch.Tensor:
+        probe = self._probe(table, tasks)
+        embedding = torch.zeros_like(probe)
+        ways, task_of_slot = tasks.ways, tasks.task_of_slot
+        for label, slots in by_class(tasks):
+            for start, block in table.blocks(label):
+                for slot in slots:
+                    task = int(task_of_slot[slot])
+                    mine = slice(int(tasks.offsets[task]), int(tasks.offsets[task + 1]))
+                    share = self._shares(table, tasks, int(slot), weights, start, len(block))
+                    information = self._information(block, probe[mine]) * share[:, None]
+                    embedding[mine] += information.mT @ block.square() / int(ways[task])
+        return torch.stack([probe, self._residual(table, tasks, probe, embedding)], 1)
+
+    def at_support(self, table: Table, tasks: Tasks, support: Ints) -> Measured:
+        probe = self._probe(table, tasks)
+        embedding = torch.stack([line for line in self._support_embedding(table, tasks, support, probe)])
+        residual = self._residual(table, tasks, probe, embedding)
+        task_of_slot = torch.from_numpy(tasks.task_of_slot).to(table.device)
+        ways = torch.from_numpy(tasks.ways).to(residual)
+        size = ways[task_of_slot][:, None] * table.dim
+        loss = torch.zeros(len(tasks), device=table.device)
+        loss.index_add_(0, task_of_slot, ((residual * size / 2).square() / size).sum(-1))
+        accuracy = torch.empty(len(tasks), device=table.device)
+        centres = support_centres(table, tasks, support)
+        for batch in batches(table, tasks):
+            out = logits(batch.query, slot_tensor(centres, batch), self.distance, self.temperature)
+            accuracy[batch.tasks] = losses.correct(
+                out.masked_fill(~batch.mask[:, None], -torch.inf), batch.label
+            )
+        return Measured(loss, accuracy, torch.stack([probe, residual], 1))
+
+    def scores(
+        self, block: torch.Tensor, directions: torch.Tensor, tasks: Tasks, slots: Ints
+    ) -> torch.Tensor:
+        task_of_slot, squares = tasks.task_of_slot, block.square()
+        result = torch.empty(len(slots), len(block), device=block.device)
+        for line, slot in enumerate(slots):
+            task = int(task_of_slot[slot])
+            mine = slice(int(tasks.offsets[task]), int(tasks.offsets[task + 1]))
+            information = self._information(block, directions[mine, 0])
+            result[line] = (information * (squares @ directions[mine, 1].mT)).mean(-1)
+        return result
+
+    def swapper(
+        self, table: Table, tasks: Tasks, support: Ints, members: Ints, place: int, features: torch.Tensor
+    ) -> Swapper:
+        return Task2VecSwapper(self, table, tasks, support, members, place, features)
+
+    def _probe(self, table: Table, tasks: Tasks) -> torch.Tensor:
+        """Pool means [S, d]."""
+        sums, sizes = pool_centres(table, tasks, None), pool_sizes(table, tasks)
+        result = torch.empty_like(sums)
+        for batch in batches(table, tasks):
+            means = less_queries(slot_tensor(sums, batch), batch, slot_tensor(sizes, batch))
+            result[torch.from_numpy(batch.slots).to(table.device)[batch.mask]] = means[batch.mask]
+        return result
+
+    def _information(self, features: torch.Tensor, probe: torch.Tensor) -> torch.Tensor:
+        """p(1 − p) of each image under the probe [n, way]."""
+        probability = logits(features, probe, self.distance, self.temperature).softmax(-1)
+        return probability * (1 - probability)
+
+    def _shares(
+        self, table: Table, tasks: Tasks, slot: int, weights: Weights | None, start: int, count: int
+    ) -> torch.Tensor:
+        """w_i/Σw of a block's rows [n]; uniform without weights, 0 at the task's queries."""
+        if weights is not None:
+            return weights[slot][start : start + count] / weights[slot].sum()
+        own = tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]]
+        label = int(tasks.classes[slot])
+        result = torch.full((count,), 1.0 / (table.size(label) - len(own)), device=table.device)
+        own = own - table.offsets[label] - start
+        result[torch.from_numpy(own[(own >= 0) & (own < count)]).to(table.device)] = 0
+        return result
+
+    def _residual(
+        self, table: Table, tasks: Tasks, probe: torch.Tensor, embedding: torch.Tensor
+    ) -> torch.Tensor:
+        """∂L/∂t(P, w) = 2(t(P, w) − t(Q))/(way·d) [S, d]."""
+        result = torch.empty_like(embedding)
+        for task in range(len(tasks)):
+            first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
+            query = table.gather(tasks.query[tasks.query_offsets[first] : tasks.query_offsets[last]])
+            wanted = self._information(query, probe[first:last]).mT @ query.square() / len(query)
+            result[first:last] = 2 * (embedding[first:last] - wanted) / ((last - first) * table.dim)
+        return result
+
+    def _support_embedding(
+        self, table: Table, tasks: Tasks, support: Ints, probe: torch.Tensor
+    ) -> torch.Tensor:
+        """t(S) [S, d]: the slots of a task hold the lines of its embedding."""
+        result = torch.empty_like(probe)
+        bounds = tasks.support_offsets
+        for task in range(len(tasks)):
+            first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
+            known = table.gather(support[bounds[first] : bounds[last]])
+            shots = tasks.shots[first:last]
+            share = torch.from_numpy(np.repeat(1 / (shots * len(shots)), shots)).to(known)
+            result[first:last] = (
+                self._information(known, probe[first:last]) * share[:, None]
+            ).mT @ known.square()
+        return result
+
+
+class Task2VecSwapper:
+    """Exact losses of exchanging one support image: the embedding is linear in the images, the probe fixed.
+
+    With e = t(S without p) − t(Q) and s = 1/(way·k), L_i = (‖e‖² + 2s⟨e, φ_i⟩ + s²‖φ_i‖²)/(way·d), where
+    φ_i = p(1 − p) ⊗ x² has ‖φ_i‖² = Σ_j (p_j(1 − p_j))² · Σ_l x_l⁴.
+    """
+
+    def __init__(
+        self,
+        objective: Task2VecObjective,
+        table: Table,
+        tasks: Tasks,
+        support: Ints,
+        members: Ints,
+        place: int,
+        features: torch.Tensor,
+    ) -> None:
+        part = tasks.take(members)
+        own = support[tasks.support_positions(members)]
+        directions = objective.at_support(table, part, own).directions
+        label, bounds = int(part.classes[part.offsets[0] + place]), part.support_offsets
+        self.squares = features.square()
+        self.information, self.error, self.rows = [], [], []
+        for task in range(len(part)):
+            first, last = int(part.offsets[task]), int(part.offsets[task + 1])
+            slot = first + place
+            self.information.append(objective._information(features, directions[first:last, 0]))
+            self.error.append(directions[first:last, 1] * (last - first) * table.dim / 2)
+            rows = own[bounds[slot] : bounds[slot + 1]] - table.offsets[label]
+            self.rows.append(torch.from_numpy(rows).to(table.device))
+        self.shots = int(part.shots[part.offsets[0] + place])
+
+    def losses(self, number: int) -> torch.Tensor:
+        """Loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
+        return torch.stack([self._task_losses(i, number) for i in range(len(self.rows))])
+
+    def replace(self, number: int, rows: torch.Tensor) -> None:
+        """Put the class's rows [b] in that position."""
+        for i, row in enumerate(rows):
+            old = int(self.rows[i][number])
+            self.error[i] = self.error[i] + (
+                self._embedding(i, int(row)) - self._embedding(i, old)
+            ) * self._share(i)
+            self.rows[i][number] = row
+
+    def _share(self, i: int) -> float:
+        return 1.0 / (len(self.error[i]) * self.shots)
+
+    def _embedding(self, i: int, row: int) -> torch.Tensor:
+        """φ of one row of the class [way, d]."""
+        return torch.outer(self.information[i][row], self.squares[row])
+
+    def _task_losses(self, i: int, number: int) -> torch.Tensor:
+        information, share = self.information[i], self._share(i)
+        error = self.error[i] - share * self._embedding(i, int(self.rows[i][number]))
+        along = (information * (self.squares @ error.mT)).sum(-1)
+        own = information.square().sum(-1) * self.squares.square().sum(-1)
+        return (error.square().sum() + 2 * share * along + share**2 * own) / error.numel()

@@ -1,0 +1,186 @@
+"""Tasks as integer arrays, and padded batches of their queries.
+
+A *slot* is one class of one task. Slots lie task after task, so everything per slot is a flat array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+from longshot.selection.table import Table
+
+Ints = NDArray[np.int64]
+_BATCH_BYTES = 32 << 20  # of query features in one padded batch
+
+
+@dataclass(frozen=True, eq=False)
+class Tasks:
+    """T tasks with S slots in all.
+
+    ``offsets`` [T+1] bounds the slots of a task; ``classes`` and ``shots`` [S] give a slot's class and k;
+    ``query`` holds the rows of all queries, slot after slot, bounded by ``query_offsets`` [S+1];
+    ``ids`` [T] names a task's random stream whatever batch it is in.
+    """
+
+    offsets: Ints
+    classes: Ints
+    shots: Ints
+    query: Ints
+    query_offsets: Ints
+    ids: Ints
+
+    @classmethod
+    def from_lists(
+        cls,
+        classes: Sequence[Sequence[int]],
+        shots: Sequence[Sequence[int]],
+        query: Sequence[Sequence[Sequence[int]]],
+    ) -> Tasks:
+        """Build from nested lists: [task][slot], [task][slot], [task][slot][query row]."""
+        per_slot = [np.asarray(rows, dtype=np.int64) for task in query for rows in task]
+        return cls(
+            offsets=_bounds([len(task) for task in classes]),
+            classes=np.array([c for task in classes for c in task], dtype=np.int64),
+            shots=np.array([k for task in shots for k in task], dtype=np.int64),
+            query=np.concatenate(per_slot) if per_slot else np.zeros(0, np.int64),
+            query_offsets=_bounds([len(rows) for rows in per_slot]),
+            ids=np.arange(len(classes), dtype=np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def ways(self) -> Ints:
+        """Classes per task [T]."""
+        return np.diff(self.offsets)
+
+    @property
+    def slots(self) -> int:
+        """S, the number of slots."""
+        return len(self.classes)
+
+    @property
+    def task_of_slot(self) -> Ints:
+        """The task of each slot [S]."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), self.ways)
+
+    @property
+    def support_offsets(self) -> Ints:
+        """Bounds of each slot's rows in a flat support array [S+1]."""
+        return _bounds(self.shots)
+
+    def take(self, tasks: Ints) -> Tasks:
+        """The tasks at these positions, in this order."""
+        slots = _spans(self.offsets, tasks)
+        rows = _spans(self.query_offsets, slots)
+        return Tasks(
+            offsets=_bounds(self.ways[tasks]),
+            classes=self.classes[slots],
+            shots=self.shots[slots],
+            query=self.query[rows],
+            query_offsets=_bounds(np.diff(self.query_offsets)[slots]),
+            ids=self.ids[tasks],
+        )
+
+    def support_positions(self, tasks: Ints) -> Ints:
+        """Where the support rows of these tasks stand in a flat support array."""
+        return _spans(self.support_offsets, _spans(self.offsets, tasks))
+
+    def check(self, table: Table) -> None:
+        """Every class must have k images besides the task's own queries, and every query lies in its class."""
+        first, last = table.offsets[self.classes], table.offsets[self.classes + 1]
+        asked = np.diff(self.query_offsets)
+        low, high = np.repeat(first, asked), np.repeat(last, asked)
+        if np.any((self.query < low) | (self.query >= high)):
+            raise ValueError("a query row lies outside the class of its slot")
+        pool = last - first - asked
+        short = np.flatnonzero(self.shots > pool)
+        if len(short):
+            slot = int(short[0])
+            raise UserError(
+                f"Class '{table.name(int(self.classes[slot]))}' has {pool[slot]} images besides the query of task "
+                f"{self.ids[self.task_of_slot[slot]]}, but the support needs {self.shots[slot]}: "
+                f"ask for fewer shots or queries."
+            )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some tasks, padded: ``query`` [B, Q, d], ``label`` [B, Q] (−1 = padding), ``mask`` [B, W] (true = a class),
+    ``slots`` [B, W] (0 where padded), ``tasks`` [B] positions in the Tasks it came from."""
+
+    tasks: Ints
+    slots: Ints
+    query: torch.Tensor
+    label: torch.Tensor
+    mask: torch.Tensor
+
+
+def batches(table: Table, tasks: Tasks, *, limit: bool = True) -> Iterator[Batch]:
+    """Batches of tasks whose padded shape is a function of the task alone.
+
+    Shapes are rounded up (ways to a multiple of 5, queries of 10) and only tasks of one rounded shape
+    share a batch, so a task is computed in the same shape whatever stands beside it.
+    """
+    kinds, kind_of = np.unique(rounded_shapes(tasks), axis=0, return_inverse=True)
+    for kind, (width, height) in enumerate(kinds):
+        members = np.flatnonzero(kind_of.reshape(-1) == kind)
+        size = max(1, _BATCH_BYTES // (int(height) * table.dim * 4)) if limit else len(members)
+        for start in range(0, len(members), size):
+            yield _batch(table, tasks, members[start : start + size], int(width), int(height))
+
+
+def one_batch(table: Table, tasks: Tasks) -> Batch:
+    """All the tasks in one batch; they must share one rounded shape."""
+    (batch,) = batches(table, tasks, limit=False)
+    return batch
+
+
+def rounded_shapes(tasks: Tasks) -> Ints:
+    """(ways, queries) of each task as its batch pads them [T, 2]."""
+    counts = tasks.query_offsets[tasks.offsets[1:]] - tasks.query_offsets[tasks.offsets[:-1]]
+    return np.stack([_round_up(tasks.ways, 5), _round_up(counts, 10)], axis=1)
+
+
+def _batch(table: Table, tasks: Tasks, members: Ints, width: int, height: int) -> Batch:
+    slots = np.zeros((len(members), width), dtype=np.int64)
+    mask = np.arange(width) < tasks.ways[members, None]
+    slots[mask] = _spans(tasks.offsets, members)
+    rows = np.zeros((len(members), height), dtype=np.int64)
+    label = np.full((len(members), height), -1, dtype=np.int64)
+    first = tasks.query_offsets[tasks.offsets[members]]
+    last = tasks.query_offsets[tasks.offsets[members + 1]]
+    real = np.arange(height) < (last - first)[:, None]
+    rows[real] = tasks.query[_spans(tasks.query_offsets, slots[mask])]
+    place = np.broadcast_to(np.arange(width), slots.shape)[mask]
+    label[real] = np.repeat(place, np.diff(tasks.query_offsets)[slots[mask]])
+    return Batch(
+        tasks=members,
+        slots=slots,
+        query=table.gather(rows),
+        label=torch.from_numpy(label).to(table.device),
+        mask=torch.from_numpy(mask).to(table.device),
+    )
+
+
+def _bounds(lengths: Sequence[int] | Ints) -> Ints:
+    """Lengths → offsets, from 0."""
+    return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))]).astype(np.int64)
+
+
+def _spans(offsets: Ints, items: Ints) -> Ints:
+    """All positions offsets[i]:offsets[i+1] for the items, one after another."""
+    lengths = offsets[items + 1] - offsets[items]
+    starts = np.repeat(offsets[items] - (np.cumsum(lengths) - lengths), lengths)
+    return np.arange(int(lengths.sum()), dtype=np.int64) + starts
+
+
+def _round_up(values: Ints, step: int) -> Ints:
+    return (np.maximum(values, 1) + step - 1) // step * step
