@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -85,7 +86,7 @@ def show(source: str, depth: int | None, picture: Path | None, file: Path | None
         return
     from rich.console import Console
 
-    console = Console() if click.get_text_stream("stdout").isatty() else Console(width=200)
+    console = Console() if sys.stdout.isatty() else Console(width=200)
     console.print(_rich_tree(top, depth), highlight=False)
 
 

@@ -10,15 +10,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from longshot.errors import UserError
+from longshot.progress import progress
 from longshot.taxonomy.dag import Taxonomy
+
+T = TypeVar("T")
 
 KINDS = ("jiang-conrath", "lin", "wu-palmer", "path")
 REDUCTIONS = ("shortest-paths",)
+_SLICE = 16  # writing a slice costs as much as picking about 16² single cells
+_LONG = 6000  # from so many classes on the work takes seconds
 _BLOCK = 1 << 22  # cells of a temporary block: 32 MB of float64
 
 
@@ -229,14 +235,14 @@ def _path(above: Ancestry) -> NDArray[np.float64]:
     def shorten(cells: NDArray[np.float64], left: NDArray[np.int64], right: NDArray[np.int64]) -> None:
         np.minimum(cells, left[:, None] + right[None, :], out=cells)
 
-    for _, ranks, hops in above.members():
+    for _, ranks, hops in _watched(list(above.members()), above.size):
         _over_blocks(result, ranks, hops, shorten)
     return result
 
 
 def _wu_palmer(above: Ancestry, taxonomy: Taxonomy) -> NDArray[np.float64]:
     result = np.zeros((above.size, above.size))
-    for node, ranks, hops in above.members():
+    for node, ranks, hops in _watched(list(above.members()), above.size):
         twice = 2.0 * (taxonomy.depths[node] + 1)
 
         def raise_similarity(
@@ -286,14 +292,25 @@ def _paint(
     values: NDArray[np.float64] | NDArray[np.int64],
 ) -> None:
     """Write values[node] over all pairs of classes below the node, node after node."""
-    for node, ranks in nodes:
+    for node, ranks in _watched(nodes, above.size):
         runs = _runs(ranks)
-        if len(runs) ** 2 > len(ranks):
+        if _SLICE * len(runs) > len(ranks):
             cells[np.ix_(ranks, ranks)] = values[node]
         else:
             for rows in runs:
                 for columns in runs:
                     cells[rows, columns] = values[node]
+
+
+def _watched(nodes: Sequence[T], classes: int) -> Iterator[T]:
+    """The nodes one by one, with a progress bar where the work takes seconds."""
+    if classes < _LONG:
+        yield from nodes
+        return
+    with progress("distances", total=len(nodes), unit="nodes") as bar:
+        for node in nodes:
+            yield node
+            bar.advance()
 
 
 def _over_blocks(
@@ -304,7 +321,7 @@ def _over_blocks(
 ) -> None:
     """Update the pairs of ``ranks`` in place, in blocks that bound the temporaries."""
     runs = _runs(ranks)
-    if len(runs) ** 2 > len(ranks):
+    if _SLICE * len(runs) > len(ranks):
         step = max(1, _BLOCK // len(ranks))
         for low in range(0, len(ranks), step):
             where = np.ix_(ranks[low : low + step], ranks)
@@ -336,8 +353,10 @@ def _restore_order(matrix: NDArray[np.float64] | NDArray[np.int32], rank: NDArra
     if np.array_equal(rank, np.arange(len(rank))):
         return
     step = max(1, _BLOCK // len(rank))
+    buffer = np.empty((min(step, len(rank)), len(rank)), matrix.dtype)
     for low in range(0, len(rank), step):
-        matrix[low : low + step] = matrix[low : low + step][:, rank]
+        rows = matrix[low : low + step]
+        rows[:] = np.take(rows, rank, axis=1, out=buffer[: len(rows)], mode="clip")  # clip: no copy of out
     done = np.zeros(len(rank), bool)
     for start in range(len(rank)):  # rows along the cycles of the permutation
         if done[start]:
