@@ -1,0 +1,123 @@
+"""``longshot cache``: what Longshot keeps on disk, and how to free it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import click
+
+from longshot.cli.common import dry_run_option, json_option, print_table
+from longshot.errors import UserError
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Show and prune what Longshot keeps on disk.
+
+    \b
+    Example:
+      longshot cache
+      longshot cache prune --features --older-than 30
+    """
+    if context.invoked_subcommand is None:
+        context.invoke(show)
+
+
+@command.command()
+@json_option
+def show(as_json: bool = False) -> None:
+    """Sizes by kind, and the largest entries.
+
+    \b
+    Example:
+      longshot cache show --json
+    """
+    from longshot.features.cache import entries
+    from longshot.files import cache_dir
+
+    found = entries()
+    kinds = sorted({entry.kind for entry in found})
+    totals: list[dict[str, Any]] = [
+        {
+            "kind": kind,
+            "entries": sum(entry.kind == kind for entry in found),
+            "bytes": sum(entry.bytes for entry in found if entry.kind == kind),
+        }
+        for kind in kinds
+    ]
+    if as_json:
+        listed = [{"kind": e.kind, "name": e.name, "bytes": e.bytes, "used": e.used} for e in found]
+        click.echo(
+            json.dumps(
+                {"path": str(cache_dir()), "kinds": totals, "entries": listed}, indent=2, ensure_ascii=False
+            )
+        )
+        return
+    click.echo(f"{cache_dir()}: {_size(sum(entry.bytes for entry in found))}")
+    if found:
+        print_table([{**row, "bytes": _size(row["bytes"])} for row in totals])
+        click.echo()
+        now = time.time()
+        print_table(
+            [
+                {
+                    "kind": entry.kind,
+                    "size": _size(entry.bytes),
+                    "last used": f"{max(now - entry.used, 0) / 86400:.0f} days ago",
+                    "entry": entry.name,
+                }
+                for entry in found[:20]
+            ],
+            title="largest entries",
+        )
+
+
+@command.command()
+@click.option(
+    "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Only what was not used for DAYS."
+)
+@click.option("--features", "chosen", flag_value="features", help="Features, finished and unfinished.")
+@click.option("--scans", "chosen", flag_value="scans", help="Remembered scans of folders.")
+@click.option("--all", "chosen", flag_value="all", help="Everything but the list of datasets.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@dry_run_option
+@json_option
+def prune(older_than: float | None, chosen: str | None, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Delete entries; everything deleted can be made again by the command that made it.
+
+    \b
+    Example:
+      longshot cache prune --features --older-than 30 --dry-run
+    """
+    from longshot.features import cache as store
+
+    if chosen is None and older_than is None:
+        raise UserError("Say what to delete: --features, --scans, --all, or --older-than DAYS.")
+    # The registry says where datasets live, which no command can find out again: it stays.
+    kinds = [entry for entry in store.entries() if entry.kind != "registry"]
+    found = [entry for entry in kinds if chosen in (None, "all", entry.kind)]
+    if older_than is not None:
+        found = store.older_than(found, older_than)
+    total = sum(entry.bytes for entry in found)
+    if not as_json:
+        print_table([{"kind": e.kind, "size": _size(e.bytes), "entry": e.name} for e in found])
+    if dry_run or not found:
+        freed = 0
+        verb = "would free"
+    else:
+        if not yes:
+            click.confirm(f"Delete {len(found)} entries, {_size(total)}?", abort=True, err=True)
+        freed = store.prune(found)
+        verb = "freed"
+    if as_json:
+        summary = {"entries": [e.name for e in found], "bytes": total, "freed": freed, "dry_run": dry_run}
+        click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+    else:
+        click.echo(f"{verb} {_size(total if dry_run else freed)} in {len(found)} entries")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.2f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"

@@ -1,0 +1,171 @@
+"""``longshot embed``: run backbones over a dataset and keep the features."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from longshot.cli.common import device_option, dry_run_option, json_option, print_table
+
+
+@click.command()
+@click.argument("dataset")
+@click.option(
+    "--backbone",
+    "backbones",
+    multiple=True,
+    required=True,
+    help="What turns an image into numbers; repeat for several (see 'longshot backbones').",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float16", "float32"]),
+    default="float16",
+    show_default=True,
+    help="How the numbers are stored.",
+)
+@device_option
+@click.option(
+    "--workers",
+    type=click.IntRange(min=0),
+    help="Processes that decode images; 0 decodes in the computing threads.  [default: what pays]",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    help="Images decoded at a time; changes memory and speed, not the numbers.  [default: 64]",
+)
+@click.option("--preprocessing", help="e.g. 'decode|resize(96)|central_crop(84)|normalize(imagenet)'.")
+@click.option("--skip-bad", is_flag=True, help="Leave unreadable images out and record them in the dataset.")
+@click.option("--allow-download", is_flag=True, help="Let hf: and timm: backbones fetch weights.")
+@click.option("--refresh", is_flag=True, help="Compute anew even if the cache has it (after editing images).")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write a copy: FILE.npy and FILE.json.",
+)
+@dry_run_option
+@json_option
+def command(
+    dataset: str,
+    backbones: tuple[str, ...],
+    dtype: str,
+    device: str,
+    workers: int | None,
+    batch_size: int | None,
+    preprocessing: str | None,
+    skip_bad: bool,
+    allow_download: bool,
+    refresh: bool,
+    out: Path | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Turn every image of DATASET into numbers, once: a later call finds them in the cache.
+
+    \b
+    Example:
+      longshot embed toybox --backbone pixels
+      longshot embed ./my_photos --backbone efficientnet-lite0 --backbone pixels
+
+    DATASET is a folder of class folders, a zip of one, a table, an .npz, a name you added, or toybox. A run that
+    was interrupted goes on where it was.
+    """
+    from longshot.datasets import open_dataset
+    from longshot.errors import UserError
+    from longshot.features.extract import estimate, run
+
+    if out is not None and len(backbones) > 1:
+        raise UserError(
+            f"-o names one file, but {len(backbones)} backbones were given; export them one by one."
+        )
+    if out is not None and out.suffix != ".npy":
+        raise UserError(f"-o writes FILE.npy and FILE.json, but '{out}' does not end in .npy.")
+    opened = open_dataset(dataset, skip_bad=skip_bad)
+    common: dict[str, Any] = {
+        "dtype": dtype,
+        "device": device,
+        "workers": workers,
+        "batch_size": batch_size,
+        "preprocessing": preprocessing,
+        "allow_download": allow_download,
+    }
+    rows: list[dict[str, Any]] = []
+    for backbone in backbones:
+        if dry_run:
+            rows.append(estimate(opened, backbone, **common))
+            continue
+        outcome = run(opened, backbone, **common, refresh=refresh)
+        features = outcome.features
+        if out is not None:
+            features.save(out)
+        rows.append(
+            {
+                "dataset": features.dataset,
+                "backbone": features.backbone,
+                "preprocessing": features.preprocessing,
+                "images": len(features),
+                "dim": features.dim,
+                "dtype": dtype,
+                "skipped": len(opened.skipped),
+                "cached": outcome.cached,
+                "resumed_shards": outcome.resumed,
+                "computed_images": outcome.images,
+                "seconds": round(outcome.seconds, 2),
+                "images_per_second": _rate(outcome.images, outcome.seconds),
+                "hash": features.hash,
+                "path": str(out.resolve() if out is not None else features.path),
+            }
+        )
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+    elif dry_run:
+        print_table([_planned(row) for row in rows])
+    else:
+        print_table([_done(row) for row in rows])
+        for row in rows:
+            click.echo(f"{row['backbone']}: {row['path']}")
+
+
+def _rate(images: int, seconds: float) -> float | None:
+    return round(images / seconds, 1) if images and seconds else None
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e6:,.1f} MB"
+
+
+def _done(row: dict[str, Any]) -> dict[str, Any]:
+    work = "from the cache" if row["cached"] else f"{row['seconds']:.1f} s"
+    if row["resumed_shards"]:
+        work += f", {row['resumed_shards']} shards resumed"
+    rate = row["images_per_second"]
+    return {
+        "backbone": row["backbone"],
+        "images": f"{row['images']:,}",
+        "dim": row["dim"],
+        "stored as": row["dtype"],
+        "work": work,
+        "images/s": f"{rate:,.0f}" if rate else "",
+        "skipped": row["skipped"],
+        "preprocessing": row["preprocessing"],
+    }
+
+
+def _planned(row: dict[str, Any]) -> dict[str, Any]:
+    rate = row["images_per_second"]
+    return {
+        "backbone": row["backbone"],
+        "images": f"{row['images']:,}",
+        "dim": row["dim"],
+        "time": "none, it is in the cache" if row["cached"] else f"about {row['seconds']:,.0f} s",
+        "images/s": f"{rate:,.0f}" if rate else "",
+        # While shards are joined they and the whole lie on the disk together.
+        "disk": f"{_size(row['bytes'])} ({_size(2 * row['bytes'])} for a moment)",
+        "shards": f"{row['finished_shards']} of {row['shards']} done",
+        "preprocessing": row["preprocessing"],
+    }

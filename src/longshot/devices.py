@@ -1,0 +1,37 @@
+"""Where tensors live: one function that turns ``auto|cpu|cuda|mps`` into a device that exists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from longshot.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """The device called ``name`` (also ``cuda:1``); ``auto`` takes CUDA, then MPS, then the CPU."""
+    import torch
+
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"There is no device '{name}'; choose auto, cpu, cuda or mps.") from None
+    usable = {
+        "cpu": 1,
+        "cuda": torch.cuda.device_count(),
+        "mps": int(torch.backends.mps.is_available()),
+    }.get(device.type)
+    if usable is None:
+        raise UserError(f"Device '{name}' is of a kind Longshot does not use; choose auto, cpu, cuda or mps.")
+    if (device.index or 0) >= usable:
+        raise UserError(
+            f"Device '{name}' was asked for, but PyTorch finds {usable} of that kind on this machine; "
+            f"use --device auto or cpu."
+        )
+    return device

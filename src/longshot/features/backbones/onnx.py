@@ -1,0 +1,108 @@
+"""``onnx:FILE``: a network in an ONNX file with one image input [B, 3, H, W] float32 and vectors out.
+
+With several outputs the last [B, d] one counts, else the last [B, d, h, w] one, averaged over space. A file
+with fixed H × W gives the default preprocessing its size; a file with a fixed B is run B images at a time.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from longshot.devices import pick_device
+from longshot.errors import UserError
+from longshot.features.backbones.base import Backbone
+from longshot.features.preprocess import parse
+from longshot.files import hash_file
+
+_DEFAULT_SIZE = 224
+
+
+class Onnx(Backbone):
+    """An ONNX Runtime session; safe to run from several threads."""
+
+    reentrant = True
+
+    def __init__(self, name: str, path: Path, preprocessing: str | None, device: str) -> None:
+        self.path, self.accelerated = path, pick_device(device).type == "cuda"
+        self.shape = _input_shape(name, self.session)
+        height, width = (side if isinstance(side, int) else None for side in self.shape[2:])
+        size = (height or _DEFAULT_SIZE, width or _DEFAULT_SIZE)
+        text = preprocessing or f"decode|resize({size[0]},{size[1]})|normalize(imagenet)"
+        super().__init__(name, hash_file(path), text, device)
+        made = self.transform.size
+        if (height or made[0], width or made[1]) != made:
+            raise UserError(
+                f"Backbone '{name}' takes images of {size[0]} × {size[1]}, but preprocessing '{text}' makes "
+                f"{parse(text).size[0]} × {parse(text).size[1]}; end it with resize({size[0]},{size[1]})."
+            )
+
+    @cached_property
+    def session(self) -> Any:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1  # our threads run blocks side by side
+        options.log_severity_level = 3
+        usable = onnxruntime.get_available_providers()
+        cuda = ["CUDAExecutionProvider"] if self.accelerated and "CUDAExecutionProvider" in usable else []
+        try:
+            return onnxruntime.InferenceSession(
+                str(self.path), options, providers=[*cuda, "CPUExecutionProvider"]
+            )
+        except Exception as error:  # the runtime's own classes are not exported
+            raise UserError(f"{self.path} is no ONNX network that runs here: {_say(error)}.") from error
+
+    def forward(self, images: Tensor) -> Tensor:
+        batch = images.contiguous().cpu().numpy()
+        step = self.shape[0] if isinstance(self.shape[0], int) else len(batch)
+        parts = []
+        for start in range(0, len(batch), step):
+            block = batch[start : start + step]
+            short = step - len(block)
+            if short:  # only for files with a fixed batch: blank images fill it up
+                block = np.concatenate([block, np.zeros((short, *block.shape[1:]), block.dtype)])
+            parts.append(self._run(block)[: step - short])
+        return torch.from_numpy(np.concatenate(parts)).to(images.device)
+
+    def _run(self, batch: Any) -> Any:
+        name = self.session.get_inputs()[0].name
+        try:
+            outputs = self.session.run(None, {name: batch})
+        except Exception as error:
+            raise UserError(
+                f"Backbone '{self.name}' failed on images {list(batch.shape)}: {_say(error)}; "
+                f"try another --preprocessing."
+            ) from error
+        arrays = [o for o in outputs if isinstance(o, np.ndarray) and o.dtype.kind == "f"]
+        chosen = [o for o in arrays if o.ndim == 2] or [o for o in arrays if o.ndim == 4]
+        if not chosen:
+            shapes = ", ".join(str(list(np.shape(o))) for o in outputs)
+            raise UserError(f"Backbone '{self.name}' gives {shapes}; an output [B, d] of floats is needed.")
+        return chosen[-1].astype(np.float32)
+
+
+def _say(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")  # the runtime's messages run over several lines
+
+
+def _input_shape(name: str, session: Any) -> list[int | str | None]:
+    inputs = session.get_inputs()
+    shape = list(inputs[0].shape)
+    if len(inputs) != 1 or len(shape) != 4 or inputs[0].type != "tensor(float)" or shape[1] not in (3, None):
+        found = ", ".join(f"{i.name} {i.shape} {i.type}" for i in inputs)
+        raise UserError(f"Backbone '{name}' takes {found}; one input [B, 3, H, W] of float32 is needed.")
+    return shape
+
+
+def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> Onnx:
+    """The file's network; preprocessing is ImageNet's unless given."""
+    path = Path(name.removeprefix("onnx:"))
+    if not path.is_file():
+        raise UserError(f"Backbone '{name}': there is no file {path}; give the path of an .onnx file.")
+    return Onnx(name, path, preprocessing, device)

@@ -1,0 +1,214 @@
+"""Preprocessing as a readable string: ``decode|resize(146)|central_crop(128)|normalize(imagenet)``.
+
+A string is parsed once into a :class:`Preprocessing`. Its work has two halves: ``pixels`` (geometry, on the
+CPU, bytes in and bytes out, so that little data travels between processes) and an affine ``scale``/``shift``
+per channel that runs wherever the network runs. Nothing here imports torch: decoding processes stay small.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from longshot.errors import UserError
+
+Geometry = Callable[[Image.Image], Image.Image]
+
+STEPS = {
+    "decode": "decode: RGB, upright; always first",
+    "resize": "resize(s) short side to s, resize(h,w) to exactly h × w, resize(224,bicubic) with a filter",
+    "central_crop": "central_crop(s) or central_crop(h,w)",
+    "pad": "pad(s) or pad(h,w): black borders up to at least that size",
+    "grayscale": "grayscale: three equal channels",
+    "value_range": "value_range(a,b): black becomes a, white b",
+    "normalize": "normalize(imagenet), normalize(mean,std) or three means, then three stds",
+}
+_FILTERS = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+_IMAGENET = (0.485, 0.456, 0.406, 0.229, 0.224, 0.225)
+_STEP = re.compile(r"^([a-z_]+)(?:\((.*)\))?$")
+_LARGEST = 4096  # a side beyond this is a slip of the pen, and would ask for gigabytes per batch
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """A parsed string; called with an image it gives float32 [3, H, W], H × W = ``size`` for all images."""
+
+    text: str  # canonical: parse(p.text).text == p.text
+    size: tuple[int, int]
+    geometry: tuple[Geometry, ...]
+    scale: tuple[float, float, float]  # value = byte · scale + shift, per channel
+    shift: tuple[float, float, float]
+
+    def pixels(self, image: Image.Image) -> NDArray[np.uint8]:
+        """Geometry only: an image of any size → bytes [H, W, 3]."""
+        image = image if image.mode == "RGB" else image.convert("RGB")
+        for step in self.geometry:
+            image = step(image)
+        return np.asarray(image, dtype=np.uint8)
+
+    def __call__(self, image: Image.Image) -> NDArray[np.float32]:
+        """The whole string: an image → float32 [3, H, W], as the network sees it."""
+        values = self.pixels(image).astype(np.float32)
+        values = values * np.array(self.scale, np.float32) + np.array(self.shift, np.float32)
+        return np.ascontiguousarray(values.transpose(2, 0, 1))
+
+
+def parse(text: str) -> Preprocessing:
+    """Parse a preprocessing string; a :class:`UserError` names the step that is wrong."""
+    words = [word.strip() for word in text.split("|")]
+    canonical: list[str] = []
+    geometry: list[Geometry] = []
+    scale, shift = np.full(3, 1 / 255), np.zeros(3)
+    # What is known of the image's size so far: both sides, or only the short one.
+    size: tuple[int, int] | None = None
+    short: int | None = None
+    scaled = False
+    for position, word in enumerate(words):
+        match = _STEP.match(word)
+        name = match.group(1) if match else word
+        if not match or name not in STEPS:
+            raise _wrong(text, word, "there is no such step")
+        args = [a.strip() for a in match.group(2).split(",")] if match.group(2) else []
+        if (name == "decode") != (position == 0):
+            raise _wrong(text, word, "'decode' stands first, once")
+        if scaled and name not in ("value_range", "normalize"):
+            raise _wrong(text, word, "steps that move pixels go before value_range and normalize")
+        if name in ("decode", "grayscale"):
+            if args:
+                raise _wrong(text, word, "it takes no argument")
+            canonical.append(name)
+            if name == "grayscale":
+                geometry.append(_grayscale)
+        elif name == "resize":
+            kind = args.pop() if args and args[-1] in _FILTERS else "bilinear"
+            sides = _sides(text, word, args)
+            geometry.append(_Resize(sides, kind))
+            canonical.append(_show(name, [*sides, *([] if kind == "bilinear" else [kind])]))
+            size, short = ((sides[0], sides[1]), min(sides)) if len(sides) == 2 else (None, sides[0])
+        elif name in ("central_crop", "pad"):
+            sides = _sides(text, word, args)
+            height, width = sides if len(sides) == 2 else (sides[0], sides[0])
+            if name == "pad":
+                geometry.append(_Pad(height, width))
+                size = (max(height, size[0]), max(width, size[1])) if size else None
+                short = min(size) if size else None
+            else:
+                known = size or ((short, short) if short else (height, width))
+                if height > known[0] or width > known[1]:
+                    raise _wrong(text, word, f"it asks for more than the {min(known)} pixels that are there")
+                geometry.append(_Crop(height, width))
+                size, short = (height, width), min(height, width)
+            canonical.append(_show(name, [height] if height == width else [height, width]))
+        elif name == "value_range":
+            low, high = _numbers(text, word, args, (2,))
+            if low == high:
+                raise _wrong(text, word, "its two ends are equal")
+            scale, shift = scale * (high - low), shift * (high - low) + low
+            canonical.append(_show(name, [low, high]))
+            scaled = True
+        else:
+            named = args == ["imagenet"]
+            values = _IMAGENET if named else _numbers(text, word, args, (2, 6))
+            half = len(values) // 2
+            mean, std = np.array(values[:half]), np.array(values[half:])
+            if (std == 0).any():
+                raise _wrong(text, word, "a standard deviation is 0")
+            scale, shift = scale / std, (shift - mean) / std
+            canonical.append("normalize(imagenet)" if named else _show(name, list(values)))
+            scaled = True
+    if size is None:
+        raise UserError(
+            f"Preprocessing '{text}' leaves images at sizes of their own, but a batch needs one size; "
+            f"add resize(h,w) or central_crop(s)."
+        )
+    as_triple = [(float(v[0]), float(v[1]), float(v[2])) for v in (scale, shift)]
+    return Preprocessing("|".join(canonical), size, tuple(geometry), as_triple[0], as_triple[1])
+
+
+@dataclass(frozen=True)
+class _Resize:
+    sides: tuple[int, ...]
+    kind: str
+
+    def __call__(self, image: Image.Image) -> Image.Image:
+        width, height = image.size
+        if len(self.sides) == 2:
+            target = (self.sides[1], self.sides[0])
+        else:
+            factor = self.sides[0] / min(width, height)
+            target = (max(round(width * factor), self.sides[0]), max(round(height * factor), self.sides[0]))
+        return image if image.size == target else image.resize(target, _FILTERS[self.kind])
+
+
+@dataclass(frozen=True)
+class _Crop:
+    height: int
+    width: int
+
+    def __call__(self, image: Image.Image) -> Image.Image:
+        width, height = image.size
+        if width < self.width or height < self.height:
+            raise UserError(
+                f"central_crop({self.height},{self.width}) meets an image of {height} × {width} pixels; "
+                f"put resize(s) or pad(s) before it."
+            )
+        left, top = (width - self.width) // 2, (height - self.height) // 2
+        return image.crop((left, top, left + self.width, top + self.height))
+
+
+@dataclass(frozen=True)
+class _Pad:
+    height: int
+    width: int
+
+    def __call__(self, image: Image.Image) -> Image.Image:
+        width, height = image.size
+        target = (max(width, self.width), max(height, self.height))
+        if target == image.size:
+            return image
+        canvas = Image.new("RGB", target)
+        canvas.paste(image, ((target[0] - width) // 2, (target[1] - height) // 2))
+        return canvas
+
+
+def _grayscale(image: Image.Image) -> Image.Image:
+    return image.convert("L").convert("RGB")
+
+
+def _sides(text: str, word: str, args: list[str]) -> tuple[int, ...]:
+    numbers = _numbers(text, word, args, (1, 2))
+    if any(n != int(n) or not 1 <= n <= _LARGEST for n in numbers):
+        raise _wrong(text, word, f"sides are whole numbers from 1 to {_LARGEST}")
+    return tuple(int(n) for n in numbers)
+
+
+def _numbers(text: str, word: str, args: list[str], counts: tuple[int, ...]) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(a) for a in args)
+    except ValueError:
+        raise _wrong(text, word, "its arguments are not all numbers") from None
+    if len(numbers) not in counts or not np.isfinite(numbers).all():
+        wanted = " or ".join(str(c) for c in counts)
+        raise _wrong(text, word, f"it has {len(numbers)} arguments and needs {wanted} finite numbers")
+    return numbers
+
+
+def _show(name: str, values: list[int | float | str] | list[int] | list[float]) -> str:
+    """``name(a,b)`` with the shortest digits that read back as the same number."""
+    shown = [repr(int(v)) if isinstance(v, float) and v == int(v) else str(v) for v in values]
+    return f"{name}({','.join(shown)})"
+
+
+def _wrong(text: str, word: str, why: str) -> UserError:
+    steps = "; ".join(STEPS.values())
+    return UserError(f"Preprocessing '{text}': step '{word}' is wrong: {why}. Steps are: {steps}.")
