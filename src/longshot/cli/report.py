@@ -68,12 +68,13 @@ def command(
       longshot report runs/first -o report.html
       longshot report runs/first --format latex
     """
+    from longshot.datasets.registry import parse_dataset_options
     from longshot.files import write_text
     from longshot.reports.data import load
     from longshot.reports.report import render
 
     kind = "json" if as_json else format_ or _SUFFIXES.get(out.suffix.lower() if out else ".html", "html")
-    overrides = parse_overrides(datasets)
+    overrides = parse_dataset_options(datasets)
     data = load(list(runs))
     images = registry_images(overrides, fingerprints(data)) if kind == "html" and pictures else None
     text = render(data, format=kind, images=images, pictures=pictures, title=title, focus=focus)
@@ -83,19 +84,6 @@ def command(
     path = out or Path("report.html")
     write_text(path, text)
     click.echo(f"{path.resolve()} ({len(text.encode()) / 1e3:,.0f} kB)")
-
-
-def parse_overrides(options: Sequence[str]) -> dict[str, str]:
-    """``NAME=PATH`` options as a mapping."""
-    overrides = {}
-    for option in options:
-        name, equals, path = option.partition("=")
-        if not (name and equals and path):
-            raise UserError(
-                f"--dataset wants NAME=PATH, not '{option}'; for example --dataset photos=./my_photos."
-            )
-        overrides[name] = path
-    return overrides
 
 
 def fingerprints(data: ReportData) -> dict[str, tuple[str, ...]]:
@@ -120,7 +108,7 @@ def registry_images(overrides: Mapping[str, str], known: Mapping[str, Sequence[s
         if name in overrides:
             return [open_dataset(overrides[name])]
         if known and name in known:
-            return [registry.find(fingerprint) for fingerprint in known[name]]
+            return [registry.find(fingerprint, name) for fingerprint in known[name]]
         return [open_dataset(name)]
 
     def images(name: str, keys: Sequence[str]) -> list[Image]:

@@ -63,7 +63,8 @@ class Bed:
 
     hash: str
     name: str
-    testbed: Testbed | None  # None when the run folder holds no copy of it
+    testbed: Testbed | None  # the run folder's copy; without it a report has all but the pictures
+    problem: str = ""  # why there is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,7 @@ def load(runs: str | Path | Results | Sequence[str | Path | Results]) -> ReportD
     names = _unique([Path(run.path).resolve().name or "run" for run in opened])
     parts: dict[tuple[str, str, str, str, int], list[tuple[str, Cell]]] = {}
     bed_names: dict[str, str] = {}
-    copies: dict[str, Testbed | None] = {}
+    copies: dict[str, tuple[Testbed | None, str]] = {}
     for name, run in zip(names, opened, strict=True):
         table = run.table()
         if table.num_rows == 0:
@@ -114,12 +115,12 @@ def load(runs: str | Path | Results | Sequence[str | Path | Results]) -> ReportD
     return _arrange([run.run for run in opened], names, parts, bed_names, copies)
 
 
-def _copy(run: Results, content_hash: str) -> Testbed | None:
-    """The run's own copy of a testbed; without it a report has all but the pictures."""
+def _copy(run: Results, content_hash: str) -> tuple[Testbed | None, str]:
+    """The run's own copy of a testbed, or why it cannot be read."""
     try:
-        return run.testbed(content_hash)
-    except FileNotFoundError:
-        return None
+        return run.testbed(content_hash), ""
+    except UserError as error:
+        return None, str(error)
 
 
 def _cells(table: pa.Table) -> list[tuple[tuple[str, str, str, str, int], str, Cell]]:
@@ -170,13 +171,13 @@ def _arrange(
     names: list[str],
     parts: Mapping[tuple[str, str, str, str, int], list[tuple[str, Cell]]],
     bed_names: Mapping[str, str],
-    copies: Mapping[str, Testbed | None],
+    copies: Mapping[str, tuple[Testbed | None, str]],
 ) -> ReportData:
     """Give every testbed a unique name and every distinct series one place."""
     hashes = list(bed_names)
     plain = list(bed_names.values())
     beds = tuple(
-        Bed(h, name if plain.count(name) == 1 else f"{name} ({h[:8]})", copies[h])
+        Bed(h, name if plain.count(name) == 1 else f"{name} ({h[:8]})", *copies[h])
         for h, name in zip(hashes, plain, strict=True)
     )
     seeds: dict[tuple[str, str, str], set[int]] = {}

@@ -69,6 +69,9 @@ def render_page(
         style=_asset("style.css"),
         script=_asset("sort.js"),
         counts=_counts(data),
+        beds=_beds(request),
+        backbones=list(dict.fromkeys(series.backbone for series in data.series)),
+        methods=list(dict.fromkeys((series.method, series.transductive) for series in data.series)),
     )
     # A lone surrogate (a file name that is not UTF-8, kept in run.json) must not make the page unwritable.
     return page.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -120,7 +123,7 @@ def _whole(value: int) -> str:
 
 def _span(values: Sequence[float]) -> str:
     """``5`` or ``2–20``: the range of a number over tasks."""
-    low, high = f"{min(values):.3g}", f"{max(values):.3g}"
+    low, high = (f"{value:.1f}".removesuffix(".0") for value in (min(values), max(values)))
     return low if low == high else f"{low}–{high}"
 
 
@@ -138,15 +141,14 @@ def swatch(index: int) -> str:
         "X": '<path d="M3.5 1 6 3.5 8.5 1 11 3.5 8.5 6 11 8.5 8.5 11 6 8.5 3.5 11 1 8.5 3.5 6 1 3.5z"/>',
         "*": '<path d="M6 .8 7.5 4.4 11.4 4.7 8.4 7.2 9.3 11 6 8.9 2.7 11 3.6 7.2.6 4.7 4.5 4.4z"/>',
     }
-    opening = f'<svg class="swatch" viewBox="0 0 12 12" aria-hidden="true" style="fill:{plots.colour(index)}">'
+    opening = (
+        f'<svg class="swatch" viewBox="0 0 12 12" aria-hidden="true" style="fill:{plots.colour(index)}">'
+    )
     return Markup(f"{opening}{shapes[plots.marker(index)]}</svg>")
 
 
-# --- the sections, in the order of the page ---
-
-
-def overview(request: Request) -> Section:
-    """What was run: testbeds with shapes and hashes, series, provenance."""
+def _beds(request: Request) -> list[dict[str, Any]]:
+    """What the page says about each testbed."""
     data = request.data
     beds = []
     for b, bed in enumerate(data.beds):
@@ -165,11 +167,20 @@ def overview(request: Request) -> Section:
                 "sampler": json.dumps(meta["sampler"], sort_keys=True) if "sampler" in meta else "",
             }
         )
+    return beds
+
+
+# --- the sections, in the order of the page ---
+
+
+def provenance(request: Request) -> Section:
+    """Where the numbers come from: testbeds with samplers and hashes, the record of each run."""
+    data = request.data
     runs = [
         (name, json.dumps(run, indent=2, ensure_ascii=False, sort_keys=True))
         for name, run in zip(data.names, data.runs, strict=True)
     ]
-    return Section("overview", "What was run", {"beds": beds, "runs": runs})
+    return Section("provenance", "Provenance", {"beds": _beds(request), "runs": runs})
 
 
 def results(request: Request) -> Section:
@@ -213,38 +224,28 @@ def distribution(request: Request) -> Section:
     return Section("distribution", "Distribution of task accuracies", {"panels": panels})
 
 
-def by_way(request: Request) -> Section | None:
-    """Accuracy against the number of classes, where it varies."""
-    how = "More classes are harder even to guess: compare the height above the dashed line, not across it."
-    return _by(request, "by_way", "Accuracy by way", "classes per task (way)", lambda cell: cell.way, how)
-
-
-def by_shot(request: Request) -> Section | None:
-    """Accuracy against the support images per class, where they vary."""
-    how = (
-        "A line that still climbs at its right end would gain from more support images; a flat one would not."
-    )
-    label = "support images per class (mean shot)"
-    return _by(request, "by_shot", "Accuracy by shot", label, lambda cell: cell.shot, how)
-
-
-def _by(
-    request: Request, name: str, heading: str, xlabel: str, value: Callable[[Cell], Any], how: str
-) -> Section | None:
-    data, panels, shown = request.data, [], set()
+def by_shape(request: Request) -> Section | None:
+    """Accuracy against the number of classes and of support images, each where it varies."""
+    data, panels, shown = request.data, [], set[int]()
     for b, bed in enumerate(data.beds):
         column, left_out = _strongest(request, b, MAX_LINES)
-        if len(np.unique(np.concatenate([value(cell) for _, cell in column]))) < 2:
-            continue
-        lines = [plots.Line(s, data.series[s].label, cell.accuracy, value(cell)) for s, cell in column]
-        chance = None if name == "by_way" else request.entries[b, column[0][0]].chance
-        svg = plots.by_value(lines, xlabel=xlabel, chance=chance, prefix=f"{name}{b}")
-        panels.append({"bed": bed.name, "svg": svg, "left_out": left_out})
-        shown.update(s for s, _ in column)
+        for name, xlabel in (
+            ("way", "classes per task (way)"),
+            ("shot", "support images per class (mean shot)"),
+        ):
+            if len(np.unique(np.concatenate([getattr(cell, name) for _, cell in column]))) < 2:
+                continue
+            lines = [
+                plots.Line(s, data.series[s].label, cell.accuracy, getattr(cell, name)) for s, cell in column
+            ]
+            chance = None if name == "way" else request.entries[b, column[0][0]].chance
+            svg = plots.by_value(lines, xlabel=xlabel, chance=chance, prefix=f"{name}{b}")
+            panels.append({"bed": bed.name, "by": name, "svg": svg, "left_out": left_out})
+            shown.update(s for s, _ in column)
     if not panels:
         return None
     legend = [(s, data.series[s]) for s in sorted(shown)]
-    return Section(name, heading, {"panels": panels, "legend": legend, "how": how})
+    return Section("by_shape", "Accuracy by way and shot", {"panels": panels, "legend": legend})
 
 
 def tasks(request: Request) -> Section | None:
@@ -267,10 +268,9 @@ def tasks(request: Request) -> Section | None:
 SECTIONS: tuple[Callable[[Request], Section | None], ...] = (
     results,
     distribution,
-    by_way,
-    by_shot,
+    by_shape,
     tasks,
-    overview,
+    provenance,
 )
 
 

@@ -99,13 +99,13 @@ def choose(cells: Sequence[Cell], count: int) -> tuple[list[tuple[int, float]], 
 
 
 def albums(
-    data: ReportData, images: Images | None, count: int, marked: dict[int, int], focus: Sequence[int] | None
+    data: ReportData, images: Images | None, count: int, marked: dict[int, int], judges: Sequence[int] | None
 ) -> list[Album]:
-    """One album per testbed; ``marked`` gives the series whose predictions are shown, ``focus`` the judges."""
+    """One album per testbed; ``marked``: whose predictions are shown, ``judges``: who chooses the tasks."""
     found = []
     with progress("pictures", total=2 * count * len(data.beds), unit="tasks") as bar:
         for b, bed in enumerate(data.beds):
-            column = [(s, cell) for s, cell in data.column(b) if focus is None or s in focus]
+            column = [(s, cell) for s, cell in data.column(b) if judges is None or s in judges]
             if column:
                 found.append(
                     _album(b, bed, data, [cell for _, cell in column], marked[b], images, count, bar)
@@ -131,7 +131,7 @@ def _album(
     if images is None:
         return without("No pictures: this report was made without access to the images.")
     if bed.testbed is None:
-        return without("No pictures: the run folder holds no copy of this testbed.")
+        return without(f"No pictures: {bed.problem}")
     if cell.predictions is None:
         return without("No pictures: the results hold no predictions.")
     hard, easy = choose(judges, count)
@@ -153,8 +153,8 @@ def _picture(task: Task, cell: Cell, mean: float, images: Images, bar: Progress)
     truth = np.asarray(task.query_label, dtype=np.int64)
     if len(predicted) != len(truth):
         raise UserError(
-            f"Task {task.index} has {len(predicted)} predictions for {len(truth)} queries: the results do not "
-            "belong to the copy of the testbed in the run folder, run 'longshot evaluate' again."
+            f"Task {task.index} has {len(predicted)} predictions for {len(truth)} queries: the results do "
+            "not belong to the copy of the testbed in the run folder, run 'longshot evaluate' again."
         )
     names = class_names(task.classes)
     wrong = predicted != truth

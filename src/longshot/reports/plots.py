@@ -98,6 +98,8 @@ def distribution(lines: Sequence[Line], chance: float, *, prefix: str) -> str:
             base = -place * row - row + 6
             shape = base + 22 * density(line.values, grid)
             shown = _SERIES[line.index % COLOURS]
+            axes.vlines([0, 20, 40, 60, 80, 100], base, base + 22, color=_GRID, linewidth=0.8, zorder=0.4)
+            axes.vlines([100 * chance], base, base + 22, **_CHANCE)
             axes.fill_between(100 * grid, base, shape, color=shown, alpha=0.28, linewidth=0)
             axes.plot(100 * grid, shape, color=shown, linewidth=1.1)
             low, high = np.percentile(100 * line.values, [10, 90])
@@ -111,8 +113,6 @@ def distribution(lines: Sequence[Line], chance: float, *, prefix: str) -> str:
         axes.set_xlim(0, 100)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
-        axes.grid(axis="x")
-        axes.axvline(100 * chance, **_CHANCE)
         _percent_axis(axes.xaxis)
         axes.set_xlabel("task accuracy (%)")
         names = ", ".join(line.label for line in lines)
@@ -142,14 +142,13 @@ def by_value(lines: Sequence[Line], *, xlabel: str, chance: float | None, prefix
     """
     with _figure(270) as figure:
         axes = _axes(figure, left=44, right=12, top=10, bottom=44)
-        everything = np.unique(np.concatenate([line.x for line in lines if line.x is not None]))
+        grouped = [bins(line.x) for line in lines if line.x is not None]
+        everything = np.unique([group.x for groups in grouped for group in groups])
         logarithmic = everything[0] > 0 and everything[-1] / everything[0] >= 8
         if logarithmic:
             axes.set_xscale("log")
-        for place, line in enumerate(lines):
-            assert line.x is not None
+        for place, (line, groups) in enumerate(zip(lines, grouped, strict=True)):
             shown = _SERIES[line.index % COLOURS]
-            groups = bins(line.x)
             means, lows, highs = np.array([interval(line.values[group.rows]) for group in groups]).T * 100
             # Neighbouring series stand a little apart so that their whiskers can be told from each other.
             shift = (place - (len(lines) - 1) / 2) * 0.006
@@ -193,23 +192,25 @@ def _shifted(
     x: NDArray[np.float64], shift: float, axes: Any, everything: NDArray[np.float64], logarithmic: bool
 ) -> NDArray[np.float64]:
     low, high = float(everything[0]), float(everything[-1])
-    margin = 0.06
     if logarithmic:
-        span = np.log(high / low)
+        span, margin = np.log(high / low), 0.06
         axes.set_xlim(low * np.exp(-margin * span), high * np.exp(margin * span))
         moved: NDArray[np.float64] = x * np.exp(shift * span)
         return moved
-    axes.set_xlim(low - margin * (high - low), high + margin * (high - low))
+    margin = 0.06 * (high - low) or 0.5
+    axes.set_xlim(low - margin, high + margin)
     return x + shift * (high - low)
 
 
 def _ticks(values: NDArray[np.float64], logarithmic: bool) -> list[float]:
-    """At most eight x values to name, ends included."""
-    if len(values) <= 8:
+    """The x values to name: themselves while there are few, else round numbers between them."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    if len(values) <= 7:
         return [float(v) for v in values]
+    locator = LogLocator(subs=(1, 2, 5)) if logarithmic else MaxNLocator(7, steps=[1, 2, 5, 10])
     low, high = float(values[0]), float(values[-1])
-    even = np.geomspace(low, high, 7) if logarithmic else np.linspace(low, high, 7)
-    return sorted({float(np.rint(v)) if high - low > 7 else float(np.round(v, 1)) for v in even})
+    return [float(tick) for tick in locator.tick_values(low, high) if low <= tick <= high]
 
 
 def _short(value: float) -> str:

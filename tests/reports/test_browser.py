@@ -1,0 +1,156 @@
+"""The page in a real browser, from disk."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from longshot.reports.data import load
+from longshot.reports.report import report
+from longshot.reports.summary import summarise
+
+from .conftest import MakeRun
+from .runs import DEFAULT, draw_images
+
+pytestmark = pytest.mark.browser
+ATTACK = "<script>window.hacked = true</script>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("needs a Chromium on the machine")
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield running
+        running.close()
+
+
+class Opened:
+    """A page opened from disk, with everything it said and asked for."""
+
+    def __init__(self, browser: Any, path: Path, **context: Any) -> None:
+        self.context = browser.new_context(**context)
+        self.page = self.context.new_page()
+        self.messages: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.resolve().as_uri())
+
+    def texts(self, selector: str) -> list[str]:
+        return [" ".join(text.split()) for text in self.page.locator(selector).all_text_contents()]
+
+
+@pytest.fixture
+def written(make_run: MakeRun, tmp_path: Path) -> tuple[Path, Path]:
+    """A run whose class, method and testbed names are hostile and long, and its page."""
+    names = [f"{ATTACK}/{ATTACK}{'x' * 40}{i}" for i in range(7)]
+    series = [*DEFAULT, {**DEFAULT[0], "backbone": "n" * 60, "method": f"{ATTACK}(" + "a=1, " * 20 + ")"}]
+    run = make_run(beds={"fixed": False, "any" + "-y" * 40: True}, series=series, names=names)
+    return run, report(run, tmp_path / "page.html", images=draw_images)
+
+
+def test_opens_from_disk_silently(browser: Any, written: tuple[Path, Path]) -> None:
+    opened = Opened(browser, written[1])
+    assert opened.messages == []
+    assert [url for url in opened.requests if not url.startswith("data:")] == [written[1].resolve().as_uri()]
+    assert opened.page.evaluate("window.hacked === undefined")
+
+
+def test_table_shows_the_numbers(browser: Any, written: tuple[Path, Path]) -> None:
+    data = load(written[0])
+    entries = summarise(data)
+    shown = Opened(browser, written[1]).texts(".results tbody td.num")
+    wanted = [
+        f"{100 * entries[bed, s].mean:.1f} ± {100 * entries[bed, s].half:.1f}"
+        for s in range(len(data.series))
+        for bed in range(len(data.beds))
+    ]
+    assert [re.sub(r"^(best|tie) ", "", text) for text in shown] == wanted
+
+
+@pytest.mark.parametrize("width", [390, 320, 768, 1280])
+def test_no_sideways_scrolling(browser: Any, written: tuple[Path, Path], width: int) -> None:
+    opened = Opened(browser, written[1], viewport={"width": width, "height": 844})
+    opened.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of an ``rgb(…)`` colour (WCAG)."""
+    channels = [int(number) / 255 for number in re.findall(r"\d+", colour)[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "selector", ["body", ".how", ".plot text", "td.best .value", ".shot.wrong figcaption", ".tag.trans"]
+)
+def test_text_stands_out_in_both_schemes(
+    browser: Any, written: tuple[Path, Path], scheme: str, selector: str
+) -> None:
+    page = Opened(browser, written[1], color_scheme=scheme).page
+    found = page.evaluate(
+        """selector => {
+            let element = document.querySelector(selector), behind = element;
+            const style = getComputedStyle(element);
+            const ink = element instanceof SVGElement ? style.fill : style.color;
+            while (getComputedStyle(behind).backgroundColor === "rgba(0, 0, 0, 0)") behind = behind.parentElement;
+            return [ink, getComputedStyle(behind).backgroundColor];
+        }""",
+        selector,
+    )
+    ink, paper = (luminance(colour) for colour in found)
+    assert (paper < 0.05) if scheme == "dark" else (paper > 0.8)
+    assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) >= 4.5
+
+
+def test_wrong_predictions_are_marked(browser: Any, make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run(beds={"one": False}, series=DEFAULT[:1])
+    opened = Opened(browser, report(run, tmp_path / "page.html", images=draw_images, pictures=2))
+    cell = load(run).cells[0, 0]
+    testbed = load(run).beds[0].testbed
+    assert testbed is not None and cell.predictions is not None
+    tasks = [int(text.split()[1]) for text in opened.texts(".task h4")]
+    assert len(tasks) == 4
+    wrong = sum(
+        answer != truth
+        for task in tasks
+        for answer, truth in zip(cell.predictions[task].as_py(), testbed[task].query_label, strict=True)
+    )
+    assert opened.page.locator(".shot.wrong").count() == wrong > 0
+    assert opened.page.locator(".query .shot").count() == 4 * 20
+    assert opened.page.evaluate(
+        "[...document.images].every(image => image.complete && image.naturalWidth > 0)"
+    )
+
+
+def test_a_click_sorts_the_table(browser: Any, written: tuple[Path, Path]) -> None:
+    opened = Opened(browser, written[1])
+    opened.page.locator(".results thead th").nth(3).locator("button").click()
+    cells = opened.page.locator(".results tbody tr td:nth-of-type(3)")
+    values = [float(cells.nth(i).get_attribute("data-value")) for i in range(cells.count())]
+    assert len(values) == 4 and values == sorted(values, reverse=True)
+
+
+def test_complete_without_scripts(browser: Any, written: tuple[Path, Path]) -> None:
+    opened = Opened(browser, written[1], java_script_enabled=False)
+    assert len(opened.texts(".results tbody tr")) == 4
+    assert opened.page.locator("svg.plot").count() == 4
+
+
+def test_prints(browser: Any, written: tuple[Path, Path]) -> None:
+    opened = Opened(browser, written[1], color_scheme="dark")
+    assert opened.page.pdf(format="A4").startswith(b"%PDF")
+    opened.page.emulate_media(media="print", color_scheme="dark")
+    assert luminance(opened.page.evaluate("getComputedStyle(document.body).backgroundColor")) == 1

@@ -1,0 +1,42 @@
+"""Several runs arranged in one report."""
+
+from __future__ import annotations
+
+from longshot.reports.data import load
+
+from .conftest import MakeRun
+from .runs import DEFAULT
+
+ONE = {"fixed": False}
+
+
+def test_order_is_that_of_the_run(make_run: MakeRun) -> None:
+    data = load(make_run())
+    assert [bed.name for bed in data.beds] == ["fixed", "any"]
+    assert [series.backbone for series in data.series] == ["pixels", "net", "net"]
+
+
+def test_two_runs_on_one_testbed_share_it(make_run: MakeRun) -> None:
+    data = load([make_run("a", beds=ONE, series=DEFAULT[:1]), make_run("b", beds=ONE, series=DEFAULT[1:])])
+    assert len(data.beds) == 1 and len(data.series) == 3
+
+
+def test_the_same_rows_in_two_runs_are_shown_once(make_run: MakeRun) -> None:
+    data = load([make_run("a", beds=ONE), make_run("b", beds=ONE)])
+    assert [series.note for series in data.series] == ["", "", ""]
+
+
+def test_rows_that_differ_are_named_after_their_run(make_run: MakeRun) -> None:
+    worse = {**DEFAULT[0], "skill": 0.1}
+    data = load([make_run("a", beds=ONE, series=DEFAULT[:1]), make_run("b", beds=ONE, series=[worse])])
+    assert [series.note for series in data.series] == ["a", "b"]
+
+
+def test_seeds_are_told_apart(make_run: MakeRun) -> None:
+    data = load(make_run(beds=ONE, series=[{**DEFAULT[0], "seed": 0}, {**DEFAULT[0], "seed": 1}]))
+    assert [series.note for series in data.series] == ["seed 0", "seed 1"]
+
+
+def test_different_testbeds_of_one_name_carry_their_hash(make_run: MakeRun) -> None:
+    data = load([make_run("a", beds=ONE, tasks=10), make_run("b", beds=ONE, tasks=11)])
+    assert [bed.name for bed in data.beds] == [f"fixed ({bed.hash[:8]})" for bed in data.beds]

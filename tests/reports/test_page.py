@@ -1,0 +1,124 @@
+"""The page as text: whole, escaped, repeatable, small."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import longshot
+from longshot.errors import UserError
+from longshot.reports.data import load
+from longshot.reports.page import SECTIONS
+from longshot.reports.report import render
+
+from .conftest import MakeRun
+from .runs import DEFAULT, draw_images
+
+ATTACK = "<script>alert('x')</script>\" onload=\"alert(2)"
+
+
+class Tags(HTMLParser):
+    """Counts scripts and collects attributes as a browser would see them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.scripts, self.attributes, self.ids = 0, set[str](), list[str]()
+        self.addresses: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.scripts += tag == "script"
+        self.attributes |= {name for name, _ in attrs}
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
+
+
+def page(run: Path | list[Path], **options: object) -> str:
+    return render(load(run), images=draw_images, **options)  # type: ignore[arg-type]
+
+
+def test_user_strings_are_escaped_everywhere(make_run: MakeRun) -> None:
+    series = [{"backbone": ATTACK, "method": ATTACK, "setting": "inductive", "skill": 0.5}]
+    run = make_run(beds={ATTACK: True}, series=series, names=[f"{ATTACK}{i}" for i in range(8)])
+    tags = Tags(page(run, title=ATTACK))
+    assert tags.scripts == 1 and "onload" not in tags.attributes
+
+
+def test_nothing_is_fetched(make_run: MakeRun) -> None:
+    text = page(make_run())
+    assert all(address.startswith(("data:", "#")) for address in Tags(text).addresses)
+    assert not re.search(r"@import|url\((?!#)", text)
+
+
+def test_ids_are_unique(make_run: MakeRun) -> None:
+    ids = Tags(page(make_run())).ids
+    assert len(ids) == len(set(ids))
+
+
+def test_equal_runs_give_equal_pages(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run()
+    copy = shutil.copytree(run, tmp_path / "elsewhere" / run.name)
+    assert page(run) == page(copy)
+
+
+def test_every_section_is_there(make_run: MakeRun) -> None:
+    assert {make.__name__ for make in SECTIONS} <= set(Tags(page(make_run())).ids)
+
+
+def test_a_fixed_shape_has_no_plot_by_way(make_run: MakeRun) -> None:
+    assert "by_shape" not in Tags(page(make_run(beds={"one": False}))).ids
+
+
+def test_no_pictures_wanted_no_section(make_run: MakeRun) -> None:
+    assert "tasks" not in Tags(page(make_run(), pictures=0)).ids
+
+
+def test_without_images_the_page_says_so(make_run: MakeRun) -> None:
+    text = render(load(make_run()))
+    assert text.count("No pictures: this report was made without access to the images.") == 2
+
+
+def test_without_a_testbed_copy_the_page_says_so(make_run: MakeRun) -> None:
+    run = make_run()
+    shutil.rmtree(run / "testbeds")
+    assert page(run).count('<p class="notice">No pictures: ') == 2
+
+
+def test_one_task_one_series(make_run: MakeRun) -> None:
+    text = page(make_run(tasks=1, beds={"one": False}, series=DEFAULT[:1]))
+    assert "reaches" in text and not re.search(r"\bnan\b", text.lower())
+
+
+def test_focus_chooses_the_marked_series(make_run: MakeRun) -> None:
+    text = page(make_run(), focus="PIXELS")
+    assert "Chosen by one series; marked are the predictions of" in text
+
+
+def test_unknown_focus_names_the_series(make_run: MakeRun) -> None:
+    with pytest.raises(UserError, match=r"'nothing' in its name; there are 3: 'protonet"):
+        page(make_run(), focus="nothing")
+
+
+def test_many_series_fit(make_run: MakeRun) -> None:
+    series = [{**DEFAULT[0], "backbone": f"net{i}", "skill": 0.3 + i / 60} for i in range(30)]
+    text = page(make_run(beds={"one": True}, tasks=12, series=series), pictures=0)
+    assert "(6 lower series left out)" in text and "(22 lower series left out)" in text
+
+
+def test_600_tasks_of_four_series_stay_small(make_run: MakeRun) -> None:
+    series = [{**DEFAULT[0], "backbone": f"net{i}", "skill": 0.4 + i / 10} for i in range(4)]
+    assert len(page(make_run(tasks=600, series=series))) < 1_500_000
+
+
+def test_unknown_format(make_run: MakeRun) -> None:
+    with pytest.raises(UserError, match="no report format 'pdf'; the formats are html, md, csv, latex, json"):
+        render(load(make_run()), format="pdf")
+
+
+def test_public_function_writes_the_file(make_run: MakeRun, tmp_path: Path) -> None:
+    path = longshot.report(make_run(), tmp_path / "new" / "page.html")
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
