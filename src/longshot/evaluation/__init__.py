@@ -1,0 +1,1 @@
+"""Running methods over testbeds: metrics, statistics, the results of a run."""

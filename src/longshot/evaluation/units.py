@@ -1,0 +1,183 @@
+"""Units of work: a chunk of one testbed's tasks × backbone × method, its id, its file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from longshot.files import atomic, hash_json
+
+SCHEMA = pa.schema(
+    [
+        ("testbed", pa.string()),
+        ("testbed_name", pa.string()),
+        ("task", pa.int64()),
+        ("backbone", pa.string()),
+        ("method", pa.string()),
+        ("seed", pa.int64()),
+        ("accuracy", pa.float64()),
+        ("balanced_accuracy", pa.float64()),
+        ("normalized_accuracy", pa.float64()),
+        ("top5", pa.float64()),
+        ("loss", pa.float64()),
+        ("dataset", pa.string()),
+        ("setting", pa.string()),
+        ("way", pa.int16()),
+        ("mean_shot", pa.float64()),
+        ("coarsity", pa.float64()),
+        ("prediction", pa.list_(pa.int16())),
+    ]
+)
+SCORES = pa.field("scores", pa.list_(pa.float32()))  # query by query, ways numbers each
+_SECONDS = pa.schema(
+    [
+        ("testbed", pa.string()),
+        ("task", pa.int64()),
+        ("backbone", pa.string()),
+        ("method", pa.string()),
+        ("seed", pa.int64()),
+        ("seconds", pa.float64()),
+    ]
+)
+_WRITE = {"compression": "zstd", "write_page_checksum": True}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Tasks ``start`` … ``stop`` of one dataset in a testbed, through one backbone, by one method.
+
+    ``id`` is a pure function of what decides the result, so a unit that is on disk need not be computed again.
+    """
+
+    testbed: str  # content hash
+    testbed_name: str
+    dataset: str
+    backbone: str
+    features: str  # hash
+    method: str  # canonical call
+    identity: str  # method, settings, version
+    setting: str
+    seed: int
+    start: int
+    stop: int
+
+    @property
+    def id(self) -> str:
+        """Twenty hex digits."""
+        facts = [self.testbed, self.dataset, self.features, self.identity, self.seed, self.start, self.stop]
+        return hash_json([1, *facts])[:20]
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+def chunk_size(tasks: int) -> int:
+    """Tasks per unit: a power of two, so that a testbed has at most 32 units between the bounds of 128 and 4,096.
+
+    Small enough to lose little when killed and to keep workers busy, large enough not to drown in files.
+    """
+    return int(min(max(2 ** math.ceil(math.log2(max(tasks, 1) / 32)), 128), 4096))
+
+
+def chunks(tasks: int) -> list[tuple[int, int]]:
+    """(start, stop) of each unit over ``tasks`` tasks."""
+    size = chunk_size(tasks)
+    return [(start, min(start + size, tasks)) for start in range(0, tasks, size)]
+
+
+def part_path(folder: Path, unit_id: str) -> Path:
+    """Where the results of a unit lie."""
+    return folder / f"part-{unit_id}.parquet"
+
+
+def seconds_path(folder: Path, unit_id: str) -> Path:
+    """Where the timings of a unit lie: apart, because they differ from run to run and results do not."""
+    return folder / f"seconds-{unit_id}.parquet"
+
+
+def write_unit(
+    folder: Path,
+    unit: Unit,
+    columns: Mapping[str, Any],
+    seconds: Sequence[float],
+    scores: Any | None = None,
+) -> None:
+    """Write a unit's rows (``columns``: those of SCHEMA that vary by task); the part comes last and marks it done."""
+    count = len(unit)
+    fixed = {
+        "testbed": unit.testbed,
+        "testbed_name": unit.testbed_name,
+        "backbone": unit.backbone,
+        "method": unit.method,
+        "seed": unit.seed,
+        "dataset": unit.dataset,
+        "setting": unit.setting,
+    }
+
+    def column(field: pa.Field, values: Mapping[str, Any]) -> Any:
+        value = fixed[field.name] if field.name in fixed else values[field.name]
+        return pa.array([value] * count if field.name in fixed else value, field.type)
+
+    times = {**columns, "seconds": seconds}
+    timing = pa.table([column(field, times) for field in _SECONDS], schema=_SECONDS)
+    arrays, schema = [column(field, columns) for field in SCHEMA], SCHEMA
+    if scores is not None:
+        arrays, schema = [*arrays, pa.array(scores, SCORES.type)], SCHEMA.append(SCORES)
+    for path, table in (
+        (seconds_path(folder, unit.id), timing),
+        (part_path(folder, unit.id), pa.table(arrays, schema=schema)),
+    ):
+        with atomic(path) as temporary:
+            pq.write_table(table, temporary, **_WRITE)
+
+
+def read_part(path: Path) -> pa.Table:
+    """The rows of a part file, checked; ValueError when it is truncated, damaged or something else."""
+    try:
+        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{path} is truncated or damaged") from error
+    if table.column_names[: len(SCHEMA)] != SCHEMA.names:
+        raise ValueError(f"{path} has other columns than results have")
+    return table
+
+
+def part_state(folder: Path, unit: Unit, with_scores: bool) -> str:
+    """'done', 'missing', 'damaged', or 'no scores' when scores are wanted and the part has none."""
+    path = part_path(folder, unit.id)
+    if not path.exists():
+        return "missing"
+    try:
+        table = read_part(path)
+    except ValueError:
+        return "damaged"
+    if table.num_rows != len(unit):
+        return "damaged"
+    if with_scores and SCORES.name not in table.column_names:
+        return "no scores"
+    return "done"
+
+
+def read_seconds(folder: Path, unit_id: str, rows: int) -> Any:
+    """[rows] float64 timings of a unit; nulls when the file is gone, since results stand without it."""
+    try:
+        column = pq.read_table(seconds_path(folder, unit_id), columns=["seconds"])["seconds"]
+    except (pa.ArrowException, OSError):
+        column = None
+    if column is None or len(column) != rows:
+        return pa.nulls(rows, pa.float64())
+    return column.combine_chunks()
+
+
+def ragged_list(values: Sequence[np.ndarray[Any, Any]]) -> Any:
+    """A list array from one array per task."""
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([len(value) for value in values], out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(values)))
