@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.datasets import open_dataset
+from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.errors import UserError
 from longshot.progress import Progress, progress
 from longshot.ragged import Ragged
@@ -23,9 +25,6 @@ from longshot.testbeds.instances import UniformInstances, labels_of
 from longshot.testbeds.shapes import Fixed
 from longshot.testbeds.streams import Streams
 from longshot.testbeds.testbed import Testbed
-
-if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
 
 Measure = Callable[[Pool, Plan, Drawn], Mapping[str, NDArray[Any]]]  # column name → one value per task
 
@@ -103,7 +102,12 @@ def sample(
     if seed < 0:
         raise UserError(f"The seed is {seed}, but must be 0 or more.")
     several = dataset if isinstance(dataset, Sequence) and not isinstance(dataset, str) else [dataset]
-    opened = [_open(one) for one in several]
+    opened = [open_dataset(one) if isinstance(one, str | Path) else one for one in several]
+    twice = [
+        one.name for i, one in enumerate(opened) if one.fingerprint in {o.fingerprint for o in opened[:i]}
+    ]
+    if twice:
+        raise UserError(f"Dataset '{twice[0]}' is given twice; its tasks would be the same: leave one out.")
     shape, classes = shape or Fixed(), classes or Uniform()
     instances = instances or UniformInstances()
     beds = []
@@ -111,15 +115,16 @@ def sample(
         for one in opened:
             pool, dropped = make_pool(one, shape, split=split, drop_small=drop_small)
             recipe = _Recipe(shape, classes, instances, pool, measures, workers, block)
-            draft = _draw(recipe, Streams.of(seed, tasks, one.fingerprint), bar)
+            streams = Streams.of(seed, tasks, one.fingerprint)
+            draft = _draw(recipe, streams, bar)
             if not allow_repeats:
-                draft = _without_repeats(recipe, Streams.of(seed, tasks, one.fingerprint), draft)
+                draft = _without_repeats(recipe, streams, draft)
             facts: dict[str, Any] = {
                 "tasks": tasks,
                 "shape": settings(shape),
                 "classes": settings(classes),
                 "instances": settings(instances),
-                "split": split,
+                "split": split and (canonical_split(split) or split),
                 "allow_repeats": allow_repeats,
                 "dropped_classes": dropped,
             }
@@ -244,14 +249,6 @@ def _shown(blocks: Iterable[Drawn], bar: Progress | None) -> Iterable[Drawn]:
         if bar is not None:
             bar.advance(len(block.query))
         yield block
-
-
-def _open(dataset: Dataset | str | Path) -> Dataset:
-    if isinstance(dataset, str | Path):
-        from longshot.datasets import open_dataset
-
-        return open_dataset(dataset)
-    return dataset
 
 
 def _images(count: int) -> str:

@@ -108,7 +108,9 @@ class Testbed:
                 f"There is no testbed file at {file}; draw one with 'longshot sample DATASET -o {file.name}'."
             )
         try:
-            table = pq.read_table(file)
+            table = pq.ParquetFile(
+                file
+            ).read()  # not read_table: it would add columns from names like seed=0/
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, PermissionError):
                 raise UserError(f"Cannot read {file}: {error.strerror}; check its permissions.") from error
