@@ -1,4 +1,4 @@
-"""Small datasets on disk."""
+"""Small datasets on disk. All helpers are fixtures, so that no test file imports another."""
 
 from __future__ import annotations
 
@@ -9,24 +9,33 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-MakeTree = Callable[[Mapping[str, int]], Path]
+
+@pytest.fixture
+def save_image() -> Callable[..., None]:
+    """Write a small image of one colour."""
+    return _save_image
 
 
-def save_image(path: Path, colour: tuple[int, int, int] = (200, 30, 60)) -> None:
+def _save_image(path: Path, colour: tuple[int, int, int] = (200, 30, 60)) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (6, 5), colour).save(path)
 
 
-def zip_of(root: Path, target: Path, top: str = "") -> Path:
-    """A zip of everything below ``root``, under the folder ``top``."""
-    with zipfile.ZipFile(target, "w") as archive:
-        for path in sorted(root.rglob("*")):
-            archive.write(path, str(Path(top) / path.relative_to(root)))
-    return target
+@pytest.fixture
+def zip_of() -> Callable[..., Path]:
+    """Make a zip of everything below a root, under the folder ``top``."""
+
+    def make(root: Path, target: Path, top: str = "") -> Path:
+        with zipfile.ZipFile(target, "w") as archive:
+            for path in sorted(root.rglob("*")):
+                archive.write(path, str(Path(top) / path.relative_to(root)))
+        return target
+
+    return make
 
 
 @pytest.fixture
-def tree(tmp_path: Path, fresh_cache: Path) -> MakeTree:
+def tree(tmp_path: Path, fresh_cache: Path) -> Callable[[Mapping[str, int]], Path]:
     """Make a folder of class folders: {class id: number of images} -> its root."""
 
     def make(classes: Mapping[str, int]) -> Path:
@@ -34,7 +43,7 @@ def tree(tmp_path: Path, fresh_cache: Path) -> MakeTree:
         for class_id, number in classes.items():
             (root / class_id).mkdir(parents=True, exist_ok=True)
             for i in range(number):
-                save_image(root / class_id / f"{i:03d}.png")
+                _save_image(root / class_id / f"{i:03d}.png")
         return root
 
     return make

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from statistics import median
 from typing import Any
 
 import click
@@ -76,10 +77,9 @@ def add(name: str, path: str, skip_bad: bool, refresh: bool, as_json: bool) -> N
     if as_json:
         click.echo(json.dumps(_summary(dataset), indent=2, ensure_ascii=False))
         return
+    counts = f"{len(dataset.class_ids):,} classes, {len(dataset):,} images"
     replaced = f" (it stood for {before} before)" if before else ""
-    click.echo(
-        f"'{name}' is {dataset.source}: {len(dataset.class_ids):,} classes, {len(dataset):,} images{replaced}."
-    )
+    click.echo(f"'{name}' is {dataset.source}: {counts}{replaced}.")
 
 
 @command.command("show")
@@ -174,7 +174,7 @@ def _summary(dataset: Any) -> dict[str, Any]:
         "images": len(dataset),
         "images_per_class": {
             "least": int(sizes.min()),
-            "median": float(sorted(sizes.tolist())[len(sizes) // 2]),
+            "median": median(sizes.tolist()),
             "most": int(sizes.max()),
         },
         "splits": {split: len(members) for split, members in dataset.splits.items()},

@@ -104,8 +104,8 @@ def _splits_by_folder(class_ids: Sequence[str], shown: str) -> dict[str, tuple[s
         splits[split] = (*splits.get(split, ()), class_id)
     if repeated:
         raise UserError(
-            f"{count(len(repeated), 'class', 'classes')} of {shown} ({first(sorted(repeated))}) are in several "
-            f"of the folders {', '.join(tops)}: few-shot splits divide classes, not images, so give one of "
+            f"{count(len(repeated), 'class', 'classes')} of {shown} ({first(sorted(repeated))}) are in "
+            f"several of the folders {', '.join(tops)}: few-shot splits divide classes, not images, so give one of "
             f"these folders ({shown}/{tops[-1]}), or put the images of a class together."
         )
     return check_splits(splits, shown)

@@ -18,7 +18,7 @@ from longshot.datasets.dataset import Dataset
 from longshot.datasets.scan import scan_file
 from longshot.datasets.stores import unescape_name
 from longshot.errors import UserError
-from longshot.files import cache_dir, write_json
+from longshot.files import cache_dir, canonical_json, write_json
 
 _KEPT_SOURCES = 5  # copies of one dataset that are remembered, the newest first
 
@@ -214,9 +214,9 @@ def _update(change: Callable[[dict[str, Any]], None]) -> None:
     """Read, change and replace the registry under its lock; nothing is written when nothing changes."""
     with _locked():
         content = _read()
-        before = json.dumps(content)
+        before = canonical_json(content)
         change(content)
-        if json.dumps(content) != before:
+        if canonical_json(content) != before:
             write_json(_file(), content)
 
 

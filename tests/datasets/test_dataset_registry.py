@@ -1,0 +1,135 @@
+"""The registry: fingerprints find their images again, and writers side by side lose nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from longshot.datasets import open_dataset, registry
+from longshot.errors import UserError
+
+MakeTree = Callable[[Mapping[str, int]], Path]
+
+
+def test_find_reopens_by_fingerprint(tree: MakeTree) -> None:
+    dataset = open_dataset(tree({"a": 2, "b": 1}))
+    assert registry.find(dataset.fingerprint).source == dataset.source
+
+
+def test_find_says_when_nothing_is_known(fresh_cache: Path) -> None:
+    with pytest.raises(UserError, match=r"'birds' \(abcabcabcabc\) is not known .* --dataset birds=PATH"):
+        registry.find("abc" * 20, name="birds")
+
+
+def test_find_says_when_the_folder_is_gone(tree: MakeTree) -> None:
+    root = tree({"a": 2})
+    dataset = open_dataset(root)
+    shutil.rmtree(root)
+    with pytest.raises(
+        UserError, match=r"no longer at .*pictures; say where it is with --dataset pictures=PATH"
+    ):
+        registry.find(dataset.fingerprint)
+
+
+def test_find_says_what_changed(tree: MakeTree) -> None:
+    root = tree({"a": 2})
+    dataset = open_dataset(root)
+    (root / "a" / "000.png").unlink()
+    with pytest.raises(UserError, match="it had 1 classes and 2 images, now there are 1 and 1"):
+        registry.find(dataset.fingerprint)
+
+
+def test_find_takes_another_copy(tree: MakeTree, tmp_path: Path, zip_of: Callable[..., Path]) -> None:
+    root = tree({"a": 2, "b": 1})
+    fingerprint = open_dataset(root).fingerprint
+    copy = open_dataset(zip_of(root, tmp_path / "copy.zip"))
+    assert copy.fingerprint == fingerprint
+    Path(copy.source).unlink()
+    assert registry.find(fingerprint).source == str(root)
+
+
+def test_a_registered_name_opens(tree: MakeTree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    root = tree({"a": 2})
+    registry.add_name("birds", open_dataset(root).source)
+    monkeypatch.chdir(tmp_path / "cache")
+    assert open_dataset("birds").source == str(root)
+    assert open_dataset(root).name == "birds"
+
+
+def test_a_path_comes_before_a_name(
+    tree: MakeTree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, save_image: Callable[..., None]
+) -> None:
+    registry.add_name("here", open_dataset(tree({"a": 2})).source)
+    save_image(tmp_path / "here" / "b" / "1.png")
+    monkeypatch.chdir(tmp_path)
+    assert open_dataset("here").class_ids == ("b",)
+
+
+def test_a_name_whose_folder_is_gone(tree: MakeTree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    root = tree({"a": 2})
+    registry.add_name("birds", open_dataset(root).source)
+    shutil.rmtree(root)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"'birds' is no longer at .*longshot datasets add birds PATH"):
+        open_dataset("birds")
+
+
+@pytest.mark.parametrize("name", ["toybox", "", "a/b", "a=b", ".x", "-x"])
+def test_names_that_would_be_mistaken(fresh_cache: Path, name: str) -> None:
+    with pytest.raises(UserError, match="cannot be the name"):
+        registry.add_name(name, "/x")
+
+
+def test_forget_drops_name_scan_and_fingerprint(tree: MakeTree, fresh_cache: Path) -> None:
+    dataset = open_dataset(tree({"a": 2}))
+    registry.add_name("birds", dataset.source)
+    registry.forget("birds")
+    assert registry.entries() == []
+    assert list((fresh_cache / "scans").iterdir()) == []
+    with pytest.raises(UserError, match="not known"):
+        registry.find(dataset.fingerprint)
+
+
+def test_forget_an_unknown_name(fresh_cache: Path) -> None:
+    registry.add_name("birds", "/x")
+    with pytest.raises(UserError, match="did you mean 'birds'"):
+        registry.forget("bird")
+
+
+def test_opening_again_writes_nothing(tree: MakeTree, fresh_cache: Path) -> None:
+    root = tree({"a": 2})
+    open_dataset(root)
+    before = (fresh_cache / "registry.json").stat().st_mtime_ns
+    open_dataset(root)
+    assert (fresh_cache / "registry.json").stat().st_mtime_ns == before
+
+
+def test_damaged_registry_is_told(fresh_cache: Path) -> None:
+    fresh_cache.mkdir()
+    (fresh_cache / "registry.json").write_text("{")
+    with pytest.raises(UserError, match=r"registry\.json is damaged"):
+        registry.entries()
+
+
+def test_writers_side_by_side_lose_nothing(fresh_cache: Path) -> None:
+    code = "import sys; from longshot.datasets import registry\n"
+    code += "for i in range(15): registry.add_name(f'n{sys.argv[1]}-{i}', '/x')"
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(n)]) for n in range(4)]
+    assert [writer.wait() for writer in writers] == [0] * 4
+    assert len(json.loads((fresh_cache / "registry.json").read_text())["names"]) == 60
+
+
+def test_dataset_options() -> None:
+    assert registry.parse_dataset_options(["a=./x", "b=c=d"]) == {"a": "./x", "b": "c=d"}
+
+
+@pytest.mark.parametrize("values", [["a"], ["=x"], ["a="], ["a=x", "a=y"]])
+def test_bad_dataset_options(values: list[str]) -> None:
+    with pytest.raises(UserError, match="--dataset"):
+        registry.parse_dataset_options(values)
