@@ -1,0 +1,22 @@
+"""``toybox``, the embedded default dataset: 240 kinds of toys, photographed by ten owners, drawn on the spot.
+
+>>> toybox = open_toybox()
+>>> len(toybox), len(toybox.class_ids)
+(12000, 240)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from longshot.datasets.dataset import Dataset
+
+__all__ = ["open_toybox"]
+
+
+def open_toybox() -> Dataset:
+    """Open toybox; the first time on a machine it is drawn into the cache (well under a minute)."""
+    from longshot.datasets.toybox.opening import open_cached
+
+    return open_cached()

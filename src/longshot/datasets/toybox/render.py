@@ -6,6 +6,7 @@ visible point. Only IEEE basic arithmetic touches pixels, so the same parts give
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,14 +42,14 @@ class Model:
 
 @dataclass(eq=False)
 class Canvas:
-    """Colour [S, S, 3], depth towards the viewer [S, S] (−inf: nothing drawn)."""
+    """Colour [3, S, S], depth towards the viewer [S, S] (−inf: nothing drawn)."""
 
     colour: Floats
     depth: Floats
 
     @classmethod
     def blank(cls, side: int) -> Canvas:
-        return cls(np.zeros((side, side, 3), np.float32), np.full((side, side), -np.inf, np.float32))
+        return cls(np.zeros((3, side, side), np.float32), np.full((side, side), -np.inf, np.float32))
 
 
 def rotation(turn: Vec) -> Matrix:
@@ -80,16 +81,15 @@ def model(parts: Sequence[Part]) -> Model:
 
 def extents(parts: Sequence[Part], frames: Matrix) -> Matrix:
     """Half the width of each part along each outer axis, [P, 3]."""
-    out = np.empty(frames.shape[:2])
-    for i, part in enumerate(parts):
-        rows = frames[i]
-        if part.kind == "box":
-            out[i] = np.abs(rows).sum(axis=1)
-        elif part.kind == "tube":
-            out[i] = np.sqrt((rows[:, :2] ** 2).sum(axis=1)) * max(1.0, part.taper) + np.abs(rows[:, 2])
-        else:
-            out[i] = np.sqrt((rows**2).sum(axis=1))
-    return out
+    squares = frames * frames
+    around = np.sqrt(squares[:, :, 0] + squares[:, :, 1])
+    along = np.abs(frames[:, :, 2])
+    widest = np.array([max(1.0, part.taper) for part in parts])[:, None]
+    tubes = around * widest + along
+    boxes = np.abs(frames).sum(axis=2)
+    balls = np.sqrt(squares.sum(axis=2))
+    kind = np.array(["box tube ball".split().index(part.kind) for part in parts])[:, None]
+    return np.where(kind == 0, boxes, np.where(kind == 1, tubes, balls))
 
 
 def camera(
@@ -102,7 +102,7 @@ def camera(
     y, p, r = math.radians(yaw), math.radians(pitch), math.radians(roll)
     viewer = np.array([math.sin(y) * math.cos(p), math.cos(y) * math.cos(p), math.sin(p)])
     right = np.array([-math.cos(y), math.sin(y), 0.0])
-    up = np.cross(viewer, right)
+    up = np.array([-math.sin(y) * math.sin(p), -math.cos(y) * math.sin(p), math.cos(p)])
     turned = np.array(
         [right * math.cos(r) + up * math.sin(r), up * math.cos(r) - right * math.sin(r), viewer]
     )
@@ -124,85 +124,122 @@ def draw(
     """Draw ``thing``: one unit is ``scale`` pixels, its middle lies at pixel ``centre`` (column, row), ``lift`` nearer."""
     forward, backward = view
     frames = np.einsum("ij,pjk->pik", forward, thing.frames)
-    inverses = np.einsum("pij,jk->pik", thing.inverses, backward)
+    inverses = np.einsum("pij,jk->pik", thing.inverses, backward).astype(np.float32)
     at = np.einsum("ij,pj->pi", forward, thing.at)
     reach = extents(thing.parts, frames)
+    middle = np.stack([centre[0] + at[:, 0] * scale, centre[1] - at[:, 1] * scale], axis=1)
+    half = reach[:, :2] * scale
     side = canvas.depth.shape[0]
+    low = np.clip(np.floor(middle - half), 0, side).astype(int).tolist()
+    high = np.clip(np.ceil(middle + half) + 1, 0, side).astype(int).tolist()
+    buffer = _Buffer(canvas.depth, np.full((side, side), -1, np.int16), np.full((side, side), -1, np.int8))
+    pixels = np.arange(side) + 0.5
     for i, part in enumerate(thing.parts):
-        (u, v, w), (du, dv, _) = at[i], reach[i]
-        x0, x1 = centre[0] + (u - du) * scale, centre[0] + (u + du) * scale
-        y0, y1 = centre[1] - (v + dv) * scale, centre[1] - (v - dv) * scale
-        left, right = max(0, math.floor(x0)), min(side, math.ceil(x1) + 1)
-        top, bottom = max(0, math.floor(y0)), min(side, math.ceil(y1) + 1)
-        if left >= right or top >= bottom:
-            continue
-        columns = ((np.arange(left, right) + 0.5 - centre[0]) / scale - u).astype(np.float32)
-        rows = (-((np.arange(top, bottom) + 0.5 - centre[1]) / scale) - v).astype(np.float32)
-        window = (slice(top, bottom), slice(left, right))
-        _draw_part(
-            canvas, part, inverses[i].astype(np.float32), columns, rows, float(w) + lift, window, light, tint
-        )
+        (left, top), (right, bottom) = low[i], high[i]
+        if left < right and top < bottom:
+            columns = ((pixels[left:right] - middle[i, 0]) / scale).astype(np.float32)
+            rows = ((middle[i, 1] - pixels[top:bottom]) / scale).astype(np.float32)
+            window = (slice(top, bottom), slice(left, right))
+            _place(buffer, i, part, inverses[i], columns, rows, float(at[i, 2]) + lift, window)
+    seen = np.flatnonzero(buffer.part >= 0)
+    if seen.size:
+        which = buffer.part.ravel()[seen]
+        row, column = np.divmod(seen, side)
+        points = np.stack([pixels[column] - middle[which, 0], middle[which, 1] - pixels[row]]) / scale
+        depth = canvas.depth.ravel()[seen] - (at[which, 2] + lift)
+        points = np.concatenate([points, depth[None]]).astype(np.float32)
+        faces = buffer.face.ravel()[seen]
+        canvas.colour.reshape(3, -1)[:, seen] = _shade(thing.parts, which, points, faces, inverses, light, tint)
 
 
-def _draw_part(
-    canvas: Canvas,
+@dataclass(frozen=True, eq=False, slots=True)
+class _Buffer:
+    """Per pixel of the canvas: depth, the part seen there (−1: none) and which of its boundaries is seen
+    (−1: the curved one, 0–2: the flat ones across an axis)."""
+
+    depth: Floats
+    part: NDArray[np.int16]
+    face: NDArray[np.int8]
+
+
+def _place(
+    buffer: _Buffer,
+    index: int,
     part: Part,
     inverse: Floats,
     columns: Floats,
     rows: Floats,
     depth: float,
     window: tuple[slice, slice],
+) -> None:
+    """Intersect the rays of a window with one part and note it where it is in front of what is there already.
+
+    The ray through (column u, row v) passes the part's frame at inverse @ (u, v, t); the viewer is at t = +inf.
+    """
+    face: NDArray[np.int8] | None = None
+    if part.kind == "box":
+        near = np.full((rows.size, columns.size), np.inf, np.float32)
+        far = -near
+    else:
+        near, far = _quadric(part, inverse, columns, rows)
+    for axis, low, high in _slabs(part):
+        speed = inverse[axis, 2] if abs(inverse[axis, 2]) > 1e-6 else np.float32(1e-6)
+        ahead, behind = (high, low) if speed > 0 else (low, high)
+        first = (np.float32(ahead) / speed - inverse[axis, 1] / speed * rows)[:, None] - inverse[
+            axis, 0
+        ] / speed * columns
+        if face is None:
+            face = np.full(near.shape, -1, np.int8)
+        face[first < near] = axis
+        np.minimum(near, first, out=near)
+        np.maximum(far, first + np.float32(behind - ahead) / speed, out=far)
+    hit = near >= far
+    near += np.float32(depth)
+    hit &= near > buffer.depth[window]
+    np.copyto(buffer.depth[window], near, where=hit)
+    np.copyto(buffer.part[window], np.int16(index), where=hit)
+    np.copyto(buffer.face[window], np.int8(-1) if face is None else face, where=hit)
+
+
+def _shade(
+    parts: Sequence[Part],
+    which: NDArray[np.int16],
+    points: Floats,
+    faces: NDArray[np.int8],
+    inverses: Floats,
     light: Light,
     tint: Vec,
-) -> None:
-    """Intersect the rays of a window with one part and paint the points in front of what is there already."""
-    ray = inverse[:, 2]
-    start = (
-        inverse[:, 0, None, None] * columns[None, None, :] + inverse[:, 1, None, None] * rows[None, :, None]
-    )
-    near = np.full(start.shape[1:], np.inf, np.float32)
-    far = -near
-    face = np.full(
-        near.shape, -1, np.int8
-    )  # which boundary is the near one: −1 the quadric, 0–2 the slab of an axis
-    if part.kind != "box":
-        near, far = _quadric(part, start, ray)
-    for axis, low, high in _slabs(part):
-        speed = ray[axis] if abs(ray[axis]) > 1e-6 else np.float32(1e-6)
-        first, second = (np.float32(low) - start[axis]) / speed, (np.float32(high) - start[axis]) / speed
-        if speed > 0:
-            first, second = second, first  # first: nearer the viewer
-        closer = first < near
-        near = np.where(closer, first, near)
-        face = np.where(closer, np.int8(axis), face)
-        far = np.maximum(far, second)
-    near = near + np.float32(depth)
-    seen = (near >= far + np.float32(depth)) & (near > canvas.depth[window])
-    r, c = np.nonzero(seen)
-    if r.size == 0:
-        return
-    hit = near[r, c]
-    faces = face[r, c]
-    q = start[:, r, c] + ray[:, None] * (hit - np.float32(depth))
-    normal = _normals(part, q, faces, ray)
-    outward = [
-        inverse[0, k] * normal[0] + inverse[1, k] * normal[1] + inverse[2, k] * normal[2] for k in range(3)
-    ]
-    length = np.sqrt(outward[0] ** 2 + outward[1] ** 2 + outward[2] ** 2) + np.float32(1e-9)
-    paint = _paint(part, q, faces)
-    lit = (sum(np.float32(d) * o for d, o in zip(light.direction, outward, strict=True))) / length
-    lit = np.maximum(lit, 0)
-    facing = outward[2] / length  # a little darker towards the outline, so that equal colours stay apart
-    shade = np.float32(light.ambient) * (np.float32(0.65) + np.float32(0.35) * facing) + np.float32(
-        1 - light.ambient
-    ) * lit * np.float32(1.25)
+) -> Floats:
+    """Colours [3, n] of visible points, given relative to the middle of their part in view axes, [3, n]."""
+    frame = inverses.transpose(1, 2, 0)[:, :, which]
+    q = frame[:, 0] * points[0] + frame[:, 1] * points[1] + frame[:, 2] * points[2]
+    # Outward directions in the part's own frame: the gradient of its form, or an axis where a flat boundary is seen.
+    bend = np.array([_gradient(part) for part in parts], np.float32).T[:, which]
+    normal = np.stack([bend[0] * q[0], bend[0] * q[1], bend[1] * q[2] + bend[2]])
+    on = np.flatnonzero(faces >= 0)
+    axis = faces[on]
+    normal[:, on] = 0
+    normal[axis, on] = np.where(frame[axis, 2, on] > 0, np.float32(1), np.float32(-1))
+    x, y, z = (frame[0, k] * normal[0] + frame[1, k] * normal[1] + frame[2, k] * normal[2] for k in range(3))
+    length = np.sqrt(x * x + y * y + z * z) + np.float32(1e-9)
+    lx, ly, lz = (np.float32(d) for d in light.direction)
+    lit = np.maximum((lx * x + ly * y + lz * z) / length, 0)
+    # A little darker towards the outline, so that parts of one colour stay apart.
+    ambient = np.float32(light.ambient) * (np.float32(0.65) + np.float32(0.35) * z / length)
+    shade = ambient + np.float32(1.25 * (1 - light.ambient)) * lit
     shine = lit * lit
     shine = shine * shine
-    shine = np.float32(part.gloss) * shine * shine * shine
-    canvas.depth[window][r, c] = hit
-    target = canvas.colour[window]
-    for k in range(3):
-        target[r, c, k] = paint[k] * shade * np.float32(light.colour[k] * tint[k]) + shine
+    shine = np.array([part.gloss for part in parts], np.float32)[which] * shine * shine * shine
+    tone = np.array([a * b for a, b in zip(light.colour, tint, strict=True)], np.float32)
+    return _paint(parts, which, q, faces) * tone[:, None] * shade + shine
+
+
+def _gradient(part: Part) -> tuple[float, float, float]:
+    """(a, b, c) such that the outward direction at (x, y, z) of the curved boundary is (ax, ay, bz + c)."""
+    if part.kind == "tube":
+        middle, slope = (1 + part.taper) / 2, (part.taper - 1) / 2
+        return 1.0, -slope * slope, -slope * middle
+    return 1.0, 1.0, 0.0
 
 
 def _slabs(part: Part) -> list[tuple[int, float, float]]:
@@ -213,68 +250,62 @@ def _slabs(part: Part) -> list[tuple[int, float, float]]:
     return [part.cut] if part.cut else []
 
 
-def _quadric(part: Part, start: Floats, ray: Floats) -> tuple[Floats, Floats]:
-    """Near and far end of each ray's stretch inside the ball x²+y²+z² ≤ 1 or the cone x²+y² ≤ (m+kz)².
+def _quadric(part: Part, inverse: Floats, columns: Floats, rows: Floats) -> tuple[Floats, Floats]:
+    """Near and far end, [rows, columns], of each ray's stretch inside the ball x²+y²+z² ≤ 1 or the cone
+    x²+y² ≤ (m+kz)²; rays that miss get near = −inf.
 
-    Rays that miss get near = −inf.
+    With q = u·U + v·V + t·W and the form qᵀDq + 2·d·q + e ≤ 0, t solves a·t² + 2·b·t + c = 0, where b is linear and
+    c quadratic in (u, v): sums of a column's and a row's terms.
     """
     if part.kind == "ball":
-        a = ray[0] * ray[0] + ray[1] * ray[1] + ray[2] * ray[2]
-        b = start[0] * ray[0] + start[1] * ray[1] + start[2] * ray[2]
-        c = start[0] * start[0] + start[1] * start[1] + start[2] * start[2] - 1
-        slope = np.float32(0)
+        weights, linear, constant, slope = (1.0, 1.0, 1.0), 0.0, -1.0, 0.0
     else:
-        middle, slope = np.float32((1 + part.taper) / 2), np.float32((part.taper - 1) / 2)
-        width = middle + slope * start[2]
-        a = ray[0] * ray[0] + ray[1] * ray[1] - slope * slope * ray[2] * ray[2]
-        b = start[0] * ray[0] + start[1] * ray[1] - width * slope * ray[2]
-        c = start[0] * start[0] + start[1] * start[1] - width * width
+        middle, slope = (1 + part.taper) / 2, (part.taper - 1) / 2
+        weights, linear, constant = (1.0, 1.0, -slope * slope), -middle * slope, -middle * middle
+    matrix = inverse.astype(np.float64)
+    form = (matrix.T * np.array(weights)) @ matrix
+    aslant = linear * matrix[2]
+    a = np.float32(form[2, 2])
+    b = (form[1, 2] * rows + aslant[2])[:, None].astype(np.float32) + (form[0, 2] * columns).astype(np.float32)
+    c = (2 * form[0, 1] * rows)[:, None].astype(np.float32) * columns
+    c += (form[1, 1] * rows * rows + 2 * aslant[1] * rows + constant)[:, None].astype(np.float32)
+    c += (form[0, 0] * columns * columns + 2 * aslant[0] * columns).astype(np.float32)
     if abs(a) < 1e-6:
         a = np.float32(1e-6)
-    inside = b * b - a * c
+    c *= a
+    inside = b * b - c
     root = np.sqrt(np.maximum(inside, 0))
-    one, two = (-b - root) / a, (-b + root) / a
+    one, two = (-b - root) / a, (root - b) / a
     if a > 0:
-        return np.where(inside >= 0, two, -np.inf).astype(np.float32), one
-    # Inside a cone's steep rays the solid is one of the two outer half lines: the one where the radius is positive.
-    low, high = two, one
-    endless = np.full_like(low, np.inf)
-    return (endless, high) if slope * ray[2] > 0 else (low, -endless)
+        two[inside < 0] = -np.inf
+        return two, one
+    # A ray steeper than the cone is inside along two half lines: take the one where the radius is positive.
+    endless = np.full_like(one, np.inf)
+    return (endless, one) if slope * matrix[2, 2] > 0 else (two, -endless)
 
 
-def _normals(part: Part, q: Floats, faces: NDArray[np.int8], ray: Floats) -> Floats:
-    """Outward directions in the part's own frame (gradients, not of unit length), [3, n]."""
-    if part.kind == "box":
-        normal = np.zeros_like(q)
-    elif part.kind == "ball":
-        normal = q.copy()
-    else:
-        slope = np.float32((part.taper - 1) / 2)
-        width = np.float32((1 + part.taper) / 2) + slope * q[2]
-        normal = np.stack([q[0], q[1], -slope * width])
-    for axis, _, _ in _slabs(part):
-        on = faces == axis
-        normal[:, on] = 0
-        normal[axis, on] = np.float32(1 if ray[axis] > 0 else -1)
-    return normal
-
-
-def _paint(part: Part, q: Floats, faces: NDArray[np.int8]) -> Floats:
+def _paint(parts: Sequence[Part], which: NDArray[np.int16], q: Floats, faces: NDArray[np.int8]) -> Floats:
     """The surface colour at each point, [3, n]."""
-    paint = _colours(part.skin, q)
-    if part.inside is not None:
-        cut = faces >= 0
-        paint = np.where(cut, _colours(part.inside, q), paint)
+    paint = np.array([rgb(part.skin.colour) for part in parts], np.float32).T[:, which]
+    for i, part in enumerate(parts):
+        if part.skin.pattern == "plain" and part.inside is None:
+            continue
+        here = which == i
+        if part.inside is not None:
+            cut = np.flatnonzero(here & (faces >= 0))
+            paint[:, cut] = _colours(part.inside, q[:, cut])
+            here &= faces < 0
+        spots = np.flatnonzero(here)
+        paint[:, spots] = _colours(part.skin, q[:, spots])
     return paint
 
 
 def _colours(surface: Surface, q: Floats) -> Floats:
-    first = rgb(surface.colour)
-    if surface.pattern == "plain":
-        return np.repeat(first[:, None], q.shape[1], axis=1)
-    return np.where(PATTERNS[surface.pattern](q, surface.count), rgb(surface.second)[:, None], first[:, None])
+    second = PATTERNS[surface.pattern](q, surface.count)
+    return np.where(second, rgb(surface.second)[:, None], rgb(surface.colour)[:, None])
 
 
+@functools.cache
 def rgb(colour: str) -> Floats:
     """``#rrggbb`` as three numbers in [0, 1]."""
     return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)], np.float32)

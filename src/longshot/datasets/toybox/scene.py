@@ -16,7 +16,7 @@ from longshot.datasets.toybox.parts import Part, Surface, ball, box, rod, tube
 from longshot.datasets.toybox.render import Canvas, Floats, Light, Matrix, Model, camera, draw, extents, model
 
 SIDE = 84
-FINE = 2  # rays per pixel along each axis
+FINE = 2  # rays per pixel along each axis (see _shrink)
 View = tuple[Matrix, Matrix]
 _YAW = {"front": 0.0, "back": 180.0, "side": 90.0, "top": 0.0}
 _PROP_COLOURS = ("#8c6f5a", "#6f7f8c", "#9a8f6a", "#7a6a86", "#6f8a78", "#a07a70", "#c4bcae", "#4f565c")
@@ -43,9 +43,9 @@ def photograph(class_id: str, shot: Shot, seed: tuple[int, ...]) -> NDArray[np.u
     scale, centre = _frame(thing, view, shot, place)
     canvas = Canvas.blank(SIDE * FINE)
     draw(canvas, thing, view, light, scale=scale, centre=centre, tint=(tint[0], tint[1], tint[2]))
-    _props(canvas, shot.clutter - 1, light, centre, around)
     if shot.occlusion:
-        _occlude(canvas, light, scale, centre, cover)
+        _occlude(canvas, light, cover)
+    _props(canvas, shot.clutter - 1, light, around)
     picture = _compose(canvas, owner, light, around)
     return _develop(picture, shot, film)
 
@@ -90,17 +90,19 @@ def _frame(thing: Model, view: View, shot: Shot, rng: np.random.Generator) -> tu
     return scale, (room * (1 + float(shift[0])) - float(middle[0]) * scale, room * (1 + float(shift[1])) + float(middle[1]) * scale)
 
 
-def _prop(kind: int, colour: str) -> list[Part]:
-    return [
+@functools.cache
+def _prop(kind: int, colour: str) -> Model:
+    shapes: list[list[Part]] = [
         [box((0, 0, 0), (0.8, 0.8, 0.8), colour)],
         [ball((0, 0, 0), 0.9, Surface(colour, "top", "#d8d2c4", 2))],
         [tube((0, 0, 0), 0.6, 0.9, colour)],
         [tube((0, 0, 0), 0.9, 0.9, colour, taper=0.05)],
         [box((0, 0, 0), (0.9, 0.6, 0.25), colour), box((0.05, 0, 0.4), (0.8, 0.55, 0.18), "#d8d2c4")],
-    ][kind]
+    ]
+    return model(shapes[kind])
 
 
-def _props(canvas: Canvas, count: int, light: Light, centre: tuple[float, float], rng: np.random.Generator) -> None:
+def _props(canvas: Canvas, count: int, light: Light, rng: np.random.Generator) -> None:
     """Put ``count`` other things beside and behind the toy, each in its own sector around it."""
     side = canvas.depth.shape[0]
     start = float(rng.random())
@@ -113,30 +115,37 @@ def _props(canvas: Canvas, count: int, light: Light, centre: tuple[float, float]
         away = side * 0.4 / max(abs(ux), abs(uy))
         where = (side / 2 + ux * away, side / 2 + uy * away)
         view = camera(360 * float(rng.random()), 20 + 15 * float(rng.random()))
-        draw(canvas, model(_prop(kind, colour)), view, light, scale=size, centre=where, lift=-6.0)
+        draw(canvas, _prop(kind, colour), view, light, scale=size, centre=where, lift=-6.0)
 
 
-def _occlude(
-    canvas: Canvas, light: Light, scale: float, centre: tuple[float, float], rng: np.random.Generator
-) -> None:
-    """Something stands before the toy: fingers, a card or a pole that hides about a third of it."""
-    kind, across = int(rng.integers(3)), float(rng.random())
+@functools.cache
+def _cover(kind: int) -> Model:
+    """Fingers, a card or a pole, upright, of about the same width."""
+    tips = [(-0.36, 0.5), (0.0, 0.65), (0.36, 0.55)]
     covers: list[list[Part]] = [
-        [rod((x, 0, -1.6), (x * 1.2, 0, 0.55 + 0.1 * i), 0.17, "#d9a98a") for i, x in enumerate((-0.36, 0.0, 0.36))]
-        + [ball((x * 1.2, 0, 0.55 + 0.1 * i), 0.17, "#d9a98a") for i, x in enumerate((-0.36, 0.0, 0.36))],
-        [box((0, 0, 0), (0.5, 0.02, 1.0), Surface("#e8e4da", "bands", "#9aa4ae", 6))],
-        [tube((0, 0, 0), 0.26, 2.2, Surface("#6f6256", "bands", "#5c5148", 8))],
+        [
+            *[rod((x, 0, -2.2), (x * 1.1, 0, z), 0.17, "#d9a98a") for x, z in tips],
+            *[ball((x * 1.1, 0, z), 0.17, "#d9a98a") for x, z in tips],
+        ],
+        [box((0, 0, 0), (0.5, 0.02, 1.4), Surface("#e8e4da", "bands", "#9aa4ae", 6))],
+        [tube((0, 0, 0), 0.34, 2.2, Surface("#6f6256", "bands", "#5c5148", 8))],
     ]
-    thing = covers[kind]
-    room = canvas.depth.shape[0] / 2
-    view = camera(0.0, 0.0, 40.0 * (float(rng.random()) - 0.5))
-    # The middle of the toy is where its pixels are, not where its axes meet.
-    rows, cols = np.nonzero(np.isfinite(canvas.depth) & (canvas.depth > -3))
-    middle = (float(cols.mean()), float(rows.mean())) if rows.size else centre
-    width = float(cols.std()) if rows.size else room / 2
-    where = (middle[0] + (across - 0.5) * width, middle[1])
-    fitted = model(thing)
-    draw(canvas, fitted, view, light, scale=room * (1.0, 0.72, 1.5)[kind], centre=where, lift=8.0)
+    return model(covers[kind])
+
+
+def _occlude(canvas: Canvas, light: Light, rng: np.random.Generator) -> None:
+    """Put something before the toy, across its longer side, that hides a good third of it."""
+    kind, along, tilt = int(rng.integers(3)), float(rng.random()), float(rng.random())
+    rows, columns = np.nonzero(canvas.depth > -3)
+    if rows.size == 0:
+        return
+    x, y, dx, dy = float(columns.mean()), float(rows.mean()), float(columns.std()), float(rows.std())
+    wide = dx > dy
+    shift = (along - 0.5) * 0.6 * max(dx, dy)
+    view = camera(0.0, 0.0, (0.0 if wide else 90.0) + 30.0 * (tilt - 0.5))
+    where = (x + shift, y) if wide else (x, y + shift)
+    # The covers' half widths, as parts of the ball they fit in, are about 0.22; the toy's is nearly 1.8 deviations.
+    draw(canvas, _cover(kind), view, light, scale=3.4 * max(dx, dy), centre=where, lift=8.0)
 
 
 def _compose(canvas: Canvas, owner: int, light: Light, rng: np.random.Generator) -> Floats:
@@ -145,14 +154,21 @@ def _compose(canvas: Canvas, owner: int, light: Light, rng: np.random.Generator)
     x, y = int(rng.integers(spare)), int(rng.integers(spare))
     ground = backdrop(owner)[y : y + SIDE, x : x + SIDE]
     drawn = np.isfinite(canvas.depth).astype(np.float32)
-    cover = drawn.reshape(SIDE, FINE, SIDE, FINE).mean(axis=(1, 3), dtype=np.float32)
-    colour = (canvas.colour * drawn[:, :, None]).reshape(SIDE, FINE, SIDE, FINE, 3).mean(axis=(1, 3), dtype=np.float32)
+    cover = _shrink(drawn)
+    colour = _shrink(canvas.colour).transpose(1, 2, 0)
     shade = Image.fromarray((cover * 255).astype(np.uint8)).filter(ImageFilter.BoxBlur(4))
     soft = np.asarray(shade, np.float32) / np.float32(255)
     dx, dy = round(-4 * light.direction[0]), 3
     soft = np.roll(soft, (dy, dx), axis=(0, 1))
     ground = ground * (1 - np.float32(0.45) * soft)[:, :, None]
     return np.asarray(ground * (1 - cover)[:, :, None] + colour, np.float32)
+
+
+def _shrink(fine: Floats) -> Floats:
+    """The mean of each 2 × 2 block, [..., 2S, 2S] → [..., S, S]."""
+    top, bottom = fine[..., 0::2, :], fine[..., 1::2, :]
+    rows = top + bottom
+    return (rows[..., 0::2] + rows[..., 1::2]) * np.float32(0.25)
 
 
 def _develop(picture: Floats, shot: Shot, rng: np.random.Generator) -> NDArray[np.uint8]:

@@ -1,0 +1,107 @@
+"""Toybox in the cache: drawn by whoever comes first, opened by all."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import Dataset
+from longshot.datasets.toybox.attributes import IMAGES
+from longshot.datasets.toybox.generate import ATTRIBUTES_FILE, CLASSES_FILE, IMAGES_FILE, VERSION, generate
+from longshot.files import cache_dir, explain_disk_errors
+from longshot.taxonomy.dag import Taxonomy
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+@dataclass(frozen=True)
+class ToyStore:
+    """Row i is image i of one memory-mapped uint8 array [N, 84, 84, 3]; each process maps it once."""
+
+    path: str
+
+    def read(self, row: int) -> Image:
+        """One image, RGB."""
+        from PIL import Image
+
+        return Image.fromarray(np.ascontiguousarray(_mapped(self.path)[row]))
+
+
+@functools.lru_cache(maxsize=4)
+def _mapped(path: str) -> NDArray[np.uint8]:
+    array: NDArray[np.uint8] = np.load(path, mmap_mode="r")
+    return array
+
+
+def open_cached() -> Dataset:
+    """Toybox as a Dataset, from the cache."""
+    folder = ensure_drawn()
+    about = json.loads((folder / CLASSES_FILE).read_text(encoding="utf-8"))
+    ids = tuple(about["class_ids"])
+    return Dataset(
+        name="toybox",
+        class_ids=ids,
+        offsets=np.arange(len(ids) + 1, dtype=np.int64) * IMAGES,
+        keys=pa.array([f"{class_id}/{n:02d}" for class_id in ids for n in range(IMAGES)]),
+        store=ToyStore(str(folder / IMAGES_FILE)),
+        source="toybox",
+        taxonomy=Taxonomy.from_class_ids(ids),
+        attributes=pq.read_table(folder / ATTRIBUTES_FILE),
+        splits={split: tuple(members) for split, members in about["splits"].items()},
+    )
+
+
+def ensure_drawn(workers: int | None = None) -> Path:
+    """The folder with this version's files. Whoever is first draws it in a temporary folder and renames that;
+    others wait. A killed process leaves only a temporary folder, which the next one removes."""
+    parent = cache_dir("toybox")
+    folder = parent / f"v{VERSION}"
+    if folder.exists():
+        return folder
+    with _alone(parent / f".v{VERSION}.lock"), explain_disk_errors(folder):
+        if folder.exists():  # drawn while we waited
+            return folder
+        for abandoned in parent.glob(f".v{VERSION}-*"):
+            shutil.rmtree(abandoned, ignore_errors=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".v{VERSION}-", dir=parent))
+        try:
+            generate(temporary, workers)
+            temporary.chmod(0o755)
+            temporary.rename(folder)
+        except OSError:
+            if not folder.exists():  # where locks are not to be had, another process may have been faster
+                raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold a lock file; the system releases it when the process ends, however it ends."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: both draw, and the first to finish wins
+        yield
+        return
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("another process is drawing toybox; waiting for it", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
