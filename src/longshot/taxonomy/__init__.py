@@ -1,6 +1,5 @@
 """Class hierarchies (any DAG with one root, WordNet) and distances between classes."""
 
-from longshot.taxonomy.coarsity import coarsity
 from longshot.taxonomy.dag import Taxonomy
 from longshot.taxonomy.distances import class_distances, lowest_common_ancestors
 from longshot.taxonomy.readers import read_taxonomy
@@ -9,7 +8,6 @@ from longshot.taxonomy.wordnet import read_wordnet
 __all__ = [
     "Taxonomy",
     "class_distances",
-    "coarsity",
     "lowest_common_ancestors",
     "read_taxonomy",
     "read_wordnet",

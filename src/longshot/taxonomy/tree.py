@@ -62,7 +62,7 @@ def display_tree(taxonomy: Taxonomy, class_ids: Sequence[str], images: ArrayLike
     top = branches[part.root]
     for _, branch in reversed(list(top.walk())):  # drop what only has classes that stand below other parents
         branch.children = [child for child in branch.children if child.children or child.node in wanted]
-    for _, branch in list(top.walk()):
+    for _, branch in top.walk():  # the walk goes on from the children a branch has after this
         while len(branch.children) == 1 and branch.node not in wanted:
             only = branch.children[0]
             if only.name != branch.name:  # "Lemon › Lemon" says nothing that "Lemon" does not
