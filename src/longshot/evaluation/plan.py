@@ -1,0 +1,181 @@
+"""What was asked for, opened and checked, and the units of work that follow from it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.devices import pick_device
+from longshot.errors import UserError
+from longshot.evaluation.compute import Work
+from longshot.evaluation.inputs import (
+    Source,
+    TestbedLike,
+    backbone_name,
+    backbone_parts,
+    check_backbones,
+    features_for,
+    find_datasets,
+    group_features,
+    open_testbeds,
+)
+from longshot.evaluation.results import add_entry, add_testbed
+from longshot.evaluation.units import Unit, chunks
+from longshot.methods.base import Method
+from longshot.methods.registry import get_method
+from longshot.testbeds.bound import BoundTasks
+from longshot.testbeds.testbed import Testbed
+
+if TYPE_CHECKING:
+    from longshot.datasets.dataset import Dataset
+    from longshot.features.features import Features
+
+Testbeds = TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike]
+
+
+class Plan:
+    """Testbeds × backbones × methods. Making one checks every name and file and computes nothing.
+
+    Features are opened, and embedded when the cache lacks them, by ``cell`` and ``works``.
+    """
+
+    def __init__(
+        self,
+        testbeds: Testbeds,
+        backbones: str | Features | Sequence[str | Features],
+        methods: str | Method | Sequence[str | Method],
+        datasets: Mapping[str, Dataset | str | Path] | None,
+        device: str,
+        workers: int | None,
+        seed: int,
+    ) -> None:
+        self.methods = _methods(methods)
+        self.device = pick_device(device)
+        self.seed = seed
+        if workers is not None and workers < 1:
+            raise UserError(f"{workers} workers were asked for and at least 1 is needed.")
+        self.workers = workers or _cores()
+        listed = _listed(backbones)
+        check_backbones(listed, device)
+        opened = open_testbeds(testbeds)
+        self.testbeds = {bed.content_hash: bed for bed in opened.values()}
+        self.names = {bed.content_hash: name for name, bed in reversed(opened.items())}
+        self.given = group_features(listed)
+        names = [backbone_name(b) if isinstance(b, str) else b.backbone for b in listed]
+        self.backbones = list(dict.fromkeys(names))
+        named = [name for name in self.backbones if name not in self.given]
+        self.datasets = find_datasets(opened, datasets or {}) if named else {}
+        for name in self.given:
+            for testbed in opened.values():
+                for dataset, fingerprint in testbed.datasets.items():
+                    features_for(self.given, name, dataset, fingerprint)
+        self._sources: dict[tuple[str, str], Source] = {}
+        self._bound: dict[tuple[str, str], BoundTasks] = {}
+
+    def register(self, run: dict[str, Any]) -> None:
+        """Enter testbeds and methods into run.json; UserError where a name already means something else."""
+        for content_hash, testbed in self.testbeds.items():
+            self.names[content_hash] = add_testbed(run, self.names[content_hash], testbed)
+        for method in self.methods:
+            facts = {
+                "name": method.name,
+                "setting": method.setting,
+                "settings": method.settings,
+                "version": method.version,
+                "identity": method.identity,
+            }
+            add_entry(run["methods"], method.call, facts, f"the method {method.call}")
+
+    def works(self, run: dict[str, Any]) -> list[Work]:
+        """Every unit; cells and features are entered into run.json."""
+        known = {(c["testbed"], c["backbone"], c["method"], c["seed"]) for c in run["cells"]}
+        works: list[Work] = []
+        for testbed in self.testbeds.values():
+            for backbone in self.backbones:
+                for method in self.methods:
+                    cell = self.cell(testbed, backbone, method)
+                    works += cell
+                    key = (testbed.content_hash, backbone, method.call, self.seed)
+                    if key not in known:
+                        facts = dict(zip(("testbed", "backbone", "method", "seed"), key, strict=True))
+                        run["cells"].append({**facts, "units": [work.unit.id for work in cell]})
+        for (backbone, fingerprint), source in self._sources.items():
+            what = f"the backbone '{backbone}' on '{source.features[0].dataset}'"
+            add_entry(run["backbones"].setdefault(backbone, {}), fingerprint, source.story(), what)
+        return works
+
+    def cell(self, testbed: Testbed, backbone: str, method: Method) -> list[Work]:
+        """The units of one testbed × backbone × method."""
+        works = []
+        coarsity = _coarsity(testbed)
+        for dataset, fingerprint in testbed.datasets.items():
+            source = self._source(backbone, dataset, fingerprint)
+            bound = self._bind(testbed, dataset, source)
+            for start, stop in chunks(len(bound)):
+                unit = Unit(
+                    testbed=testbed.content_hash,
+                    testbed_name=self.names[testbed.content_hash],
+                    dataset=dataset,
+                    backbone=backbone,
+                    features=source.hash,
+                    method=method.call,
+                    identity=method.identity,
+                    setting=method.setting,
+                    seed=self.seed,
+                    start=start,
+                    stop=stop,
+                )
+                works.append(Work(unit, method, source, bound, coarsity))
+        return works
+
+    def _source(self, backbone: str, dataset: str, fingerprint: str) -> Source:
+        """One dataset through one backbone: as given, from the cache, or computed now."""
+        if (backbone, fingerprint) not in self._sources:
+            if backbone in self.given:
+                source = features_for(self.given, backbone, dataset, fingerprint)
+            else:
+                from longshot.features.extract import embed
+
+                opened, device = self.datasets[fingerprint], str(self.device)
+                parts = backbone_parts(backbone)
+                source = Source(backbone, tuple(embed(opened, part, device=device) for part in parts))
+            self._sources[backbone, fingerprint] = source
+        return self._sources[backbone, fingerprint]
+
+    def _bind(self, testbed: Testbed, dataset: str, source: Source) -> BoundTasks:
+        """Row numbers; all features of one fingerprint have their rows in the same order."""
+        key = (testbed.content_hash, dataset)
+        if key not in self._bound:
+            features = source.features[0]
+            self._bound[key] = testbed.bind(dataset, features.keys, features.fingerprint)
+        return self._bound[key]
+
+
+def _listed(backbones: str | Features | Sequence[str | Features]) -> list[str | Features]:
+    from longshot.features.features import Features
+
+    return [backbones] if isinstance(backbones, str | Features) else list(backbones)
+
+
+def _methods(methods: str | Method | Sequence[str | Method]) -> list[Method]:
+    listed = [methods] if isinstance(methods, str | Method) else list(methods)
+    if not listed:
+        raise UserError("No method was given and at least 1 is needed, as in --method protonet.")
+    chosen = [get_method(method) for method in listed]
+    return list({method.call: method for method in chosen}.values())
+
+
+def _cores() -> int:
+    """Cores this process may use, which a container or a scheduler may have limited."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _coarsity(testbed: Testbed) -> NDArray[np.float64] | None:
+    if "coarsity" not in testbed.table.column_names:
+        return None
+    return np.asarray(testbed.table["coarsity"].cast("float64").to_numpy(), np.float64)
