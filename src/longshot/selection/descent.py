@@ -5,26 +5,26 @@ Kept for faithfulness and for study. With the uniform start one step selects wha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 import torch
 
-from longshot.selection.fastdiffsel import by_class
 from longshot.selection.objectives import Objective
 from longshot.selection.projection import l1_ball, simplex
 from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks
+from longshot.selection.tasks import Ints, Tasks, by_class
 
 Start = Literal["uniform", "random"]
 Projection = Literal["l1", "simplex", "none"]
 
 
-def start_weights(table: Table, tasks: Tasks, start: Start, seed: int) -> list[torch.Tensor]:
+def start_weights(table: Table, tasks: Tasks, start: Start, entropy: Sequence[int]) -> list[torch.Tensor]:
     """One weight vector per slot over all rows of its class, 0 at the task's queries.
 
     uniform: k_j/|P_j|, so that a class weighs what its support will weigh. random: U(0, 1), from a stream that
-    depends on (seed, task id, position in the task) alone.
+    depends on (entropy, task id, position in the task) alone.
     """
     result = []
     for slot, task in enumerate(tasks.task_of_slot):
@@ -32,7 +32,7 @@ def start_weights(table: Table, tasks: Tasks, start: Start, seed: int) -> list[t
         own = tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]] - table.offsets[label]
         if start == "random":
             place = slot - int(tasks.offsets[task])
-            stream = np.random.default_rng([seed, int(tasks.ids[task]), place])
+            stream = np.random.default_rng([*entropy, int(tasks.ids[task]), place])
             values = stream.random(table.size(label), dtype=np.float32)
         else:
             pool = table.size(label) - len(own)
@@ -51,7 +51,7 @@ def descend(
     steps: int = 1,
     step_size: float = 200.0,
     projection: Projection = "l1",
-    seed: int = 0,
+    entropy: Sequence[int] = (0,),
     largest: bool = True,
 ) -> tuple[Ints, Ints]:
     """Projected gradient steps on the weights, then the k_j largest weights: (support rows, steps made [T]).
@@ -60,7 +60,7 @@ def descend(
     projection goes first, then the lower row. A task in which a class has no positive weight left (the ℓ₁ ball
     allows it) has no prototype any more: its steps end there.
     """
-    weights = start_weights(table, tasks, start, seed)
+    weights = start_weights(table, tasks, start, entropy)
     before = list(weights)
     made = np.zeros(len(tasks), dtype=np.int64)
     active = np.arange(len(tasks), dtype=np.int64)
@@ -138,7 +138,7 @@ def _extract(table: Table, tasks: Tasks, weights: list[torch.Tensor], before: li
         first = torch.stack([before[s] for s in slots]).masked_fill(~pool, -torch.inf)
         order = first.sort(dim=1, descending=True, stable=True).indices
         second = torch.stack([weights[s] for s in slots]).masked_fill(~pool, -torch.inf).gather(1, order)
-        order = order.gather(1, second.sort(dim=1, descending=True, stable=True).indices).cpu().numpy()
+        ranked = order.gather(1, second.sort(dim=1, descending=True, stable=True).indices).cpu().numpy()
         for line, slot in enumerate(slots):
-            result[bounds[slot] : bounds[slot + 1]] = order[line, : tasks.shots[slot]] + table.offsets[label]
+            result[bounds[slot] : bounds[slot + 1]] = ranked[line, : tasks.shots[slot]] + table.offsets[label]
     return result

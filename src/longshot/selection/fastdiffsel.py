@@ -6,22 +6,12 @@ the ℓ₁ projection keep the order, so the selected support is the k_j pool im
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import torch
 
 from longshot.selection.objectives import COLUMN_BLOCK, Objective
 from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks
-
-
-def by_class(tasks: Tasks) -> Iterator[tuple[int, Ints]]:
-    """The slots that use each class, class after class."""
-    order = np.argsort(tasks.classes, kind="stable")
-    for slots in np.split(order, np.flatnonzero(np.diff(tasks.classes[order])) + 1):
-        if len(slots):
-            yield int(tasks.classes[slots[0]]), slots
+from longshot.selection.tasks import Ints, Tasks, by_class
 
 
 def hide_queries(scores: torch.Tensor, table: Table, tasks: Tasks, slots: Ints, start: int) -> None:
@@ -37,7 +27,7 @@ def hide_queries(scores: torch.Tensor, table: Table, tasks: Tasks, slots: Ints, 
 
 
 def top_rows(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The ``count`` largest per line of ``scores`` [s, n], largest first, ties in favour of the lower row: (values, rows)."""
+    """(values, rows) of the ``count`` largest per line of ``scores`` [s, n], largest first; ties: the lower row."""
     count = min(count, scores.shape[1])
     values, rows = scores.topk(min(count + 1, scores.shape[1]), dim=1)
     tied = (

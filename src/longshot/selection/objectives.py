@@ -12,7 +12,7 @@ import torch
 from longshot.errors import UserError
 from longshot.selection import losses
 from longshot.selection.table import Table
-from longshot.selection.tasks import Batch, Ints, Tasks, batches
+from longshot.selection.tasks import Batch, Ints, Tasks, batches, by_class
 
 COLUMN_BLOCK = (
     32  # slots per product: fixed and padded, so that a score does not depend on how many tasks there are
@@ -109,27 +109,29 @@ def centre_gradient(
     Cosine:            g_j = 1/(τ‖c_j‖) · (Σ_i D_ij q̂_i − ĉ_j Σ_i D_ij cos_ij).
     """
     if distance == "cosine":
-        length = torch.linalg.vector_norm(centres, dim=-1, keepdim=True).clamp_min(1e-12)
+        length: torch.Tensor = torch.linalg.vector_norm(centres, dim=-1, keepdim=True).clamp_min(1e-12)
         pulled = slope.mT @ torch.nn.functional.normalize(query, dim=-1)
         along = (slope * out * temperature).sum(-2)[..., None]
         return (pulled - along * centres / length) / (temperature * length)
     return 2 / temperature * (slope.mT @ query - slope.sum(-2)[..., None] * centres)
 
 
-def pool_centres(table: Table, tasks: Tasks, weights: Weights | None) -> torch.Tensor:
-    """Weighted mean [S, d] of each slot's pool; without weights, the class's sum less the queries, over their number."""
+def class_sums(table: Table, tasks: Tasks) -> torch.Tensor:
+    """Sum of all features of each slot's class [S, d]."""
+    labels, where = np.unique(tasks.classes, return_inverse=True)
+    sums = torch.stack([table.class_sum(int(label)).float() for label in labels])
+    return sums[torch.from_numpy(where.reshape(-1)).to(table.device)]
+
+
+def weighted_means(table: Table, tasks: Tasks, weights: Weights) -> torch.Tensor:
+    """Σ w f / Σ w over each slot's class [S, d], one product per block of a class."""
     result = torch.empty(tasks.slots, table.dim, device=table.device)
-    order = np.argsort(tasks.classes, kind="stable")
-    for slots in np.split(order, np.flatnonzero(np.diff(tasks.classes[order])) + 1):
-        label = int(tasks.classes[slots[0]])
-        if weights is None:
-            result[slots] = table.class_sum(label).float()
-        else:
-            stacked = torch.stack([weights[s] for s in slots])
-            total = torch.zeros(len(slots), table.dim, device=table.device)
-            for start, block in table.blocks(label):
-                total += stacked[:, start : start + len(block)] @ block
-            result[slots] = total / stacked.sum(-1, keepdim=True)
+    for label, slots in by_class(tasks):
+        stacked = torch.stack([weights[s] for s in slots])
+        total = torch.zeros(len(slots), table.dim, device=table.device)
+        for start, block in table.blocks(label):
+            total += stacked[:, start : start + len(block)] @ block
+        result[torch.from_numpy(slots).to(table.device)] = total / stacked.sum(-1, keepdim=True)
     return result
 
 
@@ -179,14 +181,14 @@ class PrototypeObjective:
         return asdict(self)
 
     def at_pool(self, table: Table, tasks: Tasks, weights: Weights | None = None) -> torch.Tensor:
-        centres = pool_centres(table, tasks, weights)
+        sums = class_sums(table, tasks) if weights is None else weighted_means(table, tasks, weights)
         sizes = pool_sizes(table, tasks)
         result = torch.empty(tasks.slots, 1, table.dim, device=table.device)
         for batch in batches(table, tasks):
-            here = slot_tensor(centres, batch)
+            centres = slot_tensor(sums, batch)
             if weights is None:
-                here = less_queries(here, batch, slot_tensor(sizes, batch))
-            self._fill(result, batch, here)
+                centres = less_queries(centres, batch, slot_tensor(sizes, batch))
+            self._fill(result, batch, centres)
         return result
 
     def at_support(self, table: Table, tasks: Tasks, support: Ints) -> Measured:

@@ -90,7 +90,7 @@ class RidgeObjective:
             task = int(task_of_slot[slot])
             first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
             both = directions[first:last].transpose(0, 1).reshape(-1, block.shape[1])
-            pull, fit = (both @ block.mT).split(last - first)  # [way, n] each
+            pull, fit = (both @ block.mT).reshape(2, last - first, -1)  # [way, n] each
             result[line] = pull[slot - first] - (pull * fit).sum(0)
         return result
 
@@ -171,7 +171,7 @@ class RidgeSwapper:
         cross = query @ known.mT  # [Q, K]
         size = max(1, _SOLVE_BYTES // (4 * len(known) * (len(known) + len(query))))
         parts = []
-        for features in self.features.split(size):
+        for features in [self.features[at : at + size] for at in range(0, len(self.features), size)]:
             gram = kernel.repeat(len(features), 1, 1)
             line = features @ known.mT
             line[:, position] = features.square().sum(-1) + objective.penalty

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,9 @@ Report = Callable[[int], None]
 @dataclass(frozen=True, eq=False)
 class Selection:
     """``support`` rows, flat over slots (bounds: ``Tasks.support_offsets``), and per task [T]: the objective's query
-    ``loss``, the ``accuracy``, gradient ``steps`` made, Frank–Wolfe rounds kept and greedy rounds that changed something."""
+    ``loss``, the ``accuracy``, gradient ``steps`` made, Frank–Wolfe rounds kept (``refined``) and greedy rounds that
+    changed something (``searched``).
+    """
 
     support: Ints
     loss: NDArray[np.float32]
@@ -49,7 +51,7 @@ def select(
     projection: Projection = "l1",
     refine: int = 0,
     greedy: int = 0,
-    seed: int = 0,
+    entropy: Sequence[int] = (0,),
     report: Report | None = None,
 ) -> Selection:
     """FastDiffSel: the supports on which the query loss is large (small with ``largest=False``).
@@ -75,7 +77,7 @@ def select(
             steps=steps,
             step_size=step_size,
             projection=projection,
-            seed=seed,
+            entropy=entropy,
             largest=largest,
         )
 

@@ -100,7 +100,8 @@ class Table:
 
 def _inverse_length(features: torch.Tensor) -> torch.Tensor:
     """1/‖f‖ per row; a row of zeros stays a row of zeros."""
-    return 1.0 / torch.linalg.vector_norm(features, dim=-1).clamp_min(1e-12)
+    length: torch.Tensor = torch.linalg.vector_norm(features, dim=-1)
+    return length.clamp_min(1e-12).reciprocal()
 
 
 def _wide(device: torch.device) -> torch.dtype:

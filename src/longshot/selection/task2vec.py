@@ -17,21 +17,20 @@ import numpy as np
 import torch
 
 from longshot.selection import losses
-from longshot.selection.fastdiffsel import by_class
 from longshot.selection.objectives import (
     Distance,
     Measured,
     Swapper,
     Weights,
+    class_sums,
     less_queries,
     logits,
-    pool_centres,
     pool_sizes,
     slot_tensor,
     support_centres,
 )
 from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks, batches
+from longshot.selection.tasks import Ints, Tasks, batches, by_class
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Task2VecObjective:
 
     def at_support(self, table: Table, tasks: Tasks, support: Ints) -> Measured:
         probe = self._probe(table, tasks)
-        embedding = torch.stack([line for line in self._support_embedding(table, tasks, support, probe)])
+        embedding = self._support_embedding(table, tasks, support, probe)
         residual = self._residual(table, tasks, probe, embedding)
         task_of_slot = torch.from_numpy(tasks.task_of_slot).to(table.device)
         ways = torch.from_numpy(tasks.ways).to(residual)
@@ -100,7 +99,7 @@ class Task2VecObjective:
 
     def _probe(self, table: Table, tasks: Tasks) -> torch.Tensor:
         """Pool means [S, d]."""
-        sums, sizes = pool_centres(table, tasks, None), pool_sizes(table, tasks)
+        sums, sizes = class_sums(table, tasks), pool_sizes(table, tasks)
         result = torch.empty_like(sums)
         for batch in batches(table, tasks):
             means = less_queries(slot_tensor(sums, batch), batch, slot_tensor(sizes, batch))

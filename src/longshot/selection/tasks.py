@@ -170,6 +170,14 @@ def _batch(table: Table, tasks: Tasks, members: Ints, width: int, height: int) -
     )
 
 
+def by_class(tasks: Tasks) -> Iterator[tuple[int, Ints]]:
+    """The slots that use each class, class after class."""
+    order = np.argsort(tasks.classes, kind="stable")
+    for slots in np.split(order, np.flatnonzero(np.diff(tasks.classes[order])) + 1):
+        if len(slots):
+            yield int(tasks.classes[slots[0]]), slots
+
+
 def _bounds(lengths: Sequence[int] | Ints) -> Ints:
     """Lengths → offsets, from 0."""
     return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))]).astype(np.int64)
@@ -179,8 +187,10 @@ def _spans(offsets: Ints, items: Ints) -> Ints:
     """All positions offsets[i]:offsets[i+1] for the items, one after another."""
     lengths = offsets[items + 1] - offsets[items]
     starts = np.repeat(offsets[items] - (np.cumsum(lengths) - lengths), lengths)
-    return np.arange(int(lengths.sum()), dtype=np.int64) + starts
+    positions: Ints = np.arange(int(lengths.sum()), dtype=np.int64) + starts
+    return positions
 
 
 def _round_up(values: Ints, step: int) -> Ints:
-    return (np.maximum(values, 1) + step - 1) // step * step
+    steps: Ints = (np.maximum(values, 1) + step - 1) // step
+    return steps * step

@@ -1,0 +1,182 @@
+"""Instances chosen by difficulty: for the queries of a uniform task, the support a classifier fails on (or not).
+
+Thin: it turns a plan into integer arrays, hands them to ``longshot.selection``, and records what was measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+from longshot.ragged import Ragged, offsets_of
+from longshot.testbeds.base import Drawn, Instances, Plan, Pool, settings
+from longshot.testbeds.instances import UniformInstances
+from longshot.testbeds.streams import Streams
+
+if TYPE_CHECKING:
+    from longshot.features.features import Features
+    from longshot.selection.run import Selection
+    from longshot.selection.table import Table
+    from longshot.selection.tasks import Tasks
+
+_HIDDEN = {"setting": False}
+
+
+@dataclass(frozen=True, eq=False)
+class _Selected:
+    """What the three samplers share: features, objective, and whose queries they keep.
+
+    Queries, and the support that "before" is measured on, come from ``base`` (uniform by default), so a base with
+    a rule for its queries is combined with a difficult support for them.
+    """
+
+    table: Features = field(metadata=_HIDDEN)
+    objective: str = "error"
+    temperature: float = 0.1
+    distance: Literal["euclidean", "cosine"] = "euclidean"
+    normalize: bool = True
+    device: str = field(default="auto", metadata=_HIDDEN)
+    base: Instances = field(default_factory=UniformInstances, metadata=_HIDDEN)
+    backbone: str = field(init=False, default="")
+    queries_of: dict[str, Any] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "backbone", self.table.backbone)
+        if not isinstance(self.base, UniformInstances):
+            object.__setattr__(self, "queries_of", settings(self.base))
+
+    @property
+    def features(self) -> str | None:
+        """Hash of the features the selection looks at."""
+        return self.table.hash
+
+    def draw(self, streams: Streams, pool: Pool, plan: Plan) -> Drawn:
+        """The base's queries with a selected support, and the losses and accuracies before and after."""
+        # here, so that a uniform testbed is drawn without loading torch
+        from longshot.devices import pick_device
+        from longshot.selection.objectives import make_objective
+        from longshot.selection.run import measure
+        from longshot.selection.table import Table
+        from longshot.selection.tasks import Tasks
+
+        self._check(pool)
+        start = self.base.draw(streams, pool, plan)
+        tasks = Tasks(
+            offsets=plan.classes.offsets,
+            classes=plan.classes.values.astype(np.int64),
+            shots=plan.shots.values.astype(np.int64),
+            query=start.query.values.astype(np.int64),
+            query_offsets=offsets_of(plan.queries.values),
+            ids=streams.tasks,
+        )
+        table = Table(
+            self.table.array,
+            self.table.offsets,
+            normalize=self.normalize,
+            device=pick_device(self.device),
+            names=self.table.class_ids,
+        )
+        objective = make_objective(self.objective, temperature=self.temperature, distance=self.distance)
+        before = start.support.values.astype(np.int64)
+        loss, accuracy = measure(table, tasks, objective, before)
+        entropy = (streams.seed, *streams.salt, streams.attempt)
+        found = self._select(table, tasks, objective, before, entropy)
+        measured: dict[str, NDArray[Any]] = {
+            "loss_before": loss,
+            "loss_after": found.loss,
+            "accuracy_before": accuracy,
+            "accuracy_after": found.accuracy,
+            "steps": found.steps.astype(np.int32),
+            "refine_rounds": found.refined.astype(np.int32),
+            "greedy_rounds": found.searched.astype(np.int32),
+        }
+        support = Ragged(found.support, start.support.offsets)
+        return Drawn(support, start.query, {**start.measured, **measured})
+
+    def _check(self, pool: Pool) -> None:
+        if self.table.fingerprint != pool.dataset.fingerprint:
+            raise UserError(
+                f"The features are those of dataset '{self.table.dataset}' ({len(self.table.class_ids)} classes, "
+                f"fingerprint {self.table.fingerprint[:12]}), but tasks are drawn from '{pool.dataset.name}' "
+                f"({len(pool.dataset.class_ids)} classes, fingerprint {pool.dataset.fingerprint[:12]}): "
+                f"embed that dataset."
+            )
+
+    def _select(
+        self, table: Table, tasks: Tasks, objective: Any, before: NDArray[np.int64], entropy: tuple[int, ...]
+    ) -> Selection:
+        raise TypeError("use Difficult, Easy or Greedy")
+
+
+@dataclass(frozen=True, eq=False)
+class Difficult(_Selected):
+    """Supports on which the query loss is high: FastDiffSel, ``refine`` Frank–Wolfe rounds, ``greedy`` exact rounds.
+
+    ``objective``: error (1 − p(true class)), prototype (the paper's cross-entropy), ridge, task2vec.
+    ``start``, ``steps``, ``step_size`` and ``projection`` are the paper's options; with the uniform start and one
+    step the last two change nothing.
+    """
+
+    refine: int = 0
+    greedy: int = 0
+    start: Literal["uniform", "random"] = "uniform"
+    steps: int = 1
+    step_size: float = 200.0
+    projection: Literal["l1", "simplex", "none"] = "l1"
+
+    name: ClassVar[str] = "difficult"
+    largest: ClassVar[bool] = True
+
+    def _select(
+        self, table: Table, tasks: Tasks, objective: Any, before: NDArray[np.int64], entropy: tuple[int, ...]
+    ) -> Selection:
+        from longshot.selection.run import select
+
+        return select(
+            table,
+            tasks,
+            objective,
+            largest=self.largest,
+            start=self.start,
+            steps=self.steps,
+            step_size=self.step_size,
+            projection=self.projection,
+            refine=self.refine,
+            greedy=self.greedy,
+            entropy=entropy,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Easy(Difficult):
+    """Supports on which the query loss is low: the same steps downhill.
+
+    One step downhill from the pool's mean hardly beats a random support, which is near the mean already;
+    so one exact greedy round is the default.
+    """
+
+    greedy: int = 1
+
+    name: ClassVar[str] = "easy"
+    largest: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, eq=False)
+class Greedy(_Selected):
+    """Greedy search of Agarwal et al. from the uniform support: ``rounds`` exact passes over all support images."""
+
+    objective: str = "prototype"
+    rounds: int = 3
+
+    name: ClassVar[str] = "greedy"
+
+    def _select(
+        self, table: Table, tasks: Tasks, objective: Any, before: NDArray[np.int64], entropy: tuple[int, ...]
+    ) -> Selection:
+        from longshot.selection.run import search
+
+        return search(table, tasks, objective, before, rounds=self.rounds)
