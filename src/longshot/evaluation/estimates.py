@@ -64,7 +64,9 @@ def estimate(
                         "backbone": backbone,
                         "method": method.call,
                         "left": left,
-                        "seconds": left * _probe(testbed, method, dims[backbone], plan.device) / plan.workers,
+                        "seconds": _probe(testbed, method, dims[backbone], plan.device) * left / plan.workers
+                        if left
+                        else 0.0,
                         "bytes": int(left * _bytes_per_task(testbed, save_scores)),
                     }
                 )

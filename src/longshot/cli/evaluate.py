@@ -1,0 +1,172 @@
+"""``longshot evaluate``: run methods over testbeds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from longshot.cli.common import device_option, dry_run_option, json_option, print_table, seed_option
+from longshot.errors import UserError
+
+if TYPE_CHECKING:
+    from longshot.evaluation.results import Results
+
+
+@click.command()
+@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=click.Path(path_type=Path))
+@click.option(
+    "--backbone",
+    "backbones",
+    multiple=True,
+    help="Backbone whose features to use; repeat for several; 'A + B' puts two side by side.",
+)
+@click.option(
+    "--features",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Features FILE.npy (from 'longshot embed -o') in place of a backbone; repeat for several.",
+)
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    required=True,
+    help="Method with its settings, such as \"protonet(distance='cosine')\"; repeat for several.",
+)
+@click.option(
+    "-o",
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Folder of the run; one that exists is extended.",
+)
+@click.option(
+    "--dataset",
+    "datasets",
+    multiple=True,
+    metavar="NAME=PATH",
+    help="Where a testbed's dataset lives, if not where it was before.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Threads; they change no result.  [default: one per core]",
+)
+@click.option("--save-scores", is_flag=True, help="Keep the scores of every query, not only its prediction.")
+@seed_option
+@device_option
+@dry_run_option
+@json_option
+def command(
+    testbeds: tuple[Path, ...],
+    backbones: tuple[str, ...],
+    files: tuple[Path, ...],
+    methods: tuple[str, ...],
+    out: Path,
+    datasets: tuple[str, ...],
+    workers: int | None,
+    save_scores: bool,
+    seed: int,
+    device: str,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Run every method on every TESTBED through every backbone; one result row per task.
+
+    \b
+    Example:
+      longshot sample toybox --tasks 600 -o easy.parquet
+      longshot evaluate easy.parquet --backbone pixels --method protonet -o runs/first
+
+    Features that are not in the cache are computed first. The same command after an interruption goes on from
+    there; with other methods, backbones or testbeds it extends the run.
+    """
+    from longshot.datasets.registry import parse_dataset_options
+    from longshot.evaluation.estimates import estimate
+    from longshot.evaluation.runner import evaluate
+    from longshot.features.features import Features
+    from longshot.methods.registry import get_method
+
+    if not backbones and not files:
+        raise UserError(
+            "No backbone was given and at least 1 is needed: add --backbone NAME or --features FILE.npy."
+        )
+    options: dict[str, Any] = {
+        "methods": [get_method(method) for method in methods],  # first, since opening features takes longer
+        "datasets": parse_dataset_options(datasets),
+        "out": out,
+        "device": device,
+        "workers": workers,
+        "seed": seed,
+        "save_scores": save_scores,
+        "backbones": [*backbones, *(Features.load(file) for file in files)],
+    }
+    if dry_run:
+        _print_estimate(estimate(testbeds, **options), as_json)
+        return
+    results = evaluate(testbeds, **options)
+    if as_json:
+        click.echo(json.dumps(results.summary(), indent=2, ensure_ascii=False))
+        return
+    print_table(
+        summary_rows(results), footer=f"\n{results.path}: rows per task; 'longshot report {results.path}'"
+    )
+
+
+def summary_rows(results: Results) -> list[dict[str, Any]]:
+    """The summary as table rows: percentages with the half width of their 95 % interval."""
+    records = results.summary()
+    seeds = {record["seed"] for record in records}
+    ways = any(record["top5"] < 1 for record in records)
+    rows = []
+    for record in records:
+        row = {
+            "testbed": record["testbed"],
+            "backbone": record["backbone"],
+            "method": record["method"],
+            "setting": record["setting"],
+            "tasks": record["tasks"],
+            "accuracy %": _percent(record, "accuracy"),
+            "balanced %": _percent(record, "balanced_accuracy"),
+            "normalized %": _percent(record, "normalized_accuracy"),
+        }
+        if ways:
+            row["top-5 %"] = _percent(record, "top5")
+        row["loss"] = f"{record['loss']:.3f}"
+        if len(seeds) > 1:
+            row["seed"] = record["seed"]
+        rows.append(row)
+    return rows
+
+
+def _percent(record: dict[str, Any], name: str) -> str:
+    interval = record[f"{name}_ci95"]
+    if interval is None:
+        return f"{100 * record[name]:.2f}"
+    return f"{100 * record[name]:.2f} ± {50 * (interval[1] - interval[0]):.2f}"
+
+
+def _print_estimate(records: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(records, indent=2, ensure_ascii=False))
+        return
+    rows = [
+        {
+            "step": record["step"],
+            "testbed": record["testbed"],
+            "backbone": record["backbone"],
+            "method": record["method"],
+            "left": f"{record['left']:,} {'tasks' if record['method'] else 'images'}",
+            "time": f"about {record['seconds']:,.1f} s",
+            "disk": f"{record['bytes'] / 1e6:,.1f} MB",
+        }
+        for record in records
+    ]
+    seconds, size = (sum(record[key] for record in records) for key in ("seconds", "bytes"))
+    print_table(
+        rows, footer=f"\nIn all about {seconds:,.0f} s and {size / 1e6:,.1f} MB; nothing was written."
+    )
