@@ -12,31 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from longshot.evaluation.results import new_run, testbed_path
+from longshot.evaluation.units import Unit, write_unit
+from longshot.files import write_json
 from longshot.testbeds.testbed import Testbed
 
-SCHEMA = pa.schema(
-    {
-        "testbed": pa.string(),
-        "testbed_name": pa.string(),
-        "task": pa.int64(),
-        "backbone": pa.string(),
-        "method": pa.string(),
-        "seed": pa.int64(),
-        "accuracy": pa.float64(),
-        "balanced_accuracy": pa.float64(),
-        "normalized_accuracy": pa.float64(),
-        "top5": pa.float64(),
-        "loss": pa.float64(),
-        "dataset": pa.string(),
-        "setting": pa.string(),
-        "way": pa.int16(),
-        "mean_shot": pa.float64(),
-        "coarsity": pa.float64(),
-        "seconds": pa.float64(),
-        "prediction": pa.list_(pa.int16()),
-    }
-)
 Series = Mapping[str, Any]  # backbone, method, setting, skill (chance of a right answer)
+NAMES = tuple(f"solid/{shape}" for shape in ("ball", "cone", "cube", "disc", "ring", "star", "wedge"))
 DEFAULT: tuple[Series, ...] = (
     {"backbone": "pixels", "method": "protonet(distance='euclidean')", "setting": "inductive", "skill": 0.45},
     {"backbone": "net", "method": "protonet(distance='euclidean')", "setting": "inductive", "skill": 0.8},
@@ -74,8 +56,8 @@ def draw_testbed(tasks: int, *, vary: bool, names: Sequence[str], seed: int) -> 
     )
 
 
-def result_rows(testbed: Testbed, name: str, series: Series, seed: int) -> list[dict[str, Any]]:
-    """Rows of a series that is right with probability ``skill``, a little less on every third task."""
+def columns(testbed: Testbed, series: Series, seed: int) -> dict[str, list[Any]]:
+    """Results of a series that is right with probability ``skill``, a little less on every third task."""
     label = f"{series['backbone']}{series['method']}{seed}"
     rng = np.random.default_rng(zlib.crc32(label.encode()))
     rows = []
@@ -87,27 +69,65 @@ def result_rows(testbed: Testbed, name: str, series: Series, seed: int) -> list[
         accuracy = float(np.mean(prediction == truth))
         rows.append(
             {
-                "testbed": testbed.content_hash,
-                "testbed_name": name,
                 "task": task.index,
-                "backbone": series["backbone"],
-                "method": series["method"],
-                "seed": series.get("seed", 0),
                 "accuracy": accuracy,
                 "balanced_accuracy": accuracy,
                 "normalized_accuracy": (accuracy - 1 / task.way) / (1 - 1 / task.way),
-                "top5": None if task.way < 5 else 1.0,
+                "top5": 1.0,
                 "loss": 1 - accuracy,
-                "dataset": task.dataset,
-                "setting": series["setting"],
                 "way": task.way,
                 "mean_shot": float(np.mean(task.shots)),
                 "coarsity": None,
-                "seconds": 0.001,
                 "prediction": prediction.tolist(),
             }
         )
-    return rows
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def write_run(
+    path: Path,
+    *,
+    tasks: int = 30,
+    beds: Mapping[str, bool] | None = None,
+    series: Sequence[Series] = DEFAULT,
+    names: Sequence[str] = NAMES,
+) -> Path:
+    """A run folder as ``evaluate`` writes it; ``beds`` maps names of testbeds to whether their shape varies."""
+    run = new_run()
+    for seed, (name, vary) in enumerate((beds or {"fixed": False, "any": True}).items()):
+        testbed = draw_testbed(tasks, vary=vary, names=names, seed=seed)
+        testbed.save(testbed_path(path, testbed.content_hash))
+        run["testbeds"][testbed.content_hash] = {"name": name}
+        for one in series:
+            method, setting, method_seed = one["method"], one["setting"], one.get("seed", 0)
+            identity = f"{method} {setting} {one['skill']}"
+            unit = Unit(
+                testbed.content_hash,
+                name,
+                "shapes",
+                one["backbone"],
+                one["backbone"],
+                method,
+                identity,
+                setting,
+                method_seed,
+                0,
+                tasks,
+            )
+            write_unit(path, unit, columns(testbed, one, seed), [0.001] * tasks)
+            run["methods"][method] = {"setting": setting}
+            run["cells"].append(
+                {
+                    "testbed": testbed.content_hash,
+                    "backbone": one["backbone"],
+                    "method": method,
+                    "seed": method_seed,
+                    "units": [unit.id],
+                }
+            )
+    run["sessions"].append({"started": "2026-01-02T03:04:05+00:00"})
+    write_json(path / "run.json", run)
+    return path
 
 
 def draw_images(dataset: str, keys: Sequence[str]) -> list[Image.Image]:

@@ -15,7 +15,7 @@ from longshot.reports.report import report
 from longshot.reports.summary import summarise
 
 from .conftest import MakeRun
-from .runs import DEFAULT, draw_images
+from .runs import DEFAULT, draw_images, write_run
 
 pytestmark = pytest.mark.browser
 ATTACK = "<script>window.hacked = true</script>"
@@ -50,13 +50,15 @@ class Opened:
         return [" ".join(text.split()) for text in self.page.locator(selector).all_text_contents()]
 
 
-@pytest.fixture
-def written(make_run: MakeRun, tmp_path: Path) -> tuple[Path, Path]:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A run whose class, method and testbed names are hostile and long, and its page."""
     names = [f"{ATTACK}/{ATTACK}{'x' * 40}{i}" for i in range(7)]
     series = [*DEFAULT, {**DEFAULT[0], "backbone": "n" * 60, "method": f"{ATTACK}(" + "a=1, " * 20 + ")"}]
-    run = make_run(beds={"fixed": False, "any" + "-y" * 40: True}, series=series, names=names)
-    return run, report(run, tmp_path / "page.html", images=draw_images)
+    folder = tmp_path_factory.mktemp("written")
+    beds = {"fixed": False, "any" + "-y" * 40: True}
+    run = write_run(folder / "run", tasks=60, beds=beds, series=series, names=names)
+    return run, report(run, folder / "page.html", images=draw_images)
 
 
 def test_opens_from_disk_silently(browser: Any, written: tuple[Path, Path]) -> None:

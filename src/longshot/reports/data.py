@@ -119,6 +119,8 @@ def _copy(run: Results, content_hash: str) -> tuple[Testbed | None, str]:
     """The run's own copy of a testbed, or why it cannot be read."""
     try:
         return run.testbed(content_hash), ""
+    except FileNotFoundError:
+        return None, "the run folder holds no copy of this testbed."
     except UserError as error:
         return None, str(error)
 
