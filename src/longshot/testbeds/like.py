@@ -1,0 +1,69 @@
+"""A shape copied from another testbed, task by task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+from longshot.ragged import Ragged
+from longshot.testbeds import columns
+from longshot.testbeds.base import Plan, Pool
+from longshot.testbeds.streams import Streams
+from longshot.testbeds.testbed import Testbed
+
+
+@dataclass(frozen=True, eq=False)
+class Like:
+    """Task t has the ways of the other testbed's task t, and its shots and queries per class in their order."""
+
+    testbed: Testbed = field(metadata={"setting": False})
+    content_hash: str = ""
+    name: ClassVar[str] = "like"
+
+    def __post_init__(self) -> None:
+        # The hash stands in the metadata of what is drawn; it is a fact of the testbed, not a choice.
+        object.__setattr__(self, "content_hash", self.testbed.content_hash)
+
+    @property
+    def shots(self) -> Ragged:
+        """Support images per class and task."""
+        return columns.ragged(self.testbed.table, "shots")
+
+    @property
+    def queries(self) -> Ragged:
+        """Query images per class and task."""
+        shots, labels = self.shots, columns.ragged(self.testbed.table, "query_label")
+        slots = np.repeat(shots.offsets[:-1], labels.lengths) + labels.values
+        return shots.with_values(np.bincount(slots, minlength=len(shots.values)))
+
+    @property
+    def min_way(self) -> int:
+        """The most ways of any task: every task must be possible."""
+        return int(self.shots.lengths.max())
+
+    @property
+    def min_images(self) -> int:
+        """The most images of one class in any task."""
+        return int((self.shots.values + self.queries.values).max())
+
+    def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The other testbed's ways, [T]."""
+        self._check(streams)
+        return self.shots.lengths[streams.tasks]
+
+    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> Plan:
+        """The other testbed's shots and queries."""
+        self._check(streams)
+        shots, queries = self.shots.take(streams.tasks), self.queries.take(streams.tasks)
+        return Plan(classes, classes.with_values(shots.values), classes.with_values(queries.values))
+
+    def _check(self, streams: Streams) -> None:
+        if len(streams) and streams.tasks.max() >= len(self.testbed):
+            raise UserError(
+                f"The testbed whose shapes are copied has {len(self.testbed):,} tasks, but task "
+                f"{int(streams.tasks.max()) + 1:,} was asked for; ask for at most {len(self.testbed):,} (--tasks)."
+            )

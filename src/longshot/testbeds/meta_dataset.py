@@ -1,0 +1,133 @@
+"""Meta-Dataset's episodes: variable way and shot, the ILSVRC and Omniglot rules for classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+from longshot.ragged import Ragged
+from longshot.testbeds.base import Plan, Pool, Shape
+from longshot.testbeds.classes import Siblings, draw_within
+from longshot.testbeds.streams import Streams
+
+_LOG_HALF, _LOG_TWO = np.log(0.5), np.log(2.0)
+
+
+@dataclass(frozen=True)
+class MetaDatasetShape:
+    """Variable way and shot, as Meta-Dataset draws them.
+
+    ways     n ~ U{min_way … min(max_way, available)} (all of a node's leaves with hierarchical classes)
+    queries  q = min(max_query, min_c ⌊|c|/2⌋), the same for every class
+    support  |S| = min(max_support, Σ_c ⌊β · min(max_contribution, |c| − q) + 1⌋) with β ~ U[0, 1)
+    shots    k_c = min(⌊R_c · (|S| − n)⌋ + 1, |c| − q), R_c ∝ |c| · e^{a_c}, a_c ~ U[ln ½, ln 2)
+    """
+
+    min_way: int = 5
+    max_way: int = 50
+    max_query: int = 10
+    max_support: int = 500
+    max_contribution: int = 100
+    name: ClassVar[str] = "meta-dataset"
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.min_way <= self.max_way:
+            raise UserError(
+                f"Meta-Dataset's ways {self.min_way} to {self.max_way} are not a range from 2 upwards."
+            )
+        if min(self.max_query, self.max_support, self.max_contribution) < 1:
+            raise UserError("Meta-Dataset's limits for queries, support and contribution must be at least 1.")
+
+    @property
+    def min_images(self) -> int:
+        """One query and one shot: half of a class, rounded down, must be at least one image."""
+        return 2
+
+    def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
+        """n for every task, [T]."""
+        most = np.minimum(available, self.max_way)
+        return self.min_way + streams.stage("ways").below(most - self.min_way + 1)
+
+    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> Plan:
+        """Shots and queries of every class of every task."""
+        beta = streams.stage("support-size").uniform()
+        weight = streams.slots("shots", classes).uniform()
+        return self.describe(classes, pool.sizes[classes.values], beta, weight)
+
+    def describe(
+        self,
+        classes: Ragged,
+        sizes: NDArray[np.int64],
+        beta: NDArray[np.float64],
+        weight: NDArray[np.float64],
+    ) -> Plan:
+        """The rule itself. ``sizes`` and ``weight`` (in [0, 1)) per slot, [M]; ``beta`` per task, [T]."""
+        starts, lengths, owners = classes.offsets[:-1], classes.lengths, classes.owners
+        half = np.minimum.reduceat(sizes, starts) // 2
+        query = np.minimum(self.max_query, half)[owners]
+        left = sizes - query
+        shares = np.floor(beta[owners] * np.minimum(self.max_contribution, left) + 1)
+        support = np.minimum(self.max_support, np.add.reduceat(shares, starts))
+        power = sizes * np.exp(_LOG_HALF + (_LOG_TWO - _LOG_HALF) * weight)
+        ratio = power / np.add.reduceat(power, starts)[owners]
+        shots = np.minimum(np.floor(ratio * (support - lengths)[owners]).astype(np.int64) + 1, left)
+        return Plan(classes, classes.with_values(shots), classes.with_values(query))
+
+
+@dataclass(frozen=True)
+class Hierarchical:
+    """Meta-Dataset's ILSVRC rule on any taxonomy: an internal node, then all classes below it.
+
+    A node is drawn uniformly among those that span between the shape's least ways and ``max_span`` classes of
+    the pool (nodes with a single child are the same as that child and left out). With Meta-Dataset's shape the task
+    takes all its classes, sub-sampled to the shape's most; with other shapes it takes as many as the shape says.
+    """
+
+    max_span: int = 392
+    name: ClassVar[str] = "hierarchical"
+
+    def groups(self, shape: Shape, pool: Pool) -> Ragged:
+        """The classes below each eligible node, nodes in order of their id."""
+        dataset = pool.dataset
+        if dataset.taxonomy is None:
+            raise UserError(
+                f"Dataset '{dataset.name}' has no taxonomy to draw nodes from; nest its class folders, add a "
+                "taxonomy.csv, or draw the classes with --classes uniform."
+            )
+        tree = dataset.taxonomy.restrict(pool.class_ids)
+        number = dict(zip(pool.class_ids, pool.classes.tolist(), strict=True))
+        spans = {
+            node: sorted(number[leaf] for leaf in tree.descendants(node) if leaf in number)
+            for node in tree.nodes
+            if len(tree.children(node)) > 1
+        }
+        fitting = {n: span for n, span in spans.items() if shape.min_way <= len(span) <= self.max_span}
+        if not fitting:
+            widest = max((len(span) for span in spans.values()), default=0)
+            raise UserError(
+                f"No node of the taxonomy of '{dataset.name}' spans between {shape.min_way} and {self.max_span} "
+                f"classes (the widest spans {widest}); lower --way or draw the classes with --classes uniform."
+            )
+        return Ragged.from_lists([fitting[node] for node in sorted(fitting)])
+
+    def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
+        """Class numbers of each task."""
+        groups = self.groups(shape, pool)
+        chosen = streams.stage("group").below(len(groups))
+        if not isinstance(shape, MetaDatasetShape):
+            return draw_within(streams, shape, groups, chosen)
+        available = groups.lengths[chosen]
+        picked = streams.stage("classes").choose(available, np.minimum(available, shape.max_way))
+        start = np.repeat(groups.offsets[:-1][chosen], picked.lengths)
+        return picked.with_values(groups.values[start + picked.values])
+
+
+@dataclass(frozen=True)
+class Bilevel(Siblings):
+    """Meta-Dataset's Omniglot rule on any two-level grouping: a super-class uniformly, then its classes."""
+
+    name: ClassVar[str] = "bilevel"

@@ -1,0 +1,142 @@
+"""Meta-Dataset's own episodes, bit for bit: the reference sampler's random stream replayed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+
+MIN_WAY, MAX_WAY, MAX_SPAN = 5, 50, 392
+MAX_QUERY, MAX_SUPPORT, MAX_CONTRIBUTION = 10, 500, 100
+_LOG_HALF, _LOG_TWO = np.log(0.5), np.log(2.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One split of a Meta-Dataset source: class sizes in the split's order, and its groups where it has some.
+
+    ``kind`` is 'flat', 'bilevel' (groups: alphabets) or 'hierarchical' (groups: leaf sets of eligible nodes).
+    """
+
+    name: str
+    kind: str
+    sizes: NDArray[np.int64]  # [C] images per class
+    groups: tuple[NDArray[np.int64], ...] = ()  # positions in the split
+
+
+@dataclass(frozen=True, eq=False)
+class Episode:
+    """An episode before its images are chosen."""
+
+    classes: NDArray[np.int64]  # [n] positions in the split
+    shots: NDArray[np.int64]  # [n]
+    query: int  # per class
+
+
+def read_source(path: str | Path, split: str = "test") -> Source:
+    """A split (train, valid or test) of a ``dataset_spec.json`` of Meta-Dataset v1."""
+    file = Path(path)
+    try:
+        spec = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} is not a readable Meta-Dataset dataset_spec.json: {error}.") from error
+    wanted = {"train": "TRAIN", "valid": "VALID", "validation": "VALID", "test": "TEST"}.get(split.lower())
+    if wanted is None:
+        raise UserError(f"Meta-Dataset has no split '{split}'; choose train, valid or test.")
+    name = str(spec.get("name", file.stem))
+    if "split_subgraphs" in spec:
+        return _hierarchical(name, spec, wanted)
+    if "superclasses_per_split" in spec:
+        return _bilevel(name, spec, wanted)
+    if "classes_per_split" not in spec:
+        raise UserError(f"{file} has none of Meta-Dataset's split tables; is it a dataset_spec.json?")
+    return Source(name, "flat", _sizes(spec["images_per_class"], _range(spec["classes_per_split"], wanted)))
+
+
+def episodes(source: Source, count: int, seed: int) -> Iterator[Episode]:
+    """The first ``count`` episodes of a sampler made right after the module generator was seeded with ``seed``."""
+    module = np.random.RandomState(seed)
+    rng = np.random.RandomState(seed=module.randint(0, 2**32, dtype="uint32"))
+    for _ in range(count):
+        classes = _draw_classes(source, rng)
+        yield _describe(classes, source.sizes[classes], rng)
+
+
+def _draw_classes(source: Source, rng: np.random.RandomState) -> NDArray[np.int64]:
+    if source.kind == "flat":
+        way = rng.randint(MIN_WAY, min(MAX_WAY, len(source.sizes)) + 1)
+        return np.asarray(rng.choice(len(source.sizes), way, replace=False))
+    rng.choice([True, False], p=[1, 0])  # the reference tosses a coin between this rule and the flat one
+    group = source.groups[rng.choice(len(source.groups))]
+    if source.kind == "hierarchical":
+        if len(group) <= MAX_WAY:
+            return group
+        return np.asarray(rng.choice(group, MAX_WAY, replace=False))
+    way = rng.randint(MIN_WAY, min(MAX_WAY, len(group)) + 1)
+    return np.asarray(rng.choice(group, way, replace=False))
+
+
+def _describe(classes: NDArray[np.int64], sizes: NDArray[np.int64], rng: np.random.RandomState) -> Episode:
+    query = min(MAX_QUERY, int(sizes.min()) // 2)
+    left = sizes - query
+    beta = rng.uniform()
+    support = min(MAX_SUPPORT, int(np.floor(beta * np.minimum(MAX_CONTRIBUTION, left) + 1).sum()))
+    weight = np.exp(rng.uniform(_LOG_HALF, _LOG_TWO, size=len(sizes))) * sizes
+    shots = np.floor(weight / weight.sum() * (support - len(sizes))).astype(np.int64) + 1
+    return Episode(classes, np.minimum(shots, left), query)
+
+
+def _range(per_split: dict[str, int], wanted: str) -> range:
+    """Positions of a split's classes when splits follow each other as train, valid, test."""
+    start = 0
+    for split in ("TRAIN", "VALID", "TEST"):
+        stop = start + per_split[split]
+        if split == wanted:
+            return range(start, stop)
+        start = stop
+    raise UserError(f"The spec has no split {wanted}.")
+
+
+def _sizes(images_per_class: dict[str, Any], classes: Sequence[int]) -> NDArray[np.int64]:
+    return np.array([images_per_class[str(c)] for c in classes], dtype=np.int64)
+
+
+def _bilevel(name: str, spec: dict[str, Any], wanted: str) -> Source:
+    per_superclass = [
+        spec["classes_per_superclass"][str(i)] for i in range(len(spec["classes_per_superclass"]))
+    ]
+    bounds = np.concatenate(([0], np.cumsum(per_superclass)))
+    chosen = _range(spec["superclasses_per_split"], wanted)
+    first = int(bounds[chosen.start])
+    classes = range(first, int(bounds[chosen.stop]))
+    groups = tuple(np.arange(bounds[i], bounds[i + 1]) - first for i in chosen)
+    return Source(name, "bilevel", _sizes(spec["images_per_class"], classes), groups)
+
+
+def _hierarchical(name: str, spec: dict[str, Any], wanted: str) -> Source:
+    nodes = {node["wn_id"]: node for node in spec["split_subgraphs"][wanted]}
+    leaves = sorted(wn_id for wn_id, node in nodes.items() if not node["children_ids"])
+    position = {leaf: i for i, leaf in enumerate(leaves)}
+    below: dict[str, frozenset[int]] = {}
+
+    def reach(wn_id: str) -> frozenset[int]:
+        if wn_id not in below:
+            children = nodes[wn_id]["children_ids"]
+            own = frozenset((position[wn_id],)) if not children else frozenset()
+            below[wn_id] = own.union(*(reach(child) for child in children))
+        return below[wn_id]
+
+    spans = {wn_id: sorted(reach(wn_id)) for wn_id in sorted(nodes) if nodes[wn_id]["children_ids"]}
+    groups = tuple(
+        np.array(span, dtype=np.int64) for span in spans.values() if MIN_WAY <= len(span) <= MAX_SPAN
+    )
+    images = spec["images_per_class"][wanted]
+    sizes = np.array([images[leaf] for leaf in leaves], dtype=np.int64)
+    return Source(name, "hierarchical", sizes, groups)
