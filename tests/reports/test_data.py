@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from longshot.errors import UserError
 from longshot.reports.data import load
 
 from .conftest import MakeRun
@@ -40,3 +45,35 @@ def test_seeds_are_told_apart(make_run: MakeRun) -> None:
 def test_different_testbeds_of_one_name_carry_their_hash(make_run: MakeRun) -> None:
     data = load([make_run("a", beds=ONE, tasks=10), make_run("b", beds=ONE, tasks=11)])
     assert [bed.name for bed in data.beds] == [f"fixed ({bed.hash[:8]})" for bed in data.beds]
+
+
+def test_a_unit_that_is_missing_is_counted(make_run: MakeRun) -> None:
+    run = make_run()
+    min(run.glob("part-*.parquet")).unlink()
+    data = load(run)
+    assert data.missing == (1,) and len(data.cells) == 5
+
+
+def test_no_run() -> None:
+    with pytest.raises(UserError, match="at least 1 run folder, 0 were given"):
+        load([])
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nowhere"):
+        load(tmp_path / "nowhere")
+
+
+def test_a_run_without_rows(make_run: MakeRun) -> None:
+    run = make_run()
+    for part in run.glob("part-*.parquet"):
+        part.unlink()
+    with pytest.raises(UserError, match="holds 0 result rows and a report needs at least 1"):
+        load(run)
+
+
+def test_damaged_record(make_run: MakeRun) -> None:
+    run = make_run()
+    (run / "run.json").write_text("{", encoding="utf-8")
+    with pytest.raises(UserError, match=r"run\.json"):
+        load(run)

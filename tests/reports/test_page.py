@@ -88,6 +88,12 @@ def test_without_a_testbed_copy_the_page_says_so(make_run: MakeRun) -> None:
     assert page(run).count('<p class="notice">No pictures: ') == 2
 
 
+def test_an_unfinished_run_says_so(make_run: MakeRun) -> None:
+    run = make_run()
+    min(run.glob("part-*.parquet")).unlink()
+    assert "is not finished: 1 unit of work missing" in page(run)
+
+
 def test_one_task_one_series(make_run: MakeRun) -> None:
     text = page(make_run(tasks=1, beds={"one": False}, series=DEFAULT[:1]))
     assert "reaches" in text and not re.search(r"\bnan\b", text.lower())

@@ -73,6 +73,7 @@ class ReportData:
 
     runs: tuple[dict[str, Any], ...]  # the run.json of each run
     names: tuple[str, ...]  # what the runs are called: the folder's name
+    missing: tuple[int, ...]  # units of work each run still lacks: not 0 while it is not finished
     beds: tuple[Bed, ...]
     series: tuple[Series, ...]
     cells: Mapping[tuple[int, int], Cell]  # (bed, series) → rows
@@ -112,7 +113,8 @@ def load(runs: str | Path | Results | Sequence[str | Path | Results]) -> ReportD
             bed_names.setdefault(key[0], bed_name)
             if key[0] not in copies:
                 copies[key[0]] = _copy(run, key[0])
-    return _arrange([run.run for run in opened], names, parts, bed_names, copies)
+    missing = [len(run.missing()) for run in opened]
+    return _arrange([run.run for run in opened], names, missing, parts, bed_names, copies)
 
 
 def _copy(run: Results, content_hash: str) -> tuple[Testbed | None, str]:
@@ -171,6 +173,7 @@ def _floats(table: pa.Table, name: str) -> NDArray[np.float64]:
 def _arrange(
     runs: list[dict[str, Any]],
     names: list[str],
+    missing: list[int],
     parts: Mapping[tuple[str, str, str, str, int], list[tuple[str, Cell]]],
     bed_names: Mapping[str, str],
     copies: Mapping[str, tuple[Testbed | None, str]],
@@ -196,7 +199,7 @@ def _arrange(
             notes += [name] if (backbone, method, setting, seed) in clashing else []
             one = Series(backbone, method, setting, ", ".join(notes))
             cells[hashes.index(bed), series.setdefault(one, len(series))] = cell
-    return ReportData(tuple(runs), tuple(names), beds, tuple(series), cells)
+    return ReportData(tuple(runs), tuple(names), tuple(missing), beds, tuple(series), cells)
 
 
 def _same(one: Cell, other: Cell) -> bool:

@@ -69,6 +69,7 @@ def render_page(
         style=_asset("style.css"),
         script=_asset("sort.js"),
         counts=_counts(data),
+        unfinished=[(name, count) for name, count in zip(data.names, data.missing, strict=True) if count],
         beds=_beds(request),
         backbones=list(dict.fromkeys(series.backbone for series in data.series)),
         methods=list(dict.fromkeys((series.method, series.transductive) for series in data.series)),
