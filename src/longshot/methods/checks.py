@@ -1,0 +1,305 @@
+"""The common test: what every method must keep, registered or a user's own.
+
+Each check takes a method and raises CheckFailed with one sentence when the method breaks it. A method may refuse a kind
+of task with a UserError where a check allows it; the check then returns the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+from longshot.methods.base import LOWEST, Method
+from longshot.methods.batching import Gatherer, Tasks, batches
+from longshot.ragged import Ragged
+from longshot.testbeds.bound import BoundTasks
+
+_CPU = torch.device("cpu")
+
+
+class CheckFailed(Exception):
+    """A method does not keep what every method must."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A made-up task: rows of FEATURES with labels."""
+
+    support: NDArray[np.int64]
+    support_label: NDArray[np.int64]
+    query: NDArray[np.int64]
+    query_label: NDArray[np.int64]
+    way: int
+
+
+@dataclass(frozen=True)
+class World:
+    """Features [classes · per_class, dim] of overlapping clouds, non-negative as after a ReLU."""
+
+    features: NDArray[np.float32]
+    per_class: int
+
+    @classmethod
+    def make(cls, classes: int = 12, per_class: int = 24, dim: int = 32, spread: float = 0.7) -> World:
+        rng = np.random.default_rng(20240607)
+        centres = rng.gamma(2.0, 0.5, (classes, 1, dim))
+        noise = rng.normal(0.0, spread, (classes, per_class, dim))
+        return cls(np.maximum(centres + noise, 0).reshape(-1, dim).astype(np.float32), per_class)
+
+    def task(self, rng: np.random.Generator, shots: list[int], queries: list[int]) -> Example:
+        """One class per entry; class w has shots[w] support and queries[w] query rows."""
+        classes = rng.permutation(len(self.features) // self.per_class)[: len(shots)]
+        parts: dict[str, list[NDArray[np.int64]]] = {"s": [], "sl": [], "q": [], "ql": []}
+        for label, (chosen, shot, query) in enumerate(zip(classes, shots, queries, strict=True)):
+            rows = chosen * self.per_class + rng.permutation(self.per_class)[: shot + query]
+            parts["s"].append(rows[:shot])
+            parts["q"].append(rows[shot:])
+            parts["sl"].append(np.full(shot, label))
+            parts["ql"].append(np.full(query, label))
+        flat = {name: np.concatenate(values) for name, values in parts.items()}
+        return Example(flat["s"], flat["sl"], flat["q"], flat["ql"], len(shots))
+
+
+def run(
+    method: Method, world: World, tasks: list[Example], limit: int | None = None, dtype: str = "int16"
+) -> list[NDArray[np.float32]]:
+    """Scores [Q, way] per task, through the same batching that an evaluation uses."""
+
+    def ragged(values: list[NDArray[np.int64]], kind: str = "int64") -> Ragged:
+        return Ragged.from_lists(values, kind)
+
+    bound = BoundTasks(
+        tasks=np.arange(len(tasks)),
+        ways=np.array([task.way for task in tasks]),
+        support=ragged([task.support for task in tasks]),
+        support_label=ragged([task.support_label for task in tasks], dtype),
+        query=ragged([task.query for task in tasks]),
+        query_label=ragged([task.query_label for task in tasks], dtype),
+    )
+    found: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(tasks)
+    with torch.no_grad():
+        for chosen, batch, _ in batches(
+            Tasks.from_bound(bound), method, Gatherer([world.features], _CPU), limit
+        ):
+            before = batch.support.clone(), batch.query.clone()
+            scores = method.scores(batch)
+            wanted = (len(batch), batch.query.shape[1], batch.way)
+            _demand(
+                tuple(scores.shape) == wanted, f"scores have the shape {tuple(scores.shape)}, not {wanted}"
+            )
+            unchanged = torch.equal(before[0], batch.support) and torch.equal(before[1], batch.query)
+            _demand(unchanged, "the method writes into its input")
+            for row, position in enumerate(chosen):
+                task = tasks[position]
+                beyond = scores[row, : len(task.query), task.way :]
+                _demand(bool((beyond == LOWEST).all()), "columns beyond a task's classes are not −∞")
+                found[position] = scores[row, : len(task.query), : task.way].float().numpy().copy()
+    return found
+
+
+def _demand(kept: bool, sentence: str) -> None:
+    if not kept:
+        raise CheckFailed(sentence)
+
+
+def _alike(method: Method, first: NDArray[np.float32], second: NDArray[np.float32], what: str) -> None:
+    """Scores equal within the method's tolerance, predictions equal unless two classes tie within it."""
+    _demand(first.shape == second.shape, f"{what} changes the shape of the scores")
+    finite = np.isfinite(first)
+    _demand(bool((finite == np.isfinite(second)).all()), f"{what} changes which scores are finite")
+    # A constant per query changes neither predictions nor probabilities.
+    first, second = (s - np.where(finite, s, -np.inf).max(1, keepdims=True) for s in (first, second))
+    room = method.tolerance * max(1.0, float(np.abs(first[finite]).max(initial=0)))
+    worst = float(np.abs(first[finite] - second[finite]).max(initial=0))
+    _demand(worst <= room, f"{what} moves scores by {worst:.2g}, more than {room:.2g}")
+    top = np.sort(np.where(finite, first, -np.inf), axis=1)
+    clear = (top[:, -1] - top[:, -2] > 2 * room) if first.shape[1] > 1 else np.ones(len(first), bool)
+    same = first.argmax(1)[clear] == second.argmax(1)[clear]
+    _demand(bool(same.all()), f"{what} changes predictions")
+
+
+def _some(way: int = 5, shot: int = 5, query: int = 6, count: int = 70) -> tuple[World, list[Example]]:
+    world, rng = World.make(), np.random.default_rng(1)
+    return world, [world.task(rng, [shot] * way, [query] * way) for _ in range(count)]
+
+
+def _mixed(count: int = 24) -> tuple[World, list[Example]]:
+    """Tasks of 2 to 8 ways with unequal shots and queries."""
+    world, rng = World.make(), np.random.default_rng(2)
+    tasks = []
+    for _ in range(count):
+        way = int(rng.integers(2, 9))
+        shots, queries = rng.integers(1, 8, way).tolist(), rng.integers(1, 9, way).tolist()
+        tasks.append(world.task(rng, shots, queries))
+    return world, tasks
+
+
+def check_learns(method: Method) -> None:
+    """Accuracy far above chance on easy tasks."""
+    world, tasks = _some(count=20)
+    hits = [s.argmax(1) == t.query_label for s, t in zip(run(method, world, tasks), tasks, strict=True)]
+    accuracy = float(np.concatenate(hits).mean())
+    _demand(accuracy > 0.7, f"accuracy on easy 5-way tasks is {accuracy:.2f}, not above 0.70")
+
+
+def check_finite(method: Method) -> None:
+    """No NaN, no infinity among the classes that have support; also for equal, zero and large features."""
+    world, tasks = _some(count=4)
+    features = world.features.copy()
+    features[tasks[0].support] = 1.0  # all support rows equal
+    features[tasks[1].query] = 0.0
+    for made in (world.features, features, world.features * 1000):
+        for scores in run(method, World(made.astype(np.float32), world.per_class), tasks):
+            _demand(bool(np.isfinite(scores).all()), "scores are not finite")
+
+
+def check_determinism(method: Method) -> None:
+    """The same call gives the same bits."""
+    world, tasks = _some(count=8)
+    first, second = run(method, world, tasks), run(method, world, tasks)
+    same = all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    _demand(same, "two runs on the same tasks differ")
+
+
+def check_batch_size(method: Method) -> None:
+    """Batch size 1 equals batch size 64: tasks do not see one another."""
+    world, tasks = _some()
+    alone, together = run(method, world, tasks, limit=1), run(method, world, tasks, limit=64)
+    for one, many in zip(alone, together, strict=True):
+        _alike(method, one, many, "the batch size")
+
+
+def check_padding(method: Method) -> str | None:
+    """Tasks of unequal size in one batch score as they do alone."""
+    world, tasks = _mixed()
+    try:
+        alone, together = run(method, world, tasks, limit=1), run(method, world, tasks)
+    except UserError as reason:
+        return str(reason)
+    for one, many in zip(alone, together, strict=True):
+        _alike(method, one, many, "padding")
+    return None
+
+
+def check_class_order(method: Method) -> None:
+    """Renaming the classes of a task renames the columns of its scores."""
+    world, tasks = _some(count=8)
+    rng = np.random.default_rng(3)
+    order = [rng.permutation(task.way) for task in tasks]
+    renamed = [
+        replace(task, support_label=new[task.support_label], query_label=new[task.query_label])
+        for task, new in zip(tasks, order, strict=True)
+    ]
+    for one, two, new in zip(run(method, world, tasks), run(method, world, renamed), order, strict=True):
+        _alike(method, one, two[:, new], "the order of classes")
+
+
+def check_example_order(method: Method) -> None:
+    """The order of support rows means nothing; the order of queries is the order of scores."""
+    world, tasks = _some(count=8)
+    rng = np.random.default_rng(4)
+    shuffled, orders = [], []
+    for task in tasks:
+        s, q = rng.permutation(len(task.support)), rng.permutation(len(task.query))
+        orders.append(q)
+        shuffled.append(
+            replace(
+                task,
+                support=task.support[s],
+                support_label=task.support_label[s],
+                query=task.query[q],
+                query_label=task.query_label[q],
+            )
+        )
+    for one, two, q in zip(run(method, world, tasks), run(method, world, shuffled), orders, strict=True):
+        _alike(method, one[q], two, "the order of examples")
+
+
+def check_single_shot(method: Method) -> None:
+    """One support row per class is enough."""
+    world, tasks = _some(shot=1, count=20)
+    found = run(method, world, tasks)
+    hits = [s.argmax(1) == t.query_label for s, t in zip(found, tasks, strict=True)]
+    _demand(bool(np.isfinite(np.concatenate(found)).all()), "scores of one-shot tasks are not finite")
+    accuracy = float(np.concatenate(hits).mean())
+    _demand(accuracy > 0.4, f"accuracy on easy 5-way 1-shot tasks is {accuracy:.2f}, not above 0.40")
+
+
+def check_unequal_shots(method: Method) -> str | None:
+    """Classes with unequal numbers of shots and queries, or a refusal with its reason."""
+    world, rng = World.make(), np.random.default_rng(5)
+    tasks = [world.task(rng, [1, 2, 9, 4, 7], [3, 9, 1, 4, 6]) for _ in range(20)]
+    try:
+        found = run(method, world, tasks)
+    except UserError as reason:
+        return str(reason)
+    hits = [s.argmax(1) == t.query_label for s, t in zip(found, tasks, strict=True)]
+    accuracy = float(np.concatenate(hits).mean())
+    _demand(accuracy > 0.5, f"accuracy with unequal shots is {accuracy:.2f}, not above 0.50")
+    return None
+
+
+def check_label_types(method: Method) -> None:
+    """Labels may be of any integer type."""
+    world, tasks = _some(count=3)
+    expected = run(method, world, tasks, dtype="int64")
+    for dtype in ("uint8", "int16", "int32"):
+        for one, two in zip(expected, run(method, world, tasks, dtype=dtype), strict=True):
+            _demand(np.array_equal(one, two), f"labels of type {dtype} change the scores")
+
+
+def check_absent_class(method: Method) -> str | None:
+    """A class without support gets the lowest score everywhere, or the method refuses with its reason."""
+    world, rng = World.make(), np.random.default_rng(6)
+    tasks = [world.task(rng, [3, 0, 5, 2], [4, 4, 4, 4]) for _ in range(6)]
+    try:
+        found = run(method, world, tasks)
+    except UserError as reason:
+        return str(reason)
+    for scores in found:
+        _demand(bool((scores[:, 1] == LOWEST).all()), "a class without support has a score above −∞")
+        _demand(bool(np.isfinite(scores[:, [0, 2, 3]]).all()), "an absent class makes other scores infinite")
+    return None
+
+
+def check_many_ways(method: Method) -> None:
+    """Forty classes work, and most queries have their class among the first five."""
+    world = World.make(classes=40, per_class=10, dim=48, spread=0.5)
+    rng = np.random.default_rng(8)
+    tasks = [world.task(rng, [3] * 40, [2] * 40) for _ in range(2)]
+    for scores, task in zip(run(method, world, tasks), tasks, strict=True):
+        own = np.take_along_axis(scores, task.query_label[:, None], 1)
+        top5 = float(((scores > own).sum(1) < 5).mean())
+        _demand(top5 > 0.6, f"top-5 accuracy on 40-way tasks is {top5:.2f}, not above 0.60")
+
+
+def check_setting(method: Method) -> None:
+    """A method that calls itself inductive does not look at the other queries."""
+    if method.setting == "transductive":
+        return
+    world, tasks = _some(count=6)
+    fewer = [replace(task, query=task.query[::3], query_label=task.query_label[::3]) for task in tasks]
+    for one, two in zip(run(method, world, tasks), run(method, world, fewer), strict=True):
+        _alike(method, one[::3], two, "leaving out other queries (in a method marked inductive)")
+
+
+CHECKS: dict[str, Callable[[Method], str | None]] = {
+    "learns": check_learns,
+    "finite": check_finite,
+    "determinism": check_determinism,
+    "batch size": check_batch_size,
+    "padding": check_padding,
+    "class order": check_class_order,
+    "example order": check_example_order,
+    "single shot": check_single_shot,
+    "unequal shots": check_unequal_shots,
+    "label types": check_label_types,
+    "absent class": check_absent_class,
+    "many ways": check_many_ways,
+    "setting": check_setting,
+}
