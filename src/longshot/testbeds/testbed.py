@@ -108,9 +108,9 @@ class Testbed:
                 f"There is no testbed file at {file}; draw one with 'longshot sample DATASET -o {file.name}'."
             )
         try:
-            table = pq.ParquetFile(
-                file
-            ).read()  # not read_table: it would add columns from names like seed=0/
+            # Without partitioning: a folder called seed=0 must not become a column.
+            table = pq.read_table(file, partitioning=None)
+            table.validate(full=True)  # damaged bytes can decode to indices that point nowhere
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, PermissionError):
                 raise UserError(f"Cannot read {file}: {error.strerror}; check its permissions.") from error

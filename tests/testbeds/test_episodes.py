@@ -1,0 +1,76 @@
+"""Episodes in a real PyTorch DataLoader."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from longshot.datasets import open_dataset
+from longshot.errors import UserError
+from longshot.features.preprocess import parse
+from longshot.testbeds.sample import sample
+from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
+
+
+def lengths(name: str, keys: Sequence[str]) -> torch.Tensor:
+    """A loader of one's own: anything with one row per key."""
+    return torch.tensor([[float(len(key))] for key in keys])
+
+
+def test_an_episode_is_support_and_query_with_labels(make_dataset) -> None:
+    dataset = make_dataset([20] * 6)
+    bed = sample(dataset, tasks=4, shape=Fixed(3, 2, 5))
+    episodes = bed.episodes(images="decode|resize(16,16)|value_range(0,255)", datasets={"small": dataset})
+    assert len(episodes) == 4
+    support, support_label, query, query_label = episodes[1]
+    assert support.shape == (6, 3, 16, 16) and query.shape == (15, 3, 16, 16)
+    assert support_label.tolist() == bed[1].support_label.tolist() and query_label.dtype == torch.int64
+    rows = dataset.find_rows(bed.table.column("query")[1].values)
+    assert query.mean((1, 2, 3)).round().tolist() == (rows % 256).tolist()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_photos_go_through_a_data_loader(photos: Path, workers: int) -> None:
+    dataset = open_dataset(photos)
+    bed = sample(dataset, tasks=6, shape=AnyWayAnyShot(max_way=4, max_shot=3, query=2))
+    episodes = bed.episodes()  # pictures are found through the registry
+    loader = DataLoader(pickle.loads(pickle.dumps(episodes)), batch_size=None, num_workers=workers)
+    for task, (support, support_label, query, query_label) in zip(bed, loader, strict=True):
+        assert support.shape == (len(task.support), 3, 84, 84) and support.dtype == torch.float32
+        assert query.shape == (len(task.query), 3, 84, 84)
+        assert 0 <= float(query.min()) < float(query.max()) <= 1
+        assert support_label.tolist() == task.support_label.tolist()
+        assert query_label.tolist() == task.query_label.tolist()
+    row = dataset.find_rows(bed.table.column("query")[5].values)[-1]
+    plain = parse("decode|resize(96)|central_crop(84)|value_range(0,1)")(dataset.image(int(row)))
+    assert np.array_equal(query[-1].numpy(), plain)
+
+
+def test_a_loader_of_ones_own_needs_no_dataset(make_dataset) -> None:
+    bed = sample(make_dataset([20] * 6), tasks=2, shape=Fixed(2, 1, 3))
+    support, _, query, _ = bed.episodes(images=lengths)[0]
+    assert support.tolist() == [[float(len(key))] for key in bed[0].support] and len(query) == 6
+
+
+def test_a_loader_that_loses_rows_is_told(make_dataset) -> None:
+    bed = sample(make_dataset([20] * 6), tasks=2, shape=Fixed(2, 1, 3))
+    with pytest.raises(UserError, match="gave 7 rows for 8 keys of task 0"):
+        bed.episodes(images=lambda name, keys: torch.zeros(len(keys) - 1, 2))[0]
+
+
+def test_a_dataset_that_changed_is_refused_at_once(make_dataset) -> None:
+    bed = sample(make_dataset([20] * 6), tasks=2)
+    with pytest.raises(UserError, match="has changed since the testbed was drawn"):
+        bed.episodes(datasets={"small": make_dataset([21] * 6)})
+
+
+def test_an_unknown_dataset_name_is_refused(make_dataset) -> None:
+    bed = sample(make_dataset([20] * 6), tasks=2)
+    with pytest.raises(UserError, match="no dataset 'other'; it has: small"):
+        bed.episodes(datasets={"other": make_dataset([20] * 6)})
