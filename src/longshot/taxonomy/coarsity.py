@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from longshot.ragged import Ragged
 
 _BLOCK = 1 << 22  # pairs looked up at once: 32 MB of float64
 
 
-def coarsity(distances: NDArray[np.float64], classes: Ragged | NDArray[np.integer]) -> NDArray[np.float64]:
+def coarsity(distances: NDArray[np.float64], classes: Ragged | ArrayLike) -> NDArray[np.float64]:
     """Mean squared distance over the unordered pairs of classes of each task.
 
     κ(task) = mean over pairs a < b of d(a, b)², for T tasks at once: [T].
