@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 Images = Callable[[str, Sequence[str]], "list[Image]"]
 
-SIDE = 56  # pixels of a thumbnail
-QUALITY = 68
+SIDE = 50  # pixels of a thumbnail
+QUALITY = 62
 # What one task may show. Beyond it the page says how much it leaves out: 100 classes of pictures help nobody.
-MAX_CLASSES, MAX_SUPPORT, MAX_QUERY = 10, 10, 15
+MAX_CLASSES, MAX_SUPPORT, MAX_QUERY = 10, 5, 12
 
 
 @dataclass(frozen=True)
