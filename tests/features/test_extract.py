@@ -1,0 +1,337 @@
+"""embed: the same bytes however they are computed, resumed after a kill, nothing computed twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from longshot.datasets import open_dataset
+from longshot.errors import UserError
+from longshot.features.backbones import load_backbone
+from longshot.features.backbones.base import Backbone
+from longshot.features.extract import embed, estimate, run
+from longshot.features.features import Features
+
+SMALL = "decode|resize(16,16)|normalize(0.498,0.502)"
+
+
+def test_rows_follow_the_dataset(many: Path, fresh_cache: Path) -> None:
+    dataset = open_dataset(many)
+    features = embed(dataset, "pixels", dtype="float32")
+    backbone = load_backbone("pixels")
+    assert isinstance(backbone, Backbone)
+    for row in (0, 511, 512, 1199):
+        expected = backbone.transform(dataset.image(row)).reshape(-1) / np.sqrt(3072)
+        assert np.allclose(features.array[row], expected, atol=1e-6)
+    assert features.keys.equals(dataset.keys)
+    assert np.array_equal(features.offsets, dataset.offsets)
+    assert features.fingerprint == dataset.fingerprint
+
+
+@pytest.mark.parametrize("settings", [{"workers": 1}, {"workers": 2}, {"batch_size": 5}, {"batch_size": 400}])
+def test_same_bytes_for_any_workers_and_batch_size(
+    many: Path, fresh_cache: Path, settings: dict[str, int]
+) -> None:
+    dataset = open_dataset(many)
+    first = run(dataset, "efficientnet-lite0", preprocessing=SMALL, workers=0).features
+    assert first.path is not None
+    expected = first.path.read_bytes()
+    again = run(dataset, "efficientnet-lite0", preprocessing=SMALL, refresh=True, **settings)  # type: ignore[arg-type]
+    assert not again.cached
+    assert again.features.path is not None
+    assert again.features.path.read_bytes() == expected
+
+
+def test_same_bytes_for_any_number_of_threads(many: Path, fresh_cache: Path) -> None:
+    import torch
+
+    dataset = open_dataset(many)
+    alone = np.array(embed(dataset, "efficientnet-lite0", preprocessing=SMALL).array)
+    torch.set_num_threads(3)
+    try:
+        side_by_side = embed(dataset, "efficientnet-lite0", preprocessing=SMALL, refresh=True)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(1)
+    assert np.array_equal(alone, side_by_side.array)
+
+
+def test_second_time_comes_from_the_cache(many: Path, fresh_cache: Path) -> None:
+    dataset = open_dataset(many)
+    assert not run(dataset, "pixels").cached
+    again = run(dataset, "pixels")
+    assert again.cached
+    assert again.images == 0
+    assert run(dataset, "pixels", dtype="float32").cached is False
+    assert run(dataset, "pixels", preprocessing="decode|resize(8,8)").cached is False
+
+
+def test_nothing_but_the_pair_is_left(many: Path, fresh_cache: Path) -> None:
+    features = embed(many, "pixels")
+    assert features.path is not None
+    left = sorted(file.name for file in (fresh_cache / "features").iterdir())
+    assert left == [f"{features.hash}.json", f"{features.hash}.npy"]
+
+
+def test_float16_is_float32_rounded(many: Path, fresh_cache: Path) -> None:
+    half, single = embed(many, "pixels"), embed(many, "pixels", dtype="float32")
+    assert half.array.dtype == np.float16
+    assert single.array.dtype == np.float32
+    assert np.array_equal(single.array.astype(np.float16), half.array)
+
+
+def test_two_folders_with_the_same_names_are_kept_apart(
+    many: Path, fresh_cache: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(many, other)
+    for label in range(4):  # the same keys, the classes' pictures exchanged
+        (other / f"class{label}").rename(other / f"tmp{label}")
+    for label in range(4):
+        (other / f"tmp{label}").rename(other / f"class{3 - label}")
+    one, two = embed(many, "pixels"), embed(other, "pixels")
+    assert one.fingerprint == two.fingerprint
+    assert one.hash != two.hash
+
+
+def test_a_moved_copy_shares_the_features(many: Path, fresh_cache: Path, tmp_path: Path) -> None:
+    embed(many, "pixels")
+    copy = tmp_path / "copy"
+    shutil.copytree(many, copy)
+    outcome = run(copy, "pixels")
+    assert outcome.cached
+    assert outcome.features.dataset == "copy"
+
+
+def test_damaged_cache_is_made_anew(
+    many: Path, fresh_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    features = embed(many, "pixels")
+    assert features.path is not None
+    expected = features.path.read_bytes()
+    features.path.write_bytes(expected[:1000])
+    outcome = run(many, "pixels")
+    assert not outcome.cached
+    assert features.path.read_bytes() == expected
+    assert "damaged features" in capsys.readouterr().err
+
+
+def test_unreadable_images_are_all_listed(many: Path, fresh_cache: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(many, folder)
+    for name in ("class0/100.png", "class2/007.png", "class3/299.png"):
+        (folder / name).write_bytes((folder / name).read_bytes()[:60])
+    with pytest.raises(UserError, match="3 of 1,200 images") as raised:
+        embed(folder, "pixels")
+    for name in ("class0/100.png", "class2/007.png", "class3/299.png", "--skip-bad"):
+        assert name in str(raised.value)
+    assert not list((fresh_cache / "features").glob("*.npy"))
+
+
+@pytest.mark.parametrize(
+    ("function", "complaint"),
+    [
+        ("Nan", r"NaN or infinite features for 512 of the 512 images 0 to 511, first for 'class0/000\.png'"),
+        ("Large", r"beyond float16's 65,504, for 512 of 512 images, .*use --dtype float32"),
+        ("Cube", r"turned images \[16, 3, 12, 12\] into \[16, 12, 12\]; \[16, d\] is needed"),
+    ],
+)
+def test_unusable_features_are_refused(
+    many: Path, network: Path, fresh_cache: Path, function: str, complaint: str
+) -> None:
+    with pytest.raises(UserError, match=complaint):
+        embed(many, f"torch:{network}:{function}")
+
+
+def test_large_values_fit_float32(many: Path, network: Path, fresh_cache: Path) -> None:
+    assert embed(many, f"torch:{network}:Large", dtype="float32").array.max() > 65504
+
+
+def _start(many: Path, network: Path, *extra: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "longshot.cli.main", "embed", str(many)]
+    return subprocess.Popen(
+        [*command, "--backbone", f"torch:{network}:make", *extra],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _wait_for_shards(cache: Path, count: int, process: subprocess.Popen[str]) -> list[Path]:
+    """The finished shards once there are ``count``, as seen while the process is still at work."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        shards = sorted((cache / "features").glob("*/shard-*.npy"))
+        if len(shards) >= count:
+            return shards
+        time.sleep(0.005)
+    raise AssertionError(process.communicate())
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_kill_and_resume_give_identical_files(
+    many: Path, network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: str
+) -> None:
+    monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "whole"))
+    embed(many, f"torch:{network}:make")
+    monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "killed"))
+    process = _start(many, network, "--workers", workers)
+    _wait_for_shards(tmp_path / "killed", 1, process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    kept = {p: p.stat().st_mtime_ns for p in (tmp_path / "killed/features").glob("*/shard-*.npy")}
+    assert 1 <= len(kept) <= 3
+    process = _start(many, network, "--workers", workers)
+    _, messages = process.communicate()
+    assert process.returncode == 0, messages
+    assert f"resuming: {len(kept)} of 3 shards" in messages
+    names = sorted(file.name for file in (tmp_path / "whole/features").iterdir())
+    assert sorted(file.name for file in (tmp_path / "killed/features").iterdir()) == names
+    for name in names:
+        whole, killed = (tmp_path / place / "features" / name for place in ("whole", "killed"))
+        assert whole.read_bytes() == killed.read_bytes(), name
+
+
+def test_finished_shards_are_not_computed_again(
+    many: Path, network: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = _start(many, network)
+    _wait_for_shards(fresh_cache, 2, process)
+    process.kill()
+    process.communicate()
+    kept = list(fresh_cache.glob("features/*/shard-*.npy"))
+    outcome = run(many, f"torch:{network}:make")
+    assert outcome.resumed == len(kept)
+    assert outcome.images == 1200 - 512 * len(kept)
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_interrupt_ends_quietly(many: Path, network: Path, fresh_cache: Path, workers: str) -> None:
+    process = _start(many, network, "--workers", workers)
+    _wait_for_shards(fresh_cache, 1, process)
+    os.killpg(process.pid, signal.SIGINT)
+    _, messages = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert messages.strip() == "interrupted; finished work is kept, the same command goes on from there"
+    assert not list(fresh_cache.glob("features/*.npy"))
+    assert not list(fresh_cache.rglob("*.tmp"))
+
+
+def test_no_worker_outlives_its_parent(many: Path, network: Path, fresh_cache: Path) -> None:
+    if not Path("/proc").is_dir():
+        pytest.skip("needs /proc to see other processes")
+    process = _start(many, network, "--workers", "2")
+    _wait_for_shards(fresh_cache, 1, process)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 2
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and any(_alive(child) for child in children):
+        time.sleep(0.05)
+    assert not any(_alive(child) for child in children)
+
+
+def _alive(pid: str) -> bool:
+    try:
+        return "longshot" in Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return False
+
+
+def test_a_killed_worker_is_told(many: Path, network: Path, fresh_cache: Path) -> None:
+    if not Path("/proc").is_dir():
+        pytest.skip("needs /proc to see other processes")
+    process = _start(many, network, "--workers", "1")
+    _wait_for_shards(fresh_cache, 1, process)
+    child = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0]
+    os.kill(int(child), signal.SIGKILL)
+    _, messages = process.communicate(timeout=60)
+    assert process.returncode == 2, messages
+    assert "A decoding process ended before its work" in messages
+
+
+def test_two_at_once_compute_once(many: Path, network: Path, fresh_cache: Path) -> None:
+    first, second = _start(many, network, "--json"), _start(many, network, "--json")
+    answers = [process.communicate(timeout=120) for process in (first, second)]
+    assert (first.returncode, second.returncode) == (0, 0), answers
+    assert sorted('"cached": true' in out for out, _ in answers) == [False, True]
+    features = Features.load(next(fresh_cache.glob("features/*.npy")))
+    assert len(features) == 1200
+
+
+def test_a_full_disk_is_told_and_leaves_nothing_half_written(
+    many: Path, network: Path, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = shutil.which("mount") and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], capture_output=True
+    )
+    if not mounted or mounted.returncode != 0:
+        pytest.skip("needs the right to mount a small file system")
+    try:
+        command = [sys.executable, "-m", "longshot.cli.main", "embed", str(many), "--backbone", "pixels"]
+        environment = {**os.environ, "LONGSHOT_CACHE": str(disk)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 2, done.stderr
+        assert "The disk is full while writing" in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+        assert not list((disk / "features").glob("*.npy"))
+        assert not list(disk.rglob("*.tmp"))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_estimate_writes_nothing(many: Path, fresh_cache: Path) -> None:
+    plan = estimate(many, "pixels")
+    assert plan["bytes"] == 1200 * 3072 * 2
+    assert plan["seconds"] > 0
+    assert plan["images_per_second"] > 0
+    assert not list((fresh_cache / "features").iterdir())
+    embed(many, "pixels")
+    assert estimate(many, "pixels")["cached"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"dtype": "int8"}, "float16 or float32, not as 'int8'"),
+        ({"workers": -1}, "0 or more worker processes, not -1"),
+        ({"batch_size": 0}, "1 or more images, not 0"),
+        ({"device": "tpu"}, "choose auto, cpu, cuda or mps"),
+    ],
+)
+def test_wrong_settings(many: Path, fresh_cache: Path, settings: dict[str, object], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        embed(many, "pixels", **settings)  # type: ignore[arg-type]
+
+
+def test_real_photos_end_to_end(shared: Path, fresh_cache: Path, tmp_path: Path) -> None:
+    """Grocery: three classes of real photos; a pretrained network tells them apart better than pixels do."""
+    import zipfile
+
+    with zipfile.ZipFile(shared / "data/grocery128.zip") as archive:
+        wanted = ("Asparagus", "Banana", "Lemon")
+        archive.extractall(tmp_path, [n for n in archive.namelist() if any(f"/{w}/" in n for w in wanted)])
+    dataset = open_dataset(tmp_path / "grocery")
+    found = {}
+    for backbone in ("pixels", "efficientnet-lite0"):
+        values = embed(dataset, backbone).array.astype(np.float32)
+        rows = [np.arange(*dataset.offsets[c : c + 2]) for c in range(len(dataset.class_ids))]
+        means = np.stack([values[r[:5]].mean(0) for r in rows])
+        right = [
+            (((values[r[5:], None] - means) ** 2).sum(-1).argmin(1) == c).mean() for c, r in enumerate(rows)
+        ]
+        found[backbone] = float(np.mean(right))
+    assert found["efficientnet-lite0"] > 0.85
+    assert found["efficientnet-lite0"] > found["pixels"]

@@ -1,0 +1,109 @@
+"""Preprocessing strings: grammar, numbers, messages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from longshot.errors import UserError
+from longshot.features.preprocess import parse
+
+PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8))
+
+
+def test_resize_and_crop_give_the_promised_size() -> None:
+    assert parse("decode|resize(40)|central_crop(32)").size == (32, 32)
+    assert parse("decode|resize(40)|central_crop(32)")(PICTURE).shape == (3, 32, 32)
+    assert parse("decode|resize(20,30)")(PICTURE).shape == (3, 20, 30)
+
+
+def test_resize_keeps_the_aspect_ratio() -> None:
+    steps = parse("decode|resize(30)|central_crop(30,45)")
+    expected = np.asarray(PICTURE.resize((45, 30), Image.Resampling.BILINEAR))
+    assert np.array_equal(steps.pixels(PICTURE), expected)
+
+
+def test_values_default_to_zero_to_one() -> None:
+    white = Image.new("RGB", (4, 4), "white")
+    assert np.allclose(parse("decode|resize(2,2)")(white), 1.0)
+
+
+def test_value_range() -> None:
+    black = Image.new("RGB", (4, 4), "black")
+    assert np.allclose(parse("decode|resize(2,2)|value_range(-3,5)")(black), -3.0)
+
+
+def test_normalize_imagenet_is_per_channel() -> None:
+    made = parse("decode|resize(8,8)|normalize(imagenet)")(PICTURE)
+    small = np.asarray(PICTURE.resize((8, 8), Image.Resampling.BILINEAR), np.float64).transpose(2, 0, 1) / 255
+    mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    assert np.allclose(made, (small - mean[:, None, None]) / std[:, None, None], atol=1e-5)
+
+
+def test_normalize_with_six_numbers_equals_the_name() -> None:
+    named = parse("decode|resize(8,8)|normalize(imagenet)")
+    spelt = parse("decode|resize(8,8)|normalize(0.485,0.456,0.406,0.229,0.224,0.225)")
+    assert np.allclose(named(PICTURE), spelt(PICTURE))
+
+
+def test_grayscale_makes_equal_channels() -> None:
+    made = parse("decode|grayscale|resize(8,8)")(PICTURE)
+    assert np.array_equal(made[0], made[1])
+
+
+def test_pad_puts_the_image_in_the_middle() -> None:
+    white = Image.new("RGB", (2, 2), "white")
+    made = parse("decode|pad(6)|central_crop(6)")(white)
+    assert made[0].sum() == 4
+    assert made[0, 2:4, 2:4].all()
+
+
+def test_crop_of_too_small_an_image_names_the_remedy() -> None:
+    with pytest.raises(UserError, match=r"60 × 90 pixels; put resize\(s\) or pad\(s\)"):
+        parse("decode|central_crop(64)")(PICTURE)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("resize(3,3)", "'resize\\(3,3\\)' is wrong: 'decode' stands first"),
+        ("decode|rezise(3)", "'rezise\\(3\\)' is wrong: there is no such step. Steps are: decode"),
+        ("decode|resize(3,3", "no such step"),
+        ("decode|resize(0)", "whole numbers from 1"),
+        ("decode|resize(2.5)", "whole numbers"),
+        ("decode|resize(a)", "not all numbers"),
+        ("decode|resize(1,2,3)", "has 3 arguments and needs 1 or 2"),
+        ("decode|resize(32)|central_crop(64)", "more than the 32 pixels"),
+        ("decode|resize(32)", "leaves images at sizes of their own"),
+        ("decode|resize(8,8)|normalize(0.5)", "has 1 arguments and needs 2 or 6"),
+        ("decode|resize(8,8)|normalize(0.5,0)", "standard deviation is 0"),
+        ("decode|resize(8,8)|value_range(1,1)", "two ends are equal"),
+        ("decode|normalize(0.5,0.5)|resize(8,8)", "go before value_range"),
+        ("decode(3)|resize(8,8)", "takes no argument"),
+        ("", "there is no such step"),
+    ],
+)
+def test_mistakes_name_the_step(text: str, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        parse(text)
+
+
+number = st.floats(-10, 10, allow_nan=False).map(lambda x: round(x, 4))
+
+
+@given(
+    st.integers(1, 99),
+    st.integers(1, 99),
+    st.sampled_from(["", ",bicubic", ",nearest"]),
+    number,
+    st.floats(0.01, 9),
+)
+def test_canonical_form_reads_back(height: int, width: int, kind: str, mean: float, std: float) -> None:
+    text = f" decode | resize( {height} , {width}{kind}) | normalize({mean},{std})"
+    once = parse(text)
+    assert parse(once.text).text == once.text
+    assert parse(once.text).scale == once.scale
+    assert parse(once.text).shift == once.shift
