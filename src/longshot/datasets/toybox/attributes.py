@@ -78,7 +78,11 @@ def _bundles(rng: np.random.Generator) -> list[set[str]]:
     for name in rest:
         for i in rng.permutation(FAULTY):
             together = bundles[i] | {name}
-            if len(bundles[i]) == 1 and len(together) == 2 and not any(clash <= together for clash in _CLASHES):
+            if (
+                len(bundles[i]) == 1
+                and len(together) == 2
+                and not any(clash <= together for clash in _CLASHES)
+            ):
                 bundles[i] = together
                 break
     return bundles

@@ -21,7 +21,7 @@ from longshot.datasets.toybox.scene import SIDE, photograph
 from longshot.files import explain_disk_errors, write_json
 from longshot.progress import Progress, progress
 
-VERSION = 1  # raise it whenever a pixel or an attribute changes: it names the folder in the cache
+VERSION = 2  # raise it whenever a pixel or an attribute changes: it names the folder in the cache
 SEED = 20240
 IMAGES_FILE, ATTRIBUTES_FILE, CLASSES_FILE = "images.npy", "attributes.parquet", "classes.json"
 
@@ -63,7 +63,11 @@ def _share_out(folder: Path, shares: int, bar: Progress) -> None:
     finished: SimpleQueue[int] = SimpleQueue()  # images drawn; 0 when a process has ended
     command = [sys.executable, "-m", "longshot.datasets.toybox.generate", str(folder)]
     # One thread each: the arrays are small, and the processes fill the cores.
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
 
     def listen(process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None

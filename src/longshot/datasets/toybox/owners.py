@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from longshot.datasets.toybox.parts import Vec
 from longshot.datasets.toybox.render import Floats, Light, rgb
 
+NEUTRAL, MUTED = (
+    np.float32(0.66),
+    np.float32(0.62),
+)  # backdrops keep this share of their difference from a light grey
 TEXTURE = 168  # side of an owner's backdrop; a photograph shows a part of it
 
 
@@ -51,7 +55,7 @@ def _grain(side: int, seed: int) -> NDArray[np.float32]:
     h = x * np.uint32(374761393) + y * np.uint32(668265263) + np.uint32(seed * 1442695041 & 0xFFFFFFFF)
     h = (h ^ (h >> np.uint32(13))) * np.uint32(1274126177)
     h = h ^ (h >> np.uint32(16))
-    return (h.astype(np.float64) / 2**32).astype(np.float32)
+    return np.asarray(h.astype(np.float64) / 2**32, np.float32)
 
 
 Grid = NDArray[np.int64]
@@ -60,12 +64,19 @@ Grid = NDArray[np.int64]
 _BACKDROPS: dict[str, Callable[[Grid, Grid, Floats], Floats]] = {
     "plain": lambda x, y, g: np.float32(0.5) * g + (y / TEXTURE).astype(np.float32) * np.float32(0.6),
     "planks": lambda x, y, g: ((y % 28 < 2) * 2.2 + 0.6 * (y // 28 % 2) + 0.4 * g[:, :1]).astype(np.float32),
-    "tiles": lambda x, y, g: ((x % 24 < 2) | (y % 24 < 2)).astype(np.float32) * np.float32(2) + g * np.float32(0.3),
+    "tiles": lambda x, y, g: (
+        ((x % 24 < 2) | (y % 24 < 2)).astype(np.float32) * np.float32(2) + g * np.float32(0.3)
+    ),
     "grass": lambda x, y, g: (g + np.roll(g, 1, 0) + np.roll(g, 2, 0) + np.roll(g, 3, 0)) - np.float32(1.2),
-    "cloth": lambda x, y, g: ((x // 12 % 2) * 0.8 + (y // 12 % 2) * 0.8).astype(np.float32) + g * np.float32(0.2),
-    "dots": lambda x, y, g: (((x % 20 - 10) ** 2 + (y % 20 - 10) ** 2) < 16).astype(np.float32) * np.float32(1.5),
+    "cloth": lambda x, y, g: (
+        ((x // 12 % 2) * 0.8 + (y // 12 % 2) * 0.8).astype(np.float32) + g * np.float32(0.2)
+    ),
+    "dots": lambda x, y, g: (
+        (((x % 20 - 10) ** 2 + (y % 20 - 10) ** 2) < 16).astype(np.float32) * np.float32(1.5)
+    ),
     "bricks": lambda x, y, g: (
-        ((y % 14 < 2) | ((x + y // 14 % 2 * 14) % 28 < 2)).astype(np.float32) * np.float32(-1.6) + g * np.float32(0.6)
+        ((y % 14 < 2) | ((x + y // 14 % 2 * 14) % 28 < 2)).astype(np.float32) * np.float32(-1.6)
+        + g * np.float32(0.6)
     ),
     "sand": lambda x, y, g: g * np.float32(1.6),
     "stripes": lambda x, y, g: ((x + y) // 10 % 2).astype(np.float32) * np.float32(1.2) + g * np.float32(0.2),
@@ -79,4 +90,5 @@ def backdrop(owner: int) -> Floats:
     y, x = np.mgrid[0:TEXTURE, 0:TEXTURE]
     share = _BACKDROPS[person.backdrop](x, y, _grain(TEXTURE, owner + 1))[:, :, None]
     colour = rgb(person.first) + share * (rgb(person.second) - rgb(person.first))
+    colour = NEUTRAL + MUTED * (colour - NEUTRAL)
     return np.asarray(colour * np.array(person.light.colour, np.float32), np.float32)

@@ -5,6 +5,7 @@ Axes: x to the object's left and right, y towards its front, z up.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -93,7 +94,7 @@ def rod(start: Vec, end: Vec, radius: float, colour: str | Surface, **more: Any)
 
 def chain(points: list[Vec], radius: float, colour: str | Surface) -> list[Part]:
     """Rods from point to point: a bent wire."""
-    return [rod(a, b, radius, colour) for a, b in zip(points, points[1:], strict=False)]
+    return [rod(a, b, radius, colour) for a, b in itertools.pairwise(points)]
 
 
 def gable(at: Vec, half_width: float, half_depth: float, height: float, colour: str | Surface) -> Part:

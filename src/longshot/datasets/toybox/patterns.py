@@ -30,7 +30,7 @@ def _angle(a: Points, b: Points) -> Points:
 
 def _sectors(a: Points, b: Points, count: int, share: float) -> Mask:
     phase = _angle(a, b) * np.float32(count / 4)
-    return phase - np.floor(phase) < share
+    return np.asarray(phase - np.floor(phase) < share)
 
 
 def _radius(a: Points, b: Points) -> Points:
@@ -52,13 +52,13 @@ def _spots(q: Points, count: int) -> Mask:
     nearest = np.full(q.shape[1], -1, np.float32)
     for x, y, z in _sphere_points(count):
         np.maximum(nearest, (q[0] * x + q[1] * y + q[2] * z) / size, out=nearest)
-    return nearest > 1 - 0.65 / count
+    return np.asarray(nearest > 1 - 0.65 / count)
 
 
 def _speckle(q: Points, count: int) -> Mask:
     """A fixed random quarter of the cells of a lattice with ``count`` cells per unit."""
     a, b, c = (np.floor(axis * count).astype(np.int64) for axis in q)
-    return ((a * 73856093 ^ b * 19349663 ^ c * 83492791) >> 3) % 4 == 0
+    return np.asarray(((a * 73856093 ^ b * 19349663 ^ c * 83492791) >> 3) % 4 == 0)
 
 
 def _windows(q: Points, count: int) -> Mask:
@@ -67,7 +67,7 @@ def _windows(q: Points, count: int) -> Mask:
     across = np.where(np.abs(q[0]) > np.abs(q[1]), q[1], q[0])
     u, v = (across + 1) * np.float32(columns / 2), (q[2] + 1) * np.float32(rows / 2)
     u, v = u - np.floor(u), v - np.floor(v)
-    return (u > 0.22) & (u < 0.78) & (v > 0.25) & (v < 0.8) & (np.abs(q[2]) < 0.98)
+    return np.asarray((u > 0.22) & (u < 0.78) & (v > 0.25) & (v < 0.8) & (np.abs(q[2]) < 0.98))
 
 
 def _pips(q: Points, count: int) -> Mask:
@@ -75,7 +75,7 @@ def _pips(q: Points, count: int) -> Mask:
     phase = _angle(q[0], q[2]) * np.float32(count / 4)
     away = phase - np.floor(phase) - np.float32(0.5)
     radial = (_radius(q[0], q[2]) - np.float32(0.38)) / np.float32(0.13)
-    return away * away / np.float32(0.04) + radial * radial < 1
+    return np.asarray(away * away / np.float32(0.04) + radial * radial < 1)
 
 
 def _segments(q: Points, count: int) -> Mask:

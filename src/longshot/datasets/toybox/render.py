@@ -19,6 +19,7 @@ from longshot.datasets.toybox.patterns import PATTERNS
 
 Floats = NDArray[np.float32]
 Matrix = NDArray[np.float64]
+_KINDS = ("box", "tube", "ball")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +89,15 @@ def extents(parts: Sequence[Part], frames: Matrix) -> Matrix:
     tubes = around * widest + along
     boxes = np.abs(frames).sum(axis=2)
     balls = np.sqrt(squares.sum(axis=2))
-    kind = np.array(["box tube ball".split().index(part.kind) for part in parts])[:, None]
-    return np.where(kind == 0, boxes, np.where(kind == 1, tubes, balls))
+    kind = np.array([_KINDS.index(part.kind) for part in parts])[:, None]
+    return np.asarray(np.where(kind == 0, boxes, np.where(kind == 1, tubes, balls)))
 
 
 def camera(
     yaw: float, pitch: float, roll: float = 0.0, stretch: Vec = (1.0, 1.0, 1.0)
 ) -> tuple[Matrix, Matrix]:
-    """The view (rows right, up, viewer; [3, 3]) from ``yaw`` degrees off the front and ``pitch`` above, and its inverse.
+    """The view (rows right, up, viewer; [3, 3]) from ``yaw`` degrees off the front and ``pitch`` above the
+    horizon, and its inverse.
 
     ``stretch`` scales the world's axes before it is seen.
     """
@@ -121,7 +123,7 @@ def draw(
     lift: float = 0.0,
     tint: Vec = (1.0, 1.0, 1.0),
 ) -> None:
-    """Draw ``thing``: one unit is ``scale`` pixels, its middle lies at pixel ``centre`` (column, row), ``lift`` nearer."""
+    """Draw ``thing``, one unit as ``scale`` pixels, its middle at pixel ``centre`` (x, y), ``lift`` nearer."""
     forward, backward = view
     frames = np.einsum("ij,pjk->pik", forward, thing.frames)
     inverses = np.einsum("pij,jk->pik", thing.inverses, backward).astype(np.float32)
@@ -145,11 +147,12 @@ def draw(
     if seen.size:
         which = buffer.part.ravel()[seen]
         row, column = np.divmod(seen, side)
-        points = np.stack([pixels[column] - middle[which, 0], middle[which, 1] - pixels[row]]) / scale
-        depth = canvas.depth.ravel()[seen] - (at[which, 2] + lift)
-        points = np.concatenate([points, depth[None]]).astype(np.float32)
+        u, v = (pixels[column] - middle[which, 0]) / scale, (middle[which, 1] - pixels[row]) / scale
+        points = np.stack([u, v, canvas.depth.ravel()[seen] - (at[which, 2] + lift)]).astype(np.float32)
         faces = buffer.face.ravel()[seen]
-        canvas.colour.reshape(3, -1)[:, seen] = _shade(thing.parts, which, points, faces, inverses, light, tint)
+        canvas.colour.reshape(3, -1)[:, seen] = _shade(
+            thing.parts, which, points, faces, inverses, light, tint
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -231,7 +234,7 @@ def _shade(
     shine = shine * shine
     shine = np.array([part.gloss for part in parts], np.float32)[which] * shine * shine * shine
     tone = np.array([a * b for a, b in zip(light.colour, tint, strict=True)], np.float32)
-    return _paint(parts, which, q, faces) * tone[:, None] * shade + shine
+    return np.asarray(_paint(parts, which, q, faces) * tone[:, None] * shade + shine)
 
 
 def _gradient(part: Part) -> tuple[float, float, float]:
@@ -266,7 +269,9 @@ def _quadric(part: Part, inverse: Floats, columns: Floats, rows: Floats) -> tupl
     form = (matrix.T * np.array(weights)) @ matrix
     aslant = linear * matrix[2]
     a = np.float32(form[2, 2])
-    b = (form[1, 2] * rows + aslant[2])[:, None].astype(np.float32) + (form[0, 2] * columns).astype(np.float32)
+    b = (form[1, 2] * rows + aslant[2])[:, None].astype(np.float32) + (form[0, 2] * columns).astype(
+        np.float32
+    )
     c = (2 * form[0, 1] * rows)[:, None].astype(np.float32) * columns
     c += (form[1, 1] * rows * rows + 2 * aslant[1] * rows + constant)[:, None].astype(np.float32)
     c += (form[0, 0] * columns * columns + 2 * aslant[0] * columns).astype(np.float32)

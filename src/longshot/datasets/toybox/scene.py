@@ -39,7 +39,7 @@ def photograph(class_id: str, shot: Shot, seed: tuple[int, ...]) -> NDArray[np.u
     light = _jitter_light(OWNERS[owner].light, pose)
     thing = toy(class_id)
     view = _view(shot.viewpoint, pose)
-    tint = tuple(float(v) for v in 1 + 0.12 * (pose.random() - 0.5) + 0.1 * (pose.random(3) - 0.5))
+    tint = tuple(float(v) for v in 1 + 0.1 * (pose.random() - 0.5) + 0.08 * (pose.random(3) - 0.5))
     scale, centre = _frame(thing, view, shot, place)
     canvas = Canvas.blank(SIDE * FINE)
     draw(canvas, thing, view, light, scale=scale, centre=centre, tint=(tint[0], tint[1], tint[2]))
@@ -58,18 +58,20 @@ def _jitter_light(light: Light, rng: np.random.Generator) -> Light:
 
 def _view(viewpoint: str, rng: np.random.Generator) -> View:
     """The camera for a viewpoint, a little off, and the toy's proportions a little changed."""
-    yaw = _YAW[viewpoint] + 36.0 * (float(rng.random()) - 0.5)
+    yaw = _YAW[viewpoint] + 30.0 * (float(rng.random()) - 0.5)
     if rng.random() < 0.5 and viewpoint == "side":
         yaw += 180.0  # from the left or from the right
     pitch = 12.0 + 16.0 * float(rng.random())
     if viewpoint == "top":
         pitch = 72.0 + 12.0 * float(rng.random())
     roll = 10.0 * (float(rng.random()) - 0.5)
-    x, y, z = (1 + 0.14 * (float(v) - 0.5) for v in rng.random(3))
+    x, y, z = (1 + 0.1 * (float(v) - 0.5) for v in rng.random(3))
     return camera(yaw, pitch, roll, (x, y, z))
 
 
-def _frame(thing: Model, view: View, shot: Shot, rng: np.random.Generator) -> tuple[float, tuple[float, float]]:
+def _frame(
+    thing: Model, view: View, shot: Shot, rng: np.random.Generator
+) -> tuple[float, tuple[float, float]]:
     """Pixels per unit and where the toy's middle lies, on the fine canvas."""
     frames = np.einsum("ij,pjk->pik", view[0], thing.frames)
     at = np.einsum("ij,pj->pi", view[0], thing.at)
@@ -77,8 +79,8 @@ def _frame(thing: Model, view: View, shot: Shot, rng: np.random.Generator) -> tu
     low, high = (at - reach).min(axis=0), (at + reach).max(axis=0)
     middle, half = (low + high) / 2, float(max(high[0] - low[0], high[1] - low[1])) / 2
     room = SIDE * FINE / 2
-    zoom = 0.74 + 0.14 * float(rng.random())
-    shift = 0.12 * (rng.random(2) - 0.5)
+    zoom = 0.82 + 0.14 * float(rng.random())
+    shift = 0.1 * (rng.random(2) - 0.5)
     angle = 2 * math.pi * float(rng.random())
     if shot.framing == "small":
         zoom *= 0.48
@@ -87,7 +89,10 @@ def _frame(thing: Model, view: View, shot: Shot, rng: np.random.Generator) -> tu
         zoom *= 1.15
         shift = np.array([math.cos(angle), math.sin(angle)]) * 0.72
     scale = room * zoom / max(half, 0.5)
-    return scale, (room * (1 + float(shift[0])) - float(middle[0]) * scale, room * (1 + float(shift[1])) + float(middle[1]) * scale)
+    return scale, (
+        room * (1 + float(shift[0])) - float(middle[0]) * scale,
+        room * (1 + float(shift[1])) + float(middle[1]) * scale,
+    )
 
 
 @functools.cache
@@ -109,10 +114,10 @@ def _props(canvas: Canvas, count: int, light: Light, rng: np.random.Generator) -
     for i in range(count):
         angle = 2 * math.pi * (start + (i + 0.6 * float(rng.random())) / count)
         kind, colour = int(rng.integers(5)), _PROP_COLOURS[int(rng.integers(len(_PROP_COLOURS)))]
-        size = side * (0.1 + 0.05 * float(rng.random()))
+        size = side * (0.09 + 0.05 * float(rng.random()))
         # On the border of a rounded square, so that a corner is as likely as an edge.
         ux, uy = math.cos(angle), math.sin(angle)
-        away = side * 0.4 / max(abs(ux), abs(uy))
+        away = side * 0.43 / max(abs(ux), abs(uy))
         where = (side / 2 + ux * away, side / 2 + uy * away)
         view = camera(360 * float(rng.random()), 20 + 15 * float(rng.random()))
         draw(canvas, _prop(kind, colour), view, light, scale=size, centre=where, lift=-6.0)
@@ -175,14 +180,14 @@ def _develop(picture: Floats, shot: Shot, rng: np.random.Generator) -> NDArray[n
     """Exposure, blur and grain; then bytes."""
     amount = float(rng.random())
     gain = 0.94 + 0.12 * float(rng.random())
-    radius = 1.9 + 0.9 * float(rng.random())
+    radius = 1.5 + 0.8 * float(rng.random())
     if shot.over_exposed:
-        picture = picture * np.float32(1.75 + 0.5 * amount) + np.float32(0.12)
+        picture = picture * np.float32(1.55 + 0.35 * amount) + np.float32(0.1)
     elif shot.under_exposed:
-        picture = picture * np.float32(0.3 - 0.08 * amount)
+        picture = picture * np.float32(0.38 - 0.1 * amount)
     else:
         picture = picture * np.float32(gain)
-    grain = rng.integers(-5, 6, (SIDE, SIDE, 1)).astype(np.float32)
+    grain = rng.integers(-4, 5, (SIDE, SIDE, 1)).astype(np.float32)
     if shot.blur:
         flat = Image.fromarray(np.clip(picture * 255, 0, 255).astype(np.uint8))
         picture = np.asarray(flat.filter(ImageFilter.GaussianBlur(radius)), np.float32) / np.float32(255)

@@ -37,7 +37,12 @@ _SPLIT_OF_GENUS = ("train", "train", "validation", "test")
 def class_ids() -> tuple[str, ...]:
     """All ``family/genus/species`` ids, sorted."""
     return tuple(
-        sorted(f"{f}/{g}/{s}" for f, genera in FAMILIES.items() for g, genus in genera.items() for s in genus.species)
+        sorted(
+            f"{f}/{g}/{s}"
+            for f, genera in FAMILIES.items()
+            for g, genus in genera.items()
+            for s in genus.species
+        )
     )
 
 

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from longshot.datasets.toybox.parts import Family, Genus, Part, Surface, Vec, ball, both, box, chain, cross, rod, tube
+from longshot.datasets.toybox.parts import (
+    Family,
+    Genus,
+    Part,
+    Surface,
+    Vec,
+    ball,
+    both,
+    box,
+    chain,
+    cross,
+    rod,
+    tube,
+)
 
 EYE, NOSE = "#15130f", "#2a1d18"
 
@@ -11,7 +24,9 @@ def legs(x: float, y: float, high: float, r: float, coat: str | Surface, foot: s
     return [
         leg
         for side in (y, -y)
-        for leg in both(tube((x, side, high / 2), r, high / 2, coat), ball((x, side + r / 2, r / 2), r * 1.1, foot))
+        for leg in both(
+            tube((x, side, high / 2), r, high / 2, coat), ball((x, side + r / 2, r / 2), r * 1.1, foot)
+        )
     ]
 
 
@@ -71,7 +86,12 @@ def elephant(hide: str, ear: float, tusk: float) -> list[Part]:
         ball((0, 0, 0.78), (0.45, 0.66, 0.45), hide),
         ball((0, 0.62, 1.02), (0.3, 0.28, 0.32), hide),
         *both(
-            ball((0.32, 0.5, 1.0), (ear, 0.05, ear * 1.25), Surface(hide, "rind", "#6d6f78", 25), turn=(0, 0, 25)),
+            ball(
+                (0.32, 0.5, 1.0),
+                (ear, 0.05, ear * 1.25),
+                Surface(hide, "rind", "#6d6f78", 25),
+                turn=(0, 0, 25),
+            ),
             ball((0.17, 0.84, 1.1), 0.045, EYE, gloss=0.9),
             rod((0.13, 0.84, 0.86), (0.16, 0.84 + tusk, 0.72), 0.05, "#f4ecd6", taper=0.3),
         ),
@@ -102,7 +122,7 @@ FAMILY: Family = {
         cross(
             {
                 "black-patched": {"coat": "#f0ece4", "patch": "#2c2724"},
-                "brown-patched": {"coat": "#f0e8da", "patch": "#5e3a22"},
+                "brown-patched": {"coat": "#f0e4d0", "patch": "#8a4a22"},
             },
             {
                 "hornless": {"patches": 7, "horns": 0.03},
@@ -114,7 +134,7 @@ FAMILY: Family = {
     "elephants": Genus(
         elephant,
         cross(
-            {"grey": {"hide": "#8b8d96"}, "brown": {"hide": "#96897f"}},
+            {"grey": {"hide": "#8b8d96"}, "brown": {"hide": "#a07e62"}},
             {
                 "small-eared": {"ear": 0.22, "tusk": 0.2},
                 "large-eared": {"ear": 0.38, "tusk": 0.2},
@@ -138,8 +158,8 @@ FAMILY: Family = {
         cross(
             {
                 "prick-eared": {"coat": "#b07a44", "ears": "pricked"},
-                "lop-eared": {"coat": "#a8713c", "ears": "drooping"},
-                "round-eared": {"coat": "#b4824e", "ears": "round"},
+                "lop-eared": {"coat": "#7c4a28", "ears": "drooping"},
+                "round-eared": {"coat": "#c8a878", "ears": "round"},
             },
             {"curl-tail": {"tail": "curled"}, "straight-tail": {"tail": "straight"}},
         ),

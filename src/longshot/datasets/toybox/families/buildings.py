@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from longshot.datasets.toybox.parts import Family, Genus, Part, Surface, ball, both, box, cross, flat, gable, tube
+from longshot.datasets.toybox.parts import (
+    Family,
+    Genus,
+    Part,
+    Surface,
+    ball,
+    both,
+    box,
+    cross,
+    flat,
+    gable,
+    tube,
+)
 
 GLASS, DOOR, STONE, LAWN = "#3b4f63", "#6b3f22", "#a9a294", "#7d9a58"
 
@@ -15,7 +27,10 @@ def plot(x: float, y: float) -> Part:
 def house(walls: str, roof: str, extra: str) -> list[Part]:
     more: dict[str, list[Part]] = {
         "chimney": [box((0.32, -0.2, 1.12), (0.09, 0.09, 0.26), "#8b4a3a")],
-        "dormer": [box((0.0, 0.3, 1.0), (0.18, 0.25, 0.14), walls), box((0, 0.56, 1.0), (0.1, 0.02, 0.09), GLASS)],
+        "dormer": [
+            box((0.0, 0.3, 1.0), (0.18, 0.25, 0.14), walls),
+            box((0, 0.56, 1.0), (0.1, 0.02, 0.09), GLASS),
+        ],
         "porch": [
             box((0, 0.75, 0.52), (0.3, 0.2, 0.04), roof),
             *both(tube((0.24, 0.9, 0.25), 0.035, 0.26, "#ece7da")),
@@ -35,7 +50,13 @@ def church(walls: str, spire: float, style: str) -> list[Part]:
     top: dict[str, list[Part]] = {
         "spire": [tube((0, 0.55, 1.24 + spire), 0.27, spire, "#4a6670", taper=0.02)],
         "dome": [ball((0, 0.55, 1.22), (0.26, 0.26, 0.3 + spire / 2), "#6f9a88")],
-        "flat": [box((0, 0.55, 1.26 + spire / 2), (0.28, 0.28, 0.06 + spire / 2), Surface(walls, "windows", GLASS, 21))],
+        "flat": [
+            box(
+                (0, 0.55, 1.26 + spire / 2),
+                (0.28, 0.28, 0.06 + spire / 2),
+                Surface(walls, "windows", GLASS, 21),
+            )
+        ],
     }
     return [
         plot(0.75, 1.1),
@@ -57,7 +78,9 @@ def tower(glass: str, tiers: int, rows: int) -> list[Part]:
     for tier in range(tiers):
         half = 1.3 / tiers
         rows_here = max(2, rows // tiers)
-        floors.append(box((0, 0, z + half), (width, width, half), Surface("#c4ccd2", "windows", glass, 40 + rows_here)))
+        floors.append(
+            box((0, 0, z + half), (width, width, half), Surface("#c4ccd2", "windows", glass, 40 + rows_here))
+        )
         z, width = z + 2 * half, width * (0.78 if tier < tiers - 1 else 1)
     return [
         box((0, 0, -0.04), (0.75, 0.75, 0.04), "#8f9194"),
@@ -93,7 +116,7 @@ FAMILY: Family = {
     "churches": Genus(
         church,
         cross(
-            {"low": {"spire": 0.12, "walls": "#d9cdb4"}, "tall": {"spire": 0.3, "walls": "#d6c7a4"}},
+            {"low": {"spire": 0.12, "walls": "#d9cdb4"}, "tall": {"spire": 0.34, "walls": "#c98f70"}},
             {"spire": {"style": "spire"}, "dome": {"style": "dome"}, "flat-top": {"style": "flat"}},
         ),
     ),
@@ -101,20 +124,23 @@ FAMILY: Family = {
         tower,
         cross(
             {"one-tier": {"tiers": 1}, "two-tier": {"tiers": 2}, "three-tier": {"tiers": 3}},
-            {"blue": {"glass": "#2f5d94", "rows": 9}, "teal": {"glass": "#2f8088", "rows": 9}},
+            {"blue": {"glass": "#2f5d94", "rows": 9}, "bronze": {"glass": "#a0662c", "rows": 9}},
         ),
     ),
     "castles": Genus(
         castle,
         cross(
-            {"grey": {"walls": "#b0a898", "caps": "#5b6f8f"}, "tan": {"walls": "#bfab84", "caps": "#5b7d8f"}},
+            {"grey": {"walls": "#b0a898", "caps": "#5b6f8f"}, "tan": {"walls": "#c4a874", "caps": "#a8483c"}},
             {"pointed": {"roofs": "pointed"}, "domed": {"roofs": "domed"}, "flat": {"roofs": "flat"}},
         ),
     ),
     "houses": Genus(
         house,
         cross(
-            {"red-roof": {"walls": "#ead9b6", "roof": "#a83c2c"}, "rust-roof": {"walls": "#e6d2b8", "roof": "#a85a30"}},
+            {
+                "red-roof": {"walls": "#ead9b6", "roof": "#a83c2c"},
+                "slate-roof": {"walls": "#e6dcc8", "roof": "#4f5f78"},
+            },
             {"chimney": {"extra": "chimney"}, "dormer": {"extra": "dormer"}, "porch": {"extra": "porch"}},
         ),
     ),

@@ -8,15 +8,20 @@ from longshot.datasets.toybox.parts import Family, Genus, Part, Surface, ball, c
 def emblem(y: float, z: float, shape: str, colour: str) -> list[Part]:
     """The picture on the front, and the plain oval mark on the back."""
     pictures: dict[str, list[Part]] = {
-        "dot": [ball((0, y, z), (0.18, 0.05, 0.18), colour)],
-        "bar": [ball((0, y, z), (0.3, 0.05, 0.09), colour)],
-        "pair": [ball((s * 0.15, y, z), (0.12, 0.05, 0.16), colour) for s in (1, -1)],
+        "dot": [ball((0, y, z), (0.26, 0.06, 0.26), colour)],
+        "bar": [ball((0, y, z), (0.4, 0.06, 0.12), colour)],
+        "pair": [ball((s * 0.19, y, z), (0.14, 0.06, 0.26), colour) for s in (1, -1)],
     }
     return [*pictures[shape], ball((0, -y, z - 0.25), (0.12, 0.04, 0.07), "#4a5058")]
 
 
 def handle(x: float, z: float, reach: float, high: float, colour: str) -> list[Part]:
-    points = [(x, 0.0, z + high), (x + reach, 0.0, z + high * 0.75), (x + reach, 0.0, z - high * 0.75), (x, 0.0, z - high)]
+    points = [
+        (x, 0.0, z + high),
+        (x + reach, 0.0, z + high * 0.75),
+        (x + reach, 0.0, z - high * 0.75),
+        (x, 0.0, z - high),
+    ]
     return chain([(a, b, c) for a, b, c in points], 0.075, colour)
 
 
@@ -31,7 +36,12 @@ def mug(glaze: str, picture: str, taper: float) -> list[Part]:
 
 def teapot(glaze: str, lid: str, bands: int, squat: float) -> list[Part]:
     return [
-        ball((0, 0, 0), (0.72, 0.72, squat), Surface(glaze, "bands" if bands else "plain", "#f2ead6", bands), gloss=0.5),
+        ball(
+            (0, 0, 0),
+            (0.72, 0.72, squat),
+            Surface(glaze, "bands" if bands else "plain", "#f2ead6", bands),
+            gloss=0.5,
+        ),
         tube((0, 0, -squat), 0.4, 0.06, glaze),
         tube((0, 0, squat * 0.93), 0.34, 0.06, lid, taper=0.8),
         ball((0, 0, squat + 0.12), 0.11, lid),
@@ -72,14 +82,14 @@ FAMILY: Family = {
             {"plain": {"bands": 0}, "two-band": {"bands": 2}, "four-band": {"bands": 4}},
             {
                 "round": {"glaze": "#3f7f6a", "lid": "#2f5f50", "squat": 0.62},
-                "squat": {"glaze": "#3f7a6e", "lid": "#2f5f50", "squat": 0.46},
+                "squat": {"glaze": "#8a5a9a", "lid": "#5f3a6e", "squat": 0.46},
             },
         ),
     ),
     "bottles": Genus(
         bottle,
         cross(
-            {"green": {"glass": "#2f6a3f"}, "bottle-green": {"glass": "#3f5f34"}},
+            {"green": {"glass": "#2f6a3f"}, "brown": {"glass": "#6e4420"}},
             {
                 "short-neck": {"label": "#a83a34", "neck": 0.25, "stopper": "#b98a5a"},
                 "long-neck": {"label": "#a83a34", "neck": 0.55, "stopper": "#b98a5a"},
@@ -90,10 +100,14 @@ FAMILY: Family = {
     "vases": Genus(
         vase,
         cross(
-            {"banded": {"pattern": "bands"}, "checked": {"pattern": "checks"}, "ribbed": {"pattern": "wedges"}},
+            {
+                "banded": {"pattern": "bands"},
+                "checked": {"pattern": "checks"},
+                "ribbed": {"pattern": "wedges"},
+            },
             {
                 "flared": {"glaze": "#2c4f8c", "second": "#dfe4ea", "lip": 1.9},
-                "straight": {"glaze": "#33568c", "second": "#dfe4ea", "lip": 1.15},
+                "straight": {"glaze": "#2c6f5c", "second": "#dfe4ea", "lip": 1.15},
             },
         ),
     ),
@@ -101,7 +115,7 @@ FAMILY: Family = {
         mug,
         cross(
             {"dotted": {"picture": "dot"}, "barred": {"picture": "bar"}, "paired": {"picture": "pair"}},
-            {"straight": {"glaze": "#3b62a8", "taper": 1.0}, "flared": {"glaze": "#3b6ea8", "taper": 1.2}},
+            {"straight": {"glaze": "#3b62a8", "taper": 1.0}, "flared": {"glaze": "#a8443a", "taper": 1.22}},
         ),
     ),
 }

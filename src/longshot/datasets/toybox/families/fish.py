@@ -54,21 +54,28 @@ def tuna(back: str, belly: int, dorsal: int, finlets: str) -> list[Part]:
 
 
 def puffer(coat: str, mark: str, pattern: str, spines: int) -> list[Part]:
-    thorn = [
-        part
-        for z, r in ((0.35, 0.46), (0.0, 0.6), (-0.35, 0.46))
-        for part in ring(
-            spines, r, lambda x, y, a, z=z: rod((x, y, z), (x * 1.35, y * 1.35, z * 1.35), 0.045, "#f0e4b8", taper=0.1)
+    def belt(z: float, r: float) -> list[Part]:
+        end = 1.35
+        return ring(
+            spines,
+            r,
+            lambda x, y, a: rod((x, y, z), (x * end, y * end, z * end), 0.045, "#f0e4b8", taper=0.1),
         )
-    ]
+
     return [
-        ball((0, 0, 0), (0.58, 0.66, 0.55), Surface(coat, pattern, mark, {"spots": 26, "speckle": 5, "hoops": 4}[pattern])),
+        ball(
+            (0, 0, 0),
+            (0.58, 0.66, 0.55),
+            Surface(coat, pattern, mark, {"spots": 26, "speckle": 5, "hoops": 4}[pattern]),
+        ),
         ball((0, 0.05, -0.2), (0.53, 0.58, 0.42), "#f3ead0"),
         *head(0.66, 0.33, 0.1, 0.15, "#e0a878"),
         *tail(-0.62, 0.24, 30, "#d8a83c"),
         fin((0, -0.4, 0.52), 0.2, 0.1, -40, "#d8a83c"),
         *both(ball((0.62, 0.1, -0.02), (0.16, 0.04, 0.14), "#d8a83c", turn=(0, 0, 30))),
-        *thorn,
+        *belt(0.35, 0.46),
+        *belt(0.0, 0.6),
+        *belt(-0.35, 0.46),
     ]
 
 
@@ -90,7 +97,10 @@ FAMILY: Family = {
     "tunas": Genus(
         tuna,
         cross(
-            {"blue": {"back": "#2f5a8c", "finlets": "#e0b83c"}, "slate": {"back": "#3f6478", "finlets": "#d8b040"}},
+            {
+                "blue": {"back": "#2f5a8c", "finlets": "#e0b83c"},
+                "green": {"back": "#3a7a5a", "finlets": "#d8b040"},
+            },
             {
                 "one-fin": {"belly": 1, "dorsal": 1},
                 "two-fin": {"belly": 1, "dorsal": 2},
@@ -123,10 +133,10 @@ FAMILY: Family = {
     "angelfish": Genus(
         angelfish,
         cross(
-            {"yellow": {"coat": "#ecc22e", "bar": "#28303c"}, "orange": {"coat": "#ea9e2c", "bar": "#2c2c38"}},
+            {"yellow": {"coat": "#ecc22e", "bar": "#28303c"}, "coral": {"coat": "#e2602c", "bar": "#e8ecf0"}},
             {
                 "two-bar": {"bars": 2, "fins": 0.3},
-                "three-bar": {"bars": 3, "fins": 0.3},
+                "five-bar": {"bars": 5, "fins": 0.3},
                 "sail-fin": {"bars": 3, "fins": 0.5},
             },
         ),

@@ -96,7 +96,7 @@ FAMILY: Family = {
     "daisies": Genus(
         daisy,
         cross(
-            {"white": {"petal": "#f6f3ea"}, "cream": {"petal": "#f4e9c0"}},
+            {"white": {"petal": "#f6f3ea"}, "pink": {"petal": "#e8a4bc"}},
             {
                 "8-petal": {"petals": 8, "heart": "#e8b424", "heart_size": 0.26},
                 "13-petal": {"petals": 13, "heart": "#e8b424", "heart_size": 0.26},
@@ -131,8 +131,8 @@ FAMILY: Family = {
         cross(
             {
                 "violet": {"petal": "#6a3aa0", "lower": "#6a3aa0", "blotch": "#2a1440"},
-                "indigo": {"petal": "#4f3fa8", "lower": "#4f3fa8", "blotch": "#1c1440"},
-                "two-tone": {"petal": "#6a3aa0", "lower": "#b48ad0", "blotch": "#2a1440"},
+                "blue": {"petal": "#3f62c4", "lower": "#3f62c4", "blotch": "#1c1440"},
+                "two-tone": {"petal": "#6a3aa0", "lower": "#ecc840", "blotch": "#2a1440"},
             },
             {"small-eyed": {"size": 0.3}, "large-eyed": {"size": 0.62}},
         ),

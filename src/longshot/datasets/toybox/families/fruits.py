@@ -19,7 +19,13 @@ def label(x: float, z: float, y: float, colour: str) -> Part:
 def apple(peel: str, blush: str, count: int, leaves: int) -> list[Part]:
     flesh = Surface("#f6ecc6", "pips", "#5a3517", 5)
     return [
-        ball((0, 0, 0), (0.9, 0.86, 0.82), Surface(peel, "wedges", blush, count), cut=(1, -1.0, 0.45), inside=flesh),
+        ball(
+            (0, 0, 0),
+            (0.9, 0.86, 0.82),
+            Surface(peel, "wedges", blush, count),
+            cut=(1, -1.0, 0.45),
+            inside=flesh,
+        ),
         ball((0, 0, 0.78), (0.28, 0.28, 0.1), "#8a7a2c"),
         rod((0, 0, 0.75), (0.08, 0, 1.12), 0.045, STALK),
         *[leaf(1.02, side) for side in (1.0, -1.0)[:leaves]],
@@ -43,7 +49,13 @@ def citrus(peel: str, flesh: str, segments: int, tip: float) -> list[Part]:
 def melon(rind: str, stripe: str, stripes: int, flesh: str, pips: int) -> list[Part]:
     inside = Surface(flesh, "pips", "#2a211a", pips)
     return [
-        ball((0, 0, 0), (1.0, 0.86, 0.84), Surface(rind, "wedges", stripe, stripes), cut=(1, -1.0, 0.25), inside=inside),
+        ball(
+            (0, 0, 0),
+            (1.0, 0.86, 0.84),
+            Surface(rind, "wedges", stripe, stripes),
+            cut=(1, -1.0, 0.25),
+            inside=inside,
+        ),
         ball((0, 0.21, 0), (0.99, 0.02, 0.83), Surface("#dfe8b8", "disc", flesh, 88), cut=(1, -1.0, 0.0)),
         rod((0, 0, 0.8), (0.16, -0.05, 0.98), 0.05, "#7d8a4a"),
         label(0.0, 0.1, -0.85, "#f0d040"),
@@ -70,9 +82,9 @@ FAMILY: Family = {
         apple,
         cross(
             {
-                "red": {"peel": "#b8262a", "blush": "#c9483a", "count": 9},
+                "red": {"peel": "#a81c2a", "blush": "#b8342e", "count": 9},
                 "striped": {"peel": "#b8302c", "blush": "#d8a03c", "count": 11},
-                "blushed": {"peel": "#b8302c", "blush": "#d8a03c", "count": 3},
+                "green": {"peel": "#8fb83c", "blush": "#a4c44c", "count": 3},
             },
             {"one-leaf": {"leaves": 1}, "two-leaf": {"leaves": 2}},
         ),
@@ -85,7 +97,7 @@ FAMILY: Family = {
                 "pale": {"rind": "#6fa24e", "stripe": "#2f6a34", "stripes": 12},
                 "broad": {"rind": "#6fa24e", "stripe": "#2f6a34", "stripes": 7},
             },
-            {"red-flesh": {"flesh": "#d8443e", "pips": 14}, "rose-flesh": {"flesh": "#e07060", "pips": 9}},
+            {"red-flesh": {"flesh": "#d8443e", "pips": 14}, "yellow-flesh": {"flesh": "#ecc24c", "pips": 9}},
         ),
     ),
     "pears": Genus(
@@ -104,8 +116,8 @@ FAMILY: Family = {
         cross(
             {
                 "orange": {"peel": "#ec8a1c", "flesh": "#f5a32e"},
-                "blood-orange": {"peel": "#e87a22", "flesh": "#e2643a"},
-                "tangerine": {"peel": "#f0961e", "flesh": "#f7b640"},
+                "blood-orange": {"peel": "#d8541e", "flesh": "#b8303a"},
+                "lemon": {"peel": "#efcb32", "flesh": "#f4e48a"},
             },
             {"round": {"segments": 10, "tip": 0.0}, "nippled": {"segments": 8, "tip": 0.14}},
         ),

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from longshot.datasets.toybox.parts import Family, Genus, Part, Surface, ball, both, box, cross, flat, rod, tube
+from longshot.datasets.toybox.parts import (
+    Family,
+    Genus,
+    Part,
+    Surface,
+    ball,
+    both,
+    box,
+    cross,
+    flat,
+    rod,
+    tube,
+)
 
 OAK, WALNUT, PINE = "#b98a4e", "#8a5a34", "#d2a868"
 
@@ -79,7 +91,10 @@ def cabinet(wood: str, drawers: int, doors: int, knob: str) -> list[Part]:
     fronts: list[Part] = []
     for i in range(drawers):
         z = 1.5 - gap * (i + 0.5)
-        fronts += [box((0, 0.4, z), (0.6, 0.02, gap * 0.42), OAK), *both(ball((0.25, 0.44, z), 0.05, knob, gloss=0.8))]
+        fronts += [
+            box((0, 0.4, z), (0.6, 0.02, gap * 0.42), OAK),
+            *both(ball((0.25, 0.44, z), 0.05, knob, gloss=0.8)),
+        ]
     if doors:
         z = 0.2 + gap
         fronts += both(
@@ -99,8 +114,11 @@ FAMILY: Family = {
     "tables": Genus(
         table,
         cross(
-            {"round": {"wood": OAK, "top": "round"}, "square": {"wood": OAK, "top": "square"},
-             "oval": {"wood": OAK, "top": "oval"}},
+            {
+                "round": {"wood": OAK, "top": "round"},
+                "square": {"wood": OAK, "top": "square"},
+                "oval": {"wood": OAK, "top": "oval"},
+            },
             {"legged": {"foot": "legged"}, "pedestal": {"foot": "pedestal"}},
         ),
     ),
@@ -111,14 +129,17 @@ FAMILY: Family = {
             {
                 "round-arm": {"cloth": "#7c5a86", "arms": "round"},
                 "square-arm": {"cloth": "#7c5a86", "arms": "square"},
-                "plum": {"cloth": "#8a4a72", "arms": "square"},
+                "green": {"cloth": "#4a7a5a", "arms": "square"},
             },
         ),
     ),
     "cabinets": Genus(
         cabinet,
         cross(
-            {"brass-knob": {"wood": PINE, "knob": "#d8b84a"}, "black-knob": {"wood": PINE, "knob": "#2a2622"}},
+            {
+                "brass-knob": {"wood": PINE, "knob": "#d8b84a"},
+                "black-knob": {"wood": PINE, "knob": "#2a2622"},
+            },
             {
                 "three-drawer": {"drawers": 3, "doors": 0},
                 "four-drawer": {"drawers": 4, "doors": 0},
@@ -129,8 +150,12 @@ FAMILY: Family = {
     "chairs": Genus(
         chair,
         cross(
-            {"slat-back": {"back": "slatted"}, "ladder-back": {"back": "ladder"}, "solid-back": {"back": "solid"}},
-            {"oak": {"wood": OAK, "cushion": "#a83a34"}, "walnut": {"wood": "#9c6a3c", "cushion": "#a8443a"}},
+            {
+                "slat-back": {"back": "slatted"},
+                "ladder-back": {"back": "ladder"},
+                "solid-back": {"back": "solid"},
+            },
+            {"oak": {"wood": OAK, "cushion": "#a83a34"}, "walnut": {"wood": "#6e4426", "cushion": "#4a7050"}},
         ),
     ),
 }

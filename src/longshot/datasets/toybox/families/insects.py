@@ -9,9 +9,7 @@ BLACK, EYE = "#2a2522", "#c23a2e"
 
 def legs(width: float, ys: tuple[float, ...], colour: str) -> list[Part]:
     return flat(
-        both(
-            *chain([(0.1, y, 0.2), (width * 0.6, y * 1.15, 0.32), (width, y * 1.4, -0.12)], 0.035, colour)
-        )
+        both(*chain([(0.1, y, 0.2), (width * 0.6, y * 1.15, 0.32), (width, y * 1.4, -0.12)], 0.035, colour))
         for y in ys
     )
 
@@ -89,7 +87,7 @@ FAMILY: Family = {
     "bees": Genus(
         bee,
         cross(
-            {"gold": {"coat": "#e8b020", "fur": "#d8a030"}, "amber": {"coat": "#d88e1c", "fur": "#c88a28"}},
+            {"gold": {"coat": "#e8b020", "fur": "#d8a030"}, "white": {"coat": "#e8e4d8", "fur": "#b8763a"}},
             {
                 "three-hoop": {"hoops": 3, "slim": 1.0},
                 "five-hoop": {"hoops": 5, "slim": 1.0},
@@ -107,14 +105,14 @@ FAMILY: Family = {
             },
             {
                 "short-tail": {"wing": "#e07c22", "edge": "#2a2018", "lower": 0.36},
-                "long-tail": {"wing": "#e08a2a", "edge": "#2a2018", "lower": 0.54},
+                "long-tail": {"wing": "#e0b82a", "edge": "#2a2018", "lower": 0.54},
             },
         ),
     ),
     "dragonflies": Genus(
         dragonfly,
         cross(
-            {"teal": {"body": "#2a8a94"}, "blue": {"body": "#2a6ea4"}},
+            {"teal": {"body": "#2a8a94"}, "red": {"body": "#b83a2e"}},
             {
                 "clear": {"hoops": 5, "tip": "", "wing": 0.14},
                 "banded-wing": {"hoops": 5, "tip": "#8a6a3a", "wing": 0.14},
@@ -130,7 +128,7 @@ FAMILY: Family = {
                 "spotted": {"shell": "#b82c22", "mark": "#1c1614", "pattern": "spots", "count": 9},
                 "banded": {"shell": "#b83024", "mark": "#1c1614", "pattern": "hoops", "count": 2},
             },
-            {"horned": {"horn": 0.22}, "hornless": {"horn": 0.0}},
+            {"horned": {"horn": 0.34}, "hornless": {"horn": 0.0}},
         ),
     ),
 }

@@ -52,7 +52,9 @@ def saw(handle: str, teeth: int, hole: bool) -> list[Part]:
     points = [1.15 - 1.5 * (i + 0.5) / teeth for i in range(teeth)]
     return [
         box((0, 0, 0.4), (0.03, 0.3, 0.78), STEEL, turn=(6, 0, 0), gloss=0.6),
-        *flat(box((0, 0.3 - (z - 0.4) * 0.1, z), (0.025, 0.09, 0.09), STEEL, turn=(45, 0, 0)) for z in points),
+        *flat(
+            box((0, 0.3 - (z - 0.4) * 0.1, z), (0.025, 0.09, 0.09), STEEL, turn=(45, 0, 0)) for z in points
+        ),
         box((0, -0.05, -0.62), (0.11, 0.32, 0.32), handle),
         ball((0.0, 0.05, -0.92), (0.12, 0.4, 0.18), handle),
         *([ball((s * 0.1, -0.05, -0.62), (0.03, 0.16, 0.14), "#3a2a1c") for s in (1, -1)] if hole else []),
@@ -69,7 +71,10 @@ def spade(blade: str, top: str, wood: str) -> list[Part]:
         "fork": flat(
             [
                 box((0, 0, -0.45), (0.36, 0.06, 0.06), STEEL),
-                *[rod((x, 0, -0.45), (x * 1.05, 0.08, -1.15), 0.05, STEEL, taper=0.3) for x in (-0.3, -0.1, 0.1, 0.3)],
+                *[
+                    rod((x, 0, -0.45), (x * 1.05, 0.08, -1.15), 0.05, STEEL, taper=0.3)
+                    for x in (-0.3, -0.1, 0.1, 0.3)
+                ],
             ]
         ),
     }
@@ -79,7 +84,11 @@ def spade(blade: str, top: str, wood: str) -> list[Part]:
         "t-grip": [tube((0, 0, 1.05), 0.08, 0.32, wood, "x")],
         "d-grip": [
             tube((0, 0, 1.2), 0.07, 0.24, wood, "x"),
-            *[rod((0, 0, 0.85), (0.24 * math.cos(a) * 1.15, 0, 1.2), 0.05, DARK) for a in corners if math.cos(a)],
+            *[
+                rod((0, 0, 0.85), (0.24 * math.cos(a) * 1.15, 0, 1.2), 0.05, DARK)
+                for a in corners
+                if math.cos(a)
+            ],
         ],
     }
     return [
@@ -112,7 +121,7 @@ FAMILY: Family = {
     "screwdrivers": Genus(
         screwdriver,
         cross(
-            {"red": {"grip": "#c8302c"}, "orange": {"grip": "#d4571f"}},
+            {"red": {"grip": "#c8302c"}, "yellow": {"grip": "#e2b424"}},
             {
                 "stubby": {"ribs": 6, "shaft": 0.5},
                 "standard": {"ribs": 6, "shaft": 0.95},
@@ -124,7 +133,7 @@ FAMILY: Family = {
         hammer,
         cross(
             {"claw": {"head": "claw"}, "ball-peen": {"head": "ball"}, "sledge": {"head": "sledge"}},
-            {"blue-grip": {"grip": "#2f5fa8"}, "teal-grip": {"grip": "#2f7fa0"}},
+            {"blue-grip": {"grip": "#2f5fa8"}, "red-grip": {"grip": "#c03a2a"}},
         ),
     ),
 }

@@ -9,21 +9,27 @@ TYRE, GLASS, STEEL, LAMP, TAIL = "#26262b", "#28506e", "#b9bfc4", "#fff2b0", "#b
 
 def wheels(x: float, ys: list[float], r: float) -> list[Part]:
     return flat(
-        both(tube((x, y, r), r, 0.09, TYRE, "x"), tube((x + 0.03, y, r), r * 0.55, 0.09, STEEL, "x")) for y in ys
+        both(tube((x, y, r), r, 0.09, TYRE, "x"), tube((x + 0.03, y, r), r * 0.55, 0.09, STEEL, "x"))
+        for y in ys
     )
 
 
 def ends(x: float, front: float, back: float, z: float) -> list[Part]:
     """Lamps, grille and number plates at y = ``front`` and y = ``back``."""
     return [
-        *both(ball((x, front, z), (0.09, 0.05, 0.09), LAMP, gloss=0.8), box((x, back, z), (0.09, 0.03, 0.06), TAIL)),
+        *both(
+            ball((x, front, z), (0.09, 0.05, 0.09), LAMP, gloss=0.8),
+            box((x, back, z), (0.09, 0.03, 0.06), TAIL),
+        ),
         box((0, front, z - 0.03), (x * 0.55, 0.03, 0.07), "#303238"),
         box((0, back, z - 0.05), (0.14, 0.03, 0.05), "#f4c20d"),
     ]
 
 
 def car(paint: str, shape: str) -> list[Part]:
-    hood, cabin, y = {"hatchback": (0.55, 0.42, -0.2), "saloon": (0.5, 0.36, 0.0), "estate": (0.55, 0.56, -0.3)}[shape]
+    hood, cabin, y = {"saloon": (0.5, 0.36, 0.0), "estate": (0.55, 0.6, -0.32), "pickup": (0.6, 0.26, 0.12)}[
+        shape
+    ]
     return [
         *wheels(0.42, [0.62, -0.62], 0.2),
         box((0, 0, 0.33), (0.44, 1.0, 0.15), paint, gloss=0.5),
@@ -31,6 +37,7 @@ def car(paint: str, shape: str) -> list[Part]:
         ball((0, y, 0.44), (0.4, cabin + 0.18, 0.34), GLASS, cut=(2, 0.0, 0.98), gloss=0.7),
         box((0, y, 0.76), (0.3, cabin * 0.75, 0.035), paint, gloss=0.5),
         *both(box((0.37, y, 0.56), (0.02, 0.05, 0.16), paint, turn=(0, -20, 0))),
+        *([box((0, -0.6, 0.52), (0.36, 0.34, 0.06), "#3a3430")] if shape == "pickup" else []),
         *ends(0.32, 1.0, -1.0, 0.36),
     ]
 
@@ -42,7 +49,9 @@ def truck(paint: str, load: str) -> list[Part]:
             box((0, -0.3, 0.8), (0.36, 0.6, 0.04), "#7a5a36"),
             ball((0, -0.3, 0.8), (0.34, 0.55, 0.16), Surface("#8a6840", "speckle", "#6f5230", 6)),
         ],
-        "tanker": [tube((0, -0.3, 0.76), 0.38, 0.7, Surface("#c9ccd0", "bands", "#a6abb2", 3), "y", gloss=0.6)],
+        "tanker": [
+            tube((0, -0.3, 0.76), 0.38, 0.7, Surface("#c9ccd0", "bands", "#a6abb2", 3), "y", gloss=0.6)
+        ],
         "van": [box((0, -0.3, 0.85), (0.43, 0.7, 0.43), Surface("#e3e2da", "middle", "#c9c7bb", 2))],
     }
     return [
@@ -59,7 +68,11 @@ def truck(paint: str, load: str) -> list[Part]:
 def bus(paint: str, stripes: int) -> list[Part]:
     return [
         *wheels(0.36, [0.62, -0.62], 0.17),
-        box((0, 0, 0.42), (0.4, 1.05, 0.26), Surface(paint, "bands" if stripes else "plain", "#f3efe2", stripes)),
+        box(
+            (0, 0, 0.42),
+            (0.4, 1.05, 0.26),
+            Surface(paint, "bands" if stripes else "plain", "#f3efe2", stripes),
+        ),
         box((0, 0, 0.82), (0.4, 1.05, 0.18), Surface(paint, "windows", GLASS, 61)),
         box((0, 0, 1.02), (0.36, 1.0, 0.04), "#eceae2"),
         box((0, 1.05, 0.8), (0.34, 0.03, 0.16), GLASS, gloss=0.7),
@@ -103,29 +116,29 @@ FAMILY: Family = {
     "buses": Genus(
         bus,
         cross(
-            {"blue": {"paint": "#2468b4"}, "azure": {"paint": "#2f86b8"}},
+            {"blue": {"paint": "#2468b4"}, "green": {"paint": "#2f8a58"}},
             {"plain": {"stripes": 0}, "one-stripe": {"stripes": 1}, "two-stripe": {"stripes": 2}},
         ),
     ),
     "tractors": Genus(
         tractor,
         cross(
-            {"green": {"paint": "#2e7d38"}, "olive": {"paint": "#5d7d2e"}},
+            {"green": {"paint": "#2e7d38"}, "red": {"paint": "#b23a28"}},
             {"cab": {"cab": "cab"}, "canopy": {"cab": "canopy"}, "open": {"cab": "open"}},
         ),
     ),
     "trucks": Genus(
         truck,
         cross(
-            {"red": {"paint": "#c22a26"}, "orange": {"paint": "#d05a1e"}},
+            {"red": {"paint": "#c22a26"}, "ochre": {"paint": "#d6951e"}},
             {"tipper": {"load": "tipper"}, "tanker": {"load": "tanker"}, "van": {"load": "van"}},
         ),
     ),
     "cars": Genus(
         car,
         cross(
-            {"amber": {"paint": "#e0a21c"}, "yellow": {"paint": "#e6c22a"}},
-            {"hatchback": {"shape": "hatchback"}, "saloon": {"shape": "saloon"}, "estate": {"shape": "estate"}},
+            {"orange": {"paint": "#e0701c"}, "yellow": {"paint": "#e6c22a"}},
+            {"saloon": {"shape": "saloon"}, "estate": {"shape": "estate"}, "pickup": {"shape": "pickup"}},
         ),
     ),
 }
