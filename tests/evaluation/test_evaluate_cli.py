@@ -1,0 +1,258 @@
+"""The real command: table, JSON, dry run, mistakes, kill and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import longshot
+
+KEPT = ("part-*.parquet", "testbeds/*.parquet")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for pattern in KEPT for p in folder.glob(pattern)}
+
+
+def listing(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture(scope="module")
+def long_bed(dataset: longshot.Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Enough tasks that an evaluation can be caught in the middle."""
+    path = tmp_path_factory.mktemp("long") / "long.parquet"
+    shape = longshot.AnyWayAnyShot(max_way=8, max_shot=10, query=15)
+    longshot.sample(dataset, tasks=4000, shape=shape, seed=3).save(path)
+    longshot.embed(dataset, "pixels")
+    return path
+
+
+def start(bed: Path, out: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "longshot.cli.main", "evaluate", str(bed), "--backbone", "pixels"]
+    command += [
+        "--method",
+        "protonet",
+        "--method",
+        "protonet(distance='cosine')",
+        "-o",
+        str(out),
+        "--device",
+        "cpu",
+    ]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def interrupt(bed: Path, out: Path, sent: signal.Signals) -> tuple[int, str]:
+    """Start an evaluation and send it a signal as soon as some results are there."""
+    process = start(bed, out)
+    limit = time.monotonic() + 120
+    while len(list(out.glob("part-*.parquet"))) < 3:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+    process.send_signal(sent)
+    _, errors = process.communicate(timeout=120)
+    return process.returncode, errors
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of this kind exist on POSIX only")
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_interrupted_and_run_again_gives_the_same_files(
+    long_bed: Path, tmp_path: Path, sent: signal.Signals
+) -> None:
+    code, errors = interrupt(long_bed, tmp_path / "run", sent)
+    assert code == (-9 if sent == signal.SIGKILL else 130), errors
+    assert "Traceback" not in errors
+    done = files(tmp_path / "run")
+    for name in ("run", "whole"):
+        process = start(long_bed, tmp_path / name)
+        out, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+    whole = files(tmp_path / "whole")
+    assert len([name for name in done if name.startswith("part")]) < len(whole) - 1  # it was in the middle
+    assert files(tmp_path / "run") == whole
+    assert listing(tmp_path / "run") == listing(tmp_path / "whole")  # nothing half-written stays
+    runs = [json.loads((tmp_path / name / "run.json").read_text()) for name in ("run", "whole")]
+    assert [session["finished"] is None for session in runs[0].pop("sessions")] == [True, False]
+    runs[1].pop("sessions")
+    assert runs[0] == runs[1]
+
+
+def test_table_with_intervals(run_cli: Any, beds: Path, dataset: longshot.Dataset, tmp_path: Path) -> None:
+    done = run_cli(
+        "evaluate",
+        beds / "fixed.parquet",
+        "--backbone",
+        "pixels",
+        "--method",
+        "protonet",
+        "-o",
+        tmp_path / "run",
+    )
+    assert "fixed" in done.stdout
+    assert "±" in done.stdout
+
+
+def test_json_holds_the_summary(run_cli: Any, beds: Path, dataset: longshot.Dataset, tmp_path: Path) -> None:
+    command = [
+        "evaluate",
+        beds / "fixed.parquet",
+        beds / "any.parquet",
+        "--backbone",
+        "pixels",
+        "--method",
+        "protonet",
+    ]
+    done = run_cli(*command, "-o", tmp_path / "run", "--json")
+    summary = json.loads(done.stdout)
+    assert [record["testbed"] for record in summary] == ["fixed", "any"]
+    assert summary == longshot.Results(tmp_path / "run").summary()
+
+
+def test_dry_run_estimates_and_writes_nothing(
+    run_cli: Any, beds: Path, dataset: longshot.Dataset, tmp_path: Path
+) -> None:
+    command = ["evaluate", beds / "fixed.parquet", "--backbone", "pixels", "--method", "protonet"]
+    command += ["-o", tmp_path / "run", "--json"]
+    before = json.loads(run_cli(*command, "--dry-run").stdout)[-1]
+    assert (before["step"], before["left"]) == ("evaluate", 200)
+    assert before["seconds"] > 0
+    assert not (tmp_path / "run").exists()
+    run_cli(*command)
+    assert json.loads(run_cli(*command, "--dry-run").stdout)[-1]["left"] == 0
+
+
+def test_features_file_in_place_of_a_backbone(
+    run_cli: Any, beds: Path, features: longshot.Features, tmp_path: Path
+) -> None:
+    features.save(tmp_path / "mine.npy")
+    command = ["evaluate", beds / "any.parquet", "--method", "protonet", "-o", tmp_path / "run", "--json"]
+    done = run_cli(*command, "--features", tmp_path / "mine.npy")
+    assert json.loads(done.stdout)[0]["tasks"] == 150
+
+
+class TestMistakes:
+    """One sentence, exit code 2, no traceback, no run folder."""
+
+    def fails(self, run_cli: Any, tmp_path: Path, *args: str | Path) -> str:
+        done = run_cli("evaluate", *args, "-o", tmp_path / "run", check=False)
+        assert done.returncode == 2, done.stderr
+        assert "Traceback" not in done.stderr
+        assert len([line for line in done.stderr.splitlines() if line.startswith("error: ")]) == 1, (
+            done.stderr
+        )
+        assert not (tmp_path / "run").exists()
+        return str(done.stderr)
+
+    def test_unknown_method(self, run_cli: Any, beds: Path, tmp_path: Path) -> None:
+        told = self.fails(
+            run_cli, tmp_path, beds / "any.parquet", "--backbone", "pixels", "--method", "protonte"
+        )
+        assert "did you mean 'protonet'" in told
+
+    def test_unknown_setting(self, run_cli: Any, beds: Path, tmp_path: Path) -> None:
+        method = "protonet(shots=3)"
+        told = self.fails(run_cli, tmp_path, beds / "any.parquet", "--backbone", "pixels", "--method", method)
+        assert "distance='euclidean'" in told
+
+    def test_no_backbone(self, run_cli: Any, beds: Path, tmp_path: Path) -> None:
+        assert "--backbone" in self.fails(run_cli, tmp_path, beds / "any.parquet", "--method", "protonet")
+
+    def test_truncated_testbed(self, run_cli: Any, beds: Path, tmp_path: Path) -> None:
+        path = tmp_path / "cut.parquet"
+        path.write_bytes((beds / "any.parquet").read_bytes()[:500])
+        told = self.fails(run_cli, tmp_path, path, "--backbone", "pixels", "--method", "protonet")
+        assert "truncated" in told
+
+    def test_missing_testbed(self, run_cli: Any, tmp_path: Path) -> None:
+        told = self.fails(
+            run_cli, tmp_path, tmp_path / "no.parquet", "--backbone", "pixels", "--method", "protonet"
+        )
+        assert "no testbed file" in told
+
+    def test_dataset_that_changed(self, run_cli: Any, photos: Path, tmp_path: Path) -> None:
+        copy = tmp_path / "album"
+        shutil.copytree(photos, copy)
+        run_cli(
+            "sample",
+            copy,
+            "--tasks",
+            "5",
+            "--way",
+            "3",
+            "--shot",
+            "1",
+            "--query",
+            "2",
+            "-o",
+            tmp_path / "b.parquet",
+        )
+        for path in sorted(copy.rglob("*.jpg"))[:40]:
+            path.unlink()
+        told = self.fails(
+            run_cli, tmp_path, tmp_path / "b.parquet", "--backbone", "pixels", "--method", "protonet"
+        )
+        assert "album" in told
+        given = ["--dataset", f"album={copy}"]
+        told = self.fails(
+            run_cli, tmp_path, tmp_path / "b.parquet", "--backbone", "pixels", "--method", "protonet", *given
+        )
+        assert "changed" in told
+
+    def test_nan_features(
+        self, run_cli: Any, beds: Path, features: longshot.Features, tmp_path: Path
+    ) -> None:
+        features.save(tmp_path / "mine.npy")
+        array = np.load(tmp_path / "mine.npy", mmap_mode="r+")
+        array[17, 3] = np.nan
+        array.flush()
+        told = self.fails(
+            run_cli,
+            tmp_path,
+            beds / "any.parquet",
+            "--features",
+            tmp_path / "mine.npy",
+            "--method",
+            "protonet",
+        )
+        assert "NaN" in told
+
+    def test_features_of_other_dimensions(
+        self, run_cli: Any, beds: Path, features: longshot.Features, tmp_path: Path
+    ) -> None:
+        features.save(tmp_path / "mine.npy")
+        np.save(tmp_path / "mine.npy", np.zeros((240, 7), np.float32))
+        told = self.fails(
+            run_cli,
+            tmp_path,
+            beds / "any.parquet",
+            "--features",
+            tmp_path / "mine.npy",
+            "--method",
+            "protonet",
+        )
+        assert "240 × 7" in told
+
+    def test_a_run_folder_in_use(
+        self, run_cli: Any, beds: Path, dataset: longshot.Dataset, tmp_path: Path
+    ) -> None:
+        fcntl = pytest.importorskip("fcntl")
+        folder = tmp_path / "busy"
+        folder.mkdir()
+        with (folder / ".lock").open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            command = ["evaluate", beds / "any.parquet", "--backbone", "pixels", "--method", "protonet"]
+            done = run_cli(*command, "-o", folder, check=False)
+        assert done.returncode == 2
+        assert "Another 'longshot evaluate'" in done.stderr

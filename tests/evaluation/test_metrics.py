@@ -1,0 +1,105 @@
+"""Metrics against scikit-learn, task by task."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn import metrics as sk
+
+from longshot.evaluation.metrics import WORST_LOSS, task_metrics
+
+
+def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    powers = np.exp(scores - scores.max(1, keepdims=True))
+    return np.asarray(powers / powers.sum(1, keepdims=True))
+
+
+def padded(
+    tasks: list[tuple[NDArray[np.float64], NDArray[np.int64]]],
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    ways = [scores.shape[1] for scores, _ in tasks]
+    queries = max(len(labels) for _, labels in tasks)
+    scores = torch.full((len(tasks), queries, max(ways)), float("-inf"))
+    labels = torch.full((len(tasks), queries), -1)
+    for t, (s, y) in enumerate(tasks):
+        scores[t, :, : ways[t]] = float("nan")  # padded rows may hold anything
+        scores[t, : len(y), : ways[t]] = torch.from_numpy(s).float()
+        labels[t, : len(y)] = torch.from_numpy(y)
+    return scores, labels, torch.tensor(ways)
+
+
+def make(count: int = 40) -> list[tuple[NDArray[np.float64], NDArray[np.int64]]]:
+    rng = np.random.default_rng(0)
+    tasks = []
+    for _ in range(count):
+        way, queries = int(rng.integers(2, 13)), int(rng.integers(1, 60))
+        labels = rng.integers(0, way, queries)  # some classes may have no query
+        scores = rng.standard_normal((queries, way)) + 2.0 * np.eye(way)[labels]
+        tasks.append((scores.astype(np.float32).astype(np.float64), labels))
+    return tasks
+
+
+@pytest.fixture(scope="module")
+def tasks() -> list[tuple[NDArray[np.float64], NDArray[np.int64]]]:
+    return make()
+
+
+def test_accuracy(tasks: list[tuple[NDArray[np.float64], NDArray[np.int64]]]) -> None:
+    expected = [sk.accuracy_score(y, s.argmax(1)) for s, y in tasks]
+    assert task_metrics(*padded(tasks)).accuracy.tolist() == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:y_pred contains classes", "ignore:A single label was found")
+def test_balanced_accuracy(tasks: list[tuple[NDArray[np.float64], NDArray[np.int64]]]) -> None:
+    expected = [sk.balanced_accuracy_score(y, s.argmax(1)) for s, y in tasks]
+    assert task_metrics(*padded(tasks)).balanced_accuracy.tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def test_normalized_accuracy(tasks: list[tuple[NDArray[np.float64], NDArray[np.int64]]]) -> None:
+    found = task_metrics(*padded(tasks))
+    expected = [
+        (b - 1 / s.shape[1]) / (1 - 1 / s.shape[1])
+        for b, (s, _) in zip(found.balanced_accuracy, tasks, strict=True)
+    ]
+    assert found.normalized_accuracy.tolist() == pytest.approx([float(e) for e in expected], abs=1e-12)
+
+
+def test_top5(tasks: list[tuple[NDArray[np.float64], NDArray[np.int64]]]) -> None:
+    expected = [
+        1.0 if s.shape[1] <= 5 else sk.top_k_accuracy_score(y, s, k=5, labels=np.arange(s.shape[1]))
+        for s, y in tasks
+    ]
+    assert task_metrics(*padded(tasks)).top5.tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def test_loss(tasks: list[tuple[NDArray[np.float64], NDArray[np.int64]]]) -> None:
+    expected = [sk.log_loss(y, softmax(s), labels=np.arange(s.shape[1])) for s, y in tasks]
+    assert task_metrics(*padded(tasks)).loss.tolist() == pytest.approx(expected, rel=1e-5)
+
+
+def test_predictions_are_minus_one_at_padding(
+    tasks: list[tuple[NDArray[np.float64], NDArray[np.int64]]],
+) -> None:
+    found = task_metrics(*padded(tasks)).prediction
+    for row, (s, y) in zip(found.tolist(), tasks, strict=True):
+        assert row == [*s.argmax(1).tolist(), *[-1] * (len(row) - len(y))]
+
+
+def test_a_class_that_was_ruled_out_costs_a_finite_loss() -> None:
+    scores = torch.tensor([[[0.0, float("-inf")]]])
+    assert task_metrics(scores, torch.tensor([[1]]), torch.tensor([2])).loss.item() == WORST_LOSS
+
+
+def test_one_class_is_always_right_and_no_better_than_chance() -> None:
+    found = task_metrics(torch.zeros(1, 3, 1), torch.zeros(1, 3, dtype=torch.int64), torch.tensor([1]))
+    assert (found.accuracy.item(), found.normalized_accuracy.item()) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_invalid_scores_are_noticed_outside_padding_only(value: float) -> None:
+    scores = torch.zeros(2, 2, 3)
+    scores[0, 1, 2] = scores[1, 1, 2] = value
+    labels = torch.tensor([[0, 1], [0, -1]])
+    assert task_metrics(scores, labels, torch.tensor([3, 3])).invalid.tolist() == [True, False]
