@@ -20,7 +20,7 @@ from longshot.features.backbones.base import Backbone
 from longshot.features.extract import embed, estimate, run
 from longshot.features.features import Features
 
-SMALL = "decode|resize(16,16)|normalize(0.498,0.502)"
+SMALL = "decode|resize(32,32)|normalize(0.498,0.502)"
 
 
 def test_rows_follow_the_dataset(many: Path, fresh_cache: Path) -> None:
@@ -38,9 +38,9 @@ def test_rows_follow_the_dataset(many: Path, fresh_cache: Path) -> None:
 
 @pytest.mark.parametrize("settings", [{"workers": 1}, {"workers": 2}, {"batch_size": 5}, {"batch_size": 400}])
 def test_same_bytes_for_any_workers_and_batch_size(
-    many: Path, fresh_cache: Path, settings: dict[str, int]
+    photos: Path, fresh_cache: Path, settings: dict[str, int]
 ) -> None:
-    dataset = open_dataset(many)
+    dataset = open_dataset(photos)
     first = run(dataset, "efficientnet-lite0", preprocessing=SMALL, workers=0).features
     assert first.path is not None
     expected = first.path.read_bytes()
@@ -50,10 +50,10 @@ def test_same_bytes_for_any_workers_and_batch_size(
     assert again.features.path.read_bytes() == expected
 
 
-def test_same_bytes_for_any_number_of_threads(many: Path, fresh_cache: Path) -> None:
+def test_same_bytes_for_any_number_of_threads(photos: Path, fresh_cache: Path) -> None:
     import torch
 
-    dataset = open_dataset(many)
+    dataset = open_dataset(photos)
     alone = np.array(embed(dataset, "efficientnet-lite0", preprocessing=SMALL).array)
     torch.set_num_threads(3)
     try:

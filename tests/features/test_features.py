@@ -81,7 +81,7 @@ def test_truncated_file(tmp_path: Path) -> None:
     make().save(tmp_path / "f.npy")
     data = (tmp_path / "f.npy").read_bytes()
     (tmp_path / "f.npy").write_bytes(data[:-5])
-    with pytest.raises(UserError, match="truncated or no .npy; embed again"):
+    with pytest.raises(UserError, match=r"truncated or no \.npy; embed again"):
         Features.load(tmp_path / "f.npy")
 
 

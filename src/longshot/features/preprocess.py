@@ -103,9 +103,11 @@ def parse(text: str) -> Preprocessing:
                 size = (max(height, size[0]), max(width, size[1])) if size else None
                 short = min(size) if size else None
             else:
-                known = size or ((short, short) if short else (height, width))
-                if height > known[0] or width > known[1]:
-                    raise _wrong(text, word, f"it asks for more than the {min(known)} pixels that are there")
+                beyond = (
+                    height > size[0] or width > size[1] if size else min(height, width) > (short or _LARGEST)
+                )
+                if beyond:
+                    raise _wrong(text, word, f"it asks for more than the {short} pixels that are there")
                 geometry.append(_Crop(height, width))
                 size, short = (height, width), min(height, width)
             canonical.append(_show(name, [height] if height == width else [height, width]))

@@ -53,7 +53,16 @@ class Backbone(ABC):
 
     def __call__(self, images: Tensor) -> Tensor:
         """[B, 3, H, W] float32 on ``device`` → [B, d] float32; a map [B, d, h, w] is averaged."""
-        output = self.forward(images)
+        try:
+            output = self.forward(images)
+        except UserError:
+            raise
+        except Exception as error:  # a network raises whatever it likes on images it cannot take
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise UserError(
+                f"Backbone '{self.name}' failed on images {list(images.shape)} with {type(error).__name__}: "
+                f"{reason}; try another --preprocessing."
+            ) from error
         if not isinstance(output, Tensor):
             raise UserError(
                 f"Backbone '{self.name}' returned a {type(output).__name__}; a tensor [B, d] is needed."
