@@ -30,7 +30,7 @@ from longshot.testbeds.bound import BoundTasks
 
 CLASSES, PER_CLASS, DIM = 160, 1300, 640
 WAY, SHOT, QUERY = 5, 5, 10
-TASKS, PEER_TASKS, ROUNDS, CHUNK = 8192, 1024, 7, 512
+TASKS, PEER_TASKS, ROUNDS, CHUNK = 4096, 512, 7, 512
 
 
 def load_easyfsl() -> Any:

@@ -32,8 +32,8 @@ def listing(folder: Path) -> list[str]:
 def long_bed(dataset: longshot.Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Enough tasks that an evaluation can be caught in the middle."""
     path = tmp_path_factory.mktemp("long") / "long.parquet"
-    shape = longshot.AnyWayAnyShot(max_way=8, max_shot=10, query=15)
-    longshot.sample(dataset, tasks=4000, shape=shape, seed=3).save(path)
+    shape = longshot.AnyWayAnyShot(max_way=5, max_shot=3, query=5)
+    longshot.sample(dataset, tasks=2000, shape=shape, seed=3).save(path)
     longshot.embed(dataset, "pixels")
     return path
 
@@ -53,40 +53,45 @@ def start(bed: Path, out: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.fixture(scope="module")
+def whole(long_bed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing interrupted."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    process = start(long_bed, out)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    return out
+
+
 def interrupt(bed: Path, out: Path, sent: signal.Signals) -> tuple[int, str]:
     """Start an evaluation and send it a signal as soon as some results are there."""
     process = start(bed, out)
-    limit = time.monotonic() + 120
-    while len(list(out.glob("part-*.parquet"))) < 3:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < limit
-        time.sleep(0.005)
+    while process.poll() is None and len(list(out.glob("part-*.parquet"))) < 2:
+        time.sleep(0.002)
     process.send_signal(sent)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=300)
     return process.returncode, errors
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of this kind exist on POSIX only")
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_interrupted_and_run_again_gives_the_same_files(
-    long_bed: Path, tmp_path: Path, sent: signal.Signals
+    long_bed: Path, whole: Path, tmp_path: Path, sent: signal.Signals
 ) -> None:
-    code, errors = interrupt(long_bed, tmp_path / "run", sent)
+    folder = tmp_path / "run"
+    code, errors = interrupt(long_bed, folder, sent)
     assert code == (-9 if sent == signal.SIGKILL else 130), errors
     assert "Traceback" not in errors
-    done = files(tmp_path / "run")
-    for name in ("run", "whole"):
-        process = start(long_bed, tmp_path / name)
-        out, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors
-    whole = files(tmp_path / "whole")
-    assert len([name for name in done if name.startswith("part")]) < len(whole) - 1  # it was in the middle
-    assert files(tmp_path / "run") == whole
-    assert listing(tmp_path / "run") == listing(tmp_path / "whole")  # nothing half-written stays
-    runs = [json.loads((tmp_path / name / "run.json").read_text()) for name in ("run", "whole")]
-    assert [session["finished"] is None for session in runs[0].pop("sessions")] == [True, False]
-    runs[1].pop("sessions")
-    assert runs[0] == runs[1]
+    assert 2 <= len(list(folder.glob("part-*"))) < len(list(whole.glob("part-*")))  # it was in the middle
+    process = start(long_bed, folder)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert files(folder) == files(whole)
+    assert listing(folder) == listing(whole)  # nothing half-written stays
+    resumed, expected = (json.loads((path / "run.json").read_text()) for path in (folder, whole))
+    assert [session["finished"] is None for session in resumed.pop("sessions")] == [True, False]
+    expected.pop("sessions")
+    assert resumed == expected
 
 
 def test_table_with_intervals(run_cli: Any, beds: Path, dataset: longshot.Dataset, tmp_path: Path) -> None:
@@ -181,7 +186,9 @@ class TestMistakes:
         )
         assert "no testbed file" in told
 
-    def test_dataset_that_changed(self, run_cli: Any, photos: Path, tmp_path: Path) -> None:
+    def test_dataset_that_changed(
+        self, run_cli: Any, photos: Path, tmp_path: Path, fresh_cache: Path
+    ) -> None:
         copy = tmp_path / "album"
         shutil.copytree(photos, copy)
         run_cli(
@@ -198,7 +205,7 @@ class TestMistakes:
             "-o",
             tmp_path / "b.parquet",
         )
-        for path in sorted(copy.rglob("*.jpg"))[:40]:
+        for path in sorted(copy.rglob("*.jpg"))[::6]:
             path.unlink()
         told = self.fails(
             run_cli, tmp_path, tmp_path / "b.parquet", "--backbone", "pixels", "--method", "protonet"
