@@ -26,8 +26,13 @@ RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 def pytest_configure(config: pytest.Config) -> None:
     """The controlling process makes one cache that all workers inherit: toybox is generated once."""
     if not hasattr(config, "workerinput"):
-        config.longshot_cache = tempfile.mkdtemp(prefix="longshot-tests-")  # type: ignore[attr-defined]
-        os.environ["LONGSHOT_CACHE"] = config.longshot_cache  # type: ignore[attr-defined]
+        from longshot.files import cache_dir
+
+        drawn = cache_dir("toybox")  # the user's own: pictures that are drawn already are not drawn again
+        session = tempfile.mkdtemp(prefix="longshot-tests-")
+        Path(session, "toybox").symlink_to(drawn)
+        config.longshot_cache = session  # type: ignore[attr-defined]
+        os.environ["LONGSHOT_CACHE"] = session
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -22,6 +22,7 @@ _PUBLIC: dict[str, str] = {
     "Uniform": "longshot.testbeds.classes",
     "Siblings": "longshot.testbeds.classes",
     "UniformInstances": "longshot.testbeds.instances",
+    "Taxonomy": "longshot.taxonomy.dag",
     "evaluate": "longshot.evaluation.runner",
     "Results": "longshot.evaluation.results",
     "report": "longshot.reports.report",

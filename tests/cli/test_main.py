@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from conftest import RunCli
 from longshot.cli.main import COMMANDS
+
+RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_help_lists_every_command(run_cli: RunCli) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -67,7 +68,7 @@ def print_table(
     for row in rows:
         table.add_row(*[Text("" if row[c] is None else str(row[c])) for c in columns])
     # Off a terminal the width is unknown: never wrap what a script or a log will read.
-    console = Console() if click.get_text_stream("stdout").isatty() else Console(width=200)
+    console = Console() if sys.stdout.isatty() else Console(width=200)
     console.print(table)
     if footer:
         click.echo(footer)
