@@ -16,7 +16,7 @@ __all__ = ["open_toybox"]
 
 
 def open_toybox() -> Dataset:
-    """Open toybox; the first time on a machine it is drawn into the cache (well under a minute)."""
+    """Open toybox; the first time on a machine it is drawn into the cache by all usable cores."""
     from longshot.datasets.toybox.opening import open_cached
 
     return open_cached()
