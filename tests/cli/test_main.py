@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from conftest import RunCli
 from longshot.cli.main import COMMANDS
 
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
