@@ -12,7 +12,8 @@ instances, block by block. What is drawn may depend on the streams handed in and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -27,13 +28,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """What may be drawn: some classes of a dataset.
+    """What may be drawn: some classes of a dataset, and where a rule says so, only some of their images.
 
     Class numbers are always positions in ``dataset.class_ids``; image numbers are rows of the dataset.
     """
 
     dataset: Dataset
     classes: NDArray[np.int64]  # [P] classes that may be drawn, ascending
+    query_mask: NDArray[np.bool_] | None = None  # [N] images that may be queries; None: all
+    support_mask: NDArray[np.bool_] | None = None  # [N] images that may be support; None: all
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -51,9 +54,47 @@ class Pool:
         return tuple(self.dataset.class_ids[c] for c in self.classes)
 
     @property
-    def smallest(self) -> int:
-        """Images of the smallest class that may be drawn."""
-        return int(self.sizes[self.classes].min())
+    def restricted(self) -> bool:
+        """Whether a rule limits the images."""
+        return self.query_mask is not None or self.support_mask is not None
+
+    @cached_property
+    def query_sizes(self) -> NDArray[np.int64]:
+        """Images of every class of the dataset that may be queries, [C]."""
+        return self.sizes if self.query_mask is None else self._count(self.query_mask)
+
+    @cached_property
+    def support_sizes(self) -> NDArray[np.int64]:
+        """Images of every class of the dataset that may be support, [C]."""
+        return self.sizes if self.support_mask is None else self._count(self.support_mask)
+
+    def left(self, classes: NDArray[np.int64], queries: NDArray[np.int64] | int) -> NDArray[np.int64]:
+        """Support images that are left in each class [M] whichever ``queries`` of its images are queries, [M]."""
+        return self.support_sizes[classes] - np.minimum(queries, self._both[classes])
+
+    def restrict(
+        self, query: NDArray[np.bool_] | None = None, support: NDArray[np.bool_] | None = None
+    ) -> Pool:
+        """The pool with only these images (masks [N]) among the queries and the support."""
+        return replace(
+            self,
+            query_mask=_both_masks(self.query_mask, query),
+            support_mask=_both_masks(self.support_mask, support),
+        )
+
+    def take_classes(self, classes: NDArray[np.int64]) -> Pool:
+        """The pool with only these classes."""
+        return replace(self, classes=classes)
+
+    @cached_property
+    def _both(self) -> NDArray[np.int64]:
+        """Images of every class that may be either, [C]."""
+        both = _both_masks(self.query_mask, self.support_mask)
+        return self.sizes if both is None else self._count(both)
+
+    def _count(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+        total = np.concatenate([[0], np.cumsum(mask)])
+        return np.diff(total[self.dataset.offsets])
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +141,11 @@ class Shape(Choice, Protocol):
         """The fewest images a class needs to take part in a task."""
         ...
 
+    @property
+    def min_counts(self) -> tuple[int, int]:
+        """The fewest queries and the fewest shots a class must be able to give."""
+        ...
+
     def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
         """Classes per task, [T]; task t can draw from ``available[t]`` ≥ ``min_way`` classes."""
         ...
@@ -135,6 +181,12 @@ class Instances(Choice, Protocol):
         The result for a task must not depend on the other tasks of the block.
         """
         ...
+
+
+def _both_masks(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
 
 
 def settings(choice: Any) -> dict[str, Any]:

@@ -36,7 +36,11 @@ def count_tasks(shape: Shape, classes: Classes, instances: Instances, pool: Pool
     classes are the coefficients of x^way in ∏(1 + f·x). A class below two super-classes is counted in both,
     so that the number is then an upper bound.
     """
-    if not isinstance(instances, UniformInstances) or not isinstance(classes, Uniform | Siblings):
+    if (
+        pool.restricted
+        or not isinstance(instances, UniformInstances)
+        or not isinstance(classes, Uniform | Siblings)
+    ):
         return None
     if isinstance(shape, Fixed):
         ways, shots = (shape.way, shape.way), range(shape.shot, shape.shot + 1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from longshot.ragged import Ragged, offsets_of
 from longshot.testbeds.base import Drawn, Plan, Pool
@@ -22,20 +23,44 @@ class UniformInstances:
     def draw(self, streams: Streams, pool: Pool, plan: Plan) -> Drawn:
         """Support and query rows of each task."""
         query = draw_queries(streams, pool, plan)
-        sizes = pool.sizes[plan.classes.values]
-        rest = streams.slots("support", plan.classes).choose(sizes - plan.queries.values, plan.shots.values)
-        support = skip_past(rest, query)
+        taken = query if pool.support_mask is None else _ranks(query, pool, plan, pool.support_mask)
+        sizes = pool.support_sizes[plan.classes.values]
+        rest = streams.slots("support", plan.classes).choose(sizes - taken.lengths, plan.shots.values)
+        support = _places(skip_past(rest, taken), pool, plan, pool.support_mask)
         return Drawn(to_rows(support, pool, plan), to_rows(query, pool, plan))
 
 
 def draw_queries(streams: Streams, pool: Pool, plan: Plan) -> Ragged:
     """Positions inside its class of the query images of every (task, class) slot, in random order.
 
-    A function of seed, task, slot, class size and number of queries only. Every instance sampler takes its
-    queries from here, so the testbeds of one seed (uniform, difficult, easy; 1-shot, 5-shot) ask the same
-    questions.
+    A function of seed, task, slot, which images may be queries and their number only. Every instance sampler
+    takes its queries from here, so the testbeds of one seed (uniform, difficult, easy; shifted, matched; 1-shot,
+    5-shot) ask the same questions.
     """
-    return streams.slots("query", plan.classes).choose(pool.sizes[plan.classes.values], plan.queries.values)
+    sizes = pool.query_sizes[plan.classes.values]
+    drawn = streams.slots("query", plan.classes).choose(sizes, plan.queries.values)
+    return _places(drawn, pool, plan, pool.query_mask)
+
+
+def _places(numbers: Ragged, pool: Pool, plan: Plan, mask: NDArray[np.bool_] | None) -> Ragged:
+    """Numbers among the images a mask [N] allows → positions inside the class, per (task, class) slot."""
+    if mask is None:
+        return numbers
+    allowed = np.flatnonzero(mask)
+    first = np.searchsorted(allowed, pool.starts)[plan.classes.values]
+    start = pool.starts[plan.classes.values]
+    places = allowed[np.repeat(first, numbers.lengths) + numbers.values] - np.repeat(start, numbers.lengths)
+    return numbers.with_values(places)
+
+
+def _ranks(places: Ragged, pool: Pool, plan: Plan, mask: NDArray[np.bool_]) -> Ragged:
+    """The inverse of ``_places``, without the positions that the mask does not allow."""
+    rows = places.values + np.repeat(pool.starts[plan.classes.values], places.lengths)
+    inside = mask[rows]
+    before = np.concatenate([[0], np.cumsum(mask)])
+    ranks = before[rows] - np.repeat(before[pool.starts[plan.classes.values]], places.lengths)
+    kept = np.bincount(places.owners[inside], minlength=len(places))
+    return Ragged.from_lengths(ranks[inside], kept)
 
 
 def skip_past(rest: Ragged, taken: Ragged) -> Ragged:

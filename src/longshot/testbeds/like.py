@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -28,12 +29,12 @@ class Like:
         # The hash stands in the metadata of what is drawn; it is a fact of the testbed, not a choice.
         object.__setattr__(self, "content_hash", self.testbed.content_hash)
 
-    @property
+    @cached_property
     def shots(self) -> Ragged:
         """Support images per class and task."""
         return columns.ragged(self.testbed.table, "shots")
 
-    @property
+    @cached_property
     def queries(self) -> Ragged:
         """Query images per class and task."""
         shots, labels = self.shots, columns.ragged(self.testbed.table, "query_label")
@@ -49,6 +50,11 @@ class Like:
     def min_images(self) -> int:
         """The most images of one class in any task."""
         return int((self.shots.values + self.queries.values).max())
+
+    @property
+    def min_counts(self) -> tuple[int, int]:
+        """The most queries and the most shots of one class in any task."""
+        return int(self.queries.values.max()), int(self.shots.values.max())
 
     def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
         """The other testbed's ways, [T]."""

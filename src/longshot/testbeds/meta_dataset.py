@@ -47,6 +47,11 @@ class MetaDatasetShape:
         """One query and one shot: half of a class, rounded down, must be at least one image."""
         return 2
 
+    @property
+    def min_counts(self) -> tuple[int, int]:
+        """One query and one shot."""
+        return 1, 1
+
     def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
         """n for every task, [T]."""
         most = np.minimum(available, self.max_way)
@@ -56,20 +61,27 @@ class MetaDatasetShape:
         """Shots and queries of every class of every task."""
         beta = streams.stage("support-size").uniform()
         weight = streams.slots("shots", classes).uniform()
-        return self.describe(classes, pool.sizes[classes.values], beta, weight)
+        numbers = classes.values
+        sizes = pool.sizes[numbers]
+        # Half of a class, or fewer where a rule leaves fewer images for queries.
+        most = np.minimum(sizes // 2, pool.query_sizes[numbers])
+        query = np.minimum(self.max_query, np.minimum.reduceat(most, classes.offsets[:-1]))[classes.owners]
+        return self.describe(classes, sizes, query, pool.left(numbers, query), beta, weight)
 
     def describe(
         self,
         classes: Ragged,
         sizes: NDArray[np.int64],
+        query: NDArray[np.int64],
+        left: NDArray[np.int64],
         beta: NDArray[np.float64],
         weight: NDArray[np.float64],
     ) -> Plan:
-        """The rule itself. ``sizes`` and ``weight`` (in [0, 1)) per slot, [M]; ``beta`` per task, [T]."""
+        """The rule for the support, given |c|, q and |c| − q per slot, [M].
+
+        ``beta`` [T] and ``weight`` [M] are uniform in [0, 1).
+        """
         starts, lengths, owners = classes.offsets[:-1], classes.lengths, classes.owners
-        half = np.minimum.reduceat(sizes, starts) // 2
-        query = np.minimum(self.max_query, half)[owners]
-        left = sizes - query
         shares = np.floor(beta[owners] * np.minimum(self.max_contribution, left) + 1)
         support = np.minimum(self.max_support, np.add.reduceat(shares, starts))
         power = sizes * np.exp(_LOG_HALF + (_LOG_TWO - _LOG_HALF) * weight)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,11 +14,13 @@ from longshot.ragged import Ragged
 from longshot.taxonomy.coarsity import coarsity
 from longshot.taxonomy.distances import class_distances
 from longshot.testbeds.base import Pool, Shape
-from longshot.testbeds.streams import Streams
+from longshot.testbeds.streams import Streams, hash_rows
 
 ALPHA, BETA = 0.383, 100.0  # the semantic task-sampling paper's settings
 _BAND_ALPHAS = (0.0, 0.2, 0.4, 0.8, 1.6)  # from uniform to very fine: what the coarsity band proposes from
 _BAND_ROUNDS = 60
+_NOISE_TASKS = 512  # tasks whose noise is drawn at a time
+_MOST_POWER = 709.0  # e to a higher power is infinite
 
 
 def pool_distances(pool: Pool, distance: str, reduction: str | None) -> NDArray[np.float64]:
@@ -65,40 +68,38 @@ class Semantic:
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
         """Class numbers of each task, sorted within a task."""
         distances = pool_distances(pool, self.distance, self.reduction)
-        wanted = len(streams)
         rng = streams.generator("semantic")
-        # A task's number of ways stays with it: the spare draws repeat the shapes of the wanted ones.
-        ways = np.tile(shape.ways(streams, np.full(wanted, len(pool.classes))), self.oversample)
-        drawn = draw_semantic(distances, ways, rng, alpha=self.alpha, beta=self.beta)
-        if not self.distinct:
-            chosen = drawn.slice(0, wanted)
-        else:
-            chosen = drawn.take(self._keep(drawn, distances, wanted, ways, rng, pool))
-        return chosen.with_values(pool.classes[chosen.values])
+        ways = shape.ways(streams, np.full(len(streams), len(pool.classes)))
+        spare = self.oversample if self.distinct else 1
+        drawn = draw_semantic(distances, np.tile(ways, spare), rng, alpha=self.alpha, beta=self.beta)
+        if self.distinct:
+            drawn = drawn.take(self._keep(drawn, distances, ways, rng, pool))
+        return drawn.with_values(pool.classes[drawn.values])
 
     def _keep(
         self,
         drawn: Ragged,
         distances: NDArray[np.float64],
-        wanted: int,
         ways: NDArray[np.int64],
         rng: np.random.Generator,
         pool: Pool,
     ) -> NDArray[np.int64]:
-        """Positions of the kept draws: distinct class sets, one for each wanted task, with its ways."""
+        """Positions of the kept draws, [T]: distinct class sets at random, each for a task of as many ways."""
         first = _first_of_each(drawn)
-        if len(first) < wanted:
-            raise UserError(
-                f"The semantic sampler found only {len(first):,} different class sets of '{pool.dataset.name}' in "
-                f"{len(drawn):,} draws, but {wanted:,} tasks were asked for; ask for fewer (--tasks "
-                f"{len(first)}), lower --alpha, or allow repeats (--allow-repeats)."
-            )
-        # Sorted by coarsity before the draw, as the paper does: the result does not depend on drawing order.
-        order = first[np.argsort(coarsity(distances, drawn.take(first)), kind="stable")]
-        kept = np.sort(rng.choice(order, size=wanted, replace=False))
-        if (ways == ways[0]).all():
-            return kept
-        return _match_ways(kept, first, ways, wanted)
+        # Sorted by coarsity before the draw, as the paper does.
+        first = first[np.argsort(coarsity(distances, drawn.take(first)), kind="stable")]
+        sizes, kept = drawn.lengths[first], np.empty(len(ways), dtype=np.int64)
+        for way in np.unique(ways):
+            tasks, found = np.flatnonzero(ways == way), first[sizes == way]
+            if len(found) < len(tasks):
+                raise UserError(
+                    f"The semantic sampler found only {len(found):,} different sets of {way} classes of "
+                    f"'{pool.dataset.name}' in {len(tasks) * self.oversample:,} draws, but {len(tasks):,} tasks "
+                    f"were asked for; ask for fewer (--tasks {len(first)}), lower --alpha, or allow repeats "
+                    "(--allow-repeats)."
+                )
+            kept[tasks] = np.sort(rng.choice(found, size=len(tasks), replace=False))
+        return kept
 
 
 @dataclass(frozen=True)
@@ -164,58 +165,62 @@ def draw_semantic(
 ) -> Ragged:
     """Positions 0…C−1 of the classes of each task, sorted; ``ways`` [T] classes each. See ``Semantic``.
 
-    Sequential by nature: the penalty of a task depends on all earlier ones. About 40 µs for five of 160 classes.
+    Sequential by nature: the penalty of a task depends on all earlier ones. So what counts is the number of NumPy
+    calls per drawn class, three here. Draws are races: class c arrives at an exponential time with mean
+    1/chance(c), the first to arrive is taken. Waiting times have no memory, so what is left of them is the noise for
+    the next class, stretched by 1/P[c] of the class c just taken.
     """
-    potential = np.exp(-alpha * distances)
-    np.fill_diagonal(potential, 0.0)
-    count = len(potential)
-    appearances = np.ones(count)
-    luck = rng.random((len(ways), int(ways.max())))
-    rows = []
-    for task in range(len(ways)):
-        # Subtracting the least appearances scales the whole penalty, which drawing undoes: no underflow.
-        chance = np.exp((appearances.min() - appearances) * (beta / appearances.max()))
-        taken = np.empty(ways[task], dtype=np.int64)
-        for place in range(ways[task]):
-            sums = np.cumsum(chance)
-            total = sums[-1]
-            if not total > 0:
-                raise UserError(
-                    f"With alpha = {alpha:g} and beta = {beta:g} the chance of every further class vanishes; "
-                    "lower --alpha or --beta."
-                )
-            pick = min(int(np.searchsorted(sums, luck[task, place] * total, side="right")), count - 1)
-            taken[place] = pick
-            chance *= potential[pick]
-        appearances[taken] += 1
-        taken.sort()
-        rows.append(taken)
-    return Ragged.from_lengths(np.concatenate(rows), ways)
+    with np.errstate(over="ignore"):  # a stretch of ∞: that class never arrives
+        stretch = np.exp(alpha * distances)
+    np.fill_diagonal(stretch, np.inf)
+    stretches = list(stretch)
+    count = len(stretches)
+    appearances, most, least, step = [1] * count, 1, 1, beta
+    mean = np.ones(
+        count
+    )  # 1/penalty; subtracting the least appearances scales all alike, which no race notices
+    rows: list[int] = []
+    time = np.empty(count)
+    for start in range(0, len(ways), _NOISE_TASKS):
+        block = ways[start : start + _NOISE_TASKS].tolist()
+        for noise, way in zip(rng.standard_exponential((len(block), count)), block, strict=True):
+            np.multiply(noise, mean, time)
+            taken: list[int] = []
+            while True:
+                pick = int(time.argmin())
+                arrived = time.item(pick)
+                if arrived == math.inf:
+                    raise UserError(
+                        f"With alpha = {alpha:g} and beta = {beta:g} the chance of every further class vanishes; "
+                        "lower --alpha or --beta."
+                    )
+                taken.append(pick)
+                if len(taken) == way:
+                    break
+                np.subtract(time, arrived, time)
+                time[pick] = 1.0  # not 0: 0 · ∞ is no number
+                np.multiply(time, stretches[pick], time)
+            for pick in taken:
+                appearances[pick] += 1
+            risen = max([appearances[pick] for pick in taken])
+            if risen > most:
+                most, least = risen, min(appearances)
+                step = beta / most
+                with np.errstate(over="ignore"):
+                    mean = np.exp((np.array(appearances) - least) * step)
+            else:
+                for pick in taken:
+                    mean[pick] = _exp((appearances[pick] - least) * step)
+            taken.sort()
+            rows += taken
+    return Ragged.from_lengths(np.array(rows, dtype=np.int64), ways)
+
+
+def _exp(power: float) -> float:
+    return math.exp(power) if power < _MOST_POWER else math.inf
 
 
 def _first_of_each(drawn: Ragged) -> NDArray[np.int64]:
-    """Positions of the first occurrence of each class set, ascending (rows are sorted already)."""
-    seen: dict[bytes, int] = {}
-    for position in range(len(drawn)):
-        seen.setdefault(drawn.row(position).tobytes(), position)
-    return np.fromiter(seen.values(), dtype=np.int64, count=len(seen))
-
-
-def _match_ways(
-    kept: NDArray[np.int64], first: NDArray[np.int64], ways: NDArray[np.int64], wanted: int
-) -> NDArray[np.int64]:
-    """With ways that vary, task t keeps its own draw where that is the first of its class set, else a spare one.
-
-    The number of ways of task t must stay the shape's; a spare draw of the same task has it by construction.
-    """
-    usable = set(first.tolist())
-    chosen, rank = [], {int(p): i for i, p in enumerate(kept)}
-    for task in range(wanted):
-        own = [p for p in range(task, len(ways), wanted) if p in usable]
-        if not own:
-            raise UserError(
-                f"Task {task} with {ways[task]} ways repeats an earlier class set in every draw; lower --alpha or "
-                "allow repeats (--allow-repeats)."
-            )
-        chosen.append(min(own, key=lambda p: (p not in rank, p)))
-    return np.array(chosen, dtype=np.int64)
+    """Positions of the first occurrence of each class set, ascending."""
+    _, first = np.unique(hash_rows(drawn, 3), return_index=True)
+    return np.sort(first)

@@ -40,6 +40,11 @@ class Fixed:
         """Shots and queries together."""
         return self.shot + self.query
 
+    @property
+    def min_counts(self) -> tuple[int, int]:
+        """Queries and shots."""
+        return self.query, self.shot
+
     def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
         """``way`` for every task, [T]."""
         return np.full(len(streams), self.way, dtype=np.int64)
@@ -77,6 +82,11 @@ class AnyWayAnyShot:
         """The least number of shots, and the queries."""
         return self.min_shot + self.query
 
+    @property
+    def min_counts(self) -> tuple[int, int]:
+        """Queries and the least number of shots."""
+        return self.query, self.min_shot
+
     def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
         """N for every task, [T]."""
         most = np.minimum(available, self.max_way)
@@ -84,7 +94,7 @@ class AnyWayAnyShot:
 
     def shot_limit(self, pool: Pool) -> int:
         """The largest k that can be drawn from the pool."""
-        return min(self.max_shot, pool.smallest - self.query)
+        return min(self.max_shot, int(pool.left(pool.classes, self.query).min()))
 
     def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> Plan:
         """One k for all classes of a task."""
