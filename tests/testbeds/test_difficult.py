@@ -1,0 +1,192 @@
+"""Difficult, easy and greedy instances: settings and errors on small photos, accuracies on real features."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from longshot.datasets import open_dataset
+from longshot.datasets.dataset import Dataset
+from longshot.errors import UserError
+from longshot.features.extract import embed
+from longshot.features.features import Features
+from longshot.testbeds.base import settings
+from longshot.testbeds.difficult import Difficult, Easy, Greedy
+from longshot.testbeds.instances import UniformInstances
+from longshot.testbeds.sample import sample
+from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
+from longshot.testbeds.testbed import Testbed
+
+SHAPE = Fixed(way=5, shot=5, query=10)
+
+
+def embedded(dataset: Dataset, backbone: str, cache: Path) -> Features:
+    """Features, computed by one test process while the others wait."""
+    with (cache / "difficult.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return embed(dataset, backbone)
+
+
+@pytest.fixture
+def small(photos: Path, cache: Path) -> tuple[Dataset, Features]:
+    dataset = open_dataset(photos)
+    return dataset, embedded(dataset, "pixels", cache)
+
+
+@pytest.fixture(params=["grocery", "toybox"])
+def real(request: pytest.FixtureRequest, cache: Path) -> tuple[Dataset, Features]:
+    """Grocery (natural photos) and toybox through an ImageNet-trained network."""
+    if request.param == "toybox":
+        dataset = open_dataset("toybox")
+    else:
+        dataset = open_dataset(request.getfixturevalue("shared") / "data" / "grocery128.zip")
+    return dataset, embedded(dataset, "efficientnet-lite0", cache)
+
+
+def draw(dataset: Dataset, instances: object, tasks: int = 200, shape: object = SHAPE) -> Testbed:
+    return sample(dataset, tasks=tasks, shape=shape, instances=instances, seed=3, drop_small=True)  # type: ignore[arg-type]
+
+
+def accuracies(testbed: Testbed, features: Features) -> np.ndarray:
+    """Nearest-prototype accuracy per task, with any features of the dataset."""
+    bound = testbed.bind(features.dataset, features.keys, features.fingerprint)
+    unit = np.asarray(features.array, dtype=np.float32)
+    unit = unit / np.linalg.norm(unit, axis=1, keepdims=True)
+    result = []
+    for i in range(len(testbed)):
+        support, label = unit[bound.support.row(i)], bound.support_label.row(i)
+        centres = np.stack([support[label == j].mean(0) for j in range(label.max() + 1)])
+        nearest = ((unit[bound.query.row(i)][:, None] - centres) ** 2).sum(-1).argmin(1)
+        result.append((nearest == bound.query_label.row(i)).mean())
+    return np.array(result)
+
+
+def surely_above(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether the 95 % interval of the paired difference a − b lies above zero."""
+    difference = a - b
+    return bool(difference.mean() - 1.96 * difference.std(ddof=1) / np.sqrt(len(difference)) > 0)
+
+
+def column(testbed: Testbed, name: str) -> np.ndarray:
+    return testbed.table[name].to_numpy()
+
+
+def test_queries_are_those_of_the_uniform_testbed(small: tuple[Dataset, Features]) -> None:
+    dataset, features = small
+    uniform = draw(dataset, UniformInstances(), 20)
+    for instances in (Difficult(features), Easy(features), Greedy(features, rounds=1)):
+        found = draw(dataset, instances, 20)
+        assert [found[i].query for i in range(20)] == [uniform[i].query for i in range(20)]
+        assert all(not set(found[i].support) & set(found[i].query) for i in range(20))
+
+
+def test_before_is_the_uniform_support_and_after_the_selected_one(small: tuple[Dataset, Features]) -> None:
+    dataset, features = small
+    found = draw(dataset, Difficult(features, refine=1), 20)
+    uniform = draw(dataset, UniformInstances(), 20)
+    np.testing.assert_allclose(column(found, "accuracy_before"), accuracies(uniform, features), atol=1e-6)
+    np.testing.assert_allclose(column(found, "accuracy_after"), accuracies(found, features), atol=1e-6)
+    assert np.all(column(found, "loss_after") > column(found, "loss_before"))
+
+
+def test_the_file_tells_features_and_settings(small: tuple[Dataset, Features], tmp_path: Path) -> None:
+    dataset, features = small
+    path = tmp_path / "difficult.parquet"
+    draw(dataset, Difficult(features, refine=2), 10).save(path)
+    meta = Testbed.load(path).meta
+    told = meta["sampler"]["instances"]
+    assert meta["features"] == features.hash
+    assert told["name"] == "difficult"
+    assert (told["objective"], told["temperature"], told["refine"]) == ("error", 0.1, 2)
+    assert told["backbone"] == "pixels"
+
+
+def test_blocks_and_workers_do_not_change_the_testbed(small: tuple[Dataset, Features]) -> None:
+    dataset, features = small
+    hashes = {
+        sample(dataset, tasks=30, shape=SHAPE, instances=instances, block=block, workers=workers).content_hash
+        for block, workers in ((4096, 1), (7, 1), (7, 2))
+        for instances in [Difficult(features, refine=2, greedy=1, start="random", step_size=2000.0)]
+    }
+    assert len(hashes) == 1
+
+
+def test_any_way_any_shot(small: tuple[Dataset, Features]) -> None:
+    dataset, features = small
+    found = draw(dataset, Difficult(features, refine=1, greedy=1), 15, AnyWayAnyShot())
+    assert len(set(column(found, "way").tolist())) > 1
+    # where shots leave no choice the support is the whole pool, summed in another order: equal up to rounding
+    assert np.all(column(found, "loss_after") >= column(found, "loss_before") - 1e-6)
+
+
+@pytest.mark.parametrize("objective", ["prototype", "ridge", "task2vec"])
+def test_every_objective_draws(small: tuple[Dataset, Features], objective: str) -> None:
+    dataset, features = small
+    found = draw(dataset, Difficult(features, objective=objective, refine=1), 4)
+    assert np.all(column(found, "loss_after") > column(found, "loss_before"))
+
+
+def test_a_base_gives_the_queries_and_is_told() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Ruled(UniformInstances):
+        pass
+
+    @dataclasses.dataclass(frozen=True)
+    class Other:
+        name = "other"
+        features = None
+        rule: str = "viewpoint == front"
+
+    features = Features.__new__(Features)
+    object.__setattr__(features, "backbone", "pixels")
+    assert "queries_of" not in settings(Difficult(features, base=Ruled()))
+    assert settings(Difficult(features, base=Other()))["queries_of"] == {  # type: ignore[arg-type]
+        "name": "other",
+        "rule": "viewpoint == front",
+    }
+
+
+def test_features_of_another_dataset_are_refused(small: tuple[Dataset, Features]) -> None:
+    dataset, features = small
+    other = dataclasses.replace(features, fingerprint="0" * 64)
+    with pytest.raises(UserError, match="embed that dataset"):
+        draw(dataset, Difficult(other), 5)
+
+
+def test_easy_above_uniform_above_difficult_above_refined(real: tuple[Dataset, Features]) -> None:
+    dataset, features = real
+    easy = accuracies(draw(dataset, Easy(features)), features)
+    uniform = accuracies(draw(dataset, UniformInstances()), features)
+    difficult = accuracies(draw(dataset, Difficult(features)), features)
+    refined = accuracies(draw(dataset, Difficult(features, refine=5, greedy=1)), features)
+    assert surely_above(easy, uniform)
+    assert surely_above(uniform, difficult)
+    assert difficult.mean() >= refined.mean()
+
+
+def test_refined_is_harder_than_greedy_search(real: tuple[Dataset, Features]) -> None:
+    dataset, features = real
+    greedy = accuracies(draw(dataset, Greedy(features, rounds=3), 60), features)
+    refined = accuracies(draw(dataset, Difficult(features, refine=5, greedy=1), 60), features)
+    assert surely_above(greedy, refined)
+
+
+def test_difficulty_transfers_to_another_backbone(real: tuple[Dataset, Features], cache: Path) -> None:
+    dataset, features = real
+    other = embedded(dataset, "pixels", cache)
+    uniform = accuracies(draw(dataset, UniformInstances()), other)
+    difficult = accuracies(draw(dataset, Difficult(features, refine=5, greedy=1)), other)
+    assert surely_above(uniform, difficult)
+
+
+def test_bounded_error_is_harder_than_cross_entropy(real: tuple[Dataset, Features]) -> None:
+    """Why bounded error is the default."""
+    dataset, features = real
+    options = {"refine": 5, "greedy": 1}
+    bounded = accuracies(draw(dataset, Difficult(features, **options)), features)
+    paper = accuracies(draw(dataset, Difficult(features, objective="prototype", **options)), features)
+    assert surely_above(paper, bounded)
