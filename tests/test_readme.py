@@ -1,0 +1,47 @@
+"""What the README says works, as it is written there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+
+
+@pytest.fixture
+def desk(tmp_path: Path, photos: Path) -> Path:
+    """A folder in which ``./my_photos`` lies."""
+    (tmp_path / "my_photos").symlink_to(photos)
+    return tmp_path
+
+
+def test_the_commands(desk: Path, run_cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    lines = re.findall(r"^    longshot (.*?)(?:\s+#.*)?$", README.read_text("utf-8"), re.MULTILINE)
+    assert [line.split()[0] for line in lines] == ["embed", "sample", "evaluate", "report"]
+    for line in lines:
+        run_cli(*shlex.split(line), cwd=desk)
+    assert (desk / "report.html").stat().st_size > 10_000
+
+
+def test_the_python(desk: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=desk, capture_output=True, text=True, env=dict(os.environ)
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"efficientnet-lite0 protonet 0\.\d+ ± 0\.\d+", done.stdout)
+    assert (desk / "report.html").stat().st_size > 10_000
+
+
+def test_every_linked_page_exists() -> None:
+    links = re.findall(r"\]\(((?!http)[^)#]+)", README.read_text("utf-8"))
+    assert links
+    assert [link for link in links if not (README.parent / link).exists()] == []
