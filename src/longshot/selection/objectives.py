@@ -17,6 +17,7 @@ from longshot.selection.tasks import Batch, Ints, Tasks, batches, by_class
 COLUMN_BLOCK = (
     32  # slots per product: fixed and padded, so that a score does not depend on how many tasks there are
 )
+_GATHERED_ROWS = 8192  # support rows read at a time
 Distance = Literal["euclidean", "cosine"]
 Weights = Sequence[
     torch.Tensor
@@ -86,13 +87,12 @@ class Swapper(Protocol):
 def logits(
     query: torch.Tensor, centres: torch.Tensor, distance: Distance, temperature: float
 ) -> torch.Tensor:
-    """Prototype classifier [B, Q, W]: −‖q − c‖²/τ, or cos(q, c)/τ."""
+    """Prototype classifier [B, Q, W]: −‖q − c‖²/τ less the ‖q‖² that all classes share, or cos(q, c)/τ."""
     if distance == "cosine":
         query = torch.nn.functional.normalize(query, dim=-1)
         centres = torch.nn.functional.normalize(centres, dim=-1)
         return query @ centres.mT / temperature
-    squared = query.square().sum(-1)[..., None] + centres.square().sum(-1)[..., None, :]
-    return (2 * (query @ centres.mT) - squared) / temperature
+    return (2 * (query @ centres.mT) - centres.square().sum(-1)[..., None, :]) / temperature
 
 
 def centre_gradient(
@@ -149,10 +149,12 @@ def less_queries(sums: torch.Tensor, batch: Batch, pool: torch.Tensor) -> torch.
 
 
 def support_centres(table: Table, tasks: Tasks, support: Ints) -> torch.Tensor:
-    """Mean [S, d] of each slot's support rows."""
-    features = table.gather(support)
-    slot = torch.from_numpy(np.repeat(np.arange(tasks.slots), tasks.shots)).to(table.device)
-    total = torch.zeros(tasks.slots, table.dim, device=table.device).index_add_(0, slot, features)
+    """Mean [S, d] of each slot's support rows, a bounded number of rows in memory at a time."""
+    total = torch.zeros(tasks.slots, table.dim, device=table.device)
+    slot = np.repeat(np.arange(tasks.slots), tasks.shots)
+    for start in range(0, len(support), _GATHERED_ROWS):
+        part = slice(start, start + _GATHERED_ROWS)
+        total.index_add_(0, torch.from_numpy(slot[part]).to(table.device), table.gather(support[part]))
     return total / torch.from_numpy(tasks.shots).to(table.device, torch.float32)[:, None]
 
 

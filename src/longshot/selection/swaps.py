@@ -53,7 +53,6 @@ class PrototypeSwapper:
         self.query = query
         self.dots = query @ features.mT  # [b, Q, n]
         self.square = features.square().sum(-1)
-        self.query_square = query.square().sum(-1)
 
         out = logits(batch.query, centres, objective.distance, objective.temperature)
         out = out.masked_fill(~batch.mask[:, None, :], -torch.inf)
@@ -78,7 +77,7 @@ class PrototypeSwapper:
         if objective.distance == "cosine":
             changed = changed / square.clamp_min(1e-24).sqrt()[:, None, :]
         else:
-            changed = 2 * changed - square[:, None, :] - self.query_square[..., None]
+            changed = 2 * changed - square[:, None, :]
         margin = changed.div_(objective.temperature).sub_(self.rest[..., None]).mul_(self.side[..., None])
         if objective.loss == "error":
             each = 1 - margin.sigmoid_() * self.log_factor.exp()[..., None]

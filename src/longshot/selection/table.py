@@ -73,25 +73,31 @@ class Table:
         return flat.reshape(*rows.shape, self.dim)
 
     def class_sum(self, label: int) -> torch.Tensor:
-        """Σ of the class's features [d] in float64, computed once."""
-        if label not in self._sum:
-            total = torch.zeros(self.dim, dtype=_wide(self.device), device=self.device)
-            for _, block in self.blocks(label):
-                total += block.sum(0, dtype=total.dtype)
-            self._sum[label] = total
+        """Σ of the class's features [d], blocks added in float64 where the device has it; computed once."""
+        self._scan(label)
         return self._sum[label]
 
     def _scales(self, label: int) -> torch.Tensor | None:
         if not self.normalize:
             return None
-        if label not in self._scale:
-            first, last = int(self.offsets[label]), int(self.offsets[label + 1])
-            parts = [
-                _inverse_length(self._read(slice(start, min(start + self.row_block, last))))
-                for start in range(first, last, self.row_block)
-            ]
-            self._scale[label] = torch.cat(parts) if parts else torch.zeros(0, device=self.device)
+        self._scan(label)
         return self._scale[label]
+
+    def _scan(self, label: int) -> None:
+        """Read a class once for its scales [n] and its sum [d]."""
+        if label in self._sum:
+            return
+        first, last = int(self.offsets[label]), int(self.offsets[label + 1])
+        scale = torch.ones(last - first, device=self.device)
+        total = torch.zeros(self.dim, dtype=_wide(self.device), device=self.device)
+        for start in range(first, last, self.row_block):
+            block = self._read(slice(start, min(start + self.row_block, last)))
+            here = scale[start - first : start - first + len(block)]
+            if self.normalize:
+                here.copy_(_inverse_length(block))
+            total += here @ block
+        self._scale[label] = scale
+        self._sum[label] = total  # last: another thread that sees the sum may use the scales
 
     def _read(self, rows: slice | NDArray[np.int64]) -> torch.Tensor:
         # a copy on purpose: the memory map is read-only and torch must never write through it

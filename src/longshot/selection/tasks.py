@@ -16,7 +16,7 @@ from longshot.errors import UserError
 from longshot.selection.table import Table
 
 Ints = NDArray[np.int64]
-_BATCH_BYTES = 32 << 20  # of query features in one padded batch
+_BATCH_BYTES = 8 << 20  # of query features in one padded batch
 
 
 @dataclass(frozen=True, eq=False)
