@@ -21,7 +21,8 @@ from PIL.Image import Image
 from longshot.datasets.dataset import Dataset
 from longshot.testbeds.classes import Uniform
 from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.sample import make_pool, sample
+from longshot.testbeds.pools import make_pool
+from longshot.testbeds.sample import sample
 from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
 from longshot.testbeds.streams import Streams
 from longshot.testbeds.testbed import Testbed

@@ -13,7 +13,8 @@ from longshot.errors import UserError
 from longshot.testbeds.classes import Siblings, Uniform
 from longshot.testbeds.distinct import count_tasks
 from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.sample import make_pool, sample
+from longshot.testbeds.pools import make_pool
+from longshot.testbeds.sample import sample
 from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
 from longshot.testbeds.testbed import Testbed
 

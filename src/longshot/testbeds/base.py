@@ -37,6 +37,7 @@ class Pool:
     classes: NDArray[np.int64]  # [P] classes that may be drawn, ascending
     query_mask: NDArray[np.bool_] | None = None  # [N] images that may be queries; None: all
     support_mask: NDArray[np.bool_] | None = None  # [N] images that may be support; None: all
+    label: str = ""  # which of several pools it is, for the tasks drawn from it
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -81,6 +82,10 @@ class Pool:
             query_mask=_both_masks(self.query_mask, query),
             support_mask=_both_masks(self.support_mask, support),
         )
+
+    def labelled(self, label: str) -> Pool:
+        """The pool under another label."""
+        return replace(self, label=label)
 
     def take_classes(self, classes: NDArray[np.int64]) -> Pool:
         """The pool with only these classes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +22,11 @@ from longshot.testbeds.base import Classes, Drawn, Instances, Plan, Pool, Shape,
 from longshot.testbeds.classes import Uniform
 from longshot.testbeds.distinct import count_tasks, repeated
 from longshot.testbeds.instances import UniformInstances, labels_of
+from longshot.testbeds.measures import Measure, coarsity_measure
+from longshot.testbeds.pools import Limits, make_pools
 from longshot.testbeds.shapes import Fixed
 from longshot.testbeds.streams import Streams
 from longshot.testbeds.testbed import Testbed
-
-Measure = Callable[[Pool, Plan, Drawn], Mapping[str, NDArray[Any]]]  # column name → one value per task
 
 _BLOCK = 4096  # tasks whose images are drawn together: bounds memory, changes no draw
 _MOST_REDRAWS = 2000
@@ -39,7 +39,7 @@ class _Recipe:
     shape: Shape
     classes: Classes
     instances: Instances
-    pool: Pool
+    pools: Sequence[Pool]  # one of them for each task
     measures: Sequence[Measure]
     workers: int
     block: int
@@ -56,21 +56,26 @@ class _Draft:
         """The draft with the tasks of ``other`` at the given positions."""
         order = np.arange(len(self.plan))
         order[positions] = len(self.plan) + np.arange(len(positions))
+        return _Draft.joined([self, other], order)
 
-        def merge(old: Ragged, new: Ragged) -> Ragged:
-            return Ragged.concat([old, new]).take(order)
+    @classmethod
+    def joined(cls, drafts: Sequence[_Draft], order: NDArray[np.int64]) -> _Draft:
+        """The tasks of all drafts, one behind the other, and of those the ones at the positions ``order``."""
+
+        def merge(parts: Iterable[Ragged]) -> Ragged:
+            return Ragged.concat(list(parts)).take(order)
 
         plan = Plan(
-            merge(self.plan.classes, other.plan.classes),
-            merge(self.plan.shots, other.plan.shots),
-            merge(self.plan.queries, other.plan.queries),
+            merge(draft.plan.classes for draft in drafts),
+            merge(draft.plan.shots for draft in drafts),
+            merge(draft.plan.queries for draft in drafts),
         )
         measured = {
-            name: np.concatenate([values, other.drawn.measured[name]])[order]
-            for name, values in self.drawn.measured.items()
+            name: np.concatenate([draft.drawn.measured[name] for draft in drafts])[order]
+            for name in drafts[0].drawn.measured
         }
-        support = merge(self.drawn.support, other.drawn.support)
-        return _Draft(plan, Drawn(support, merge(self.drawn.query, other.drawn.query), measured))
+        support = merge(draft.drawn.support for draft in drafts)
+        return cls(plan, Drawn(support, merge(draft.drawn.query for draft in drafts), measured))
 
 
 def sample(
@@ -84,6 +89,7 @@ def sample(
     split: str | None = None,
     drop_small: bool = False,
     allow_repeats: bool = False,
+    limits: Limits | None = None,
     measures: Sequence[Measure] = (),
     workers: int = 1,
     block: int = _BLOCK,
@@ -93,8 +99,9 @@ def sample(
     >>> sample("toybox", tasks=600, shape=Fixed(way=5, shot=5, query=10), split="test")  # doctest: +SKIP
 
     ``split`` restricts the classes to train, validation or test. A class with too few images is an error
-    unless ``drop_small`` leaves it out. No task occurs twice unless ``allow_repeats``. ``measures`` add
-    columns. The result is a function of dataset fingerprint, settings and seed: ``workers`` (threads) and
+    unless ``drop_small`` leaves it out. No task occurs twice unless ``allow_repeats``. ``limits`` are rules for
+    all queries and all support images. ``measures`` add columns; coarsity is measured wherever the dataset has a
+    taxonomy. The result is a function of dataset fingerprint, settings and seed: ``workers`` (threads) and
     ``block`` do not change a byte.
     """
     if tasks < 1:
@@ -109,13 +116,17 @@ def sample(
     if twice:
         raise UserError(f"Dataset '{twice[0]}' is given twice; its tasks would be the same: leave one out.")
     shape, classes = shape or Fixed(), classes or Uniform()
-    instances = instances or UniformInstances()
+    instances, limits = instances or UniformInstances(), limits or Limits()
     beds = []
     with progress("sample", total=tasks * len(opened), unit="tasks") as bar:
         for one in opened:
-            pool, dropped = make_pool(one, shape, split=split, drop_small=drop_small)
-            recipe = _Recipe(shape, classes, instances, pool, measures, workers, block)
             streams = Streams.of(seed, tasks, one.fingerprint)
+            whole, pools, dropped = make_pools(
+                one, shape, instances, streams, limits=limits, split=split, drop_small=drop_small
+            )
+            meaning = coarsity_measure(whole, classes)
+            known = (*measures, meaning) if meaning else measures
+            recipe = _Recipe(shape, classes, instances, pools, known, workers, block)
             draft = _draw(recipe, streams, bar)
             if not allow_repeats:
                 draft = _without_repeats(recipe, streams, draft)
@@ -127,6 +138,7 @@ def sample(
                 "split": split and (canonical_split(split) or split),
                 "allow_repeats": allow_repeats,
                 "dropped_classes": dropped,
+                **limits.settings(),
             }
             beds.append(
                 Testbed.create(
@@ -138,34 +150,6 @@ def sample(
                 )
             )
     return Testbed.concat(beds)
-
-
-def make_pool(
-    dataset: Dataset, shape: Shape, *, split: str | None = None, drop_small: bool = False
-) -> tuple[Pool, int]:
-    """The classes that tasks of this shape can use, and how many were left out for having too few images."""
-    classes = dataset.split_classes(split)
-    sizes, need = dataset.sizes[classes], shape.min_images
-    enough = sizes >= need
-    where = f"'{dataset.name}'" if split is None else f"the {split} split of '{dataset.name}'"
-    if not enough.all() and not (drop_small and enough.any()):
-        smallest = int(classes[np.argmin(sizes)])
-        remedy = "leave the small ones out with --drop-small, or " if enough.any() else ""
-        raise UserError(
-            f"Class '{dataset.class_ids[smallest]}' of {where} has {_images(int(sizes.min()))}, but a task "
-            f"needs {need} of "
-            f"each class (shots + queries); {int(enough.sum())} of {len(classes)} classes have enough: "
-            f"{remedy}"
-            f"lower --shot or --query."
-        )
-    kept = classes[enough]
-    if len(kept) < shape.min_way:
-        left = f" ({len(classes) - len(kept)} smaller ones left out)" if len(kept) < len(classes) else ""
-        raise UserError(
-            f"There are {len(kept)} classes in {where} with at least {_images(need)}{left}, but a task needs "
-            f"{shape.min_way}; lower --way or add classes."
-        )
-    return Pool(dataset, kept), len(classes) - len(kept)
 
 
 def to_table(dataset: Dataset, plan: Plan, drawn: Drawn) -> pa.Table:
@@ -189,23 +173,52 @@ def to_table(dataset: Dataset, plan: Plan, drawn: Drawn) -> pa.Table:
 
 
 def _draw(recipe: _Recipe, streams: Streams, bar: Progress | None = None) -> _Draft:
-    chosen = recipe.classes.draw(streams, recipe.shape, recipe.pool)
-    plan = recipe.shape.counts(streams, chosen, recipe.pool)
+    """Draw a pool for each task, then the tasks of each pool together."""
+    if len(recipe.pools) == 1:
+        return _draw_from(recipe.pools[0], recipe, streams, bar)
+    chosen = streams.stage("pool").below(len(recipe.pools))
+    members = [np.flatnonzero(chosen == number) for number in range(len(recipe.pools))]
+    drafts = [
+        _draw_from(pool, recipe, streams.take(mine), bar)
+        for pool, mine in zip(recipe.pools, members, strict=True)
+        if len(mine)
+    ]
+    return _Draft.joined(drafts, np.argsort(np.concatenate(members)))
+
+
+def _draw_from(pool: Pool, recipe: _Recipe, streams: Streams, bar: Progress | None) -> _Draft:
+    chosen = recipe.classes.draw(streams, recipe.shape, pool)
+    plan = recipe.shape.counts(streams, chosen, pool)
+    _check_support(pool, plan)
     cuts = range(0, len(streams), recipe.block)
 
     def one_block(start: int) -> Drawn:
         stop = min(start + recipe.block, len(streams))
         part = plan.slice(start, stop)
-        drawn = recipe.instances.draw(streams.take(slice(start, stop)), recipe.pool, part)
+        drawn = recipe.instances.draw(streams.take(slice(start, stop)), pool, part)
         measured = dict(drawn.measured)
+        if pool.label:
+            measured["setting"] = np.full(len(part), pool.label, dtype=object)
         for measure in recipe.measures:
-            measured.update(measure(recipe.pool, part, drawn))
+            measured.update(measure(pool, part, drawn))
         return Drawn(drawn.support, drawn.query, measured)
 
     blocks = list(_shown(_mapped(one_block, cuts, recipe.workers), bar))
     measured = {name: np.concatenate([b.measured[name] for b in blocks]) for name in blocks[0].measured}
     support = Ragged.concat([b.support for b in blocks])
     return _Draft(plan, Drawn(support, Ragged.concat([b.query for b in blocks]), measured))
+
+
+def _check_support(pool: Pool, plan: Plan) -> None:
+    """A rule can leave a class without any support image once its queries are taken."""
+    empty = np.flatnonzero(plan.shots.values < 1)
+    if pool.restricted and len(empty):
+        label = int(plan.classes.values[empty[0]])
+        raise UserError(
+            f"Class '{pool.dataset.class_ids[label]}' has {pool.support_sizes[label]} images for the support under the "
+            f"rules and none left beside {plan.queries.values[empty[0]]} queries; ask for fewer queries (--query) or "
+            "loosen the rule."
+        )
 
 
 def _without_repeats(recipe: _Recipe, streams: Streams, draft: _Draft) -> _Draft:
@@ -220,17 +233,21 @@ def _without_repeats(recipe: _Recipe, streams: Streams, draft: _Draft) -> _Draft
         if not len(again):
             return draft
         if attempt == 1:
-            known = count_tasks(recipe.shape, recipe.classes, recipe.instances, recipe.pool, limit=wanted)
+            known = (
+                count_tasks(recipe.shape, recipe.classes, recipe.instances, recipe.pools[0], limit=wanted)
+                if len(recipe.pools) == 1
+                else None
+            )
             if known is not None and known < wanted:
                 raise UserError(
-                    f"Dataset '{recipe.pool.dataset.name}' has only {known:,} distinct tasks of this kind, "
+                    f"Dataset '{recipe.pools[0].dataset.name}' has only {known:,} distinct tasks of this kind, "
                     f"but {wanted:,} "
                     f"were asked for; ask for fewer (--tasks {known}) or allow repeats (--allow-repeats)."
                 )
         draft = draft.replaced(again, _draw(recipe, streams.take(again, attempt)))
     found = wanted - len(repeated(draft.drawn))
     raise UserError(
-        f"Only {found:,} distinct tasks of '{recipe.pool.dataset.name}' turned up in {_MOST_REDRAWS:,} "
+        f"Only {found:,} distinct tasks of '{recipe.pools[0].dataset.name}' turned up in {_MOST_REDRAWS:,} "
         "redraws, but "
         f"{wanted:,} were asked for; ask for fewer (--tasks {found}) or allow repeats (--allow-repeats)."
     )
@@ -249,7 +266,3 @@ def _shown(blocks: Iterable[Drawn], bar: Progress | None) -> Iterable[Drawn]:
         if bar is not None:
             bar.advance(len(block.query))
         yield block
-
-
-def _images(count: int) -> str:
-    return "1 image" if count == 1 else f"{count:,} images"

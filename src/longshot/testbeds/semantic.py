@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from longshot.errors import UserError
 from longshot.ragged import Ragged
 from longshot.taxonomy.coarsity import coarsity
-from longshot.taxonomy.distances import class_distances
 from longshot.testbeds.base import Pool, Shape
+from longshot.testbeds.measures import pool_distances
 from longshot.testbeds.streams import Streams, hash_rows
 
 ALPHA, BETA = 0.383, 100.0  # the semantic task-sampling paper's settings
@@ -21,21 +21,6 @@ _BAND_ALPHAS = (0.0, 0.2, 0.4, 0.8, 1.6)  # from uniform to very fine: what the 
 _BAND_ROUNDS = 60
 _NOISE_TASKS = 512  # tasks whose noise is drawn at a time
 _MOST_POWER = 709.0  # e to a higher power is infinite
-
-
-def pool_distances(pool: Pool, distance: str, reduction: str | None) -> NDArray[np.float64]:
-    """[P, P] distances between the pool's classes, from the dataset's taxonomy and its image counts.
-
-    Counts are those of the pool's own classes: N(v) counts images of classes that can be drawn.
-    """
-    taxonomy = pool.dataset.taxonomy
-    if taxonomy is None:
-        raise UserError(
-            f"Dataset '{pool.dataset.name}' has no taxonomy, so its classes have no distances; nest its class "
-            "folders (Fruit/Apple, Fruit/Pear …), add a taxonomy.csv or give a parent column."
-        )
-    counts = pool.sizes[pool.classes]
-    return class_distances(taxonomy, pool.class_ids, counts, kind=distance, reduction=reduction)
 
 
 @dataclass(frozen=True)
@@ -106,8 +91,8 @@ class Semantic:
 class CoarsityBand:
     """Tasks whose coarsity lies between ``low`` and ``high``; nothing is said about balance.
 
-    Candidates are proposed by semantic draws (without the balance penalty) at five strengths, from uniform to
-    very fine, and those in the band are kept in the order they came.
+    Candidates are proposed by semantic draws (without the balance penalty) at five strengths in turn, from uniform
+    to very fine; a task keeps its first candidate in the band.
     """
 
     low: float = 0.0
@@ -128,31 +113,23 @@ class CoarsityBand:
         rng = streams.generator("coarsity")
         ways = shape.ways(streams, np.full(len(streams), len(pool.classes)))
         found: dict[int, NDArray[np.int64]] = {}
-        seen: set[tuple[int, ...]] = set()
-        least, most = np.inf, -np.inf
-        for _ in range(_BAND_ROUNDS):
-            missing = np.array([t for t in range(len(streams)) if t not in found], dtype=np.int64)
+        missing, least, most = np.arange(len(streams)), np.inf, -np.inf
+        for proposal in range(_BAND_ROUNDS * len(_BAND_ALPHAS)):
+            alpha = _BAND_ALPHAS[proposal % len(_BAND_ALPHAS)]
+            drawn = draw_semantic(distances, ways[missing], rng, alpha=alpha, beta=0.0)
+            measured = coarsity(distances, drawn)
+            least, most = min(least, measured.min()), max(most, measured.max())
+            inside = (measured >= self.low) & (measured <= self.high)
+            found.update({int(missing[i]): drawn.row(int(i)) for i in np.flatnonzero(inside)})
+            missing = missing[~inside]
             if not len(missing):
-                break
-            for alpha in _BAND_ALPHAS:
-                drawn = draw_semantic(distances, ways[missing], rng, alpha=alpha, beta=0.0)
-                measured = coarsity(distances, drawn)
-                least, most = min(least, measured.min()), max(most, measured.max())
-                for position in np.flatnonzero((measured >= self.low) & (measured <= self.high)):
-                    members = tuple(drawn.row(int(position)).tolist())
-                    task = int(missing[position])
-                    if task not in found and members not in seen:
-                        found[task] = drawn.row(int(position))
-                        seen.add(members)
-        if len(found) < len(streams):
-            proposals = _BAND_ROUNDS * len(_BAND_ALPHAS) * len(streams)
-            raise UserError(
-                f"Only {len(found):,} of {len(streams):,} tasks of '{pool.dataset.name}' with different classes and a "
-                f"coarsity between {self.low:g} and {self.high:g} turned up in {proposals:,} draws: those drawn range "
-                f"from {least:.1f} to {most:.1f}; widen --coarsity or ask for fewer tasks."
-            )
-        rows = Ragged.from_lists([found[t] for t in range(len(streams))])
-        return rows.with_values(pool.classes[rows.values])
+                rows = Ragged.from_lists([found[task] for task in range(len(streams))])
+                return rows.with_values(pool.classes[rows.values])
+        raise UserError(
+            f"Only {len(found):,} of {len(streams):,} tasks of '{pool.dataset.name}' got a coarsity between "
+            f"{self.low:g} and {self.high:g}: those proposed range from {least:.1f} to {most:.1f}; choose --coarsity "
+            "within that."
+        )
 
 
 def draw_semantic(

@@ -1,0 +1,66 @@
+"""What is measured on every task, beside what its sampler measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import Dataset
+from longshot.errors import UserError
+from longshot.taxonomy.coarsity import coarsity
+from longshot.taxonomy.distances import class_distances
+from longshot.testbeds.base import Classes, Drawn, Plan, Pool
+
+Measure = Callable[[Pool, Plan, Drawn], Mapping[str, NDArray[Any]]]  # column name → one value per task
+
+MOST_CLASSES = 8000  # above this the matrix of distances takes over half a gigabyte: not by default
+_known: WeakKeyDictionary[Dataset, dict[tuple[bytes, str, str | None], NDArray[np.float64]]] = (
+    WeakKeyDictionary()
+)
+
+
+def pool_distances(pool: Pool, distance: str, reduction: str | None) -> NDArray[np.float64]:
+    """[P, P] distances between the pool's classes, from the dataset's taxonomy and its image counts.
+
+    Counts are those of the pool's own classes: N(v) counts images of classes that can be drawn. Computed once per
+    dataset, classes, distance and reduction.
+    """
+    dataset = pool.dataset
+    if dataset.taxonomy is None:
+        raise UserError(
+            f"Dataset '{dataset.name}' has no taxonomy, so its classes have no distances; nest its class "
+            "folders (Fruit/Apple, Fruit/Pear …), add a taxonomy.csv or give a parent column."
+        )
+    known = _known.setdefault(dataset, {})
+    key = (pool.classes.tobytes(), distance, reduction)
+    if key not in known:
+        counts = pool.sizes[pool.classes]
+        known[key] = class_distances(
+            dataset.taxonomy, pool.class_ids, counts, kind=distance, reduction=reduction
+        )
+        known[key].flags.writeable = False
+    return known[key]
+
+
+def coarsity_measure(pool: Pool, classes: Classes) -> Measure | None:
+    """Coarsity of each task by the distance that the classes were drawn by, else by the default one.
+
+    None where the dataset has no taxonomy, or more than ``MOST_CLASSES`` classes and no need of distances.
+    """
+    uses_distances = hasattr(classes, "distance")
+    if pool.dataset.taxonomy is None or (len(pool.classes) > MOST_CLASSES and not uses_distances):
+        return None
+    distances = pool_distances(
+        pool, getattr(classes, "distance", "jiang-conrath"), getattr(classes, "reduction", None)
+    )
+    number = np.full(len(pool.sizes), -1)
+    number[pool.classes] = np.arange(len(pool.classes))
+
+    def measure(_: Pool, plan: Plan, drawn: Drawn) -> Mapping[str, NDArray[Any]]:
+        return {"coarsity": coarsity(distances, plan.classes.with_values(number[plan.classes.values]))}
+
+    return measure

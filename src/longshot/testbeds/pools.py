@@ -1,0 +1,181 @@
+"""Pools: which classes and images of a dataset tasks are drawn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import Dataset
+from longshot.errors import UserError
+from longshot.testbeds.base import Instances, Pool, Shape
+from longshot.testbeds.rules import rule_mask
+from longshot.testbeds.shifted import Curated
+from longshot.testbeds.streams import Streams
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What limits the images of all tasks, whatever draws them.
+
+    ``query_where`` and ``support_where`` are rules over attributes. With ``disjoint`` an image that is support in one
+    task is never a query in another: each class is cut in two once, in the ratio of queries to shots.
+    """
+
+    query_where: str | None = None
+    support_where: str | None = None
+    disjoint: bool = False
+
+    def settings(self) -> dict[str, Any]:
+        """For the metadata: what is limited, nothing when nothing is."""
+        told = {"query_where": self.query_where, "support_where": self.support_where}
+        given: dict[str, Any] = {name: rule for name, rule in told.items() if rule is not None}
+        return {**given, "disjoint_pools": True} if self.disjoint else given
+
+
+def make_pools(
+    dataset: Dataset,
+    shape: Shape,
+    instances: Instances,
+    streams: Streams,
+    *,
+    limits: Limits,
+    split: str | None = None,
+    drop_small: bool = False,
+) -> tuple[Pool, list[Pool], int]:
+    """All that may be drawn; the pools of which one is drawn for each task; classes left out for being small."""
+    curated = _curated(instances)
+    masks = [
+        None if rule is None else rule_mask(rule, dataset.attributes, dataset.name)
+        for rule in (limits.query_where, limits.support_where)
+    ]
+    whole = Pool(dataset, dataset.split_classes(split)).restrict(*masks)
+    if limits.disjoint:
+        whole = _cut(whole, shape, streams)
+    if curated is None:
+        whole = _checked([whole], shape, split, drop_small)
+        return whole, [whole], len(dataset.split_classes(split)) - len(whole.classes)
+    settings = curated.settings(whole)
+    pools = []
+    for setting in settings:
+        both = [setting.pool, setting.twin]
+        if not curated.within:
+            pools.append(_checked(both, shape, split, drop_small))
+            continue
+        # Each owner has classes of their own, and owners with too few are passed over.
+        enough = _enough(setting.pool, shape) & _enough(setting.twin, shape)
+        pools.append(setting.pool.take_classes(setting.pool.classes[enough]))
+    fitting = [pool for pool in pools if len(pool.classes) >= shape.min_way]
+    if not fitting:
+        best = max(pools, key=lambda pool: len(pool.classes))
+        query, shot = shape.min_counts
+        raise UserError(
+            f"No task of '{dataset.name}' is possible under the rule: the best of {len(pools)} settings ({best.label}) "
+            f"has {len(best.classes)} classes with {query} query and {shot} support images, but a task needs "
+            f"{shape.min_way}; lower --way, --shot or --query."
+        )
+    if len(fitting) == 1 and not curated.within:
+        fitting = [fitting[0].labelled("")]
+    used = np.unique(np.concatenate([pool.classes for pool in fitting]))
+    return whole.take_classes(used), fitting, len(whole.classes) - len(used)
+
+
+def make_pool(
+    dataset: Dataset, shape: Shape, *, split: str | None = None, drop_small: bool = False
+) -> tuple[Pool, int]:
+    """The classes that tasks of this shape can use, and how many were left out for having too few images."""
+    whole = Pool(dataset, dataset.split_classes(split))
+    pool = _checked([whole], shape, split, drop_small)
+    return pool, len(whole.classes) - len(pool.classes)
+
+
+def _curated(instances: Instances) -> Curated | None:
+    """The rule set of the instances, or that of the sampler whose queries they take."""
+    for one in (instances, getattr(instances, "base", None)):
+        if isinstance(one, Curated):
+            return one
+    return None
+
+
+def _enough(pool: Pool, shape: Shape) -> NDArray[np.bool_]:
+    """Which of the pool's classes have enough images for a task, [P]."""
+    if not pool.restricted:
+        return np.asarray(pool.sizes[pool.classes] >= shape.min_images)
+    query, shot = shape.min_counts
+    fits: NDArray[np.bool_] = (pool.query_sizes[pool.classes] >= query) & (
+        pool.left(pool.classes, query) >= shot
+    )
+    return fits
+
+
+def _checked(pools: list[Pool], shape: Shape, split: str | None, drop_small: bool) -> Pool:
+    """The first pool with the classes that have enough images in all of them; UserError when some have not."""
+    classes, dataset = pools[0].classes, pools[0].dataset
+    fits = [_enough(pool, shape) for pool in pools]
+    enough = np.logical_and.reduce(fits)
+    where = f"'{dataset.name}'" if split is None else f"the {split} split of '{dataset.name}'"
+    if not enough.all() and not (drop_small and enough.any()):
+        short = next(pool for pool, fit in zip(pools, fits, strict=True) if not fit.all())
+        raise UserError(_too_few(short, shape, where, enough))
+    kept = classes[enough]
+    if len(kept) < shape.min_way:
+        left = f" ({len(classes) - len(kept)} smaller ones left out)" if len(kept) < len(classes) else ""
+        raise UserError(
+            f"There are {len(kept)} classes in {where} with at least {_images(shape.min_images)}{left}, but a task "
+            f"needs {shape.min_way}; lower --way or add classes."
+        )
+    return pools[0].take_classes(kept)
+
+
+def _too_few(pool: Pool, shape: Shape, where: str, enough: NDArray[np.bool_]) -> str:
+    classes = pool.classes
+    remedy = "leave the small ones out with --drop-small, or " if enough.any() else ""
+    summary = f"{int(enough.sum())} of {len(classes)} classes have enough: {remedy}"
+    if not pool.restricted:
+        smallest = int(classes[np.argmin(pool.sizes[classes])])
+        return (
+            f"Class '{pool.dataset.class_ids[smallest]}' of {where} has {_images(int(pool.sizes[smallest]))}, but a "
+            f"task needs {shape.min_images} of each class (shots + queries); {summary}lower --shot or --query."
+        )
+    query, shot = shape.min_counts
+    missing = np.maximum(query - pool.query_sizes[classes], 0) + np.maximum(
+        shot - pool.left(classes, query), 0
+    )
+    worst = int(classes[np.argmax(missing)])
+    left = max(int(pool.left(np.array([worst]), query)[0]), 0)
+    return (
+        f"Class '{pool.dataset.class_ids[worst]}' of {where} has {_images(int(pool.query_sizes[worst]))} for the query "
+        f"under the rules and {left} left for the support, but a task needs {query} and {shot}; {summary}lower --shot "
+        f"or --query, or loosen the rule."
+    )
+
+
+def _cut(pool: Pool, shape: Shape, streams: Streams) -> Pool:
+    """Give each image that may be both to the queries or to the support, in the ratio that a task needs."""
+    dataset = pool.dataset
+    everything = np.ones(len(dataset), dtype=bool)
+    query = everything.copy() if pool.query_mask is None else pool.query_mask.copy()
+    support = everything if pool.support_mask is None else pool.support_mask.copy()
+    order = streams.generator("disjoint-pools").permutation(len(dataset))
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    asked, shots = shape.min_counts
+    for c in pool.classes:
+        rows = np.arange(dataset.offsets[c], dataset.offsets[c + 1])
+        shared = rows[query[rows] & support[rows]]
+        shared = shared[np.argsort(rank[shared])]
+        only_query = int(query[rows].sum()) - len(shared)
+        only_support = int(support[rows].sum()) - len(shared)
+        share = round(len(shared) * asked / (asked + shots))
+        # Not fewer than a task needs on either side; where both cannot be had, the check of sizes says so.
+        share = min(max(share, asked - only_query), len(shared) - max(shots - only_support, 0))
+        share = min(max(share, 0), len(shared))
+        support[shared[:share]] = False
+        query[shared[share:]] = False
+    return pool.restrict(query, support)
+
+
+def _images(count: int) -> str:
+    return "1 image" if count == 1 else f"{count:,} images"
