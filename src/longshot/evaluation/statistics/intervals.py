@@ -147,8 +147,8 @@ def bootstrap_interval(
         taken = data[rows]
         return np.asarray(taken.mean(axis=-1) if statistic is None else statistic(taken), np.float64)
 
-    # Leaving one value out moves a mean by (x̄ − x_i) / (n − 1): no need to recompute it n times.
-    influence = data.mean() - data if statistic is None else None
+    # Leaving x_i out moves a mean by (x̄ − x_i) / (n − 1), so u_i is known up to 1 / (n − 1).
+    influence = data - data.mean() if statistic is None else None
     return bootstrap(
         len(data),
         over_rows,
@@ -191,6 +191,8 @@ def bootstrap(
             for done in range(0, resamples, step)
         ]
     )
+    if np.ptp(draws) <= 1e-12 * (1 + abs(estimate)):  # equal up to rounding: nothing varies
+        return Interval(estimate, estimate, estimate, n)
     tails = np.array([(1 - level) / 2, (1 + level) / 2])
     reason = ""
     if method == "bca":
@@ -206,7 +208,7 @@ def bootstrap(
             moved = ndtr(shift + z / (1 - skew * z))
         if moved is not None and np.isfinite(moved).all():
             tails = moved
-        elif np.ptp(draws) > 0:
+        else:
             reason = "the BCa correction is not defined here; this is the percentile interval"
     low, high = np.quantile(draws, tails)
     return Interval(estimate, float(low), float(high), n, reason)
