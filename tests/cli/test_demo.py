@@ -15,7 +15,7 @@ def test_the_demo(run_cli: Callable[..., subprocess.CompletedProcess[str]], tmp_
     assert f"report: {report}" in done.stdout
     assert "look-alikes" in report.read_text("utf-8")
     found = {
-        (r["testbed_name"], r["backbone"]): r["accuracy"] for r in Results(tmp_path / "out" / "run").summary()
+        (r["testbed"], r["backbone"]): r["accuracy"] for r in Results(tmp_path / "out" / "run").summary()
     }
     network = {bed: found[bed, "efficientnet-lite0"] for bed in ("mixed", "look-alikes")}
     assert network["mixed"] > network["look-alikes"] + 0.2

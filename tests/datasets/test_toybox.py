@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from longshot.datasets.toybox import open_toybox
 from longshot.datasets.toybox.attributes import IMAGES, VIEWPOINTS, Shot, plan
 from longshot.datasets.toybox.families import FAMILIES, build, class_ids, splits
-from longshot.datasets.toybox.generate import IMAGES_FILE, SEED, VERSION, draw_class, draw_share
+from longshot.datasets.toybox.generate import IMAGES_FILE, SEED, VERSION, draw_class, draw_share, generate
 from longshot.datasets.toybox.owners import OWNERS
 from longshot.datasets.toybox.scene import photograph, toy
 
@@ -170,13 +170,21 @@ def test_species_of_a_genus_look_more_alike_than_families() -> None:
 def test_a_share_of_the_work_gives_the_same_bytes_as_any_other(tmp_path: Path) -> None:
     """Whoever draws a class draws the same bytes: here share 3 of 120 against the classes drawn alone."""
     ids = class_ids()
-    np.save(tmp_path / IMAGES_FILE, np.zeros((len(ids) * IMAGES, 84, 84, 3), np.uint8))
     draw_share(tmp_path, 3, 120)
-    images = np.load(tmp_path / IMAGES_FILE, mmap_mode="r")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["class-003.npy", "class-123.npy"]
     for index in (123, 3):  # in another order
         toy.cache_clear()
-        assert np.array_equal(images[index * IMAGES : (index + 1) * IMAGES], draw_class(index, ids[index]))
-    assert not images[:IMAGES].any()
+        assert np.array_equal(np.load(tmp_path / f"class-{index:03d}.npy"), draw_class(index, ids[index]))
+
+
+def test_what_an_interrupted_run_drew_is_not_drawn_again(tmp_path: Path) -> None:
+    ready = np.full((IMAGES, 84, 84, 3), 7, np.uint8)
+    for index in range(len(class_ids())):
+        np.save(tmp_path / f"class-{index:03d}.npy", ready)
+    generate(tmp_path, workers=1)
+    images = np.load(tmp_path / IMAGES_FILE, mmap_mode="r")
+    assert images.shape == (12000, 84, 84, 3) and images[::599].min() == images[::599].max() == 7
+    assert not list(tmp_path.glob("class-*.npy"))
 
 
 def test_the_cached_dataset_holds_what_was_planned_and_drawn() -> None:
@@ -213,7 +221,7 @@ print((opening.ensure_drawn() / "done").read_text())
 
 
 def test_two_first_openings_draw_once(tmp_path: Path) -> None:
-    abandoned = tmp_path / "toybox" / f".v{VERSION}-killed"
+    abandoned = tmp_path / "toybox" / f".v{VERSION}-unfinished"
     abandoned.mkdir(parents=True)
     environment = os.environ | {"LONGSHOT_CACHE": str(tmp_path)}
     started = [

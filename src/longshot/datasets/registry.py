@@ -54,12 +54,20 @@ def find(fingerprint: str, name: str | None = None) -> Dataset:
     if entry is None:
         raise UserError(f"The dataset {shown} is not known on this machine; {remedy}.")
     changed: Dataset | None = None
+    broken: UserError | None = None
     for source in entry["sources"]:
         if source != "toybox" and not Path(unescape_name(source)).exists():
             continue
-        changed = open_dataset(source, name=entry["name"])
-        if changed.fingerprint == fingerprint:
-            return changed
+        try:
+            opened = open_dataset(source, name=entry["name"])
+        except UserError as error:  # another remembered copy may still be good
+            broken = error
+            continue
+        if opened.fingerprint == fingerprint:
+            return opened
+        changed = opened
+    if changed is None and broken is not None:
+        raise broken
     if changed is None:
         raise UserError(f"The dataset {shown} is no longer at {entry['sources'][0]}; {remedy}.")
     before = (

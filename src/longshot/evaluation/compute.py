@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from longshot.errors import UserError
 from longshot.evaluation.inputs import Source
-from longshot.evaluation.metrics import NAMES, Metrics, task_metrics
+from longshot.evaluation.metrics import Metrics, task_metrics
+from longshot.evaluation.results import METRICS
 from longshot.evaluation.units import Unit, ragged_list
 from longshot.methods.base import Method, TaskBatch
 from longshot.methods.batching import Gatherer, Tasks, batches
@@ -99,7 +100,7 @@ def _assemble(
     if invalid.any():
         _explain_invalid(work, tasks, int(invalid.argmax()))
     queries = np.diff(tasks.query_offsets)
-    rows: Mapping[str, Any] = {name: flat(name).astype(np.float64) for name in NAMES}
+    rows: Mapping[str, Any] = {name: flat(name).astype(np.float64) for name in METRICS}
     predictions = _cut([metrics.prediction.cpu().numpy() for metrics in measured], back, queries)
     scores = None
     if kept is not None:

@@ -23,9 +23,6 @@ class Metrics:
     prediction: Tensor  # int16
 
 
-NAMES = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
-
-
 def task_metrics(scores: Tensor, labels: Tensor, ways: Tensor) -> Metrics:
     """Metrics of B tasks from logits ``scores`` [B, Q, W], ``labels`` [B, Q] (−1 = padding) and ``ways`` [B].
 

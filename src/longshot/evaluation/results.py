@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 
 from longshot.errors import UserError
 from longshot.evaluation import units
-from longshot.evaluation.metrics import NAMES
 from longshot.evaluation.statistics import mean_interval
 
 if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
 
 FORMAT = 1
+METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
 _KEYS = ("testbed", "backbone", "method", "seed")
 
 
@@ -90,7 +90,7 @@ class Results:
                 "seed": cell["seed"],
                 "tasks": rows.num_rows,
             }
-            for name in NAMES:
+            for name in METRICS:
                 interval = mean_interval(rows[name].to_numpy())
                 record[name] = interval.mean
                 record[f"{name}_ci95"] = None if interval.low is None else [interval.low, interval.high]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from longshot.datasets.toybox.attributes import IMAGES, columns, plan
 from longshot.datasets.toybox.families import class_ids, splits
 from longshot.datasets.toybox.scene import SIDE, photograph
-from longshot.files import explain_disk_errors, write_json
+from longshot.files import atomic, explain_disk_errors, write_json
 from longshot.progress import Progress, progress
 
 VERSION = 2  # raise it whenever a pixel or an attribute changes: it names the folder in the cache
@@ -33,26 +33,47 @@ def draw_class(class_index: int, class_id: str) -> NDArray[np.uint8]:
 
 
 def generate(folder: Path, workers: int | None = None) -> None:
-    """Draw the whole dataset into ``folder``; its bytes do not depend on ``workers`` (default: the usable cores)."""
+    """Draw the whole dataset into ``folder``; its bytes do not depend on ``workers`` (default: the usable cores).
+
+    Classes that an interrupted run left in ``folder`` are not drawn again.
+    """
     ids = class_ids()
-    shape = (len(ids) * IMAGES, SIDE, SIDE, 3)
     with explain_disk_errors(folder / IMAGES_FILE):
-        # The zeros are written, not left as a hole: a full disk is an error here and no crash of a mapped page later.
-        np.save(folder / IMAGES_FILE, np.zeros(shape, np.uint8))
-        with progress("drawing toybox", total=shape[0], unit="images") as bar:
+        with progress("drawing toybox", total=len(ids) * IMAGES, unit="images") as bar:
+            bar.skip(IMAGES * sum(_part(folder, index).exists() for index in range(len(ids))))
             _share_out(folder, workers or usable_cores(), bar)
+        _assemble(folder, len(ids))
         table = pa.concat_tables([pa.table(columns(plan(index, SEED))) for index in range(len(ids))])
         pq.write_table(table.combine_chunks(), folder / ATTRIBUTES_FILE)
         write_json(folder / CLASSES_FILE, {"version": VERSION, "class_ids": ids, "splits": splits()})
 
 
 def draw_share(folder: Path, share: int, shares: int) -> None:
-    """Draw every ``shares``-th class into the images file, and say so on stdout after each."""
-    images = np.load(folder / IMAGES_FILE, mmap_mode="r+")
+    """Draw every ``shares``-th class that is still missing, one file each, and say so on stdout after each."""
     for index, class_id in list(enumerate(class_ids()))[share::shares]:
-        images[index * IMAGES : (index + 1) * IMAGES] = draw_class(index, class_id)
+        if _part(folder, index).exists():
+            continue
+        with atomic(_part(folder, index)) as temporary, temporary.open("wb") as file:
+            np.save(file, draw_class(index, class_id))
         print(class_id, flush=True)
-    images.flush()
+
+
+def _part(folder: Path, index: int) -> Path:
+    """The file of one class until all are drawn."""
+    return folder / f"class-{index:03d}.npy"
+
+
+def _assemble(folder: Path, classes: int) -> None:
+    """Put the classes' files behind one another into the images file, then drop them."""
+    shape = (classes * IMAGES, SIDE, SIDE, 3)
+    with (folder / IMAGES_FILE).open(
+        "wb"
+    ) as file:  # written, not mapped: a full disk is an error and no crash
+        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        for index in range(classes):
+            file.write(np.load(_part(folder, index)).tobytes())
+    for index in range(classes):
+        _part(folder, index).unlink()
 
 
 def _share_out(folder: Path, shares: int, bar: Progress) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,8 +64,11 @@ def open_cached() -> Dataset:
 
 
 def ensure_drawn(workers: int | None = None) -> Path:
-    """The folder with this version's files. Whoever is first draws it in a temporary folder and renames that;
-    others wait. A killed process leaves only a temporary folder, which the next one removes."""
+    """The folder with this version's files.
+
+    Whoever is first draws it in an unfinished folder and renames that; others wait. A killed process leaves the
+    unfinished folder, and the next one goes on from there.
+    """
     parent = cache_dir("toybox")
     folder = parent / f"v{VERSION}"
     if folder.exists():
@@ -75,18 +76,14 @@ def ensure_drawn(workers: int | None = None) -> Path:
     with _alone(parent / f".v{VERSION}.lock"), explain_disk_errors(folder):
         if folder.exists():  # drawn while we waited
             return folder
-        for abandoned in parent.glob(f".v{VERSION}-*"):
-            shutil.rmtree(abandoned, ignore_errors=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".v{VERSION}-", dir=parent))
+        unfinished = parent / f".v{VERSION}-unfinished"
         try:
-            generate(temporary, workers)
-            temporary.chmod(0o755)
-            temporary.rename(folder)
+            unfinished.mkdir(exist_ok=True)
+            generate(unfinished, workers)
+            unfinished.rename(folder)
         except OSError:
             if not folder.exists():  # where locks are not to be had, another process may have been faster
                 raise
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
     return folder
 
 
