@@ -10,4 +10,8 @@ if [ ! -x "$venv/bin/python" ]; then
 fi
 echo "==> setup: installing longshot[$extras] into $venv (about a minute the first time)"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[$extras]" 2> >(grep -v '^WARNING: Location' >&2)
+case ",$extras," in
+  *,dev,*)  # a peer to compare with; its own requirements (torchvision) are not needed for what is compared
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps easyfsl==1.5.0 2> >(grep -v '^WARNING: Location' >&2) ;;
+esac
 echo "==> setup: done after $((SECONDS - start)) s"
