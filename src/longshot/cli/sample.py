@@ -9,111 +9,80 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import dry_run_option, json_option, seed_option
+from longshot.cli.common import device_option, dry_run_option, json_option, seed_option
+from longshot.cli.sample_options import (
+    COUNT,
+    FEATURE_INSTANCES,
+    GroupedCommand,
+    check_belongs,
+    class_options,
+    instance_options,
+    shape_options,
+)
 from longshot.errors import UserError
 
 if TYPE_CHECKING:
-    from longshot.testbeds.base import Classes, Shape
+    from longshot.datasets.dataset import Dataset
+    from longshot.testbeds.testbed import Testbed
 
-_COUNT = click.IntRange(min=1)
 
-
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("datasets", nargs=-1, required=True, metavar="DATASET…")
+@shape_options
+@class_options
+@instance_options
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Testbed file to write (Parquet)."
 )
-@click.option("--tasks", type=_COUNT, default=600, show_default=True, help="Tasks to draw from each dataset.")
-@click.option(
-    "--shape",
-    type=click.Choice(["fixed", "any"]),
-    default="fixed",
-    show_default=True,
-    help="fixed: --way, --shot and --query hold for every task. any: ways and shots vary from task to task.",
-)
-@click.option("--way", type=_COUNT, help="Classes per task; the most with --shape any. [5; any: 20]")
-@click.option("--shot", type=_COUNT, help="Support images per class; the most with --shape any. [5; any: 20]")
-@click.option("--query", type=_COUNT, help="Query images per class. [10; any: 20]")
-@click.option(
-    "--classes",
-    type=click.Choice(["uniform", "siblings"]),
-    default="uniform",
-    show_default=True,
-    help="uniform: any classes. siblings: all classes of a task from one super-class.",
-)
-@click.option(
-    "--level",
-    type=_COUNT,
-    help="With siblings: super-classes are the taxonomy's nodes at this level (1: below the root). "
-    "[the direct parents]",
-)
+@click.option("--tasks", type=COUNT, default=600, show_default=True, help="Tasks to draw from each dataset.")
 @click.option("--split", help="Draw only from the classes of this split: train, validation or test.")
 @click.option("--drop-small", is_flag=True, help="Leave out classes with too few images.")
 @click.option("--allow-repeats", is_flag=True, help="Let the same task occur twice.")
-@click.option("--workers", type=_COUNT, default=1, show_default=True, help="Threads; they change no task.")
+@click.option(
+    "--import",
+    "published",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Draw nothing: read a published task list (CSV: task, labels, image_id, support).",
+)
+@click.option("--workers", type=COUNT, default=1, show_default=True, help="Threads; they change no task.")
+@device_option
 @seed_option
 @dry_run_option
 @json_option
 def command(
     datasets: tuple[str, ...],
     out: Path | None,
-    tasks: int,
-    shape: str,
-    way: int | None,
-    shot: int | None,
-    query: int | None,
-    classes: str,
-    level: int | None,
-    split: str | None,
-    drop_small: bool,
-    allow_repeats: bool,
-    workers: int,
-    seed: int,
+    published: Path | None,
     dry_run: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Draw few-shot tasks from one or more datasets into a testbed file.
 
     \b
-    Example:
+    Examples:
       longshot sample toybox --tasks 600 --way 5 --shot 5 --query 10 --split test -o easy.parquet
       longshot sample toybox --classes siblings --level 1 --split test -o look-alikes.parquet
+      longshot sample toybox --classes semantic --split test --tasks 200 -o fine.parquet
+      longshot sample toybox --shape meta-dataset --split test -o varied.parquet
+      longshot sample toybox --instances difficult --backbone pixels --split test -o hard.parquet
+      longshot sample toybox --instances shifted --rule cure-or-viewpoint --query 5 -o shifted.parquet
 
     A DATASET is toybox, a folder of class folders, a zip, a table, an .npz file or the name of a
     registered dataset. The same seed and settings always give the same file.
     """
     if out is None and not dry_run:
         raise UserError("No file to write to; name one with -o easy.parquet.")
+    check_belongs(options)
     from longshot.datasets import open_dataset
     from longshot.testbeds.describe import summary
-    from longshot.testbeds.sample import sample
 
-    kind = _shape(shape, way, shot, query)
-    opened = [open_dataset(spec) for spec in datasets]
-    settings: dict[str, Any] = {
-        "shape": kind,
-        "classes": _classes(classes, level),
-        "seed": seed,
-        "split": split,
-        "drop_small": drop_small,
-        "allow_repeats": allow_repeats,
-        "workers": workers,
-    }
     start = time.monotonic()
+    opened = [open_dataset(spec) for spec in datasets]
     if dry_run:
-        few = min(tasks, 256)
-        trial = sample(opened, tasks=few, **{**settings, "allow_repeats": True})
-        seconds = (time.monotonic() - start) * tasks / few
-        size = int(trial.table.nbytes * tasks / few)
-        count = tasks * len(opened)
-        estimate = {"tasks": count, "seconds_at_most": round(seconds, 1), "bytes_at_most": size}
-        click.echo(
-            json.dumps(estimate)
-            if as_json
-            else f"would draw {count:,} tasks in at most {seconds:.1f} s into at most {_size(size)}"
-        )
+        _estimate(opened, options, as_json)
         return
-    testbed = sample(opened, tasks=tasks, **settings)
+    testbed = _import(published, opened) if published else _draw(opened, options)
     if out is not None:
         testbed.save(out)
     facts = summary(testbed)
@@ -125,33 +94,90 @@ def command(
         f"{facts['distinct_images']:,} images): {_span(facts['way'])}-way {_span(facts['shot'])}-shot, "
         f"{_span(facts['query_per_task'])} queries a task, in {time.monotonic() - start:.1f} s"
     )
+    for name, values in facts.get("measured", {}).items():
+        if values["min"] != values["max"]:
+            click.echo(f"{name} {values['min']:.4g} to {values['max']:.4g}, mean {values['mean']:.4g}")
     dropped = _dropped(testbed.meta["sampler"])
     if dropped:
-        click.echo(f"left out {dropped} classes with fewer than {kind.min_images} images (--drop-small)")
+        from longshot.cli.sample_choices import make_shape
+
+        least = make_shape(options).min_images
+        click.echo(f"left out {dropped} classes with fewer than {least} images (--drop-small)")
     click.echo(f"{out}  content hash {testbed.content_hash[:16]}…")
 
 
-def _shape(name: str, way: int | None, shot: int | None, query: int | None) -> Shape:
-    from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
+def _draw(opened: list[Dataset], options: dict[str, Any]) -> Testbed:
+    from longshot.cli.sample_choices import judge_tasks, make_instances, needed_features
+    from longshot.testbeds.filtered import CANDIDATES
+    from longshot.testbeds.sample import sample
+    from longshot.testbeds.testbed import Testbed
 
-    if name == "any":
-        return AnyWayAnyShot(max_way=way or 20, max_shot=shot or 20, query=query or 20)
-    return Fixed(way=way or 5, shot=shot or 5, query=query or 10)
+    settings = _settings(options)
+    device = options["device"]
+    if options["instances"] not in FEATURE_INSTANCES:
+        return sample(
+            opened, tasks=options["tasks"], instances=make_instances(options, None, device), **settings
+        )
+    tasks = options["tasks"]
+    if options["instances"] == "filtered":
+        tasks = options["candidates"] or max(CANDIDATES, tasks)
+    beds = []
+    for dataset in opened:  # features belong to one dataset
+        features = needed_features(options, dataset, device)
+        assert features is not None
+        bed = sample(dataset, tasks=tasks, instances=make_instances(options, features, device), **settings)
+        if options["instances"] == "filtered":
+            bed = judge_tasks(bed, dataset, features, options, device)
+        beds.append(bed)
+    return Testbed.concat(beds)
 
 
-def _classes(name: str, level: int | None) -> Classes:
-    from longshot.testbeds.classes import Siblings, Uniform
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    """What all draws of a command share."""
+    from longshot.cli.sample_choices import make_classes, make_limits, make_shape
 
-    if name == "siblings":
-        return Siblings(level=level)
-    if level is not None:
-        raise UserError(f"--level {level} goes with --classes siblings only; leave it out or add that.")
-    return Uniform()
+    same = ("seed", "split", "drop_small", "allow_repeats", "workers")
+    return {
+        "shape": make_shape(options),
+        "classes": make_classes(options),
+        "limits": make_limits(options),
+        **{name: options[name] for name in same},
+    }
+
+
+def _import(file: Path, opened: list[Dataset]) -> Testbed:
+    from longshot.testbeds.published import read_published
+
+    if len(opened) != 1:
+        raise UserError(f"--import reads a task list of one dataset, but {len(opened)} were given; name one.")
+    return read_published(file, opened[0])
+
+
+def _estimate(opened: list[Dataset], options: dict[str, Any], as_json: bool) -> None:
+    """Draw a few tasks, without looking at features, and multiply."""
+    from longshot.cli.sample_choices import make_instances
+    from longshot.testbeds.sample import sample
+
+    looks = options["instances"] in FEATURE_INSTANCES
+    plain = {**options, "instances": "uniform"} if looks else options
+    start = time.monotonic()
+    few = min(options["tasks"], 256)
+    settings = {**_settings({**options, "allow_repeats": True}), "allow_repeats": True}
+    trial = sample(opened, tasks=few, instances=make_instances(plain, None, "cpu"), **settings)
+    seconds = (time.monotonic() - start) * options["tasks"] / few
+    size = int(trial.table.nbytes * options["tasks"] / few)
+    count = options["tasks"] * len(opened)
+    if as_json:
+        told = {"tasks": count, "seconds_at_most": round(seconds, 1), "bytes_at_most": size}
+        click.echo(json.dumps({**told, "without_features": looks}))
+        return
+    more = "; embedding and selection come on top: see 'longshot embed --dry-run'" if looks else ""
+    click.echo(f"would draw {count:,} tasks in at most {seconds:.1f} s into at most {_size(size)}{more}")
 
 
 def _dropped(sampler: dict[str, Any]) -> int:
     parts = [part["sampler"] for part in sampler["concat"]] if "concat" in sampler else [sampler]
-    return sum(int(part["dropped_classes"]) for part in parts)
+    return sum(int(part.get("dropped_classes", 0)) for part in parts)
 
 
 def _span(facts: dict[str, Any]) -> str:

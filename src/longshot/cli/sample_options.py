@@ -1,0 +1,243 @@
+"""The options of ``longshot sample``, in groups, and which of them go with which choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from longshot.errors import UserError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+COUNT = click.IntRange(min=1)
+ROUNDS = click.IntRange(min=0)
+POSITIVE = click.FloatRange(min=0, min_open=True)
+FEATURE_INSTANCES = ("difficult", "easy", "greedy", "filtered")
+CURATED = ("shifted", "matched")
+INSTANCES = ("uniform", *FEATURE_INSTANCES, *CURATED)
+CLASSES = ("uniform", "semantic", "hierarchical", "bilevel", "siblings")
+
+
+class Grouped(click.Option):
+    """An option that stands under a heading in the help."""
+
+    def __init__(self, *args: Any, group: str = "Testbed", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.group = group
+
+
+class GroupedCommand(click.Command):
+    """A command whose help lists its options under their headings, in the order they were declared."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                groups.setdefault(getattr(param, "group", "Testbed"), []).append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def _option(group: str, *names: str, **kwargs: Any) -> Callable[[F], F]:
+    return click.option(*names, cls=Grouped, group=group, **kwargs)
+
+
+def _all(options: list[Callable[[F], F]]) -> Callable[[F], F]:
+    def apply(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return apply
+
+
+_SHAPE, _KINDS, _IMAGES = "Shape (how many)", "Classes (which)", "Instances (which images)"
+_HARD, _RULES, _FILTER = "Difficult, easy, greedy", "Rules over attributes", "Filtered"
+
+shape_options = _all(
+    [
+        _option(
+            _SHAPE,
+            "--shape",
+            default="fixed",
+            show_default=True,
+            metavar="fixed|any|meta-dataset|like:FILE",
+            help="fixed: --way, --shot, --query hold for every task. any: ways and shots vary from task to task. "
+            "meta-dataset: ways, and shots per class, vary as in Meta-Dataset. like:FILE: shapes of another testbed.",
+        ),
+        _option(
+            _SHAPE,
+            "--way",
+            type=COUNT,
+            help="Classes per task; elsewhere the most. [5; any: 20; meta-dataset: 50]",
+        ),
+        _option(
+            _SHAPE, "--shot", type=COUNT, help="Support images per class; with any the most. [5; any: 20]"
+        ),
+        _option(
+            _SHAPE,
+            "--query",
+            type=COUNT,
+            help="Query images per class; with meta-dataset the most. [10; any: 20]",
+        ),
+    ]
+)
+class_options = _all(
+    [
+        _option(
+            _KINDS,
+            "--classes",
+            type=click.Choice(CLASSES),
+            default="uniform",
+            show_default=True,
+            help="uniform: any. semantic: close in meaning, every class about equally often. hierarchical: all below a "
+            "node of the taxonomy. bilevel, siblings: all from one super-class.",
+        ),
+        _option(
+            _KINDS,
+            "--level",
+            type=COUNT,
+            help="With siblings and bilevel: super-classes are the taxonomy's nodes at this level (1: below the root). "
+            "[the direct parents]",
+        ),
+        _option(_KINDS, "--alpha", type=float, help="Semantic: how close in meaning. [0.383]"),
+        _option(_KINDS, "--beta", type=float, help="Semantic: how evenly classes appear. [100]"),
+        _option(_KINDS, "--coarsity", metavar="LO:HI", help="Only tasks whose coarsity lies in this band."),
+        _option(
+            _KINDS,
+            "--distance",
+            type=click.Choice(["jiang-conrath", "lin", "wu-palmer", "path"]),
+            help="Semantic, --coarsity: distance between classes. [jiang-conrath]",
+        ),
+        _option(
+            _KINDS,
+            "--reduction",
+            type=click.Choice(["shortest-paths"]),
+            help="Semantic, --coarsity: one shortest path per class, as the published distances. [the whole taxonomy]",
+        ),
+    ]
+)
+instance_options = _all(
+    [
+        _option(
+            _IMAGES,
+            "--instances",
+            type=click.Choice(INSTANCES),
+            default="uniform",
+            show_default=True,
+            help="difficult, easy: for the queries of the uniform task the support a model fails on, or not. greedy: "
+            "the same by greedy search. filtered: the hardest of many uniform tasks. shifted, matched: by rules.",
+        ),
+        _option(
+            _IMAGES,
+            "--backbone",
+            help="Backbone whose features judge difficulty, such as efficientnet-lite0.",
+        ),
+        _option(
+            _IMAGES,
+            "--features",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Features FILE.npy in place of --backbone.",
+        ),
+        _option(
+            _IMAGES,
+            "--disjoint-pools",
+            is_flag=True,
+            help="An image that is support in one task is never a query in another.",
+        ),
+        _option(
+            _HARD,
+            "--objective",
+            type=click.Choice(["error", "prototype", "ridge", "task2vec"]),
+            help="What to raise. [error; greedy: prototype]",
+        ),
+        _option(_HARD, "--temperature", type=POSITIVE, help="Of the classifier. [0.1]"),
+        _option(
+            _HARD,
+            "--distance-metric",
+            type=click.Choice(["euclidean", "cosine"]),
+            help="Between features (squared Euclidean). [euclidean]",
+        ),
+        _option(_HARD, "--raw-features", is_flag=True, help="Do not scale features to unit length."),
+        _option(_HARD, "--refine", type=ROUNDS, help="Frank–Wolfe rounds on top. [0]"),
+        _option(_HARD, "--greedy", type=ROUNDS, help="Exact greedy rounds after that. [0; easy: 1]"),
+        _option(_HARD, "--rounds", type=COUNT, help="Rounds of --instances greedy. [3]"),
+        _option(
+            _HARD, "--start", type=click.Choice(["uniform", "random"]), help="Initial weights. [uniform]"
+        ),
+        _option(_HARD, "--steps", type=COUNT, help="Gradient steps. [1]"),
+        _option(_HARD, "--step-size", type=POSITIVE, help="Of a gradient step. [200]"),
+        _option(
+            _HARD, "--projection", type=click.Choice(["l1", "simplex", "none"]), help="After a step. [l1]"
+        ),
+        _option(
+            _RULES,
+            "--rule",
+            help="Shifted, matched: coco-objects, orbit-clutter, orbit-quality or cure-or-viewpoint.",
+        ),
+        _option(
+            _RULES, "--query-where", metavar="RULE", help='Queries only from "viewpoint in (front, back)".'
+        ),
+        _option(
+            _RULES, "--support-where", metavar="RULE", help='Support only from "clutter > 3 and not blur".'
+        ),
+        _option(
+            _RULES, "--same", metavar="ATTRIBUTE", help="Shifted, matched: one owner (say) for a whole task."
+        ),
+        _option(_FILTER, "--candidates", type=COUNT, help="Uniform tasks to choose from. [10,000]"),
+        _option(_FILTER, "--judge", help="Method whose accuracy decides. [protonet]"),
+        _option(_FILTER, "--keep", type=click.Choice(["hardest", "easiest"]), help="[hardest]"),
+    ]
+)
+
+# Option → (which choice it belongs to, the values it goes with).
+_BELONGS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "shot": ("shape", ("fixed", "any")),
+    "level": ("classes", ("siblings", "bilevel")),
+    "alpha": ("classes", ("semantic",)),
+    "beta": ("classes", ("semantic",)),
+    "backbone": ("instances", FEATURE_INSTANCES),
+    "features": ("instances", FEATURE_INSTANCES),
+    **dict.fromkeys(("objective", "temperature", "distance_metric"), ("instances", FEATURE_INSTANCES[:3])),
+    "raw_features": ("instances", FEATURE_INSTANCES[:3]),
+    **dict.fromkeys(
+        ("refine", "greedy", "start", "steps", "step_size"), ("instances", FEATURE_INSTANCES[:2])
+    ),
+    "projection": ("instances", FEATURE_INSTANCES[:2]),
+    "rounds": ("instances", ("greedy",)),
+    "rule": ("instances", CURATED),
+    "same": ("instances", CURATED),
+    **dict.fromkeys(("candidates", "judge", "keep"), ("instances", ("filtered",))),
+}
+
+
+def check_belongs(options: dict[str, Any]) -> None:
+    """UserError for an option that does nothing with the choices made."""
+    for name, (choice, values) in _BELONGS.items():
+        value, made = options[name], str(options[choice])
+        if value is None or value is False or made in values:
+            continue
+        shown = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+        wanted = " or ".join(values)
+        raise UserError(f"{shown} goes with --{choice} {wanted} only; leave it out or add that.")
+    if options["shape"].startswith("like:"):
+        for name in ("way", "query"):
+            if options[name] is not None:
+                raise UserError(
+                    f"--{name} {options[name]} contradicts --shape like:FILE, which copies it; leave one out."
+                )
+    if options["coarsity"] and options["classes"] != "uniform":
+        raise UserError(
+            f"--coarsity chooses the classes itself, so it does not go with --classes {options['classes']}; "
+            "leave one out."
+        )
+    for name in ("distance", "reduction"):
+        if options[name] and not (options["coarsity"] or options["classes"] == "semantic"):
+            raise UserError(
+                f"--{name} {options[name]} goes with --classes semantic or --coarsity only; leave it out."
+            )
