@@ -5,15 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from longshot.methods.base import Method, TaskBatch, TaskShape, mask_absent
+from longshot.methods.base import Method, TaskBatch, TaskShape
 from longshot.methods.numerics import (
     CosineLogits,
     DistanceLogits,
     adam,
+    balance_gradient,
+    class_scores,
+    cosines,
     cross_entropy_gradient,
     entropy_gradient,
+    one_hot,
+    present_only,
     row_weights,
-    softmax_present,
 )
 from longshot.methods.settings import check_choice, check_count, check_number
 
@@ -60,8 +64,8 @@ class Finetune(_Trained):
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
         if self.head == "linear":
-            return mask_absent(_linear_head(batch, self.steps, self.lr, self.temperature), batch)
-        return mask_absent(_cosine_head(batch, self.steps, self.lr, self.temperature), batch)
+            return class_scores(_linear_head(batch, self.steps, self.lr, self.temperature), batch)
+        return class_scores(_cosine_head(batch, self.steps, self.lr, self.temperature), batch)
 
 
 class CosineHead(_Trained):
@@ -80,7 +84,7 @@ class CosineHead(_Trained):
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
-        return mask_absent(_cosine_head(batch, self.steps, self.lr, self.temperature), batch)
+        return class_scores(_cosine_head(batch, self.steps, self.lr, self.temperature), batch)
 
 
 class TransductiveFinetuning(_Trained):
@@ -93,25 +97,26 @@ class TransductiveFinetuning(_Trained):
     setting = "transductive"
     family = "trained head"
     paper = "Dhillon et al. 2020"
+    tolerance = 1e-3  # a distance near 0 is known only to the root of the rounding error
 
     def __init__(self, *, steps: int = 25, lr: float = 5e-5, temperature: float = 1.0) -> None:
         super().__init__(steps=steps, lr=lr, temperature=temperature)
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
-        support = DistanceLogits(batch.support, self.temperature)
-        query = DistanceLogits(batch.query, self.temperature)
-        support_weight = row_weights(batch.support_label >= 0)
-        query_weight = row_weights(batch.query_mask)
+        shots = batch.support.shape[1]
+        logits = DistanceLogits(torch.cat((batch.support, batch.query), 1), self.temperature)
+        target, told_weight, guessed_weight = _targets(batch)
 
         def gradient(means: Tensor) -> Tensor:
-            told = softmax_present(support(means), batch)
-            guessed = softmax_present(query(means), batch)
-            slope = support.backward(cross_entropy_gradient(told, batch.one_hot, support_weight), means)
-            return slope.add_(query.backward(entropy_gradient(guessed, query_weight), means))
+            chance = present_only(logits(means), batch).softmax(1)
+            slope = torch.empty_like(chance)
+            slope[:, :, :shots] = cross_entropy_gradient(chance[:, :, :shots], target, told_weight)
+            slope[:, :, shots:] = entropy_gradient(chance[:, :, shots:], guessed_weight)
+            return logits.backward(slope, means)
 
         means = adam(batch.class_means(), gradient, steps=self.steps, lr=self.lr)
-        return mask_absent(query(means), batch)
+        return class_scores(logits(means)[:, :, shots:], batch)
 
 
 class TIM(_Trained):
@@ -146,52 +151,57 @@ class TIM(_Trained):
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
-        support = CosineLogits(batch.support, self.temperature)
-        query = CosineLogits(batch.query, self.temperature)
-        support_weight = row_weights(batch.support_label >= 0) * self.cross_entropy
-        query_weight = row_weights(batch.query_mask)
+        shots = batch.support.shape[1]
+        logits = CosineLogits(torch.cat((batch.support, batch.query), 1), self.temperature)
+        target, told_weight, guessed_weight = _targets(batch)
+        told_weight = told_weight * self.cross_entropy
 
         def gradient(means: Tensor) -> Tensor:
-            told = softmax_present(support(means), batch)
-            guessed = softmax_present(query(means), batch)
-            # ∂/∂z of −H(m) with m = Σ_q weight_q p(q): weight · p · (log m − Σ_w p log m)
-            share = (guessed * query_weight).sum(1, keepdim=True).clamp(min=1e-12).log()
-            balance = guessed * (share - (guessed * share).sum(2, keepdim=True)) * query_weight
-            slope = balance.mul_(self.marginal)
-            slope.add_(entropy_gradient(guessed, query_weight), alpha=self.conditional)
-            pull = support.backward(cross_entropy_gradient(told, batch.one_hot, support_weight), means)
-            return pull.add_(query.backward(slope, means))
+            chance = present_only(logits(means), batch).softmax(1)
+            guessed = chance[:, :, shots:]
+            slope = torch.empty_like(chance)
+            slope[:, :, :shots] = cross_entropy_gradient(chance[:, :, :shots], target, told_weight)
+            unsure = entropy_gradient(guessed, guessed_weight).mul_(self.conditional)
+            slope[:, :, shots:] = unsure.add_(balance_gradient(guessed, guessed_weight), alpha=self.marginal)
+            return logits.backward(slope, means)
 
         means = adam(batch.class_means(), gradient, steps=self.steps, lr=self.lr)
-        return mask_absent(query(means), batch)
+        return class_scores(logits(means)[:, :, shots:], batch)
+
+
+def _targets(batch: TaskBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """One-hot labels [B, W, S] and the weights of a mean over support [B, 1, S] and over queries [B, 1, Q]."""
+    return one_hot(batch), row_weights(batch.support_label >= 0), row_weights(batch.query_mask)
 
 
 def _cosine_head(batch: TaskBatch, steps: int, lr: float, temperature: float) -> Tensor:
-    """[B, Q, W] cosine logits after training class vectors on the support."""
-    support = CosineLogits(batch.support, temperature)
-    weight = row_weights(batch.support_label >= 0)
+    """[B, W, Q] cosine logits after training class vectors on the support."""
+    logits = CosineLogits(batch.support, temperature)
+    target, weight, _ = _targets(batch)
 
     def gradient(means: Tensor) -> Tensor:
-        told = softmax_present(support(means), batch)
-        return support.backward(cross_entropy_gradient(told, batch.one_hot, weight), means)
+        chance = present_only(logits(means), batch).softmax(1)
+        return logits.backward(cross_entropy_gradient(chance, target, weight), means)
 
     means = adam(batch.class_means(), gradient, steps=steps, lr=lr)
-    return CosineLogits(batch.query, temperature)(means)
+    return cosines(means, batch.query).mul_(temperature)
 
 
 def _linear_head(batch: TaskBatch, steps: int, lr: float, temperature: float) -> Tensor:
-    """[B, Q, W] linear logits after training weights and offsets, kept as one [B, W, d+1] array."""
-    support = _with_one(batch.support) * temperature
-    weight = row_weights(batch.support_label >= 0)
+    """[B, W, Q] linear logits after training weights and offsets, kept as one [B, W, d+1] array."""
+    rows = _with_one(batch.support)
+    turned = rows.transpose(1, 2)
+    target, weight, _ = _targets(batch)
+    weight = weight * temperature
     means = batch.class_means()
     start = torch.cat((2 * means, -means.square().sum(2, keepdim=True)), dim=2)
 
     def gradient(head: Tensor) -> Tensor:
-        told = softmax_present(support.bmm(head.transpose(1, 2)), batch)
-        return cross_entropy_gradient(told, batch.one_hot, weight).transpose(1, 2).bmm(support)
+        chance = present_only(head.bmm(turned).mul_(temperature), batch).softmax(1)
+        return cross_entropy_gradient(chance, target, weight).bmm(rows)
 
     head = adam(start, gradient, steps=steps, lr=lr)
-    return (_with_one(batch.query) * temperature).bmm(head.transpose(1, 2))
+    return head.bmm(_with_one(batch.query).transpose(1, 2)).mul_(temperature)
 
 
 def _with_one(rows: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from longshot.methods.base import Method, TaskBatch, TaskShape, mask_absent
-from longshot.methods.numerics import softmax_present
+from longshot.methods.numerics import class_scores, one_hot, present_only
 from longshot.methods.settings import check_count, check_number
 
 
@@ -82,7 +82,7 @@ class LogisticRegression(Method):
     batch_bytes = 16 << 20
     tolerance = 1e-2  # the optimum is found up to the gradient tolerance, which the order of sums moves
 
-    def __init__(self, *, C: float = 1.0, normalize: bool = True, steps: int = 200) -> None:
+    def __init__(self, *, C: float = 10.0, normalize: bool = True, steps: int = 200) -> None:
         check_number(self.name, "C", C, above=0)
         check_count(self.name, "steps", steps, least=1)
         self.C = C
@@ -110,23 +110,21 @@ class LogisticRegression(Method):
 
         penalty = torch.ones(rows.shape[2], device=rows.device)
         penalty[-1] = 0  # the intercept is free
-        target = batch.one_hot.transpose(1, 2)
+        target = one_hot(batch)  # [B, W, S]
         turned = rows.transpose(1, 2)
 
         def objective(head: Tensor) -> tuple[Tensor, Tensor]:
             """Value [B] and slope [B, W, S+1] at the head."""
-            logits = rows.bmm(head.transpose(1, 2))
-            chance = softmax_present(logits, batch)
-            picked = (chance * batch.one_hot).sum(2)
-            loss = -(picked.clamp(min=1e-30).log() * true).sum(1)
-            slope = (chance.transpose(1, 2) * true.unsqueeze(1) - target).bmm(rows)
+            logs = present_only(head.bmm(turned), batch).log_softmax(1)
+            loss = -(logs.clamp(min=-1e30) * target).sum((1, 2))
+            slope = logs.exp_().mul_(true.unsqueeze(1)).sub_(target).bmm(rows)
             value = 0.5 * (head.square() * penalty).sum((1, 2)) + self.C * loss
             return value, slope.mul_(self.C).addcmul_(head, penalty)
 
         bound = 0.5 * self.C * turned.square().sum(2) + penalty  # [B, S+1]
         start = torch.zeros(len(batch), batch.way, rows.shape[2], device=rows.device)
         head = lbfgs(objective, start, 1 / bound.unsqueeze(1).clamp(min=1e-6), self.steps)
-        return mask_absent(queries.bmm(head.transpose(1, 2)), batch)
+        return class_scores(head.bmm(queries.transpose(1, 2)), batch)
 
 
 _HISTORY = 10

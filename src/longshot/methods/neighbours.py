@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from longshot.methods.base import LOWEST, Method, TaskBatch, mask_absent
-from longshot.methods.numerics import squared_distances
+from longshot.methods.numerics import cosines, lengths, squared_distances
 from longshot.methods.settings import check_choice, check_count, check_number
 
 
@@ -69,8 +68,10 @@ class MatchingNetworks(Method):
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W] log-probabilities; see the class."""
-        query = normalize(batch.query, dim=2) if self.normalize_query else batch.query
-        similar = torch.bmm(query, normalize(batch.support, dim=2).transpose(1, 2)).mul_(self.scale)
+        similar = torch.bmm(batch.query, batch.support.transpose(1, 2))  # [B, Q, S]
+        similar.mul_(self.scale / lengths(batch.support).unsqueeze(1))
+        if self.normalize_query:
+            similar.div_(lengths(batch.query).unsqueeze(2))
         similar.masked_fill_((batch.support_label < 0).unsqueeze(1), LOWEST)
         attention = similar.log_softmax(2)
         if batch.shot is not None:
@@ -84,9 +85,9 @@ class MatchingNetworks(Method):
 
 def _similarities(batch: TaskBatch, distance: str) -> Tensor:
     """[B, Q, S] cos(q, x) or −‖q − x‖²."""
-    if distance == "cosine":
-        return torch.bmm(normalize(batch.query, dim=2), normalize(batch.support, dim=2).transpose(1, 2))
-    return squared_distances(batch.query, batch.support).neg_()
+    compare = cosines if distance == "cosine" else squared_distances
+    similar = compare(batch.query, batch.support)
+    return similar if distance == "cosine" else similar.neg_()
 
 
 def _best_per_class(similar: Tensor, batch: TaskBatch) -> Tensor:

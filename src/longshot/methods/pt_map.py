@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from longshot.methods.base import Method, TaskBatch, TaskShape, mask_absent
-from longshot.methods.numerics import squared_distances, with_rows
+from longshot.methods.base import Method, TaskBatch, TaskShape
+from longshot.methods.numerics import class_scores, lengths, squared_distances, with_rows
 from longshot.methods.settings import check_count, check_number
 
-_CHECK_EVERY = 10  # Sinkhorn rounds between looks at the convergence of each task
+_CHECK_EVERY = 5  # Sinkhorn rounds between looks at the convergence of each task
 
 
 class PTMAP(Method):
@@ -26,7 +25,7 @@ class PTMAP(Method):
     setting = "transductive"
     family = "optimal transport"
     paper = "Hu et al. 2021"
-    batch_bytes = 32 << 20  # hundreds of tiny rounds: Python's steps dominate, so many tasks go together
+    batch_bytes = 16 << 20  # hundreds of tiny rounds: Python's steps dominate, so many tasks go together
 
     def __init__(
         self,
@@ -51,64 +50,73 @@ class PTMAP(Method):
         self.rounds = rounds
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """As usual, and the kernel with its scalings."""
-        return super().floats_per_task(shape) + 4 * shape.query * shape.way
+        """As usual, three more arrays of class vectors, and the kernel with its scaled copies."""
+        return super().floats_per_task(shape) + 3 * shape.way * shape.dim + 6 * shape.query * shape.way
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W] logarithm of the transport plan; see the class."""
         batch = with_rows(batch, self._transform(batch.support), self._transform(batch.query))
-        support_sums = batch.class_means() * batch.counts.unsqueeze(2)
         means = batch.class_means()
+        support_sums = means * batch.counts.unsqueeze(2)
+        means = means.clone()
         scaling: Tensor | None = None
         for _ in range(self.steps):
             plan, scaling = self._plan(batch, means, scaling)
-            total = (batch.counts + plan.sum(1)).clamp(min=1e-12).unsqueeze(2)
-            target = (support_sums + plan.transpose(1, 2).bmm(batch.query)) / total
-            means = means.lerp(target, self.lr)
+            total = plan.sum(2).add_(batch.counts).clamp_(min=1e-12).unsqueeze(2)
+            target = plan.bmm(batch.query).add_(support_sums).div_(total)
+            means.lerp_(target, self.lr)
         plan, _ = self._plan(batch, means, scaling)
-        return mask_absent(plan.clamp(min=1e-38).log(), batch)
+        return class_scores(plan.clamp_(min=1e-38).log_(), batch)
 
     def _transform(self, rows: Tensor) -> Tensor:
-        powered = (rows.relu() + 1e-6).pow(self.power)
-        return functional.normalize(powered, dim=2) if self.normalize else powered
+        powered = rows.clamp(min=0).add_(1e-6)
+        powered = powered.sqrt_() if self.power == 0.5 else powered.pow_(self.power)
+        return powered.div_(lengths(powered).unsqueeze(2)) if self.normalize else powered
 
     def _plan(self, batch: TaskBatch, means: Tensor, scaling: Tensor | None) -> tuple[Tensor, Tensor]:
-        cost = squared_distances(batch.query, means).mul_(self.strength)
+        cost = squared_distances(means, batch.query).mul_(self.strength)
         if batch.shot is None:
-            cost.masked_fill_(~batch.present.unsqueeze(1), torch.inf)
+            cost.masked_fill_(~batch.present.unsqueeze(2), torch.inf)
         return sinkhorn(cost, batch.query_mask, self.rounds, scaling)
 
 
 def sinkhorn(
     cost: Tensor, mask: Tensor, rounds: int, scaling: Tensor | None = None, tolerance: float = 1e-6
 ) -> tuple[Tensor, Tensor]:
-    """Transport plans [B, Q, W] for exp(−cost): rows of ``mask`` [B, Q] sum to 1, columns share them equally.
+    """Transport plans [B, W, Q] for exp(−cost): queries of ``mask`` [B, Q] get 1 each, classes share them equally.
 
-    cost: [B, Q, W], +∞ where a class cannot be chosen. Each task stops on its own when its row sums move by less
-    than ``tolerance`` in a round (looked at every few rounds) or after ``rounds``; finished tasks leave the
-    batch. ``scaling`` [B, W] starts the iteration, usually at an earlier result. Returns the plan and the scaling.
+    cost: [B, W, Q], +∞ where a class cannot be chosen. Each task stops on its own when no query's sum moves by
+    more than ``tolerance`` (relative) in a round, looked at every few rounds, or after ``rounds``; finished tasks
+    leave the batch. ``scaling`` [B, W] starts the iteration, usually at an earlier result. Returns the plan and the scaling.
     """
-    # A row's smallest cost only scales the row, which the iteration undoes: subtracting it prevents underflow.
-    kernel = (cost.amin(2, keepdim=True) - cost).exp_().mul_(mask.unsqueeze(2))
-    usable = torch.isfinite(cost).any(1)  # [B, W]
-    share = mask.sum(1, keepdim=True) / usable.sum(1, keepdim=True).clamp(min=1) * usable
-    columns = usable.to(kernel.dtype) if scaling is None else scaling.clone()
+    # A query's smallest cost only scales its column, which the iteration undoes: subtracting it prevents underflow.
+    kernel = (cost.amin(1, keepdim=True) - cost).exp_().mul_(mask.unsqueeze(1))
+    usable = torch.isfinite(cost).any(2, keepdim=True)  # [B, W, 1]
+    share = mask.sum(1).view(-1, 1, 1) / usable.sum(1, keepdim=True).clamp(min=1) * usable
+    columns = usable.to(kernel.dtype) if scaling is None else scaling.unsqueeze(2).clone()
     active = torch.arange(len(kernel), device=kernel.device)
-    part, part_share, part_mask, v = kernel, share, mask.to(kernel.dtype), columns
+    part, v = kernel, columns
+    # [B, 1, Q]; a padded query has 0 everywhere: its sum is set to 1 so that nothing divides by zero
+    padded = (~mask).to(kernel.dtype).unsqueeze(1)
+    spare = None if bool(mask.all()) else padded
+    scaled = part * v
+    sums = scaled.sum(1, keepdim=True)
     done = 0
     while done < rounds and len(active):
-        moved = torch.zeros(len(active), device=kernel.device)
+        before = sums
         for _ in range(min(_CHECK_EVERY, rounds - done)):
-            u = part_mask / torch.bmm(part, v.unsqueeze(2)).squeeze(2).clamp_(min=1e-30)
-            sums = torch.bmm(u.unsqueeze(1), part).squeeze(1)
-            fresh = part_share / sums.clamp_(min=1e-30)
-            moved = (torch.bmm(part, (fresh - v).unsqueeze(2)).squeeze(2) * u).abs().amax(1)
-            v = fresh
+            before = sums
+            weight = sums.clamp(min=1e-30) if spare is None else sums.add(spare)
+            # Dividing by a query's sum gives it 1; the class sums of that are scaled to their share.
+            v = share.mul(v).div_(scaled.div_(weight).sum(2, keepdim=True).clamp_(min=1e-30))
+            torch.mul(part, v, out=scaled)
+            sums = scaled.sum(1, keepdim=True)
             done += 1
         columns[active] = v
-        keep = moved >= tolerance
+        keep = ((sums - before).abs_() > before * tolerance).any(2).squeeze(1)
         if not bool(keep.all()):
-            active, part, part_share = active[keep], part[keep], part_share[keep]
-            part_mask, v = part_mask[keep], v[keep]
-    scaled = kernel * columns.unsqueeze(1)
-    return scaled / scaled.sum(2, keepdim=True).clamp_(min=1e-30), columns
+            active, part, share, v = active[keep], part[keep], share[keep], v[keep]
+            scaled, sums = scaled[keep], sums[keep]
+            spare = None if spare is None else spare[keep]
+    plan = kernel.mul_(columns)
+    return plan.div_(plan.sum(1, keepdim=True).clamp_(min=1e-30)), columns.squeeze(2)

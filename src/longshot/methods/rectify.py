@@ -1,40 +1,84 @@
-"""Prototype rectification and what is built on it: BD-CSPN and LaplacianShot."""
+"""Prototype rectification and what is built on it: BD-CSPN and LaplacianShot.
+
+Normalised or shifted rows are never written out: with r_n = 1/‖x_n‖ every product, mean and length of x_n r_n + shift
+follows from those of x_n.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
-from longshot.methods.base import Method, TaskBatch, TaskShape, mask_absent
-from longshot.methods.numerics import EPSILON, row_weights, softmax_present, squared_distances, with_rows
+from longshot.methods.base import Method, TaskBatch, TaskShape
+from longshot.methods.numerics import (
+    EPSILON,
+    class_scores,
+    lengths,
+    one_hot,
+    present_only,
+    row_weights,
+)
 from longshot.methods.settings import check_count, check_number
 
+_FEW = 4  # neighbours up to which repeated maxima are faster than a partial sort
 
-def rectified_means(batch: TaskBatch, scale: float) -> Tensor:
+
+class Rows(NamedTuple):
+    """Rows [B, N, d] and the factor [B, 1, N] by which each is to be read."""
+
+    values: Tensor
+    factor: Tensor
+
+    @classmethod
+    def read(cls, values: Tensor, normalize: bool) -> Rows:
+        """The rows as they are, or as unit vectors."""
+        length = lengths(values).unsqueeze(1)
+        return cls(values, length.reciprocal_() if normalize else torch.ones_like(length))
+
+    def products(self, vectors: Tensor) -> Tensor:
+        """[B, W, N] ⟨p_w, x_n⟩ for vectors p [B, W, d]."""
+        return torch.bmm(vectors, self.values.transpose(1, 2)).mul_(self.factor)
+
+    def sums(self, weights: Tensor) -> Tensor:
+        """[B, W, d] Σ_n weights_wn x_n."""
+        return torch.bmm(weights * self.factor, self.values)
+
+    def squares(self) -> Tensor:
+        """[B, 1, N] ‖x_n‖²."""
+        return (lengths(self.values).unsqueeze(1) * self.factor).square_()
+
+
+def rectified_means(batch: TaskBatch, support: Rows, query: Rows, scale: float) -> Tensor:
     """[B, W, d] class means that also weigh in the queries, after moving the queries onto the support.
 
     The queries are shifted by mean(support) − mean(query). Every support row counts for its class and every
     shifted query for the class whose mean is nearest by cosine, each with weight exp(scale · cos(x, p_w)):
     p'_w = Σ weight · x / Σ weight.
     """
-    support_share = row_weights(batch.support_label >= 0)  # [B, S, 1]
-    query_share = row_weights(batch.query_mask)
-    shift = (batch.support * support_share).sum(1, keepdim=True) - (batch.query * query_share).sum(
-        1, keepdim=True
-    )
-    query = batch.query + shift
-    directions = normalize(batch.class_means(), dim=2).transpose(1, 2)  # [B, d, W]
-    support_cosine = normalize(batch.support, dim=2).bmm(directions)
-    query_cosine = mask_absent(normalize(query, dim=2).bmm(directions), batch)
-    nearest = query_cosine.argmax(2, keepdim=True)
-    taken = torch.zeros_like(query_cosine).scatter_(2, nearest, 1.0).mul_(query_share > 0)
+    labels = one_hot(batch)  # [B, W, S]
+    query_share = row_weights(batch.query_mask)  # [B, 1, Q]
+    shift = support.sums(row_weights(batch.support_label >= 0)).sub_(query.sums(query_share))  # [B, 1, d]
+    means = support.sums(labels).div_(batch.counts.clamp(min=1).unsqueeze(2))
+    inverse = lengths(means).reciprocal_().unsqueeze(2)  # [B, W, 1]
+
+    support_cosine = support.products(means).mul_(inverse).div_(support.squares().sqrt_().clamp_(min=EPSILON))
+    both = query.products(torch.cat((means, shift), 1))  # [B, W+1, Q]: ⟨p_w, q⟩ and ⟨shift, q⟩
+    moved = torch.bmm(means, shift.transpose(1, 2))  # [B, W, 1] ⟨p_w, shift⟩
+    length = query.squares().add_(both[:, -1:], alpha=2).add_(shift.square().sum(2, keepdim=True))
+    length = length.clamp_(min=EPSILON).sqrt_()  # [B, 1, Q] ‖q + shift‖
+    query_cosine = (both[:, :-1] + moved).mul_(inverse).div_(length)
+
+    nearest = present_only(query_cosine, batch).argmax(1, keepdim=True)
     # exp(scale · cos) relative to exp(scale): the factor cancels, and nothing overflows for large scales
-    support_weight = batch.one_hot * (scale * (support_cosine - 1)).exp()
-    query_weight = taken * (scale * (query_cosine.clamp(min=-1) - 1)).exp()
-    sums = support_weight.transpose(1, 2).bmm(batch.support) + query_weight.transpose(1, 2).bmm(query)
-    total = support_weight.sum(1) + query_weight.sum(1)
-    return sums / total.clamp(min=EPSILON).unsqueeze(2)
+    support_weight = support_cosine.sub_(1).mul_(scale).exp_().mul_(labels)
+    taken = query_cosine.gather(1, nearest).clamp_(max=1).sub_(1).mul_(scale).exp_().mul_(query_share > 0)
+    query_weight = torch.zeros_like(query_cosine).scatter_(1, nearest, taken)
+    total = support_weight.sum(2, keepdim=True)
+    gained = query_weight.sum(2, keepdim=True)
+    sums = support.sums(support_weight).add_(query.sums(query_weight)).addcmul_(gained, shift)
+    return sums.div_(total.add_(gained).clamp_(min=EPSILON))
 
 
 class BDCSPN(Method):
@@ -44,16 +88,24 @@ class BDCSPN(Method):
     setting = "transductive"
     family = "rectified means"
     paper = "Liu et al. 2020"
+    batch_bytes = 4 << 20
 
     def __init__(self, *, scale: float = 10.0) -> None:
         check_number(self.name, "scale", scale, above=0)
         self.scale = scale
 
+    def floats_per_task(self, shape: TaskShape) -> int:
+        """No copies of rows: class vectors and a few arrays of scores."""
+        way, support, query, dim = shape
+        return 5 * (way + 1) * dim + 6 * (support + query) * way
+
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
-        means = rectified_means(batch, self.scale)
-        cosine = normalize(batch.query, dim=2).bmm(normalize(means, dim=2).transpose(1, 2))
-        return mask_absent(cosine.mul_(10.0), batch)
+        query = Rows.read(batch.query, normalize=False)
+        means = rectified_means(batch, Rows.read(batch.support, normalize=False), query, self.scale)
+        cosine = query.products(means).div_(lengths(means).unsqueeze(2))
+        cosine.div_(query.squares().sqrt_().clamp_(min=EPSILON))
+        return class_scores(cosine.mul_(10.0), batch)
 
 
 class LaplacianShot(Method):
@@ -68,6 +120,7 @@ class LaplacianShot(Method):
     setting = "transductive"
     family = "rectified means"
     paper = "Ziko et al. 2020"
+    batch_bytes = 8 << 20
 
     def __init__(
         self,
@@ -89,41 +142,77 @@ class LaplacianShot(Method):
         self.normalize = normalize
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """As usual, and two query × query matrices."""
-        return super().floats_per_task(shape) + 2 * shape.query**2
+        """Class vectors, a few arrays of scores, two query × query matrices and the neighbours' numbers."""
+        way, support, query, dim = shape
+        links = (way + 4) * query * min(self.neighbours, query)
+        return 5 * (way + 1) * dim + 8 * (support + query) * way + 2 * query**2 + 2 * links
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W] log-assignments; see the class."""
-        if self.normalize:
-            batch = with_rows(batch, normalize(batch.support, dim=2), normalize(batch.query, dim=2))
-        unary = squared_distances(batch.query, rectified_means(batch, self.scale))
-        adjacency = self._adjacency(batch)
-        assigned = softmax_present(-unary, batch)
-        settled = torch.zeros(len(batch), 1, 1, dtype=torch.bool, device=unary.device)
-        bound = torch.full_like(settled, torch.inf, dtype=unary.dtype)
-        logits = -unary
-        finite = unary if batch.shot is not None else unary * batch.present.unsqueeze(1)
-        mask = batch.query_mask.unsqueeze(2)
+        support, query = (Rows.read(rows, self.normalize) for rows in (batch.support, batch.query))
+        means = rectified_means(batch, support, query, self.scale)
+        squares = query.squares()
+        # −a [B, W, Q]
+        near = query.products(means).mul_(2).sub_(squares).sub_(lengths(means).square_().unsqueeze(2))
+        linked = self._links(batch, query, squares)
+        mask = batch.query_mask.unsqueeze(1)
+        settled = torch.zeros(len(batch), 1, 1, dtype=torch.bool, device=near.device)
+        bound = near.new_full((len(batch), 1, 1), torch.inf)
+        logs = present_only(near, batch).log_softmax(1)
+        assigned = logs.exp()
+        pull = linked(assigned)
         for step in range(self.steps):
-            moved = torch.baddbmm(-unary, adjacency, assigned, alpha=self.strength)
-            logits = torch.where(settled, logits, moved)
-            assigned = softmax_present(logits, batch)
-            linked = adjacency.bmm(assigned)
-            energy = assigned.clamp(min=EPSILON).log() + finite - self.strength * linked
-            fresh = (assigned * energy * mask).sum((1, 2), keepdim=True)
+            fresh = present_only(torch.add(near, pull, alpha=self.strength), batch).log_softmax(1)
+            logs = fresh if step == 0 else torch.where(settled, logs, fresh)
+            torch.exp(logs, out=assigned)
+            pull = linked(assigned)
+            energy = logs.clamp(min=-1e30).sub_(near).sub_(pull, alpha=self.strength).mul_(assigned)
+            value = energy.mul_(mask).sum((1, 2), keepdim=True)
             if step > 1:
-                settled |= (fresh - bound).abs() <= 1e-6 * bound.abs()
+                settled |= (value - bound).abs() <= 1e-6 * bound.abs()
                 if bool(settled.all()):
                     break
-            bound = fresh
-        return mask_absent(logits, batch)
+            bound = value
+        return class_scores(logs, batch)
 
-    def _adjacency(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, Q]: 1 where column is among the row's nearest other queries."""
-        apart = squared_distances(batch.query, batch.query)
-        apart.diagonal(dim1=1, dim2=2).fill_(torch.inf)
-        apart.masked_fill_(~batch.query_mask.unsqueeze(1), torch.inf)
-        count = min(self.neighbours, apart.shape[1])
-        nearest = apart.topk(count, dim=2, largest=False)
-        links = torch.isfinite(nearest.values).to(apart.dtype)
-        return torch.zeros_like(apart).scatter_(2, nearest.indices, links)
+    def _links(self, batch: TaskBatch, query: Rows, squares: Tensor) -> _Links:
+        """Every query's nearest other queries."""
+        # Nearness up to what is constant in a column: 2⟨q, q'⟩ − ‖q‖², over all q for a column q'.
+        gram = query.products(query.values).mul_(query.factor.transpose(1, 2)).mul_(2)  # [B, Q, Q]
+        if not self.normalize:
+            gram.sub_(squares.transpose(1, 2))
+        gram.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
+        whole = bool(batch.query_mask.all())
+        if not whole:
+            gram.masked_fill_(~batch.query_mask.unsqueeze(2), -torch.inf)
+        count = min(self.neighbours, gram.shape[1])
+        if count > _FEW:
+            found = gram.topk(count, dim=1)
+            nearest, best = found.indices, found.values  # [B, k, Q]
+        else:
+            picks = []
+            for _ in range(count):
+                pick = gram.max(1, keepdim=True)
+                picks.append((pick.indices, pick.values))
+                gram.scatter_(1, pick.indices, -torch.inf)
+            nearest, best = (torch.cat(parts, 1) for parts in zip(*picks, strict=True))
+        full = whole and gram.shape[1] > count
+        return _Links(nearest, None if full else torch.isfinite(best).to(gram.dtype))
+
+
+class _Links:
+    """A Y for the adjacency A of nearest queries, as sums of gathered columns: k · W · Q instead of W · Q² numbers."""
+
+    def __init__(self, nearest: Tensor, weight: Tensor | None) -> None:
+        self.nearest = nearest  # [B, k, Q]
+        self.weight = weight  # [B, k, Q]; 0 where a query has fewer than k others
+
+    def __call__(self, assigned: Tensor) -> Tensor:
+        """[B, W, Q] Σ over the neighbours of a query of their assignments [B, W, Q]."""
+        total = torch.zeros_like(assigned)
+        for number in range(self.nearest.shape[1]):
+            part = assigned.gather(2, self.nearest[:, number : number + 1].expand_as(assigned))
+            if self.weight is not None:
+                part.mul_(self.weight[:, number : number + 1])
+            total.add_(part)
+        return total

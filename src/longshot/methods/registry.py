@@ -14,7 +14,20 @@ if TYPE_CHECKING:
 
 # name → module:class
 METHODS: dict[str, str] = {
+    "bd-cspn": "longshot.methods.rectify:BDCSPN",
+    "cosine-head": "longshot.methods.finetune:CosineHead",
+    "finetune": "longshot.methods.finetune:Finetune",
+    "laplacianshot": "longshot.methods.rectify:LaplacianShot",
+    "logistic": "longshot.methods.linear:LogisticRegression",
+    "matching": "longshot.methods.neighbours:MatchingNetworks",
+    "nearest-neighbour": "longshot.methods.neighbours:NearestNeighbour",
     "protonet": "longshot.methods.protonet:ProtoNet",
+    "pt-map": "longshot.methods.pt_map:PTMAP",
+    "ridge": "longshot.methods.linear:Ridge",
+    "simpleshot": "longshot.methods.simpleshot:SimpleShot",
+    "sur": "longshot.methods.sur:SUR",
+    "tim": "longshot.methods.finetune:TIM",
+    "transductive-finetuning": "longshot.methods.finetune:TransductiveFinetuning",
 }
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
-from longshot.methods.base import Method, TaskBatch, mask_absent
-from longshot.methods.numerics import row_weights, squared_distances
+from longshot.methods.base import Method, TaskBatch, TaskShape
+from longshot.methods.numerics import EPSILON, class_scores, lengths, one_hot, row_weights
 from longshot.methods.settings import check_choice, check_number
 
 
@@ -23,6 +22,7 @@ class SimpleShot(Method):
     setting = "inductive"
     family = "nearest mean"
     paper = "Wang et al. 2019"
+    batch_bytes = 4 << 20
 
     def __init__(self, *, center: str = "support", distance: str = "euclidean", scale: float = 10.0) -> None:
         check_choice("simpleshot", "center", center, ("support", "none"))
@@ -32,18 +32,36 @@ class SimpleShot(Method):
         self.distance = distance
         self.scale = scale
 
+    def floats_per_task(self, shape: TaskShape) -> int:
+        """A copy of the support, class vectors and three arrays of scores; the queries are not copied."""
+        way, support, query, dim = shape
+        return (2 * support + 3 * way) * dim + (support + 3 * query) * way
+
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
         support, query = batch.support, batch.query
+        center: Tensor | None = None
         if self.center == "support":
-            weights = row_weights(batch.support_label >= 0)  # [B, S, 1]
-            center = torch.bmm(weights.transpose(1, 2), support)  # [B, 1, d]
-            support, query = support - center, query - center
-        means = batch.class_means(normalize(support, dim=2))
-        if self.distance == "cosine":
-            scores = torch.bmm(normalize(query, dim=2), normalize(means, dim=2).transpose(1, 2)).mul_(
-                self.scale
+            center = torch.bmm(row_weights(batch.support_label >= 0), support)  # [B, 1, d]
+            support = support - center
+        # Rows are made unit vectors in the product that sums them: no normalised copy is written.
+        unit = one_hot(batch).div_(lengths(support).unsqueeze(1)).div_(batch.counts.clamp(min=1).unsqueeze(2))
+        means = torch.bmm(unit, support)  # [B, W, d]
+        length = lengths(query).unsqueeze(1)  # [B, 1, Q]
+        vectors = means if center is None else torch.cat((means, center), 1)
+        products = torch.bmm(vectors, query.transpose(1, 2))
+        if center is not None:
+            # ⟨q − c, p⟩ = ⟨q, p⟩ − ⟨c, p⟩ and ‖q − c‖² = ‖q‖² − 2⟨q, c⟩ + ‖c‖²
+            squared = (
+                length.square_().sub_(products[:, -1:], alpha=2).add_(center.square().sum(2, keepdim=True))
             )
+            length = squared.clamp_(min=EPSILON).sqrt_()
+            products = products[:, :-1] - torch.bmm(means, center.transpose(1, 2))
+        products.mul_(self.scale / length)
+        size = lengths(means).unsqueeze(2)
+        if self.distance == "cosine":
+            scores = products.div_(size)
         else:
-            scores = squared_distances(normalize(query, dim=2), means).mul_(-self.scale)
-        return mask_absent(scores, batch)
+            # −‖q̂ − p‖² = 2⟨q̂, p⟩ − ‖p‖² − 1, and 1 is the same for every class: left out.
+            scores = products.mul_(2).sub_(size.square_().mul_(self.scale))
+        return class_scores(scores, batch)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
-from longshot.methods.base import Method, TaskBatch, mask_absent
-from longshot.methods.numerics import row_weights, softmax_present
+from longshot.methods.base import Method, TaskBatch, TaskShape
+from longshot.methods.numerics import class_scores, lengths, one_hot, present_only, row_weights
 from longshot.methods.settings import check_count, check_number
 
 
@@ -33,32 +32,34 @@ class SUR(Method):
         self.lr = lr
         self.scale = scale
 
+    def floats_per_task(self, shape: TaskShape) -> int:
+        """As usual, and the inner products per backbone (up to eight) with what their gradient keeps."""
+        return super().floats_per_task(shape) + 8 * (6 * shape.support + 2 * shape.query) * shape.way
+
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
-        support, query, lengths = [], [], []
+        support, query, squares = [], [], []
         for view in batch.split():
-            rows = normalize(view.support, dim=2)
-            means = view.class_means(rows)
-            support.append(rows.bmm(means.transpose(1, 2)))
-            query.append(normalize(view.query, dim=2).bmm(means.transpose(1, 2)))
-            lengths.append(means.square().sum(2))
-        inner, length = torch.stack(support, 3), torch.stack(lengths, 2).unsqueeze(1)  # [B,S,W,K], [B,1,W,K]
-        weight = row_weights(batch.support_label >= 0).squeeze(2)
+            unit = view.support / lengths(view.support).unsqueeze(2)
+            means = view.class_means(unit)
+            support.append(means.bmm(unit.transpose(1, 2)))
+            query.append(means.bmm(view.query.transpose(1, 2)).div_(lengths(view.query).unsqueeze(1)))
+            squares.append(means.square().sum(2))
+        inner, square = torch.stack(support, 3), torch.stack(squares, 2).unsqueeze(2)  # [B,W,S,K], [B,W,1,K]
+        weight, target = row_weights(batch.support_label >= 0), one_hot(batch)
         choice = torch.zeros(len(batch), len(support), device=batch.support.device, requires_grad=True)
         optimiser = torch.optim.Adam([choice], lr=self.lr)
         if len(support) > 1:
             with torch.enable_grad():
                 for _ in range(self.steps):
-                    chance = softmax_present(self._logits(inner, length, choice), batch)
-                    picked = (chance * batch.one_hot).sum(2).clamp(min=1e-12)
-                    loss = -(picked.log() * weight).sum()
+                    logs = present_only(self._logits(inner, square, choice), batch).log_softmax(1)
+                    loss = -(logs.clamp(min=-1e30) * target * weight).sum()
                     choice.grad = torch.autograd.grad(loss, choice)[0]
                     optimiser.step()
-        logits = self._logits(torch.stack(query, 3), length, choice.detach())
-        return mask_absent(logits, batch)
+        return class_scores(self._logits(torch.stack(query, 3), square, choice.detach()), batch)
 
-    def _logits(self, inner: Tensor, length: Tensor, choice: Tensor) -> Tensor:
-        """[B, N, W] scale · cos; inner: [B, N, W, K], length: [B, 1, W, K], choice: [B, K]."""
+    def _logits(self, inner: Tensor, square: Tensor, choice: Tensor) -> Tensor:
+        """[B, W, N] scale · cos; inner: [B, W, N, K], square: [B, W, 1, K], choice: [B, K]."""
         share = choice.sigmoid().square()[:, None, None, :]
-        norm = (length * share).sum(3).clamp(min=1e-12).sqrt() * share.sum(3).sqrt()
+        norm = (square * share).sum(3).clamp(min=1e-12).sqrt() * share.sum(3).sqrt()
         return self.scale * (inner * share).sum(3) / norm
