@@ -56,3 +56,11 @@ def test_all_pairs_of_tiered_imagenet_as_one_task(wordnet, tiered) -> None:  # t
 
     distances = class_distances(wordnet, *tiered, reduction="shortest-paths")
     assert coarsity(distances, np.arange(160)[None])[0] == pytest.approx(83.125, abs=5e-4)
+
+
+def test_the_value_of_a_task_does_not_depend_on_its_neighbours() -> None:
+    rng = np.random.default_rng(0)
+    distances = rng.random((30, 30))
+    classes = np.argsort(rng.random((50, 30)), axis=1)[:, :9]
+    alone = [coarsity(distances, classes[i : i + 1])[0] for i in range(50)]
+    assert coarsity(distances, classes).tolist() == alone

@@ -135,7 +135,7 @@ def needed_features(options: Options, dataset: Dataset, device: str) -> Features
         if found.fingerprint != dataset.fingerprint:
             raise UserError(
                 f"The features in {file} are those of dataset '{found.dataset}' ({len(found.keys):,} images), but "
-                f"tasks are drawn from '{dataset.name}' ({len(dataset):,} images); embed that one with 'longshot embed'."
+                f"tasks are drawn from '{dataset.name}' ({len(dataset):,} images): embed that with 'longshot embed'."
             )
         return found
     from longshot.features.extract import embed

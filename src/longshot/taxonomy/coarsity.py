@@ -38,6 +38,7 @@ def _same_way(distances: NDArray[np.float64], classes: NDArray[np.integer]) -> N
     step = max(1, _BLOCK // len(first))
     for low in range(0, tasks, step):
         block = classes[low : low + step]
-        pairs = distances[block[:, first], block[:, second]]
+        # Row by row in memory (indexing lays it out by columns): else the order of a sum depends on the block.
+        pairs = np.ascontiguousarray(distances[block[:, first], block[:, second]])
         result[low : low + step] = np.square(pairs, out=pairs).mean(axis=1)
     return result
