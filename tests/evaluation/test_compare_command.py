@@ -98,6 +98,13 @@ class TestTwoRuns:
         by_name, _ = compare_runs(left, right, methods=["protonet"])
         assert [(c.a.method, c.b.method) for c in by_name] == [(PLAIN, COSINE)]
 
+    def test_against_names_the_other_method(self, run_cli: Any, runs: dict[str, Path]) -> None:
+        command = ["compare", runs["both"], "--method", PLAIN, "--against", COSINE, "--json"]
+        within = json.loads(run_cli(*command).stdout)["comparisons"]
+        (between,), _ = compare_runs(Results(runs["plain"]), Results(runs["cosine"]))
+        assert [(c["a"]["method"], c["b"]["method"]) for c in within] == [(PLAIN, COSINE)]
+        assert within[0]["p"] == between.result.p
+
     def test_tasks_of_many_shapes(self, runs: dict[str, Path]) -> None:
         left, right = Results(runs["two-beds"]), Results(runs["varied"])
         (found,), _ = compare_runs(left, right, testbed="any")
@@ -193,6 +200,20 @@ class TestRefusals:
     def test_shared_testbed_is_offered(self, runs: dict[str, Path]) -> None:
         with pytest.raises(UserError, match="--testbed fixed"):
             compare_runs(Results(runs["two-beds"]), Results(runs["plain"]))
+
+    def test_series_of_other_names_are_not_guessed(
+        self, runs: dict[str, Path], beds: Path, features: longshot.Features, tmp_path: Path
+    ) -> None:
+        longshot.evaluate(
+            beds / "fixed.parquet",
+            backbones=[features],
+            methods=["simpleshot"],
+            out=tmp_path / "other",
+            device="cpu",
+            workers=1,
+        )
+        with pytest.raises(UserError, match=r"no series in common .* --against"):
+            compare_runs(Results(runs["both"]), Results(tmp_path / "other"))
 
     def test_unfinished_run(self, runs: dict[str, Path], tmp_path: Path) -> None:
         folder = tmp_path / "half"

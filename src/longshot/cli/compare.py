@@ -28,6 +28,12 @@ _METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "los
     metavar="NAME",
     help="Only this method, by name or by its whole call; repeat for several.",
 )
+@click.option(
+    "--against",
+    multiple=True,
+    metavar="NAME",
+    help="The method in B, where it is another than that of --method; with one run, the method to compare with.",
+)
 @click.option("--metric", type=click.Choice(_METRICS), default="accuracy", show_default=True)
 @click.option("--testbed", metavar="NAME", help="Only this testbed, by name or by its hash.")
 @click.option(
@@ -43,6 +49,7 @@ def command(
     run_a: Path,
     run_b: Path | None,
     methods: tuple[str, ...],
+    against: tuple[str, ...],
     metric: str,
     testbed: str | None,
     fail_if_worse: float | None,
@@ -58,6 +65,7 @@ def command(
       longshot evaluate easy.parquet --backbone pixels --method "protonet(distance='cosine')" -o runs/new
       longshot compare runs/old runs/new
       longshot compare runs/old runs/new --fail-if-worse 1.0 || echo "do not ship"
+      longshot compare runs/old runs/new --method protonet --against "protonet(distance='cosine')"
 
     The interval is Student's t of the paired difference (95 %), p is the two-sided sign-flip test, and 'p corr.' is
     corrected for the number of rows by Holm's method; 'better', 'worse' and 'tied' follow from it. The gate asks for
@@ -66,14 +74,18 @@ def command(
     from longshot.evaluation.compare import compare_runs, compare_within
     from longshot.evaluation.results import Results
 
+    if against and run_b is None:
+        run_b = run_a
     if run_b is None and fail_if_worse is not None:
-        raise UserError("--fail-if-worse compares 2 runs and 1 was given; add RUN_B.")
+        raise UserError(
+            "--fail-if-worse compares 2 runs and 1 was given; add RUN_B, or --method and --against."
+        )
     options: dict[str, Any] = {"metric": metric, "methods": methods, "testbed": testbed, "seed": seed}
     alone: list[str] = []
     if run_b is None:
         found = compare_within(Results(run_a), **options)
     else:
-        found, alone = compare_runs(Results(run_a), Results(run_b), **options)
+        found, alone = compare_runs(Results(run_a), Results(run_b), against=against, **options)
     scale, unit = (1.0, "nats") if metric == "loss" else (100.0, "points")
     failed = [] if fail_if_worse is None else [c for c in found if c.worse_by(fail_if_worse / scale)]
     if as_json:

@@ -87,6 +87,7 @@ def compare_runs(
     *,
     metric: str = "accuracy",
     methods: Sequence[str] = (),
+    against: Sequence[str] = (),
     testbed: str | None = None,
     seed: int = 0,
 ) -> tuple[list[Compared], list[str]]:
@@ -94,13 +95,15 @@ def compare_runs(
 
     Series match when backbone, method and seed are equal. If none are, and one of these is the only one of its
     kind on either side (two runs of the same methods through one backbone each), it does not count; so two runs
-    of one series each are always comparable. UserError when the runs have other testbeds, naming the hashes.
+    of one series each are always comparable. ``methods`` chooses among the series of both, ``against`` among those
+    of B instead. UserError when the runs have other testbeds, naming the hashes.
     """
     hashes = _same_testbeds(a, b, testbed)
     jobs: list[_Job] = []
     alone: list[str] = []
     for content_hash in hashes:
-        left, right = (_side(run, content_hash, metric, methods) for run in (a, b))
+        left = _side(a, content_hash, metric, methods)
+        right = _side(b, content_hash, metric, against or methods)
         pairs = _match(left, right)
         for one, other in pairs:
             jobs.append(_Job(content_hash, one, other, *_same_tasks(left, one, right, other)))
@@ -262,8 +265,8 @@ def _match(left: Side, right: Side) -> list[tuple[Series, Series]]:
             return pairs
     listed = [f"{side.path}: {', '.join(map(str, side.values))}" for side in (left, right)]
     raise UserError(
-        f"The runs have no series in common ({'; '.join(listed)}); choose one of each with --method, or evaluate the "
-        f"same methods."
+        f"The runs have no series in common ({'; '.join(listed)}); choose one of A with --method and one of B with "
+        f"--against, or evaluate the same methods."
     )
 
 
