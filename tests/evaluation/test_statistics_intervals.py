@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -140,3 +143,9 @@ class TestClustered:
         found = clustered_interval([0.1, 0.2, 0.4], ["a", "a", "a"])
         assert found.low is None
         assert "at least 2 clusters, there is 1" in found.reason
+
+
+def test_importing_the_statistics_is_light() -> None:
+    code = "import sys, longshot.evaluation.statistics; print({'torch', 'scipy.stats', 'pandas'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -15,9 +15,13 @@ from longshot.errors import UserError
 from longshot.evaluation.results import METRICS, Results
 from longshot.evaluation.statistics import Comparison, compare_many, holm
 from longshot.evaluation.statistics.intervals import Floats
+from longshot.progress import progress
 
 SIGNIFICANCE = 0.05
 LOWER_IS_BETTER = ("loss",)
+_TOGETHER = (
+    64  # pairs tested with the same random signs; they are drawn anew from the seed, so it changes no p
+)
 
 
 @dataclass(frozen=True)
@@ -144,12 +148,16 @@ def _compare(run: Results, jobs: list[_Job], metric: str, seed: int) -> list[Com
     resamples = max(9999, 100 * len(jobs))
     results: dict[int, Comparison] = {}
     kinds = [(job.testbed_hash, len(job.before)) for job in jobs]
-    for kind in dict.fromkeys(kinds):
-        group = [i for i, one in enumerate(kinds) if one == kind]
-        before = np.stack([jobs[i].before for i in group], axis=1)
-        after = np.stack([jobs[i].after for i in group], axis=1)
-        found = compare_many(before, after, higher_is_better=better, resamples=resamples, seed=seed)
-        results.update(zip(group, found, strict=True))
+    with progress("compare", total=len(jobs), unit="pairs") as bar:
+        for kind in dict.fromkeys(kinds):
+            alike = [i for i, one in enumerate(kinds) if one == kind]
+            for start in range(0, len(alike), _TOGETHER):
+                group = alike[start : start + _TOGETHER]
+                before = np.stack([jobs[i].before for i in group], axis=1)
+                after = np.stack([jobs[i].after for i in group], axis=1)
+                found = compare_many(before, after, higher_is_better=better, resamples=resamples, seed=seed)
+                results.update(zip(group, found, strict=True))
+                bar.advance(len(group))
     corrected = holm([results[i].p for i in range(len(jobs))])
     return [
         Compared(

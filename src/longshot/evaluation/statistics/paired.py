@@ -14,6 +14,7 @@ _ENUMERATE = 14  # differences that are not 0: 2^14 sign patterns are all looked
 _LATTICE_WORK = 1 << 29  # additions the exact count may take: about a second
 _DENOMINATORS = 2000  # shares of up to so many queries are recognised as fractions
 _BLOCK = 1 << 22
+_WHOLE = 1e-7  # how far from a whole number a multiple of a fraction may be by rounding
 _CLOSE = 1e-9  # sums that differ by rounding alone count as equal
 
 
@@ -163,18 +164,14 @@ def _exact(difference: Floats) -> float | None:
 
 def _lattice(size: Floats) -> NDArray[np.int64] | None:
     """The sizes as whole multiples of 1/L for the smallest L up to 2,000 that fits them all; None if there is none."""
-    probe = size[:8]  # most denominators fail on the first few
-    for denominator in range(1, _DENOMINATORS + 1):
-        if not _whole(probe * denominator):
-            continue
+    denominators = np.arange(1, _DENOMINATORS + 1)
+    probe = np.outer(denominators, size[:8])  # most denominators fail on the first few
+    for denominator in denominators[(np.abs(probe - np.rint(probe)) <= _WHOLE).all(axis=1)]:
         scaled = size * denominator
-        if _whole(scaled):
-            return np.rint(scaled).astype(np.int64)
+        if (np.abs(scaled - np.rint(scaled)) <= _WHOLE).all():
+            whole: NDArray[np.int64] = np.rint(scaled).astype(np.int64)
+            return whole
     return None
-
-
-def _whole(values: Floats) -> bool:
-    return bool((np.abs(values - np.rint(values)) <= 1e-7).all())
 
 
 def _count_lattice(steps: NDArray[np.int64], observed: int) -> float:
