@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("inspect", "Describe a testbed and check it against its dataset."),
     "methods": ("methods", "List the methods that learn from a support set."),
     "evaluate": ("evaluate", "Run methods over testbeds; one result row per task."),
+    "compare": ("compare", "Compare runs task by task; can gate a pipeline."),
     "report": ("report", "Write a page or a table from the results of a run."),
     "doctor": ("doctor", "What is installed, which extras, device, cache."),
     "cache": ("cache", "Show and prune what Longshot keeps on disk."),
