@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 @click.command(cls=GroupedCommand)
 @click.argument("datasets", nargs=-1, required=True, metavar="DATASET…")
-@shape_options
-@class_options
-@instance_options
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Testbed file to write (Parquet)."
 )
@@ -44,6 +41,9 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Draw nothing: read a published task list (CSV: task, labels, image_id, support).",
 )
+@shape_options
+@class_options
+@instance_options
 @click.option("--workers", type=COUNT, default=1, show_default=True, help="Threads; they change no task.")
 @device_option
 @seed_option

@@ -70,26 +70,31 @@ def episodes(source: Source, count: int, seed: int) -> Iterator[Episode]:
 
 
 def _draw_classes(source: Source, rng: np.random.RandomState) -> NDArray[np.int64]:
+    """The reference calls ``choice``; these are the draws that ``RandomState.choice`` makes, without its checks.
+
+    ``choice(n)`` is ``randint(n)``, ``choice(n, k, replace=False)`` is ``permutation(n)[:k]``, and ``choice`` with
+    probabilities takes one ``random_sample``.
+    """
     if source.kind == "flat":
         way = rng.randint(MIN_WAY, min(MAX_WAY, len(source.sizes)) + 1)
-        return np.asarray(rng.choice(len(source.sizes), way, replace=False))
-    rng.choice([True, False], p=[1, 0])  # the reference tosses a coin between this rule and the flat one
-    group = source.groups[rng.choice(len(source.groups))]
+        return rng.permutation(len(source.sizes))[:way]
+    rng.random_sample()  # the reference tosses a coin between this rule and the flat one, which never wins
+    group = source.groups[rng.randint(len(source.groups))]
     if source.kind == "hierarchical":
-        if len(group) <= MAX_WAY:
-            return group
-        return np.asarray(rng.choice(group, MAX_WAY, replace=False))
+        return group if len(group) <= MAX_WAY else group[rng.permutation(len(group))[:MAX_WAY]]
     way = rng.randint(MIN_WAY, min(MAX_WAY, len(group)) + 1)
-    return np.asarray(rng.choice(group, way, replace=False))
+    return group[rng.permutation(len(group))[:way]]
 
 
 def _describe(classes: NDArray[np.int64], sizes: NDArray[np.int64], rng: np.random.RandomState) -> Episode:
     query = min(MAX_QUERY, int(sizes.min()) // 2)
     left = sizes - query
     beta = rng.uniform()
-    support = min(MAX_SUPPORT, int(np.floor(beta * np.minimum(MAX_CONTRIBUTION, left) + 1).sum()))
-    weight = np.exp(rng.uniform(_LOG_HALF, _LOG_TWO, size=len(sizes))) * sizes
-    shots = np.floor(weight / weight.sum() * (support - len(sizes))).astype(np.int64) + 1
+    # Casting cuts off after the point, which is the floor of what is not negative.
+    shares = (beta * np.minimum(left, MAX_CONTRIBUTION) + 1).astype(np.int64)
+    support = min(MAX_SUPPORT, int(np.add.reduce(shares)))
+    weight = np.exp(rng.uniform(_LOG_HALF, _LOG_TWO, len(sizes))) * sizes
+    shots = (weight / np.add.reduce(weight) * (support - len(sizes))).astype(np.int64) + 1
     return Episode(classes, np.minimum(shots, left), query)
 
 

@@ -20,7 +20,6 @@ ALPHA, BETA = 0.383, 100.0  # the semantic task-sampling paper's settings
 _BAND_ALPHAS = (0.0, 0.2, 0.4, 0.8, 1.6)  # from uniform to very fine: what the coarsity band proposes from
 _BAND_ROUNDS = 60
 _NOISE_TASKS = 512  # tasks whose noise is drawn at a time
-_MOST_POWER = 709.0  # e to a higher power is infinite
 
 
 @dataclass(frozen=True)
@@ -147,54 +146,64 @@ def draw_semantic(
     1/chance(c), the first to arrive is taken. Waiting times have no memory, so what is left of them is the noise for
     the next class, stretched by 1/P[c] of the class c just taken.
     """
-    with np.errstate(over="ignore"):  # a stretch of ∞: that class never arrives
+    with np.errstate(over="ignore", invalid="ignore"):  # a stretch of ∞: that class never arrives
         stretch = np.exp(alpha * distances)
-    np.fill_diagonal(stretch, np.inf)
-    stretches = list(stretch)
-    count = len(stretches)
-    appearances, most, least, step = [1] * count, 1, 1, beta
-    mean = np.ones(
-        count
-    )  # 1/penalty; subtracting the least appearances scales all alike, which no race notices
-    rows: list[int] = []
-    time = np.empty(count)
-    for start in range(0, len(ways), _NOISE_TASKS):
-        block = ways[start : start + _NOISE_TASKS].tolist()
-        for noise, way in zip(rng.standard_exponential((len(block), count)), block, strict=True):
-            np.multiply(noise, mean, time)
-            taken: list[int] = []
-            while True:
-                pick = int(time.argmin())
-                arrived = time.item(pick)
-                if arrived == math.inf:
-                    raise UserError(
-                        f"With alpha = {alpha:g} and beta = {beta:g} the chance of every further class vanishes; "
-                        "lower --alpha or --beta."
-                    )
-                taken.append(pick)
-                if len(taken) == way:
-                    break
-                np.subtract(time, arrived, time)
-                time[pick] = 1.0  # not 0: 0 · ∞ is no number
-                np.multiply(time, stretches[pick], time)
-            for pick in taken:
-                appearances[pick] += 1
-            risen = max([appearances[pick] for pick in taken])
-            if risen > most:
-                most, least = risen, min(appearances)
-                step = beta / most
-                with np.errstate(over="ignore"):
-                    mean = np.exp((np.array(appearances) - least) * step)
-            else:
-                for pick in taken:
-                    mean[pick] = _exp((appearances[pick] - least) * step)
-            taken.sort()
-            rows += taken
+        np.fill_diagonal(stretch, np.inf)
+        rows = _race(list(stretch), ways, rng, beta)
+    if rows is None:
+        raise UserError(
+            f"With alpha = {alpha:g} and beta = {beta:g} the chance of every further class vanishes; lower --alpha or "
+            "--beta."
+        )
     return Ragged.from_lengths(np.array(rows, dtype=np.int64), ways)
 
 
-def _exp(power: float) -> float:
-    return math.exp(power) if power < _MOST_POWER else math.inf
+def _race(
+    stretches: list[NDArray[np.float64]], ways: NDArray[np.int64], rng: np.random.Generator, beta: float
+) -> list[int] | None:
+    """The classes of all tasks one behind the other; None when no further class can arrive."""
+    count = len(stretches)
+    appearances, most, least = [1] * count, 1, 1
+    # 1/penalty of each class, and of each number of appearances; that the least have 1 scales all alike, which
+    # no race notices.
+    mean, means = np.ones(count), [1.0]
+    rows: list[int] = []
+    time = np.empty(count)
+    multiply, subtract, first, at = (
+        np.multiply,
+        np.subtract,
+        time.argmin,
+        time.item,
+    )  # looked up once, called often
+    for start in range(0, len(ways), _NOISE_TASKS):
+        block = ways[start : start + _NOISE_TASKS].tolist()
+        for noise, way in zip(rng.standard_exponential((len(block), count)), block, strict=True):
+            multiply(noise, mean, time)
+            pick = int(first())
+            taken = [pick]
+            while len(taken) < way:
+                subtract(time, at(pick), time)
+                time[pick] = 1.0  # not 0: 0 · ∞ is no number
+                multiply(time, stretches[pick], time)
+                pick = int(first())
+                taken.append(pick)
+            if not at(pick) < math.inf:  # an earlier pick at ∞ makes every later time ∞ or no number
+                return None
+            risen = False
+            for pick in taken:
+                seen = appearances[pick] + 1
+                appearances[pick] = seen
+                if seen > most:
+                    risen = True
+                else:
+                    mean[pick] = means[seen - least]
+            if risen:
+                most, least = max(appearances), min(appearances)
+                means = np.exp(np.arange(most - least + 1) * (beta / most)).tolist()
+                mean = np.array([means[seen - least] for seen in appearances])
+            taken.sort()
+            rows += taken
+    return rows
 
 
 def _first_of_each(drawn: Ragged) -> NDArray[np.int64]:
