@@ -25,9 +25,6 @@ from longshot.methods.settings import check_choice, check_count, check_number
 class _Trained(Method):
     """What the methods below share: steps, learning rate, temperature, and the memory they need."""
 
-    # A batch of a few tasks stays in the processor's cache through all steps; more tasks only evict it.
-    batch_bytes = 4 << 20
-
     def __init__(self, *, steps: int, lr: float, temperature: float) -> None:
         check_count(self.name, "steps", steps)
         check_number(self.name, "lr", lr, above=0)

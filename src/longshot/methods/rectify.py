@@ -26,28 +26,30 @@ _FEW = 4  # neighbours up to which repeated maxima are faster than a partial sor
 
 
 class Rows(NamedTuple):
-    """Rows [B, N, d] and the factor [B, 1, N] by which each is to be read."""
+    """Rows [B, N, d], read either as they are or as unit vectors."""
 
     values: Tensor
-    factor: Tensor
+    length: Tensor  # [B, 1, N] of the rows as read
+    factor: Tensor | None  # [B, 1, N] by which each row is multiplied
 
     @classmethod
     def read(cls, values: Tensor, normalize: bool) -> Rows:
         """The rows as they are, or as unit vectors."""
         length = lengths(values).unsqueeze(1)
-        return cls(values, length.reciprocal_() if normalize else torch.ones_like(length))
+        if not normalize:
+            return cls(values, length, None)
+        # A zero row stays zero: its length is EPSILON, so that nothing divides by zero.
+        factor = length.reciprocal()
+        return cls(values, length.mul_(factor), factor)
 
     def products(self, vectors: Tensor) -> Tensor:
         """[B, W, N] ⟨p_w, x_n⟩ for vectors p [B, W, d]."""
-        return torch.bmm(vectors, self.values.transpose(1, 2)).mul_(self.factor)
+        products = torch.bmm(vectors, self.values.transpose(1, 2))
+        return products if self.factor is None else products.mul_(self.factor)
 
     def sums(self, weights: Tensor) -> Tensor:
         """[B, W, d] Σ_n weights_wn x_n."""
-        return torch.bmm(weights * self.factor, self.values)
-
-    def squares(self) -> Tensor:
-        """[B, 1, N] ‖x_n‖²."""
-        return (lengths(self.values).unsqueeze(1) * self.factor).square_()
+        return torch.bmm(weights if self.factor is None else weights * self.factor, self.values)
 
 
 def rectified_means(batch: TaskBatch, support: Rows, query: Rows, scale: float) -> Tensor:
@@ -63,10 +65,10 @@ def rectified_means(batch: TaskBatch, support: Rows, query: Rows, scale: float) 
     means = support.sums(labels).div_(batch.counts.clamp(min=1).unsqueeze(2))
     inverse = lengths(means).reciprocal_().unsqueeze(2)  # [B, W, 1]
 
-    support_cosine = support.products(means).mul_(inverse).div_(support.squares().sqrt_().clamp_(min=EPSILON))
+    support_cosine = support.products(means).mul_(inverse).div_(support.length)
     both = query.products(torch.cat((means, shift), 1))  # [B, W+1, Q]: ⟨p_w, q⟩ and ⟨shift, q⟩
     moved = torch.bmm(means, shift.transpose(1, 2))  # [B, W, 1] ⟨p_w, shift⟩
-    length = query.squares().add_(both[:, -1:], alpha=2).add_(shift.square().sum(2, keepdim=True))
+    length = query.length.square().add_(both[:, -1:], alpha=2).add_(shift.square().sum(2, keepdim=True))
     length = length.clamp_(min=EPSILON).sqrt_()  # [B, 1, Q] ‖q + shift‖
     query_cosine = (both[:, :-1] + moved).mul_(inverse).div_(length)
 
@@ -88,7 +90,6 @@ class BDCSPN(Method):
     setting = "transductive"
     family = "rectified means"
     paper = "Liu et al. 2020"
-    batch_bytes = 4 << 20
 
     def __init__(self, *, scale: float = 10.0) -> None:
         check_number(self.name, "scale", scale, above=0)
@@ -103,8 +104,7 @@ class BDCSPN(Method):
         """[B, Q, W]; see the class."""
         query = Rows.read(batch.query, normalize=False)
         means = rectified_means(batch, Rows.read(batch.support, normalize=False), query, self.scale)
-        cosine = query.products(means).div_(lengths(means).unsqueeze(2))
-        cosine.div_(query.squares().sqrt_().clamp_(min=EPSILON))
+        cosine = query.products(means).div_(lengths(means).unsqueeze(2)).div_(query.length)
         return class_scores(cosine.mul_(10.0), batch)
 
 
@@ -120,7 +120,6 @@ class LaplacianShot(Method):
     setting = "transductive"
     family = "rectified means"
     paper = "Ziko et al. 2020"
-    batch_bytes = 8 << 20
 
     def __init__(
         self,
@@ -151,7 +150,7 @@ class LaplacianShot(Method):
         """[B, Q, W] log-assignments; see the class."""
         support, query = (Rows.read(rows, self.normalize) for rows in (batch.support, batch.query))
         means = rectified_means(batch, support, query, self.scale)
-        squares = query.squares()
+        squares = query.length.square()
         # −a [B, W, Q]
         near = query.products(means).mul_(2).sub_(squares).sub_(lengths(means).square_().unsqueeze(2))
         linked = self._links(batch, query, squares)
@@ -178,9 +177,10 @@ class LaplacianShot(Method):
     def _links(self, batch: TaskBatch, query: Rows, squares: Tensor) -> _Links:
         """Every query's nearest other queries."""
         # Nearness up to what is constant in a column: 2⟨q, q'⟩ − ‖q‖², over all q for a column q'.
-        gram = query.products(query.values).mul_(query.factor.transpose(1, 2)).mul_(2)  # [B, Q, Q]
-        if not self.normalize:
-            gram.sub_(squares.transpose(1, 2))
+        gram = query.products(query.values).mul_(2)  # [B, Q, Q]
+        if query.factor is not None:
+            gram.mul_(query.factor.transpose(1, 2))
+        gram.sub_(squares.transpose(1, 2))
         gram.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
         whole = bool(batch.query_mask.all())
         if not whole:

@@ -22,7 +22,6 @@ class SimpleShot(Method):
     setting = "inductive"
     family = "nearest mean"
     paper = "Wang et al. 2019"
-    batch_bytes = 4 << 20
 
     def __init__(self, *, center: str = "support", distance: str = "euclidean", scale: float = 10.0) -> None:
         check_choice("simpleshot", "center", center, ("support", "none"))

@@ -1,0 +1,107 @@
+"""easyfsl 1.5.0 as the peer of Longshot's methods: how it is imported, and which settings mean the same in both.
+
+Needs `.venv/bin/pip install --no-deps easyfsl==1.5.0`; without it ``load`` returns None.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@cache
+def load() -> Any:
+    """``easyfsl.methods``, with stand-ins for the imports that it does not use itself.
+
+    easyfsl imports torchvision's ResNet blocks (for backbones), and torchvision has no build beside a CPU torch on
+    PyPI; only the names must exist.
+    """
+    if importlib.util.find_spec("easyfsl") is None:
+        return None
+    unused = type("Unused", (torch.nn.Module,), {})
+    blocks = dict.fromkeys(["BasicBlock", "Bottleneck", "conv1x1", "conv3x3"], unused)
+    names = {
+        "torchvision": {},
+        "torchvision.models": {},
+        "torchvision.models.resnet": blocks,
+        "pandas": {"DataFrame": unused},
+    }
+    stubs = {}
+    for name, attributes in names.items():
+        stubs[name] = ModuleType(name)
+        stubs[name].__dict__.update(attributes)
+    held = {name: sys.modules.get(name) for name in stubs}
+    sys.modules.update(stubs)
+    import easyfsl.methods
+
+    for name, module in held.items():  # nothing else may meet the stand-ins
+        if module is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = module
+    return easyfsl.methods
+
+
+class _NoContext(torch.nn.Module):
+    """Encoders that add nothing, for easyfsl's MatchingNetworks: features reach its attention as they are."""
+
+    def forward(self, rows: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        if state is None:
+            return torch.zeros(*rows.shape[:2], 2 * rows.shape[2]), None
+        return torch.zeros_like(state[0]), state[1]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The same method in both: Longshot's call, and how easyfsl's model is made from (easyfsl.methods, d)."""
+
+    call: str
+    make: Callable[[Any, int], Any]
+    center: bool = False  # easyfsl centres on a given vector: the mean of the task's support
+
+    def scores(self, model: Any, support: Tensor, labels: Tensor, query: Tensor) -> Tensor:
+        """[Q, W] easyfsl's scores of one task; it adapts to the task inside."""
+        if self.center:
+            model.feature_centering = support.mean(0, keepdim=True)
+        model.process_support_set(support, labels)
+        return model(query)
+
+
+def _plain(name: str, **settings: Any) -> Callable[[Any, int], Any]:
+    return lambda methods, _: getattr(methods, name)(**settings)
+
+
+def _matching(methods: Any, dim: int) -> Any:
+    return methods.MatchingNetworks(
+        feature_dimension=dim, support_encoder=_NoContext(), query_encoder=_NoContext()
+    )
+
+
+_TIM = {"fine_tuning_steps": 100, "fine_tuning_lr": 1e-3}
+PEERS: dict[str, Peer] = {
+    "ProtoNet": Peer("protonet", _plain("PrototypicalNetworks")),
+    "cosine ProtoNet": Peer("protonet(distance='cosine')", _plain("SimpleShot")),
+    "SimpleShot, ℓ₂": Peer(
+        "simpleshot(center='none', distance='cosine')", _plain("SimpleShot", feature_normalization=2)
+    ),
+    "SimpleShot, centred ℓ₂": Peer(
+        "simpleshot(distance='cosine')", _plain("SimpleShot", feature_normalization=2), center=True
+    ),
+    "Matching": Peer("matching(normalize_query=False, scale=1)", _matching),
+    "BD-CSPN": Peer("bd-cspn(scale=1)", _plain("BDCSPN")),
+    "LaplacianShot": Peer("laplacianshot(scale=1)", _plain("LaplacianShot", feature_normalization=2)),
+    "LaplacianShot, raw": Peer("laplacianshot(normalize=False, scale=1)", _plain("LaplacianShot")),
+    "Finetune": Peer("finetune", _plain("Finetune", fine_tuning_steps=10, fine_tuning_lr=1e-3)),
+    "Transductive fine-tuning": Peer("transductive-finetuning", _plain("TransductiveFinetuning")),
+    "TIM": Peer("tim", _plain("TIM", **_TIM)),
+    # The square root of ℓ₁-normalised rows has length 1, as Longshot's; raw rows underflow in easyfsl's exp(−10 d²).
+    "PT-MAP": Peer("pt-map", _plain("PTMAP", feature_normalization=1)),
+}

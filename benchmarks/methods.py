@@ -1,0 +1,261 @@
+"""Longshot's methods against easyfsl 1.5.0: the same predictions, and tasks per second.
+
+Exactness: 500 tasks, 5-way, 1 and 5 shots, 10 queries per class, on made-up 640-d features that are non-negative and
+partly zero as after a ReLU, and on real features of toybox where the cache has them. Wanted: at least 99.5 % of
+predictions equal, mean accuracy within 0.1 point.
+
+Speed: 5-way 5-shot with 10 queries per class, and 100-way, gathering included on both sides, in turns, so that a busy
+machine slows both. Wanted at 5-way: geometric mean at least 20 ×, none below 5 ×; at 100-way at least 3 × for the first
+five, no slower for the gradient-based ones. Needs `.venv/bin/pip install --no-deps easyfsl==1.5.0`.
+
+    python -m benchmarks methods             all of it, about 15 minutes
+    python -m benchmarks.methods speed       one part: exactness, speed or many-way
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks._easyfsl import PEERS, Peer, load
+from longshot.methods.base import Method, TaskShape
+from longshot.methods.batching import Gatherer, Tasks, batch_size, batches
+from longshot.methods.registry import get_method
+from longshot.ragged import Ragged
+from longshot.testbeds.bound import BoundTasks
+
+DIM = 640
+CPU = torch.device("cpu")
+CHUNK = 128  # tasks per unit of work, as the runner cuts a small testbed
+SPEED = [
+    "ProtoNet",
+    "SimpleShot, ℓ₂",
+    "BD-CSPN",
+    "LaplacianShot",
+    "PT-MAP",
+    "Finetune",
+    "Transductive fine-tuning",
+    "TIM",
+]
+DIFFERENT = {  # what Longshot does by default where it does not do what easyfsl does
+    "simpleshot": "SimpleShot, ℓ₂",
+    "bd-cspn": "BD-CSPN",
+    "laplacianshot": "LaplacianShot, raw",
+}
+
+
+def made_up(classes: int, per_class: int, dim: int = DIM, signal: float = 0.22) -> NDArray[np.float32]:
+    """[classes, per_class, dim] features like those after a ReLU: a shared profile, classes, noise, cut at 0."""
+    rng = np.random.default_rng(0)
+    profile = rng.standard_normal(dim, dtype=np.float32) * 0.5 - 0.3
+    centres = profile + signal * rng.standard_normal((classes, 1, dim), dtype=np.float32)
+    return np.maximum(centres + rng.standard_normal((classes, per_class, dim), dtype=np.float32), 0)
+
+
+def draw(offsets: NDArray[np.int64], tasks: int, way: int, shot: int, query: int = 10) -> BoundTasks:
+    """Tasks over class-major rows, as a testbed binds them."""
+    rng = np.random.default_rng(1)
+    sizes = np.diff(offsets)
+    able = np.flatnonzero(sizes >= shot + query)
+    classes = np.stack([rng.choice(able, way, replace=False) for _ in range(tasks)])
+    taken = np.stack([rng.permutation(sizes[c])[: shot + query] + offsets[c] for c in classes.reshape(-1)])
+    rows = taken.reshape(tasks, way, shot + query)
+    labels = np.broadcast_to(np.arange(way, dtype=np.int16)[:, None], rows.shape)
+
+    def ragged(values: NDArray[Any]) -> Ragged:
+        return Ragged(values.reshape(-1), np.arange(tasks + 1) * (values.size // tasks))
+
+    return BoundTasks(
+        tasks=np.arange(tasks),
+        ways=np.full(tasks, way),
+        support=ragged(rows[:, :, :shot]),
+        support_label=ragged(labels[:, :, :shot]),
+        query=ragged(rows[:, :, shot:]),
+        query_label=ragged(labels[:, :, shot:]),
+    )
+
+
+def ours(
+    features: NDArray[Any], bound: BoundTasks, method: Method, count: int, threads: int = 1
+) -> torch.Tensor:
+    """Predictions [count, Q] the way the runner computes them: chunks of tasks, one single-threaded worker each."""
+    torch.set_num_threads(1)
+    queries = int(bound.query.lengths[0])
+    predictions = torch.empty(count, queries, dtype=torch.int64)
+    step = min(CHUNK, math.ceil(count / threads))
+
+    def chunk(start: int) -> None:
+        tasks = Tasks.from_bound(bound, start, min(start + step, count))
+        gatherer = Gatherer([features], CPU)
+        with torch.no_grad():
+            for chosen, batch, _ in batches(tasks, method, gatherer):
+                predictions[start + torch.from_numpy(chosen)] = method.scores(batch).contiguous().argmax(2)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(chunk, range(0, count, step)))
+    return predictions
+
+
+def theirs(
+    features: torch.Tensor, bound: BoundTasks, peer: Peer, count: int, threads: int = 1
+) -> torch.Tensor:
+    """Predictions [count, Q] of easyfsl, one task at a time."""
+    torch.set_num_threads(threads)
+    model = peer.make(load(), features.shape[1])
+    support = torch.from_numpy(bound.support.values).view(len(bound.tasks), -1)
+    query = torch.from_numpy(bound.query.values).view(len(bound.tasks), -1)
+    labels = torch.from_numpy(bound.support_label.values).view(len(bound.tasks), -1).long()
+    with torch.no_grad():
+        return torch.stack(
+            [
+                peer.scores(model, features[support[t]], labels[t], features[query[t]]).argmax(1)
+                for t in range(count)
+            ]
+        )
+
+
+def compare(
+    features: NDArray[Any],
+    offsets: NDArray[np.int64],
+    name: str,
+    shot: int,
+    tasks: int,
+    call: str | None = None,
+) -> tuple[float, float, float]:
+    """(share of equal predictions, our accuracy, easyfsl's accuracy) on the same 5-way tasks."""
+    bound = draw(offsets, tasks, 5, shot)
+    truth = torch.from_numpy(bound.query_label.values).view(tasks, -1)
+    mine = ours(features, bound, get_method(call or PEERS[name].call), tasks)
+    other = theirs(torch.from_numpy(np.asarray(features, np.float32)), bound, PEERS[name], tasks)
+    accuracy = [(found == truth).double().mean().item() for found in (mine, other)]
+    return (mine == other).double().mean().item(), accuracy[0], accuracy[1]
+
+
+def exactness(tasks: int = 500) -> None:
+    """Tables of equal predictions and accuracies."""
+    features = made_up(64, 60)
+    worlds = {"made up, 640-d": (features.reshape(-1, DIM), np.arange(65) * 60), **_cached()}
+    for world, (rows, offsets) in worlds.items():
+        print(f"\n{tasks} tasks, {world}: longshot against easyfsl with the same settings")
+        print(f"{'method':<26} {'shots':>5} {'equal':>9} {'longshot':>9} {'easyfsl':>9}")
+        for name in PEERS:
+            for shot in (1, 5):
+                same, mine, other = compare(rows, offsets, name, shot, tasks)
+                fine = same >= 0.995 and abs(mine - other) <= 0.001
+                mark = "" if fine else "   MISSED"
+                print(f"{name:<26} {shot:>5} {same:>9.3%} {mine:>9.2%} {other:>9.2%}{mark}", flush=True)
+        print("longshot's own defaults, where they differ:")
+        for call, name in DIFFERENT.items():
+            for shot in (1, 5):
+                same, mine, other = compare(rows, offsets, name, shot, tasks, call)
+                print(f"{call:<26} {shot:>5} {same:>9.3%} {mine:>9.2%} {other:>9.2%}", flush=True)
+
+
+def _cached() -> dict[str, tuple[NDArray[Any], NDArray[np.int64]]]:
+    """Features in the user's cache whose classes are large enough; nothing is computed for it."""
+    from longshot.features.features import Features
+    from longshot.files import cache_dir
+
+    found = {}
+    for path in sorted(cache_dir("features").glob("*.npy")):
+        kept = Features.load(path)
+        if kept.backbone.startswith("efficientnet") and (np.diff(kept.offsets) >= 15).sum() >= 5:
+            rows = np.asarray(kept.array, np.float32)
+            found[f"{kept.dataset} through {kept.backbone}"] = (rows, np.asarray(kept.offsets))
+    return found
+
+
+def _timed(work: Callable[[], torch.Tensor]) -> tuple[float, torch.Tensor]:
+    start = time.perf_counter()
+    result = work()
+    return time.perf_counter() - start, result
+
+
+def flops(method: Method, shape: TaskShape) -> float:
+    """Multiply-adds × 2 of one task's matrix products: two per step over the rows that it trains on."""
+    rows = shape.support if method.setting == "inductive" else shape.support + shape.query
+    steps = int(method.settings["steps"])
+    return 2.0 * shape.way * shape.dim * (2 * rows * steps + shape.query)
+
+
+def race(way: int, rounds: int, seconds: float, pool: int) -> None:
+    """Print tasks/s of both on one thread and on two, the ratio per round, and its geometric mean over methods."""
+    features = made_up(max(128, way), 100 if way > 5 else 400)
+    rows = features.reshape(-1, DIM)
+    offsets = np.arange(len(features) + 1) * features.shape[1]
+    bound = draw(offsets, pool, way, 5)
+    shape = TaskShape(way, 5 * way, 10 * way, DIM)
+    print(
+        f"\n{way}-way 5-shot, 10 queries, {DIM}-d; load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    )
+    print(
+        f"{'threads':>7} {'method':<26} {'longshot/s':>11} {'easyfsl/s':>10} {'ratio':>7}  equal    batch  GFLOP/s"
+    )
+    for threads in (1, 2):
+        ratios = []
+        for name in SPEED:
+            peer = PEERS[name]
+            method = get_method(peer.call)
+            step = batch_size(method, shape, CPU)
+            mine = partial(ours, rows, bound, method, threads=threads)
+            other = partial(theirs, torch.from_numpy(rows), bound, peer, threads=threads)
+            few = min(step * threads, pool)
+            took = _timed(partial(mine, few))[0]
+            took = min(took, _timed(partial(mine, few))[0])
+            count = min(pool, max(few, int(few * seconds / took) // few * few))
+            took = _timed(partial(other, min(2, pool)))[0] / min(2, pool)
+            peer_count = min(count, max(1, int(seconds / took)))
+            rates = []
+            same = 1.0
+            for _ in range(rounds):
+                one, found = _timed(partial(mine, count))
+                two, expected = _timed(partial(other, peer_count))
+                rates.append((count / one, peer_count / two))
+                same = min(same, (found[:peer_count] == expected).double().mean().item())
+            ratio = statistics.median(a / b for a, b in rates)
+            ratios.append(ratio)
+            mid = [statistics.median(side) for side in zip(*rates, strict=True)]
+            speed = (
+                f"{flops(method, shape) * mid[0] / 1e9:8.1f}"
+                if "lr" in method.settings and name != "PT-MAP"
+                else ""
+            )
+            print(
+                f"{threads:>7} {name:<26} {mid[0]:>11,.1f} {mid[1]:>10,.1f} {ratio:>7.1f} {same:>8.2%} {step:>6} {speed}",
+                flush=True,
+            )
+        print(f"{threads:>7} geometric mean {math.exp(statistics.fmean(map(math.log, ratios))):.1f} ×")
+
+
+def main() -> None:
+    if load() is None:
+        print("Needs easyfsl for the comparison: .venv/bin/pip install --no-deps easyfsl==1.5.0")
+        return
+    before = torch.get_num_threads()
+    chosen = (
+        sys.argv[1:] if __name__ == "__main__" and len(sys.argv) > 1 else ["exactness", "speed", "many-way"]
+    )
+    try:
+        if "exactness" in chosen:
+            exactness()
+        if "speed" in chosen:
+            race(way=5, rounds=5, seconds=0.7, pool=2048)
+        if "many-way" in chosen:
+            race(way=100, rounds=3, seconds=1.0, pool=16)
+    finally:
+        torch.set_num_threads(before)
+
+
+if __name__ == "__main__":
+    main()
