@@ -8,20 +8,18 @@ easyfsl without its dependencies: `.venv/bin/pip install --no-deps easyfsl==1.5.
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks._easyfsl import load
 from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, Tasks, batches
 from longshot.methods.registry import get_method
@@ -31,39 +29,6 @@ from longshot.testbeds.bound import BoundTasks
 CLASSES, PER_CLASS, DIM = 160, 1300, 640
 WAY, SHOT, QUERY = 5, 5, 10
 TASKS, PEER_TASKS, ROUNDS, CHUNK = 4096, 512, 7, 512
-
-
-def load_easyfsl() -> Any:
-    """``easyfsl.methods.PrototypicalNetworks``, with stand-ins for the imports that it does not use itself.
-
-    easyfsl imports torchvision's ResNet blocks (for backbones), and torchvision has no build beside a CPU torch on
-    PyPI; only the names must exist.
-    """
-    if importlib.util.find_spec("easyfsl") is None:
-        return None
-    unused = type("Unused", (torch.nn.Module,), {})
-    names = {
-        "torchvision": {},
-        "torchvision.models": {},
-        "torchvision.models.resnet": dict.fromkeys(
-            ["BasicBlock", "Bottleneck", "conv1x1", "conv3x3"], unused
-        ),
-        "pandas": {"DataFrame": unused},
-    }
-    stubs = {}
-    for name, attributes in names.items():
-        stubs[name] = ModuleType(name)
-        stubs[name].__dict__.update(attributes)
-    held = {name: sys.modules.get(name) for name in stubs}
-    sys.modules.update(stubs)
-    from easyfsl.methods import PrototypicalNetworks
-
-    for name, module in held.items():  # nothing else may meet the stand-ins
-        if module is None:
-            del sys.modules[name]
-        else:
-            sys.modules[name] = module
-    return PrototypicalNetworks
 
 
 def draw(tasks: int) -> tuple[NDArray[np.float16], BoundTasks]:
@@ -129,7 +94,8 @@ def _rate(count: int, work: Callable[[], torch.Tensor]) -> tuple[float, torch.Te
 def main() -> None:
     half, bound = draw(TASKS)
     single = half.astype(np.float32)
-    networks = load_easyfsl()
+    easyfsl = load()
+    networks = None if easyfsl is None else easyfsl.PrototypicalNetworks
     method = get_method("protonet")
     before = torch.get_num_threads()
     print(

@@ -79,7 +79,6 @@ class LogisticRegression(Method):
     setting = "inductive"
     family = "linear"
     paper = ""
-    batch_bytes = 16 << 20
     tolerance = 1e-2  # the optimum is found up to the gradient tolerance, which the order of sums moves
 
     def __init__(self, *, C: float = 10.0, normalize: bool = True, steps: int = 200) -> None:

@@ -25,7 +25,6 @@ class PTMAP(Method):
     setting = "transductive"
     family = "optimal transport"
     paper = "Hu et al. 2021"
-    batch_bytes = 16 << 20  # hundreds of tiny rounds: Python's steps dominate, so many tasks go together
 
     def __init__(
         self,
@@ -87,7 +86,8 @@ def sinkhorn(
 
     cost: [B, W, Q], +∞ where a class cannot be chosen. Each task stops on its own when no query's sum moves by
     more than ``tolerance`` (relative) in a round, looked at every few rounds, or after ``rounds``; finished tasks
-    leave the batch. ``scaling`` [B, W] starts the iteration, usually at an earlier result. Returns the plan and the scaling.
+    leave the batch. ``scaling`` [B, W] starts the iteration, usually at an earlier result. Returns the plan and the
+    scaling.
     """
     # A query's smallest cost only scales its column, which the iteration undoes: subtracting it prevents underflow.
     kernel = (cost.amin(1, keepdim=True) - cost).exp_().mul_(mask.unsqueeze(1))
