@@ -54,6 +54,38 @@ def test_find_takes_another_copy(tree: MakeTree, tmp_path: Path, zip_of: Callabl
     assert registry.find(fingerprint).source == str(root)
 
 
+def test_find_prefers_the_source_of_that_name(
+    tree: MakeTree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = open_dataset(tree({"a": 2, "b": 1}))
+    blurred = tmp_path / "blurred"  # other pixels under the same names
+    shutil.copytree(dataset.source, blurred)
+    open_dataset(blurred)
+    assert registry.find(dataset.fingerprint, "pictures").source == dataset.source
+    assert registry.find(dataset.fingerprint, "blurred").source == str(blurred)
+    assert {entry["name"] for entry in registry.entries()} == {"pictures", "blurred"}
+    assert capsys.readouterr().err == ""
+
+
+def test_find_tells_a_choice_between_namesakes(
+    tree: MakeTree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = open_dataset(tree({"a": 2, "b": 1}))
+    other = tmp_path / "elsewhere" / "pictures"
+    shutil.copytree(dataset.source, other)
+    open_dataset(other)
+    assert registry.find(dataset.fingerprint, "pictures").source == str(other)
+    said = capsys.readouterr().err
+    assert f"taken from {other}, although '{dataset.source}'" in said
+    assert "--dataset pictures=PATH" in said
+
+
+def test_find_tells_when_only_another_name_fits(tree: MakeTree, capsys: pytest.CaptureFixture[str]) -> None:
+    dataset = open_dataset(tree({"a": 2}))
+    assert registry.find(dataset.fingerprint, "birds").source == dataset.source
+    assert f"'birds' ({dataset.fingerprint[:12]}) is taken from {dataset.source};" in capsys.readouterr().err
+
+
 def test_a_registered_name_opens(tree: MakeTree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     root = tree({"a": 2})
     registry.add_name("birds", open_dataset(root).source)

@@ -221,6 +221,17 @@ def test_another_method_extends_the_run(beds: Path, features: longshot.Features,
     assert len(results.run["sessions"]) == 2
 
 
+def test_the_same_images_under_another_name_extend_the_run(
+    beds: Path, features: longshot.Features, tmp_path: Path
+) -> None:
+    for dataset, method in (("photos", "protonet"), ("pictures", "protonet(distance='cosine')")):
+        renamed = dataclasses.replace(features, dataset=dataset)
+        run = longshot.evaluate(
+            beds / "fixed.parquet", backbones=renamed, methods=method, out=tmp_path / "run"
+        )
+    assert {row["method"] for row in run.summary()} == {"protonet", "protonet(distance='cosine')"}
+
+
 def test_scores_are_kept_on_request_and_added_to_a_run_without(
     beds: Path, features: longshot.Features, tmp_path: Path
 ) -> None:

@@ -14,8 +14,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from longshot.datasets.dataset import Dataset
+from longshot.datasets.dataset import Dataset, first
 from longshot.datasets.scan import scan_file
+from longshot.datasets.sidecars import note
 from longshot.datasets.stores import unescape_name
 from longshot.errors import UserError
 from longshot.files import cache_dir, canonical_json, write_json
@@ -37,15 +38,21 @@ def remember(dataset: Dataset) -> None:
             "images": len(dataset),
         }
         content["latest"][source] = fingerprint
+        content["called"][source] = dataset.name
 
     _update(change)
 
 
 def find(fingerprint: str, name: str | None = None) -> Dataset:
-    """Reopen the dataset with this fingerprint; ``name`` is what the asker calls it."""
+    """Reopen the dataset with this fingerprint; ``name`` is what the asker calls it.
+
+    The fingerprint covers names of files, not pixels: ``photos`` and ``photos-blurred`` share theirs. So a source
+    that goes by ``name`` comes before a newer one that does not, and a choice that is left is told.
+    """
     from longshot.datasets import open_dataset
 
-    entry = _read()["datasets"].get(fingerprint)
+    content = _read()
+    entry = content["datasets"].get(fingerprint)
     if entry is None and name == "toybox":  # generated from nothing: it is at hand on any machine
         entry = {"name": "toybox", "sources": ["toybox"], "classes": None, "images": None}
     called = name or (entry["name"] if entry else None)
@@ -55,15 +62,25 @@ def find(fingerprint: str, name: str | None = None) -> Dataset:
         raise UserError(f"The dataset {shown} is not known on this machine; {remedy}.")
     changed: Dataset | None = None
     broken: UserError | None = None
-    for source in entry["sources"]:
-        if source != "toybox" and not Path(unescape_name(source)).exists():
-            continue
+    calls = {source: content["called"].get(source, entry["name"]) for source in entry["sources"]}
+
+    def differs(source: str) -> bool:
+        """Whether the asker's name is neither the source's nor its folder's."""
+        return called not in (calls[source], Path(source).stem)
+
+    present = sorted((source for source in calls if _is_there(source)), key=differs)
+    for source in present:
         try:
-            opened = open_dataset(source, name=entry["name"])
+            opened = open_dataset(source, name=calls[source])
         except UserError as error:  # another remembered copy may still be good
             broken = error
             continue
         if opened.fingerprint == fingerprint:
+            same = [s for s in present if content["latest"].get(s) == fingerprint]
+            twins = [s for s in same if s != source and differs(s) == differs(source)]
+            if twins or differs(source):
+                also = f", although {first(twins)} has files of the same names" if twins else ""
+                note(f"{shown} is taken from {source}{also}; --dataset {called}=PATH takes another.")
             return opened
         changed = opened
     if changed is None and broken is not None:
@@ -92,13 +109,13 @@ def entries() -> list[dict[str, Any]]:
         if entry is not None:
             found.append(
                 {
-                    "name": names.get(source, entry["name"]),
+                    "name": names.get(source) or content["called"].get(source, entry["name"]),
                     "classes": entry["classes"],
                     "images": entry["images"],
                     "skipped": len(content["skipped"].get(source, {})),
                     "fingerprint": fingerprint,
                     "source": source,
-                    "present": source == "toybox" or Path(unescape_name(source)).exists(),
+                    "present": _is_there(source),
                 }
             )
     return sorted(found, key=lambda entry: (entry["name"], entry["source"]))
@@ -155,8 +172,8 @@ def forget(name: str) -> str:
 
     def change(content: dict[str, Any]) -> None:
         content["names"] = {n: s for n, s in content["names"].items() if n != name and s != source}
-        content["latest"].pop(source, None)
-        content["skipped"].pop(source, None)
+        for record in ("latest", "called", "skipped"):
+            content[record].pop(source, None)
         for fingerprint, entry in list(content["datasets"].items()):
             entry["sources"] = [s for s in entry["sources"] if s != source]
             if not entry["sources"]:
@@ -200,12 +217,17 @@ def parse_dataset_options(values: Sequence[str]) -> dict[str, str]:
     return parsed
 
 
+def _is_there(source: str) -> bool:
+    return source == "toybox" or Path(unescape_name(source)).exists()
+
+
 def _file() -> Path:
     return cache_dir() / "registry.json"
 
 
 def _read() -> dict[str, Any]:
-    empty: dict[str, Any] = {"format": 1, "datasets": {}, "latest": {}, "names": {}, "skipped": {}}
+    records = ("datasets", "latest", "called", "names", "skipped")
+    empty: dict[str, Any] = {"format": 1, **{record: {} for record in records}}
     try:
         content = json.loads(_file().read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -93,7 +93,7 @@ class Plan:
 
     def works(self, run: dict[str, Any]) -> list[Work]:
         """Every unit; cells and features are entered into run.json."""
-        known = {(c["testbed"], c["backbone"], c["method"], c["seed"]) for c in run["cells"]}
+        entered = {(c["testbed"], c["backbone"], c["method"], c["seed"]) for c in run["cells"]}
         works: list[Work] = []
         for testbed in self.testbeds.values():
             for backbone in self.backbones:
@@ -101,12 +101,15 @@ class Plan:
                     cell = self.cell(testbed, backbone, method)
                     works += cell
                     key = (testbed.content_hash, backbone, method.call, self.seed)
-                    if key not in known:
+                    if key not in entered:
                         facts = dict(zip(("testbed", "backbone", "method", "seed"), key, strict=True))
                         run["cells"].append({**facts, "units": [work.unit.id for work in cell]})
         for (backbone, fingerprint), source in self._sources.items():
             what = f"the backbone '{backbone}' on '{source.features[0].dataset}'"
-            add_entry(run["backbones"].setdefault(backbone, {}), fingerprint, source.story(), what)
+            known, facts = run["backbones"].setdefault(backbone, {}), source.story()
+            if fingerprint in known:  # the same images under another name are still the same
+                facts["dataset"] = known[fingerprint]["dataset"]
+            add_entry(known, fingerprint, facts, what)
         return works
 
     def cell(self, testbed: Testbed, backbone: str, method: Method) -> list[Work]:
