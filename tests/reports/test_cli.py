@@ -37,6 +37,13 @@ def test_json_on_the_screen(run_cli: Run, make_run: MakeRun) -> None:
     assert len(json.loads(run_cli("report", make_run(), "--json", "-o", "-").stdout)) == 6
 
 
+def test_an_ending_that_stands_for_no_format(run_cli: Run, make_run: MakeRun, tmp_path: Path) -> None:
+    fails(
+        run_cli("report", make_run(), "-o", tmp_path / "page.pdf", check=False), "none of .html", "--format"
+    )
+    assert not (tmp_path / "page.pdf").exists()
+
+
 def test_the_ending_chooses_the_format(run_cli: Run, make_run: MakeRun, tmp_path: Path) -> None:
     run_cli("report", make_run(), "-o", tmp_path / "table.tex")
     assert (tmp_path / "table.tex").read_text(encoding="utf-8").startswith("% needs")

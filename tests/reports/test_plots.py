@@ -8,7 +8,7 @@ import xml.etree.ElementTree as Xml
 import numpy as np
 import pytest
 
-from longshot.reports import plots
+from longshot.reports import plots, svg
 
 LABEL = 'a$b$ <i>&amp; #010101 id="x" url(#y) ' + "\x07 日本"
 RNG = np.random.default_rng(0)
@@ -98,9 +98,9 @@ def test_ranges_survive_heavy_ties() -> None:
 
 
 def test_more_series_than_colours_differ_by_marker() -> None:
-    looks = {(plots.colour(i), plots.marker(i)) for i in range(2 * plots.COLOURS)}
-    assert len(looks) == 2 * plots.COLOURS
+    looks = {(svg.colour(i), svg.marker(i)) for i in range(2 * svg.COLOURS)}
+    assert len(looks) == 2 * svg.COLOURS
 
 
 def test_long_labels_keep_both_ends() -> None:
-    assert plots.shorten("a" * 40 + "b" * 40, 31) == "a" * 20 + "…" + "b" * 10
+    assert svg.shorten("a" * 40 + "b" * 40, 31) == "a" * 20 + "…" + "b" * 10

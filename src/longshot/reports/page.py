@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.errors import UserError
-from longshot.reports import plots, tables
+from longshot.reports import plots, svg, tables
 from longshot.reports.data import Cell, ReportData
 from longshot.reports.pictures import Images, albums
 from longshot.reports.summary import Entry, leaders, summarise
@@ -23,7 +23,7 @@ from longshot.reports.summary import Entry, leaders, summarise
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-MAX_LINES = plots.COLOURS  # in one plot with lines; more cannot be told apart
+MAX_LINES = svg.COLOURS  # in one plot with lines; more cannot be told apart
 MAX_ROWS = 24  # in one plot with rows
 
 
@@ -89,7 +89,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(percent=tables.percent, number=_number, whole=_whole)
-    environment.globals.update(colour=plots.colour, swatch=swatch)
+    environment.globals.update(colour=svg.colour, swatch=swatch)
     return environment
 
 
@@ -142,10 +142,8 @@ def swatch(index: int) -> str:
         "X": '<path d="M3.5 1 6 3.5 8.5 1 11 3.5 8.5 6 11 8.5 8.5 11 6 8.5 3.5 11 1 8.5 3.5 6 1 3.5z"/>',
         "*": '<path d="M6 .8 7.5 4.4 11.4 4.7 8.4 7.2 9.3 11 6 8.9 2.7 11 3.6 7.2.6 4.7 4.5 4.4z"/>',
     }
-    opening = (
-        f'<svg class="swatch" viewBox="0 0 12 12" aria-hidden="true" style="fill:{plots.colour(index)}">'
-    )
-    return Markup(f"{opening}{shapes[plots.marker(index)]}</svg>")
+    opening = f'<svg class="swatch" viewBox="0 0 12 12" aria-hidden="true" style="fill:{svg.colour(index)}">'
+    return Markup(f"{opening}{shapes[svg.marker(index)]}</svg>")
 
 
 def _beds(request: Request) -> list[dict[str, Any]]:

@@ -1,0 +1,165 @@
+"""Drawing inline SVG that follows the page's light or dark colours.
+
+Matplotlib draws with stand-in colours; the SVG is then rewritten so that each becomes a CSS variable.
+Text stays text (the reader's own fonts, selectable, escaped), ids get a prefix so that many plots live in
+one page.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+WIDTH = 360  # drawing units; about one CSS pixel each on a phone
+COLOURS = 8  # series colours in the style sheet, --s1 … --s8
+MARKERS = "osD^vPX*"
+
+# stand-in → CSS variable. The stand-ins are colours nobody would choose.
+INK, MUTED, GRID, PAPER = "#010101", "#020202", "#030303", "#fefefe"
+SERIES = [f"#0000{10 + i:02x}" for i in range(COLOURS)]
+CHANCE: dict[str, Any] = {"color": MUTED, "linewidth": 1, "linestyle": (0, (3, 3)), "zorder": 0.5}
+_VARIABLES = {
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    GRID: "var(--rule)",
+    PAPER: "var(--card)",
+    **{stand_in: f"var(--s{i + 1})" for i, stand_in in enumerate(SERIES)},
+}
+
+
+def colour(index: int) -> str:
+    """The CSS variable of a series."""
+    return f"var(--s{index % COLOURS + 1})"
+
+
+def marker(index: int) -> str:
+    """Matplotlib's marker of a series: colours repeat after eight, marker and colour together later."""
+    return MARKERS[(index + index // COLOURS) % len(MARKERS)]
+
+
+def shorten(text: str, length: int) -> str:
+    """Cut the middle out of long text: both ends of a method's call tell it from its neighbours."""
+    text = clean(text)
+    if len(text) <= length:
+        return text
+    head = (length - 1) * 2 // 3
+    return f"{text[:head]}…{text[len(text) - (length - 1 - head) :]}"
+
+
+@contextmanager
+def new_figure(height: float) -> Iterator[Figure]:
+    """A figure of ``WIDTH × height`` units under the report's settings; no display, no global state."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    settings: Any = {
+        "svg.fonttype": "none",  # text stays text
+        "svg.hashsalt": "longshot",  # equal plots give equal bytes
+        "text.parse_math": False,  # a $ in a class name is a dollar
+        "font.size": 11,
+        "axes.edgecolor": GRID,
+        "axes.labelcolor": MUTED,
+        "axes.linewidth": 1,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "grid.color": GRID,
+        "grid.linewidth": 0.8,
+        "xtick.color": GRID,
+        "ytick.color": GRID,
+        "xtick.labelcolor": MUTED,
+        "ytick.labelcolor": MUTED,
+        "xtick.major.size": 0,
+        "ytick.major.size": 0,
+    }
+    # Matplotlib measures with its own font and complains about scripts it lacks; browsers have them.
+    logger = logging.getLogger("matplotlib")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with matplotlib.rc_context(settings), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing")
+            yield Figure(figsize=(WIDTH / 72, height / 72), facecolor="none")
+    finally:
+        logger.setLevel(level)
+
+
+def new_axes(figure: Figure, *, left: float, right: float, top: float, bottom: float) -> Any:
+    """Axes with margins in drawing units."""
+    width, height = figure.get_size_inches() * 72
+    axes = figure.add_axes(
+        (left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height)
+    )
+    axes.patch.set_visible(False)
+    return axes
+
+
+def to_svg(figure: Figure, prefix: str, description: str) -> str:
+    """The figure as an ``<svg>`` element for a page: themed, prefixed, described for screen readers.
+
+    Only attributes are rewritten, never text: a label may say ``#010101`` or ``id="x"`` and stays as it is.
+    """
+    import xml.etree.ElementTree as Xml
+
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    drawing = Xml.fromstring(buffer.getvalue().encode("utf-8"))
+    for parent in list(drawing.iter()):
+        for child in list(parent):
+            if child.tag in (
+                f"{_NS}metadata",
+                f"{_NS}style",
+            ):  # the page has its own
+                parent.remove(child)
+    used = {
+        one or other
+        for element in drawing.iter()
+        for value in element.attrib.values()
+        for one, other in _REFERENCE.findall(value)
+    }
+    for element in drawing.iter():
+        element.tail = None
+        if element.tag != f"{_NS}text":
+            element.text = None
+        for name, value in list(element.attrib.items()):
+            if name == "id" and value not in used:
+                del element.attrib[name]
+            elif name == "id":
+                element.attrib[name] = f"{prefix}-{value}"
+            elif name == "transform" and value.startswith("rotate(-0 "):
+                del element.attrib[name]
+            else:
+                element.attrib[name] = _attribute(value, prefix)
+    drawing.attrib.clear()
+    height = round(figure.get_size_inches()[1] * 72)
+    drawing.attrib.update(
+        {"class": "plot", "role": "img", "viewBox": f"0 0 {WIDTH} {height}", "aria-label": clean(description)}
+    )
+    Xml.register_namespace("", _NS[1:-1])
+    Xml.register_namespace("xlink", "http://www.w3.org/1999/xlink")
+    return Xml.tostring(drawing, encoding="unicode")
+
+
+_NS = "{http://www.w3.org/2000/svg}"
+_REFERENCE = re.compile(r"^#(.+)$|url\(#([^)]+)\)")
+
+
+def _attribute(value: str, prefix: str) -> str:
+    """Stand-in colours become variables, fonts the reader's, references point to the prefixed ids."""
+    value = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLES.get(found[0], found[0]), value)
+    value = re.sub(r"font-family: [^;]*;? ?", "", value)
+    value = re.sub(r"^#(?!\d{6}$)|url\(#", lambda found: f"{found[0]}{prefix}-", value)
+    return " ".join(value.split())
+
+
+def clean(text: str) -> str:
+    """Text without the control characters and lone surrogates that XML cannot hold."""
+    return re.sub(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]", "\ufffd", text)
