@@ -62,7 +62,7 @@ def run_cli() -> RunCli:
         *args: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "longshot.cli.main", *map(os.fspath, args)]
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=540)
         if check:
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         return done
