@@ -1,0 +1,191 @@
+"""``longshot study``: the papers' protocols, ready to run on any dataset."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from longshot.cli.common import device_option, dry_run_option, json_option, print_table
+
+if TYPE_CHECKING:
+    from longshot.studies.run import Outcome
+
+
+@click.group()
+def command() -> None:
+    """Run a paper's protocol on a dataset of your own: testbeds, results, tables, figures and a page.
+
+    \b
+    Example:
+      longshot study ls
+      longshot study run better-testbed-small toybox -o studies/better
+      longshot study run many-way-small toybox --set "methods=[protonet, bd-cspn]" -o studies/many
+    """
+
+
+@command.command("ls")
+@json_option
+def list_studies(as_json: bool) -> None:
+    """List the studies.
+
+    \b
+    Example:
+      longshot study ls
+    """
+    from longshot.studies.presets import get_study, study_names
+
+    studies = [get_study(name) for name in study_names()]
+    if as_json:
+        keys = ("name", "recipe", "version", "title", "paper", "settings")
+        print_table([{key: getattr(study, key) for key in keys} for study in studies], as_json=True)
+        return
+    rows = [
+        {
+            "study": study.name,
+            "version": study.version,
+            "what": study.title,
+            "tasks": study.settings["tasks"],
+            "backbone": study.settings["backbone"],
+            "paper": study.paper.split(", Few")[0],
+        }
+        for study in studies
+    ]
+    print_table(rows)
+
+
+@command.command("show")
+@click.argument("name")
+def show(name: str) -> None:
+    """Print a study's file: paper, version, how it was checked, settings. A start for a file of your own.
+
+    \b
+    Example:
+      longshot study show better-testbed
+      longshot study show better-testbed > mine.yaml
+    """
+    from longshot.studies.presets import get_study
+
+    click.echo(get_study(name).text, nl=False)
+
+
+@command.command("validate")
+@click.argument("file", type=click.Path(path_type=Path))
+@json_option
+def validate(file: Path, as_json: bool) -> None:
+    """Check a study file of your own before running it with --config.
+
+    \b
+    Example:
+      longshot study show many-way > mine.yaml
+      longshot study validate mine.yaml
+    """
+    from longshot.studies.presets import read_study
+
+    study = read_study(file)
+    if as_json:
+        click.echo(
+            json.dumps({"recipe": study.recipe, "settings": study.settings}, indent=2, ensure_ascii=False)
+        )
+        return
+    click.echo(f"{file} is a valid study of the recipe '{study.recipe}' with {len(study.settings)} settings.")
+
+
+@command.command("run")
+@click.argument("name")
+@click.argument("dataset")
+@click.option("--backbone", help="Backbone whose features to use; the same as --set backbone=…")
+@click.option(
+    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeat for several."
+)
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="Study file whose settings replace the preset's."
+)
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="Folder of the study.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Threads; they change no result.  [default: one per core]"
+)
+@device_option
+@dry_run_option
+@json_option
+def run(
+    name: str,
+    dataset: str,
+    backbone: str | None,
+    changes: tuple[str, ...],
+    config: Path | None,
+    out: Path,
+    workers: int | None,
+    device: str,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Run the study NAME on DATASET into a folder; again, it does only what is missing.
+
+    \b
+    Example:
+      longshot study run better-testbed-small toybox -o studies/better
+      longshot study run better-testbed ./my_photos --backbone pixels --set tasks=600 -o studies/mine
+
+    The folder gets testbeds/, run/ (see 'longshot report', 'longshot compare'), tables/ (.md, .tex, .csv), figures/
+    (.png, .svg), report.html and study.json. Settings: those of the study, then --config, then --set.
+    """
+    from longshot.datasets import open_dataset
+    from longshot.studies.presets import get_study, layered
+    from longshot.studies.run import estimate_study, run_study
+
+    given = [*changes, *([] if backbone is None else [f"backbone={json.dumps(backbone)}"])]
+    study = layered(get_study(name), config, given)
+    opened = open_dataset(dataset)
+    if dry_run:
+        records, notes = estimate_study(study, opened, out, device=device, workers=workers)
+        _print_estimate(records, list(notes), as_json)
+        return
+    outcome = run_study(study, opened, out, device=device, workers=workers)
+    if as_json:
+        click.echo(json.dumps(_facts(outcome), indent=2, ensure_ascii=False))
+        return
+    for table in outcome.tables:
+        for sheet in table.sheets[:1]:
+            heads = [f"{group}: {head}" if group else head for group, head in sheet.heads]
+            rows = [row for block in sheet.blocks for row in block]
+            shown = [dict(zip(heads, (cell.text for cell in row), strict=True)) for row in rows]
+            print_table(shown, title=sheet.title)
+        click.echo("".join(f"{line}\n" for line in table.lines))
+    for note in outcome.notes:
+        click.echo(f"note: {note}")
+    click.echo(f"{out}: tables/, figures/, report.html; rows per task in {out / 'run'}")
+
+
+def _facts(outcome: Outcome) -> dict[str, Any]:
+    """What --json prints."""
+    return {
+        "out": str(outcome.path),
+        "notes": list(outcome.notes),
+        "steps": list(outcome.did),
+        "tables": {table.stem: list(table.records) for table in outcome.tables},
+        "findings": [line for table in outcome.tables for line in table.lines],
+        "figures": list(outcome.figures),
+    }
+
+
+def _print_estimate(records: list[dict[str, Any]], notes: list[str], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"steps": records, "notes": notes}, indent=2, ensure_ascii=False))
+        return
+    rows = [
+        {
+            "step": record["step"],
+            "testbed": record["testbed"],
+            "method": record["method"],
+            "left": f"{record['left']:,} {'tasks' if record['method'] else 'images'}",
+            "time": f"about {record['seconds']:,.1f} s",
+            "disk": f"{record['bytes'] / 1e6:,.1f} MB",
+        }
+        for record in records
+    ]
+    seconds, size = (sum(record[key] for record in records) for key in ("seconds", "bytes"))
+    footer = f"\nIn all about {seconds:,.0f} s and {size / 1e6:,.1f} MB; nothing was written."
+    print_table(rows, footer="".join(f"\nnote: {note}" for note in notes) + footer)

@@ -1,0 +1,1 @@
+"""Studies: the papers' protocols as recipes, a YAML preset with a plain function each."""

@@ -1,0 +1,180 @@
+"""Run a study: draw, evaluate, tables, figures, report; each step only where something is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longshot.errors import UserError
+from longshot.files import write_text
+from longshot.studies.folder import Folder
+from longshot.studies.measured import measured
+from longshot.studies.presets import RECIPES, Study
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from longshot.datasets.dataset import Dataset
+    from longshot.studies.tables import TableFile
+    from longshot.testbeds.testbed import Testbed
+
+# options of 'longshot sample' in its sentences → settings of a study
+_OPTIONS = {
+    r"--tasks (\d+)": r"--set tasks=\1",
+    r"--tasks\b": "--set tasks=…",
+    r"--alpha\b": "--set alpha=…",
+    r"--beta\b": "--set beta=…",
+    r"--drop-small\b": "--set drop_small=true",
+    r"--allow-repeats\b": "--set allow_repeats=true",
+    r"--shot\b": "--set shots=…",
+    r"--query\b": "--set query=…",
+    r"--way\b": "--set way=…",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a study left in its folder."""
+
+    path: Path
+    notes: Sequence[str]
+    did: Sequence[dict[str, str]]
+    tables: Sequence[TableFile]
+    figures: Sequence[str]
+
+
+def run_study(
+    study: Study, dataset: Dataset, out: Path, *, device: str = "auto", workers: int | None = None
+) -> Outcome:
+    """Run the study on a dataset into ``out``: testbeds/, run/, tables/, figures/ and report.html.
+
+    The same call again does only what is missing; with other methods or another backbone it extends the run and writes
+    the tables and figures for those.
+    """
+    from longshot.evaluation.inputs import backbone_name
+    from longshot.evaluation.runner import evaluate
+
+    recipe: Any = import_module(RECIPES[study.recipe])
+    settings = study.settings
+    plan = recipe.plan(settings, dataset)
+    folder = Folder(out, study, {"name": dataset.name, "fingerprint": dataset.fingerprint})
+    folder.facts["notes"] = list(plan.notes)
+    folder.save()
+    testbeds = {name: _drawn(folder, name, draw) for name, draw in plan.draws.items()}
+    methods = method_calls(settings)
+    results = evaluate(
+        testbeds,
+        backbones=settings["backbone"],
+        methods=methods,
+        out=out / "run",
+        datasets={dataset.name: dataset},
+        device=device,
+        workers=workers,
+        seed=settings["seed"],
+    )
+    rows = measured(results, testbeds, backbone_name(settings["backbone"]), methods, settings["seed"])
+    hashes = {name: testbed.content_hash for name, testbed in testbeds.items()}
+    units = sorted(unit for cell in results.run["cells"] for unit in cell["units"])
+    inputs = [settings, hashes, units, study.version, version("longshot")]
+
+    tables: list[TableFile] = recipe.tables(settings, testbeds, rows)
+    texts = {out / "tables" / name: text for table in tables for name, text in table.texts().items()}
+
+    def write_tables() -> None:
+        for path, text in texts.items():
+            write_text(path, text)
+
+    folder.step("tables", [inputs, list(texts.values())], list(texts), write_tables)
+    figures = recipe.figures(settings, testbeds, rows)
+    pictures = [out / "figures" / f"{name}{suffix}" for name in figures for suffix in (".png", ".svg")]
+
+    def draw_figures() -> None:
+        for name, draw in figures.items():
+            draw(out / "figures" / name)
+
+    folder.step("figures", inputs, pictures, draw_figures)
+    folder.step("report", inputs, [out / "report.html"], lambda: _report(study, dataset, out))
+    return Outcome(out, plan.notes, folder.did, tables, [str(path.relative_to(out)) for path in pictures])
+
+
+def estimate_study(
+    study: Study, dataset: Dataset, out: Path, *, device: str = "auto", workers: int | None = None
+) -> tuple[list[dict[str, Any]], Sequence[str]]:
+    """What evaluating would take in time and disk, and the plan's notes; nothing is written.
+
+    Testbeds that are not in the folder are drawn in memory, which is quick beside the rest.
+    """
+    from longshot.evaluation.estimates import estimate
+
+    recipe: Any = import_module(RECIPES[study.recipe])
+    plan = recipe.plan(study.settings, dataset)
+    Folder(out, study, {"name": dataset.name, "fingerprint": dataset.fingerprint})
+    testbeds = {name: _sampled(draw) for name, draw in plan.draws.items()}
+    records = estimate(
+        testbeds,
+        backbones=study.settings["backbone"],
+        methods=method_calls(study.settings),
+        out=out / "run",
+        datasets={dataset.name: dataset},
+        device=device,
+        workers=workers,
+        seed=study.settings["seed"],
+    )
+    return records, plan.notes
+
+
+def method_calls(settings: dict[str, Any]) -> list[str]:
+    """The methods of a study as calls; ``all`` are those that work on one backbone."""
+    from longshot.methods.registry import list_methods
+
+    if settings["methods"] != "all":
+        return list(settings["methods"])
+    return [method["name"] for method in list_methods() if method["family"] != "several backbones"]
+
+
+def _drawn(folder: Folder, name: str, draw: Any) -> Testbed:
+    """The testbed from the folder; drawn when it is not there or damaged."""
+    from longshot.testbeds.testbed import Testbed
+
+    path = folder.path / "testbeds" / f"{name}.parquet"
+    if path.is_file():
+        try:
+            testbed = Testbed.load(path)
+        except UserError:
+            folder.log(f"testbed {name}", "damaged, drawn anew")
+        else:
+            folder.log(f"testbed {name}", "kept")
+            return testbed
+    testbed = _sampled(draw)
+    testbed.save(path)
+    folder.log(f"testbed {name}", "written")
+    return testbed
+
+
+def _sampled(draw: Any) -> Testbed:
+    """Draw; a sentence that names an option of 'longshot sample' names the study's setting instead."""
+    try:
+        testbed: Testbed = draw()
+    except UserError as error:
+        text = str(error)
+        for option, setting in _OPTIONS.items():
+            text = re.sub(option, setting, text)
+        raise UserError(text) from error
+    return testbed
+
+
+def _report(study: Study, dataset: Dataset, out: Path) -> None:
+    """The page of the run, with pictures from the dataset at hand."""
+    import pyarrow as pa
+
+    from longshot.reports.report import report
+
+    def images(_: str, keys: Sequence[str]) -> list[Image]:
+        return [dataset.image(int(row)) for row in dataset.find_rows(pa.array(keys, pa.string()))]
+
+    report(out / "run", out / "report.html", images=images, title=f"{study.title}: {dataset.name}")

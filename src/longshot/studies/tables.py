@@ -1,0 +1,207 @@
+"""A study's tables: the same numbers as Markdown, LaTeX and CSV, published ones beside them and marked as such."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from longshot.reports.tables import escape_latex, escape_markdown
+
+if TYPE_CHECKING:
+    from longshot.evaluation.statistics import Interval
+    from longshot.reports.published import Number
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One text of a table; ``bold`` marks the first place of its column."""
+
+    text: str
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table to read: heads are (group, head) pairs; ``blocks`` are separated by a line."""
+
+    title: str
+    heads: Sequence[tuple[str, str]]
+    blocks: Sequence[Sequence[Sequence[Cell]]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """What goes under ``tables/``: ``stem``.md and .tex from the sheets, ``stem``.csv from the records."""
+
+    stem: str
+    sheets: Sequence[Sheet]
+    records: Sequence[dict[str, Any]]
+    lines: Sequence[str] = field(default_factory=tuple)  # findings in words, below the tables
+
+    def texts(self) -> dict[str, str]:
+        """File name → content."""
+        return {
+            f"{self.stem}.md": "\n".join(
+                [
+                    *(markdown(s) for s in self.sheets),
+                    *(f"- {escape_markdown(one)}" for one in self.lines),
+                    "",
+                ]
+            ),
+            f"{self.stem}.tex": "% needs \\usepackage{booktabs}\n" + "\n".join(latex(s) for s in self.sheets),
+            f"{self.stem}.csv": to_csv(self.records),
+        }
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a results table: which number stands in it and how it is headed."""
+
+    group: str
+    head: str
+    key: tuple[Any, ...]  # (testbed, part, way, shot, metric)
+    interval: bool = True  # show ± half the interval
+
+
+def record(
+    key: tuple[Any, ...], backbone: str, method: str, setting: str, interval: Interval, mark: str
+) -> dict[str, Any]:
+    """A measured number as a CSV row; shares (0 … 1) in full precision."""
+    testbed, part, way, shot, metric = key
+    return {
+        "source": "measured",
+        "testbed": testbed,
+        "part": part,
+        "way": way,
+        "shot": shot,
+        "metric": metric,
+        "backbone": backbone,
+        "method": method,
+        "setting": setting,
+        "mean": interval.mean,
+        "low": interval.low,
+        "high": interval.high,
+        "tasks": interval.n,
+        "mark": mark,
+    }
+
+
+def published_record(number: Number, tasks: int) -> dict[str, Any]:
+    """A number from a paper as a CSV row; the paper's interval where it printed one."""
+    half = number.half
+    return {
+        "source": "published",
+        "testbed": number.testbed,
+        "part": number.part,
+        "way": number.way,
+        "shot": number.shot,
+        "metric": number.metric,
+        "backbone": number.backbone,
+        "method": number.method,
+        "setting": number.setting,
+        "mean": number.mean,
+        "low": None if half is None else round(number.mean - half, 6),
+        "high": None if half is None else round(number.mean + half, 6),
+        "tasks": tasks,
+        "mark": "",
+    }
+
+
+def sheet(title: str, columns: Sequence[Column], records: Sequence[dict[str, Any]], note: str) -> Sheet:
+    """One row per method, inductive ones first; a dash where a number is missing."""
+    found = {(r["method"], (r["testbed"], r["part"], r["way"], r["shot"], r["metric"])): r for r in records}
+    named = list(dict.fromkeys((r["setting"], r["method"]) for r in records))
+    blocks = []
+    for setting in ("inductive", "transductive"):
+        rows = []
+        for method in [name for kind, name in named if kind == setting]:
+            cells = [_cell(found.get((method, column.key)), column.interval) for column in columns]
+            rows.append([Cell(method), Cell(setting), *cells])
+        if rows:
+            blocks.append(rows)
+    return Sheet(
+        title, [("", "method"), ("", "setting"), *((c.group, c.head) for c in columns)], blocks, note
+    )
+
+
+def _cell(entry: dict[str, Any] | None, interval: bool) -> Cell:
+    if entry is None:
+        return Cell("–")
+    text = f"{100 * entry['mean']:.2f}"
+    if interval and entry["low"] is not None:
+        text += f" ± {50 * (entry['high'] - entry['low']):.2f}"
+    return Cell(text + (" =" if entry["mark"] == "tied" else ""), bool(entry["mark"]))
+
+
+def points(interval: Interval) -> str:
+    """A difference of shares in points with its interval: ``12.3 [11.0, 13.6]``."""
+    return _with_bounds(100 * interval.mean, interval.low, interval.high, 100, 1)
+
+
+def ratio(value: float, low: float, high: float) -> str:
+    """A correlation with its interval; a dash where it is not defined."""
+    return "–" if math.isnan(value) else _with_bounds(value, low, high, 1, 2)
+
+
+def _with_bounds(value: float, low: float | None, high: float | None, scale: float, digits: int) -> str:
+    text = f"{value:+.{digits}f}"
+    if low is None or high is None or math.isnan(low):
+        return text
+    return f"{text} [{scale * low:+.{digits}f}, {scale * high:+.{digits}f}]"
+
+
+def markdown(one: Sheet) -> str:
+    """A GitHub-flavoured table under its title."""
+    heads = [escape_markdown(f"{group}: {head}" if group else head) for group, head in one.heads]
+    lines = [
+        f"**{escape_markdown(one.title)}**",
+        "",
+        f"| {' | '.join(heads)} |",
+        f"| {' | '.join([':---'] * 2 + ['---:'] * (len(heads) - 2))} |",
+    ]
+    for row in (row for block in one.blocks for row in block):
+        cells = [f"**{escape_markdown(c.text)}**" if c.bold else escape_markdown(c.text) for c in row]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *([escape_markdown(one.note), ""] if one.note else [])])
+
+
+def latex(one: Sheet) -> str:
+    r"""A ``table`` for ``\input``, with the groups of columns above their heads."""
+    groups, rules, place = [], [], 1
+    for name, members in groupby(one.heads, key=lambda head: head[0]):
+        width = len(list(members))
+        groups.append(rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(name)}}}" if name else "&" * (width - 1))
+        if name:
+            rules.append(rf"\cmidrule(lr){{{place}-{place + width - 1}}}")
+        place += width
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        r"\small",
+        rf"\caption{{{escape_latex(one.title)}. {escape_latex(one.note)}}}",
+    ]
+    lines += [rf"\begin{{tabular}}{{ll{'r' * (len(one.heads) - 2)}}}", r"\toprule"]
+    if rules:
+        lines += [" & ".join(groups) + r" \\", "".join(rules)]
+    lines.append(" & ".join(escape_latex(head) for _, head in one.heads) + r" \\")
+    for block in one.blocks:
+        lines.append(r"\midrule")
+        for row in block:
+            cells = [rf"\textbf{{{escape_latex(c.text)}}}" if c.bold else escape_latex(c.text) for c in row]
+            lines.append(" & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+
+
+def to_csv(records: Sequence[dict[str, Any]]) -> str:
+    """One line per number; shares in full precision, empty where there is none."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
