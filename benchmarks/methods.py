@@ -5,8 +5,9 @@ partly zero as after a ReLU, and on real features of toybox where the cache has 
 predictions equal, mean accuracy within 0.1 point.
 
 Speed: 5-way 5-shot with 10 queries per class, and 100-way, gathering included on both sides, in turns, so that a busy
-machine slows both; in processor seconds on one thread, by the clock on two. Wanted at 5-way: geometric mean at least 20 ×, none below 5 ×; at 100-way at least 3 × for the first
-five, no slower for the gradient-based ones. Needs `.venv/bin/pip install --no-deps easyfsl==1.5.0`.
+machine slows both; in processor seconds on one thread, by the clock on two. Wanted at 5-way: geometric mean at least
+20 ×, none below 5 ×; at 100-way at least 3 × for the first five, no slower for the gradient-based ones. Needs
+`.venv/bin/pip install --no-deps easyfsl==1.5.0`.
 
     python -m benchmarks methods             all of it, about 15 minutes
     python -m benchmarks.methods speed       one part: exactness, speed or many-way

@@ -1,4 +1,4 @@
-"""``longshot methods``: what can learn from a support set."""
+"""``longshot methods``: what can learn from a support set, and whether one's own method keeps the rules."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ import click
 from longshot.cli.common import json_option, print_table
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @json_option
-def command(as_json: bool) -> None:
-    """List the methods with their settings and defaults.
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """List the methods with their settings and defaults; check your own.
 
     \b
     Example:
       longshot methods
+      longshot methods check mine.py:MyMethod
       longshot evaluate easy.parquet --backbone pixels --method "protonet(distance='cosine')" -o runs/first
 
     An inductive method looks at one query at a time; a transductive one also at the other queries of its task.
     """
+    if context.invoked_subcommand is not None:
+        return
     from longshot.methods.registry import list_methods
 
     records = list_methods()
@@ -35,4 +39,48 @@ def command(as_json: bool) -> None:
         }
         for record in records
     ]
-    print_table(rows, footer="\nSet on the command line as in --method \"protonet(distance='cosine')\".")
+    print_table(
+        rows,
+        footer="\nSet on the command line as in --method \"protonet(distance='cosine')\". Your own: --method "
+        'mine.py:MyMethod; a scikit-learn classifier: --method "sklearn:sklearn.svm.SVC(C=1)".',
+    )
+
+
+@command.command()
+@click.argument("method")
+@json_option
+def check(method: str, as_json: bool) -> None:
+    """Run the common test on METHOD: a name, file.py:MyMethod or sklearn:module.Class, with settings if any.
+
+    \b
+    Example:
+      longshot methods check protonet
+      longshot methods check "mine.py:MyMethod(k=3)"
+
+    Exits with 1 when a rule is broken. A method may refuse tasks with absent classes or of unequal size by raising
+    longshot.errors.UserError with the reason.
+    """
+    from longshot.methods.checks import CHECKS, run_checks
+    from longshot.methods.registry import get_method
+    from longshot.progress import progress
+
+    chosen = get_method(method)
+    rows = []
+    with progress("check", total=len(CHECKS), unit="rules") as bar:
+        for name, result, reason in run_checks(chosen):
+            rule = (CHECKS[name].__doc__ or "").strip().splitlines()[0]
+            rows.append({"check": name, "result": result, "rule": rule, "reason": reason})
+            bar.advance()
+    if as_json:
+        print_table(rows, as_json=True)
+    else:
+        broken = [row for row in rows if row["result"] == "broken"]
+        print_table([{key: row[key] for key in ("check", "result", "rule")} for row in rows])
+        for row in rows:
+            if row["reason"]:
+                click.echo(f"\n{row['check']}, {row['result']}: {row['reason']}")
+        click.echo(
+            f"\n{chosen.call} ({chosen.setting}): {len(rows) - len(broken)} of {len(rows)} rules kept."
+        )
+    if any(row["result"] == "broken" for row in rows):
+        raise SystemExit(1)

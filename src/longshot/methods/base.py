@@ -45,6 +45,7 @@ class TaskBatch:
     shot: int | None = (
         None  # k when every task has exactly W classes of k rows each, sorted by label, no padding
     )
+    index: Tensor | None = None  # [B] int64, on the CPU: numbers of the tasks in their testbed, for messages
 
     def __len__(self) -> int:
         return int(self.support.shape[0])
@@ -101,6 +102,7 @@ class TaskBatch:
                 seeds=self.seeds,
                 blocks=(support.shape[2],),
                 shot=self.shot,
+                index=self.index,
             )
             for support, query in zip(supports, queries, strict=True)
         ]

@@ -154,6 +154,7 @@ class Gatherer:
             seeds=torch.from_numpy(tasks.seeds[chosen]),
             blocks=self.blocks,
             shot=_equal_shots(labels, ways),
+            index=torch.from_numpy(tasks.index[chosen]),
         )
         return batch, targets
 

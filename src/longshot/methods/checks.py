@@ -6,7 +6,7 @@ of task with a UserError where a check allows it; the check then returns the rea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from longshot.errors import UserError
 from longshot.methods.base import LOWEST, Method
 from longshot.methods.batching import Gatherer, Tasks, batches
+from longshot.methods.own import MethodError
 from longshot.ragged import Ragged
 from longshot.testbeds.bound import BoundTasks
 
@@ -107,6 +108,13 @@ def _demand(kept: bool, sentence: str) -> None:
         raise CheckFailed(sentence)
 
 
+def _refusal(reason: UserError) -> str:
+    """The reason for which a method refuses a kind of task; a failure inside the method is none."""
+    if isinstance(reason, MethodError):
+        raise reason
+    return str(reason)
+
+
 def _alike(method: Method, first: NDArray[np.float32], second: NDArray[np.float32], what: str) -> None:
     """Scores equal within the method's tolerance, predictions equal unless two classes tie within it."""
     _demand(first.shape == second.shape, f"{what} changes the shape of the scores")
@@ -180,7 +188,7 @@ def check_padding(method: Method) -> str | None:
     try:
         alone, together = run(method, world, tasks, limit=1), run(method, world, tasks)
     except UserError as reason:
-        return str(reason)
+        return _refusal(reason)
     for one, many in zip(alone, together, strict=True):
         _alike(method, one, many, "padding")
     return None
@@ -237,7 +245,7 @@ def check_unequal_shots(method: Method) -> str | None:
     try:
         found = run(method, world, tasks)
     except UserError as reason:
-        return str(reason)
+        return _refusal(reason)
     hits = [s.argmax(1) == t.query_label for s, t in zip(found, tasks, strict=True)]
     accuracy = float(np.concatenate(hits).mean())
     _demand(accuracy > 0.5, f"accuracy with unequal shots is {accuracy:.2f}, not above 0.50")
@@ -260,7 +268,7 @@ def check_absent_class(method: Method) -> str | None:
     try:
         found = run(method, world, tasks)
     except UserError as reason:
-        return str(reason)
+        return _refusal(reason)
     for scores in found:
         _demand(bool((scores[:, 1] == LOWEST).all()), "a class without support has a score above −∞")
         _demand(bool(np.isfinite(scores[:, [0, 2, 3]]).all()), "an absent class makes other scores infinite")
@@ -303,3 +311,14 @@ CHECKS: dict[str, Callable[[Method], str | None]] = {
     "many ways": check_many_ways,
     "setting": check_setting,
 }
+
+
+def run_checks(method: Method) -> Iterator[tuple[str, str, str]]:
+    """(check, "kept" | "refused" | "broken", reason) for every check, one after the other."""
+    for name, check in CHECKS.items():
+        try:
+            reason = check(method)
+        except (CheckFailed, UserError) as error:
+            yield name, "broken", str(error)
+        else:
+            yield name, "kept" if reason is None else "refused", reason or ""

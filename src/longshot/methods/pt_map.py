@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from longshot.methods.base import Method, TaskBatch, TaskShape
-from longshot.methods.numerics import class_scores, lengths, squared_distances, with_rows
+from longshot.methods.numerics import class_scores, lengths, with_rows
 from longshot.methods.settings import check_count, check_number
 
 _CHECK_EVERY = 5  # Sinkhorn rounds between looks at the convergence of each task
@@ -73,7 +73,10 @@ class PTMAP(Method):
         return powered.div_(lengths(powered).unsqueeze(2)) if self.normalize else powered
 
     def _plan(self, batch: TaskBatch, means: Tensor, scaling: Tensor | None) -> tuple[Tensor, Tensor]:
-        cost = squared_distances(means, batch.query).mul_(self.strength)
+        # ‖q − p‖² without ‖q‖², which only scales a query's share and which the iteration undoes.
+        squares = means.square().sum(2, keepdim=True)
+        queries = batch.query.transpose(1, 2)
+        cost = torch.baddbmm(squares, means, queries, beta=self.strength, alpha=-2 * self.strength)
         if batch.shot is None:
             cost.masked_fill_(~batch.present.unsqueeze(2), torch.inf)
         return sinkhorn(cost, batch.query_mask, self.rounds, scaling)

@@ -61,13 +61,16 @@ def rectified_means(batch: TaskBatch, support: Rows, query: Rows, scale: float) 
     """
     labels = one_hot(batch)  # [B, W, S]
     query_share = row_weights(batch.query_mask)  # [B, 1, Q]
-    shift = support.sums(row_weights(batch.support_label >= 0)).sub_(query.sums(query_share))  # [B, 1, d]
-    means = support.sums(labels).div_(batch.counts.clamp(min=1).unsqueeze(2))
+    share = labels / batch.counts.clamp(min=1).unsqueeze(2)
+    found = support.sums(torch.cat((share, row_weights(batch.support_label >= 0)), 1))  # [B, W+1, d]
+    means = found[:, :-1]
+    shift = found[:, -1:] - query.sums(query_share)  # [B, 1, d]
     inverse = lengths(means).reciprocal_().unsqueeze(2)  # [B, W, 1]
 
     support_cosine = support.products(means).mul_(inverse).div_(support.length)
-    both = query.products(torch.cat((means, shift), 1))  # [B, W+1, Q]: ⟨p_w, q⟩ and ⟨shift, q⟩
     moved = torch.bmm(means, shift.transpose(1, 2))  # [B, W, 1] ⟨p_w, shift⟩
+    found[:, -1:] = shift
+    both = query.products(found)  # [B, W+1, Q]: ⟨p_w, q⟩ and ⟨shift, q⟩
     length = query.length.square().add_(both[:, -1:], alpha=2).add_(shift.square().sum(2, keepdim=True))
     length = length.clamp_(min=EPSILON).sqrt_()  # [B, 1, Q] ‖q + shift‖
     query_cosine = (both[:, :-1] + moved).mul_(inverse).div_(length)

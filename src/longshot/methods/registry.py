@@ -31,6 +31,11 @@ METHODS: dict[str, str] = {
 }
 
 
+def is_own(name: str) -> bool:
+    """Whether ``name`` (before any parenthesis) points to a file or to scikit-learn."""
+    return name.startswith("sklearn:") or name.endswith(".py") or ".py:" in name
+
+
 def method_names() -> list[str]:
     """Names of the registered methods, sorted."""
     return sorted(METHODS)
@@ -48,13 +53,19 @@ def method_class(name: str) -> type[Method]:
 
 
 def get_method(method: str | Method) -> Method:
-    """A method from its call, ``protonet(distance='cosine')``; a Method object is handed back as it is.
+    """A method from its call; a Method object is handed back as it is.
 
-    UserError: unknown name (with the nearest), unknown setting (with the valid ones and their defaults).
+    ``protonet(distance='cosine')``: registered; ``mine.py:MyMethod(k=3)``: a class or function in a file;
+    ``sklearn:sklearn.svm.SVC(C=1)``: a scikit-learn classifier. UserError: unknown name (with the nearest), unknown
+    setting (with the valid ones and their defaults).
     """
     if not isinstance(method, str):
         return method
     name, settings = parse_call(method)
+    if is_own(name):
+        from longshot.methods.own import own_method
+
+        return own_method(name, settings)
     chosen = method_class(name)
     check_settings(f"The method '{name}'", settings, parameters(chosen.__init__))
     try:

@@ -1,0 +1,387 @@
+"""A user's own method: a class or a function from a Python file, or a scikit-learn classifier by import path."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from longshot.calls import check_settings, format_call, parameters
+from longshot.errors import UserError
+from longshot.methods.base import LOWEST, Method, TaskBatch, TaskShape, mask_absent
+
+_TASK_ARGUMENTS = 4  # of a function: support, support_label, query, way
+_SKLEARN = "sklearn:"
+
+
+class MethodError(UserError):
+    """A user's method raised or returned something else than scores; never a refusal of a kind of task."""
+
+
+def own_method(name: str, settings: Mapping[str, Any]) -> Method:
+    """The method behind ``file.py:Name`` or ``sklearn:module.Class``, with its settings."""
+    if name.startswith(_SKLEARN):
+        return _sklearn_method(name, settings)
+    return _file_method(name, settings)
+
+
+class _Own(Method):
+    """A method whose name, settings and identity come from elsewhere than its class."""
+
+    family = "own"
+    paper = ""
+
+    def __init__(self, given: Mapping[str, Any], defaults: Mapping[str, Any], source: str) -> None:
+        self._given, self._defaults, self._source = dict(given), dict(defaults), source
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every setting with the value in use."""
+        return {**self._defaults, **self._given}
+
+    @property
+    def call(self) -> str:
+        """As it was asked for, without the settings at their default."""
+        return format_call(self.name, self._given, self._defaults)
+
+    @property
+    def identity(self) -> str:
+        """File name (not its folder), settings, and the hash of what computes."""
+        return f"{format_call(Path(self.name).name, self._given, self._defaults)}@{self._source}"
+
+
+# ---- a Python file
+
+
+def _file_method(name: str, settings: Mapping[str, Any]) -> Method:
+    file, _, attribute = name.rpartition(".py")
+    path, attribute = Path(f"{file}.py"), attribute.removeprefix(":")
+    if not path.is_file():
+        raise UserError(
+            f"There is no file {path} for the method '{name}'; give its path, as in mine.py:MyMethod."
+        )
+    code = path.read_bytes()
+    module = _run_file(path, code)
+    found = _pick(module, path, attribute)
+    title = f"{path}:{found.__name__}"
+    source = sha256(code).hexdigest()[:16]
+    if inspect.isclass(found) and issubclass(found, Method):
+        return _from_class(found, title, path, source, settings)
+    return _from_function(found, title, path, source, settings)
+
+
+def _run_file(path: Path, code: bytes) -> ModuleType:
+    """Execute the file as a module of its own; its folder can be imported from, as when it is run by Python."""
+    name = f"longshot_own_{sha256(str(path.resolve()).encode() + code).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickling look the module up
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise MethodError(f"{path} cannot be loaded: {_own_lines(error, path)}") from error
+    return module
+
+
+def _pick(module: ModuleType, path: Path, attribute: str) -> Any:
+    """What ``attribute`` names, or the only method in the file when it names nothing."""
+    here = {
+        name: value
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", None) == module.__name__ and not name.startswith("_")
+    }
+    methods = [name for name, value in here.items() if inspect.isclass(value) and issubclass(value, Method)]
+    functions = [name for name, value in here.items() if inspect.isfunction(value)]
+    if not attribute:
+        choices = methods or functions
+        if len(choices) != 1:
+            raise UserError(
+                f"{path} holds {len(choices)} methods and 1 must be chosen: write {path}:NAME"
+                + (f" with one of {', '.join(choices)}." if choices else ".")
+            )
+        attribute = choices[0]
+    if attribute not in vars(module):
+        near = get_close_matches(attribute, [*methods, *functions], n=1, cutoff=0.4)
+        hint = (
+            f"did you mean '{near[0]}'?" if near else f"it holds {', '.join(methods + functions) or 'none'}."
+        )
+        raise UserError(f"{path} has no method '{attribute}'; {hint}")
+    found = vars(module)[attribute]
+    if not (inspect.isfunction(found) or (inspect.isclass(found) and issubclass(found, Method))):
+        raise UserError(
+            f"'{attribute}' in {path} is neither a class derived from longshot.methods.base.Method nor a function "
+            f"of (support, support_label, query, way)."
+        )
+    return found
+
+
+def _from_class(
+    found: type[Method], title: str, path: Path, source: str, settings: Mapping[str, Any]
+) -> Method:
+    defaults = parameters(found.__init__)
+    check_settings(f"The method '{title}'", settings, defaults)
+    _check_setting(title, getattr(found, "setting", None))
+    try:
+        inner = found(**settings)
+    except UserError:
+        raise
+    except Exception as error:
+        raise MethodError(f"{title} cannot be made: {_own_lines(error, path)}") from error
+    traits = {
+        "name": title,
+        "setting": found.setting,
+        "family": getattr(found, "family", "own"),
+        "paper": getattr(found, "paper", ""),
+        "version": found.version,
+        "batch_bytes": found.batch_bytes,
+        "tolerance": found.tolerance,
+    }
+    made: type[_FromClass] = type(found.__name__, (_FromClass,), traits)
+    return made(inner, path, settings, defaults, source)
+
+
+class _FromClass(_Own):
+    """A user's Method object; its mistakes are told with the lines of its file."""
+
+    def __init__(
+        self,
+        inner: Method,
+        path: Path,
+        given: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        source: str,
+    ) -> None:
+        super().__init__(given, defaults, source)
+        self._inner, self._path = inner, path
+
+    def floats_per_task(self, shape: TaskShape) -> int:
+        """As the user's class says."""
+        return self._inner.floats_per_task(shape)
+
+    def scores(self, batch: TaskBatch) -> Tensor:
+        """[B, Q, W] of the user's class, its shape checked."""
+        where = _tasks(batch)
+        try:
+            scores: Any = self._inner.scores(batch)
+        except UserError:
+            raise
+        except Exception as error:
+            raise MethodError(f"{self.name} failed on {where}: {_own_lines(error, self._path)}") from error
+        wanted = (len(batch), batch.query.shape[1], batch.way)
+        if not isinstance(scores, Tensor) or tuple(scores.shape) != wanted:
+            raise MethodError(
+                f"{self.name} returned {_describe(scores)} for {where}; a tensor of the shape {wanted} "
+                f"(tasks, queries, classes) is needed."
+            )
+        return scores
+
+
+def _from_function(
+    found: Callable[..., Any], title: str, path: Path, source: str, settings: Mapping[str, Any]
+) -> Method:
+    signature = list(inspect.signature(found).parameters.values())
+    if len(signature) < _TASK_ARGUMENTS or any(p.default is not p.empty for p in signature[:_TASK_ARGUMENTS]):
+        raise UserError(
+            f"The function {title} takes ({', '.join(p.name for p in signature)}); 4 arguments come first: "
+            f"support, support_label, query, way. Settings follow, with defaults."
+        )
+    defaults = dict(list(parameters(found).items())[_TASK_ARGUMENTS:])
+    for setting, default in defaults.items():
+        if default is inspect.Parameter.empty:
+            raise UserError(f"The setting '{setting}' of the function {title} has no default; give it one.")
+    check_settings(f"The method '{title}'", settings, defaults)
+    # A function is handed all queries of a task: unless it says otherwise, it may have looked at them together.
+    setting = getattr(found, "setting", "transductive")
+    _check_setting(title, setting)
+    traits = {"name": title, "setting": setting}
+    made: type[_FromFunction] = type(found.__name__, (_FromFunction,), traits)
+    return made(found, path, settings, defaults, source)
+
+
+class _FromFunction(_Own):
+    """A user's function of one task: f(support [S, d], support_label [S], query [Q, d], way) → scores [Q, way]."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        path: Path,
+        given: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        source: str,
+    ) -> None:
+        super().__init__(given, defaults, source)
+        self._function, self._path = function, path
+
+    def scores(self, batch: TaskBatch) -> Tensor:
+        """[B, Q, W], one task at a time."""
+        found = batch.query.new_full((len(batch), batch.query.shape[1], batch.way), LOWEST)
+        for row, where, support, label, query, way in each_task(batch):
+            try:
+                given = self._function(support, label, query, way, **self._given)
+                scores = torch.as_tensor(given, dtype=torch.float32, device=query.device)
+            except UserError:
+                raise
+            except Exception as error:
+                raise MethodError(
+                    f"{self.name} failed on {where}: {_own_lines(error, self._path)}"
+                ) from error
+            if tuple(scores.shape) != (len(query), way):
+                raise MethodError(
+                    f"{self.name} returned {_describe(given)} for {where}; the shape ({len(query)}, {way}) "
+                    f"(queries, classes) is needed."
+                )
+            found[row, : len(query), :way] = scores
+        return mask_absent(found, batch)
+
+
+def each_task(batch: TaskBatch) -> Iterator[tuple[int, str, Tensor, Tensor, Tensor, int]]:
+    """(row, "task 7", support [S, d], labels [S], query [Q, d], way) of every task, without padding."""
+    shots = (batch.support_label >= 0).sum(1).tolist()
+    queries = batch.query_mask.sum(1).tolist()
+    for row, (shot, query, way) in enumerate(zip(shots, queries, batch.ways.tolist(), strict=True)):
+        # Copies: a function that works in place must not write into the features of the next method.
+        support, label = batch.support[row, :shot].clone(), batch.support_label[row, :shot].clone()
+        yield row, _tasks(batch, row), support, label, batch.query[row, :query].clone(), way
+
+
+def _tasks(batch: TaskBatch, row: int | None = None) -> str:
+    """ "task 7" or "tasks 0 to 39", for messages."""
+    if batch.index is None:
+        return "a task" if row is not None else f"a batch of {len(batch)} tasks"
+    if row is not None or len(batch) == 1:
+        return f"task {int(batch.index[row or 0])}"
+    return f"tasks {int(batch.index.min())} to {int(batch.index.max())}"
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, Tensor) or hasattr(value, "shape"):
+        return f"scores of the shape {tuple(value.shape)}"
+    return f"a {type(value).__name__}"
+
+
+def _check_setting(title: str, setting: Any) -> None:
+    if setting not in ("inductive", "transductive"):
+        raise UserError(
+            f'{title} has the setting {setting!r}; write setting = "inductive" (one query at a time) or '
+            f'"transductive" (may look at the other queries of the task) in it.'
+        )
+
+
+def _own_lines(error: Exception, path: Path) -> str:
+    """ "ZeroDivisionError: division by zero" and the traceback's lines that lie in the user's file."""
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name == path.name:
+        text = (error.text or "").strip()
+        return f"{type(error).__name__}: {error.msg}\n  {path.name}, line {error.lineno}\n    {text}"
+    own = path.resolve()
+    lines = [
+        f"  {path.name}, line {frame.lineno}, in {frame.name}\n    {frame.line}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).resolve() == own
+    ]
+    return "\n".join([f"{type(error).__name__}: {error}", *lines])
+
+
+# ---- scikit-learn
+
+
+def _sklearn_method(name: str, settings: Mapping[str, Any]) -> Method:
+    path = name.removeprefix(_SKLEARN)
+    module, _, attribute = path.rpartition(".")
+    if not module:
+        raise UserError(f"'{name}' is no import path; write it in full, as in sklearn:sklearn.svm.SVC.")
+    try:
+        found = getattr(importlib.import_module(module), attribute, None)
+    except ImportError as error:
+        if importlib.util.find_spec("sklearn") is None:
+            raise UserError(
+                f"'{name}' needs scikit-learn, which is not installed: pip install scikit-learn."
+            ) from error
+        raise UserError(f"There is no module '{module}' for the method '{name}': {error}.") from error
+    if not inspect.isclass(found) or not hasattr(found, "fit") or not hasattr(found, "predict"):
+        raise UserError(f"'{path}' is not a class with fit and predict; name a scikit-learn classifier.")
+    defaults = parameters(found.__init__)
+    check_settings(f"'{path}'", settings, defaults)
+    try:
+        found(**settings)
+    except Exception as error:
+        raise UserError(f"'{name}' cannot be made: {type(error).__name__}: {error}.") from error
+    version = getattr(importlib.import_module(module.partition(".")[0]), "__version__", "?")
+    traits = {"name": name, "setting": "inductive", "family": "scikit-learn"}
+    source = f"{module.partition('.')[0]}-{version}"
+    made: type[_FromSklearn] = type(attribute, (_FromSklearn,), traits)
+    return made(found, settings, defaults, source)
+
+
+class _FromSklearn(_Own):
+    """A classifier with fit and predict, fitted on each task's support.
+
+    Scores are log predict_proba where it exists, else decision_function, else 0 for the predicted class and −1 for the
+    others. A ``random_state`` that is left open is taken from the task.
+    """
+
+    tolerance = 1e-2  # solvers stop when they are close, and the order of sums moves where
+
+    def __init__(
+        self, made: Callable[..., Any], given: Mapping[str, Any], defaults: Mapping[str, Any], source: str
+    ) -> None:
+        super().__init__(given, defaults, source)
+        self._make = made
+
+    def scores(self, batch: TaskBatch) -> Tensor:
+        """[B, Q, W], one task at a time on the CPU."""
+        found = batch.query.new_full((len(batch), batch.query.shape[1], batch.way), LOWEST)
+        for row, where, support, label, query, _ in each_task(batch):
+            settings = dict(self._given)
+            if self._defaults.get("random_state", 0) is None:
+                settings.setdefault("random_state", int(batch.seeds[row]) % 2**32)
+            try:
+                classes, scores = _fit_and_score(
+                    self._make(**settings), support.cpu(), label.cpu(), query.cpu()
+                )
+            except Exception as error:
+                raise MethodError(
+                    f"{self.name} failed on {where}: {type(error).__name__}: {error}"
+                ) from error
+            if tuple(scores.shape) != (len(query), len(classes)):
+                raise MethodError(
+                    f"{self.name} gives scores of the shape {tuple(scores.shape)} for {where}; "
+                    f"({len(query)}, {len(classes)}) (queries, classes) is needed."
+                )
+            found[row, : len(query), classes.to(found.device)] = scores.to(found)
+        return mask_absent(found, batch)
+
+
+def _fit_and_score(model: Any, support: Tensor, label: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+    """The classes that have support [C] and the scores [Q, C] in their order."""
+    present = torch.unique(label)
+    if len(present) == 1:  # nothing to tell apart, and most classifiers refuse it
+        return present, torch.zeros(len(query), 1)
+    model.fit(support.numpy(), label.numpy())
+    classes = torch.as_tensor(model.classes_).long() if hasattr(model, "classes_") else present
+    if hasattr(model, "predict_proba"):
+        chance = torch.as_tensor(model.predict_proba(query.numpy()), dtype=torch.float32)
+        return classes, chance.clamp(min=1e-12).log()
+    if hasattr(model, "decision_function"):
+        value = torch.as_tensor(model.decision_function(query.numpy()), dtype=torch.float32)
+        # Two classes: one number per query, positive for the second.
+        return classes, torch.stack((-value / 2, value / 2), 1) if value.dim() == 1 else value
+    predicted = torch.as_tensor(model.predict(query.numpy())).long()
+    return classes, (predicted.unsqueeze(1) == classes).float() - 1
