@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from longshot.cli.demo import BACKBONES
 from longshot.evaluation.results import Results
 
 
@@ -17,6 +18,9 @@ def test_the_demo(run_cli: Callable[..., subprocess.CompletedProcess[str]], tmp_
     found = {
         (r["testbed"], r["backbone"]): r["accuracy"] for r in Results(tmp_path / "out" / "run").summary()
     }
+    run = Results(tmp_path / "out" / "run").run
+    (story,) = run["backbones"]["efficientnet-lite0"].values()
+    assert story["networks"][0]["preprocessing"] == BACKBONES["efficientnet-lite0"]
     network = {bed: found[bed, "efficientnet-lite0"] for bed in ("mixed", "look-alikes")}
     assert network["mixed"] > network["look-alikes"] + 0.2
     assert network["mixed"] > found["mixed", "pixels"] + 0.2

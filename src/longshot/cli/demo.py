@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from longshot.cli.common import device_option, print_table
+from longshot.cli.common import device_option, json_option, print_table
 
 # backbone → preprocessing. Toybox's pictures are 84 pixels wide: blowing them up to the usual 128 costs twice the
 # time and tells the network nothing new.
@@ -30,7 +30,8 @@ BACKBONES = {
     "--tasks", type=click.IntRange(min=2), default=600, show_default=True, help="Tasks per testbed."
 )
 @device_option
-def command(out: Path, tasks: int, device: str) -> None:
+@json_option
+def command(out: Path, tasks: int, device: str, as_json: bool) -> None:
     """Generate toybox, draw an easy and a look-alike testbed, measure two backbones, write a report.
 
     \b
@@ -44,7 +45,7 @@ def command(out: Path, tasks: int, device: str) -> None:
     start = time.monotonic()
 
     def say(text: str) -> None:
-        click.echo(f"[{time.monotonic() - start:5.1f} s] {text}")
+        click.echo(f"[{time.monotonic() - start:5.1f} s] {text}", err=as_json)
 
     say("toybox: 84×84 pictures of things in ten families, generated on first use")
     dataset = longshot.open_dataset("toybox")
@@ -63,16 +64,15 @@ def command(out: Path, tasks: int, device: str) -> None:
         testbed.save(paths[-1])
         say(f"testbed {name}: {len(testbed)} tasks, 5-way 5-shot, 10 queries a class → {paths[-1]}")
 
-    for backbone in BACKBONES:
-        features = longshot.embed(dataset, backbone, device=device)
-        say(f"features: {backbone}, {features.dim} numbers per image")
+    views = []
+    for backbone, preprocessing in BACKBONES.items():
+        views.append(longshot.embed(dataset, backbone, preprocessing=preprocessing, device=device))
+        say(f"features: {backbone}, {views[-1].dim} numbers per image")
 
-    results = longshot.evaluate(
-        paths, backbones=BACKBONES, methods=["protonet"], out=out / "run", device=device
-    )
+    results = longshot.evaluate(paths, backbones=views, methods=["protonet"], out=out / "run", device=device)
     say(f"evaluated protonet on {len(testbeds)} testbeds × {len(BACKBONES)} backbones → {out / 'run'}")
     page = longshot.report(results, out / "report.html", images=registry_images({}))
-    click.echo()
-    print_table(summary_rows(results))
-    click.echo()
+    click.echo(err=as_json)
+    print_table(results.summary() if as_json else summary_rows(results), as_json=as_json)
+    click.echo(err=as_json)
     say(f"report: {page.resolve()}")
