@@ -82,7 +82,8 @@ def test_prune_by_age_spares_what_was_used(photos: Path, fresh_cache: Path, run_
 def test_prune_asks_first(photos: Path, fresh_cache: Path, run_cli) -> None:  # type: ignore[no-untyped-def]
     embed(photos, "pixels", preprocessing="decode|resize(2,2)")
     done = run_cli("cache", "prune", "--features", check=False)  # no one answers
-    assert done.returncode != 0
+    assert done.returncode == 2
+    assert "Nothing was deleted" in done.stderr
     assert list(fresh_cache.glob("features/*.npy"))
 
 
@@ -104,6 +105,7 @@ def test_features_being_made_are_not_pruned(photos: Path, fresh_cache: Path) -> 
 def test_show_gives_sizes_by_kind(photos: Path, fresh_cache: Path, run_cli) -> None:  # type: ignore[no-untyped-def]
     embed(photos, "pixels", preprocessing="decode|resize(2,2)")
     answer = json.loads(run_cli("cache", "show", "--json").stdout)
+    assert json.loads(run_cli("cache", "--json").stdout) == answer
     kinds = {row["kind"]: row["bytes"] for row in answer["kinds"]}
     assert kinds["features"] > 0
     assert str(fresh_cache) in run_cli("cache").stdout

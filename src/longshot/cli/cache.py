@@ -13,8 +13,9 @@ from longshot.errors import UserError
 
 
 @click.group(invoke_without_command=True)
+@json_option
 @click.pass_context
-def command(context: click.Context) -> None:
+def command(context: click.Context, as_json: bool) -> None:
     """Show and prune what Longshot keeps on disk.
 
     \b
@@ -23,12 +24,12 @@ def command(context: click.Context) -> None:
       longshot cache prune --features --older-than 30
     """
     if context.invoked_subcommand is None:
-        context.invoke(show)
+        context.invoke(show, as_json=as_json)
 
 
 @command.command()
 @json_option
-def show(as_json: bool = False) -> None:
+def show(as_json: bool) -> None:
     """Sizes by kind, and the largest entries.
 
     \b
@@ -108,8 +109,8 @@ def prune(older_than: float | None, chosen: str | None, yes: bool, dry_run: bool
         freed = 0
         verb = "would free"
     else:
-        if not yes:
-            click.confirm(f"Delete {len(found)} entries, {_size(total)}?", abort=True, err=True)
+        if not yes and not _agreed(f"Delete {len(found)} entries, {_size(total)}?"):
+            raise UserError("Nothing was deleted; answer y, or add --yes where no one can answer.")
         freed = store.prune(found)
         verb = "freed"
     if as_json:
@@ -117,6 +118,14 @@ def prune(older_than: float | None, chosen: str | None, yes: bool, dry_run: bool
         click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
     else:
         click.echo(f"{verb} {_size(total if dry_run else freed)} in {len(found)} entries")
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:  # nobody is there, or Ctrl-C
+        click.echo(err=True)
+        return False
 
 
 def _size(count: int) -> str:
