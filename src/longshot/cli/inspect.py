@@ -77,20 +77,15 @@ def _print(file: Path, testbed: Testbed, facts: dict[str, Any]) -> None:
 
 def _datasets(testbed: Testbed, places: tuple[str, ...]) -> dict[str, Dataset]:
     from longshot.datasets import open_dataset
-    from longshot.datasets.registry import find
+    from longshot.datasets.registry import find, parse_dataset_options
 
-    given: dict[str, str] = {}
-    for place in places:
-        name, sign, path = place.partition("=")
-        if not (name and sign and path):
-            raise UserError(f"--dataset {place} must have the form NAME=PATH, for example toybox=toybox.")
-        given[name] = path
+    given = parse_dataset_options(places)
     unknown = set(given) - set(testbed.datasets)
     if unknown:
         raise UserError(
             f"The testbed has no dataset '{min(unknown)}'; it has: {', '.join(testbed.datasets)}."
         )
     return {
-        name: open_dataset(given[name]) if name in given else find(fingerprint)
+        name: open_dataset(given[name]) if name in given else find(fingerprint, name)
         for name, fingerprint in testbed.datasets.items()
     }
