@@ -73,7 +73,7 @@ def command(
     from longshot.reports.data import load
     from longshot.reports.report import render
 
-    kind = "json" if as_json else format_ or _SUFFIXES.get(out.suffix.lower() if out else ".html", "html")
+    kind = "json" if as_json else format_ or _kind(out)
     overrides = parse_dataset_options(datasets)
     data = load(list(runs))
     images = registry_images(overrides, fingerprints(data)) if kind == "html" and pictures else None
@@ -84,6 +84,18 @@ def command(
     path = out or Path("report.html")
     write_text(path, text)
     click.echo(f"{path.resolve()} ({len(text.encode()) / 1e3:,.0f} kB)")
+
+
+def _kind(out: Path | None) -> str:
+    """The format that a file's ending stands for; a page for no file and for the screen."""
+    if out is None or str(out) == "-":
+        return "html"
+    kind = _SUFFIXES.get(out.suffix.lower())
+    if kind is None:
+        raise UserError(
+            f"The ending of '{out}' is none of {', '.join(_SUFFIXES)}; use one of them or say --format."
+        )
+    return kind
 
 
 def fingerprints(data: ReportData) -> dict[str, tuple[str, ...]]:
