@@ -306,10 +306,14 @@ def _check(
     """Refuse values [n, d] that are not finite, or would not be in ``dtype``; names the first image."""
     bad = not_finite(values)
     if bad.any():
+        remedy = (
+            f"check its weights and the preprocessing '{source.preprocessing}'"
+            if isinstance(source, Backbone)
+            else "mend those rows of the file"
+        )
         raise UserError(
             f"Backbone '{source.name}' gave NaN or infinite features for {int(bad.sum()):,} of the {len(rows):,} "
-            f"images {rows.start:,} to {rows.stop - 1:,}, first for '{_first(dataset, rows, bad)}'; check its "
-            f"weights and the preprocessing '{source.preprocessing}'."
+            f"images {rows.start:,} to {rows.stop - 1:,}, first for '{_first(dataset, rows, bad)}'; {remedy}."
         )
     if dtype == "float16":
         large = (np.abs(values) > _LARGEST_HALF).any(axis=1)

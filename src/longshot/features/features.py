@@ -133,7 +133,7 @@ def open_array(path: Path) -> NDArray[Any]:
         raise UserError(f"There is no features file {path}; make it with 'longshot embed'.") from None
     except (ValueError, OSError, EOFError) as error:
         raise UserError(
-            f"Features {path} cannot be read ({str(error).rstrip('.')}): the file is truncated or no .npy; "
+            f"Features {path} cannot be read ({load_problem(error)}): the file is truncated or no .npy; "
             f"embed again."
         ) from error
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.name not in DTYPES:
@@ -142,6 +142,12 @@ def open_array(path: Path) -> NDArray[Any]:
     if not array.flags.c_contiguous:
         raise UserError(f"Features {path} are stored column by column; save them with np.ascontiguousarray.")
     return array
+
+
+def load_problem(error: Exception) -> str:
+    """NumPy's words for a message; its advice to unpickle a strange file, which would run code, is left out."""
+    text = str(error).rstrip(".")
+    return "no plain array of numbers" if "pickle" in text or "Python objects" in text else text
 
 
 def not_finite(values: NDArray[Any]) -> NDArray[np.bool_]:

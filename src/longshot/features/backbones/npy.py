@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from longshot.datasets.dataset import Dataset, count, first
 from longshot.errors import UserError
 from longshot.features.backbones.base import Precomputed
-from longshot.features.features import describe, sidecar
+from longshot.features.features import describe, load_problem, sidecar
 from longshot.files import hash_file, hash_text
 
 
@@ -69,7 +69,8 @@ class Npy(Precomputed):
             return loaded["features"], [str(k) for k in loaded["keys"]] if "keys" in loaded else None
         except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise UserError(
-                f"{self.path} cannot be read ({str(error).rstrip('.')}): it is truncated, or no .npy or .npz."
+                f"{self.path} cannot be read ({load_problem(error)}): it is truncated, or no .npy or .npz of floats; "
+                f"write it again with np.save."
             ) from error
 
     def _keys_beside(self) -> list[str] | None:
