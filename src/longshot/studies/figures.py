@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from longshot.files import atomic
 from longshot.studies.measured import Floats, Measured, leader
+
+if TYPE_CHECKING:
+    from longshot.evaluation.statistics import Rolling
 
 KINDS = {"uniform": "#3b6fb6", "semantic": "#c8412b"}
 SUFFIXES = (".png", ".svg")
@@ -73,14 +76,12 @@ def rolling(entries: Sequence[Measured], window: int, title: str, path: Path) ->
     with _axes(path) as axes:
         for entry, colour in _shown(entries):
             assert entry.coarsity is not None
-            found = rolling_mean(entry.coarsity, entry.accuracy, width)
+            x, mean, low, high = _curve(rolling_mean(entry.coarsity, entry.accuracy, width))
             if colour is None:
-                axes.plot(found.x, 100 * found.mean, color="#bbbbbb", linewidth=0.9, zorder=1)
+                axes.plot(x, mean, color="#bbbbbb", linewidth=0.9, zorder=1)
                 continue
-            axes.fill_between(
-                found.x, 100 * found.low, 100 * found.high, color=colour, alpha=0.15, linewidth=0
-            )
-            axes.plot(found.x, 100 * found.mean, color=colour, linewidth=1.8, label=entry.method, zorder=2)
+            axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+            axes.plot(x, mean, color=colour, linewidth=1.8, label=entry.method, zorder=2)
         axes.grid(axis="y")
         axes.set_xlabel("coarsity (low: classes close in meaning)")
         axes.set_ylabel("accuracy (%)")
@@ -158,6 +159,17 @@ def ways(entries: Mapping[int, Sequence[Measured]], title: str, path: Path) -> N
         axes.set_ylabel("top-1 accuracy (%)")
         axes.set_title(f"{title}: mean with its 95 % interval{_rest(entries[order[-1]])}")
         axes.legend()
+
+
+def _curve(found: Rolling) -> list[Floats]:
+    """x and percentages of mean, low and high, one point per x.
+
+    In a small taxonomy many tasks have the same coarsity; windows within them differ by the order of equals alone, so
+    those at one place are averaged.
+    """
+    x, place = np.unique(np.round(found.x, 9), return_inverse=True)
+    count = np.bincount(place)
+    return [x, *(100 * np.bincount(place, one) / count for one in (found.mean, found.low, found.high))]
 
 
 def _shown(entries: Sequence[Measured]) -> list[tuple[Measured, str | None]]:

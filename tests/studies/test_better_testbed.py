@@ -1,0 +1,215 @@
+"""The study better-testbed through the real command: numbers, files, resumption, mistakes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+from PIL import Image
+from scipy import stats
+
+from longshot.evaluation.results import Results
+from longshot.testbeds.testbed import Testbed
+
+
+def _csv(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _values(out: Path, testbed: str, method: str) -> tuple[np.ndarray, np.ndarray]:
+    """Coarsity and accuracy of each task, straight from the result rows."""
+    table = Results(out / "run").table()
+    rows = table.filter(pc.and_(pc.equal(table["testbed_name"], testbed), pc.equal(table["method"], method)))
+    rows = rows.sort_by("task")
+    return rows["coarsity"].to_numpy(), rows["accuracy"].to_numpy()
+
+
+@pytest.mark.parametrize("shot", [1, 5])
+@pytest.mark.parametrize("method", ["protonet", "nearest-neighbour", "bd-cspn"])
+def test_the_table_holds_the_numbers_of_the_results(better: Path, shot: int, method: str) -> None:
+    found = {
+        (r["testbed"].split("-")[0], r["part"]): r
+        for r in _csv(better / f"tables/{shot}-shot.csv")
+        if r["source"] == "measured" and r["method"] == method
+    }
+    assert len(found) == 6
+    for kind in ("semantic", "uniform"):
+        _, accuracy = _values(better, f"{kind}-{shot}-shot", method)
+        low, high = stats.t.interval(0.95, len(accuracy) - 1, accuracy.mean(), stats.sem(accuracy))
+        row = found[kind, "whole"]
+        assert [float(row[key]) for key in ("mean", "low", "high")] == pytest.approx(
+            [accuracy.mean(), low, high]
+        )
+    coarsity, accuracy = _values(better, f"semantic-{shot}-shot", method)
+    ordered = accuracy[np.argsort(coarsity, kind="stable")]
+    for quartile, part in enumerate(np.split(ordered, 4)):
+        assert float(found["semantic", f"quartile {quartile + 1}"]["mean"]) == pytest.approx(part.mean())
+
+
+def test_markdown_and_latex_show_the_numbers_of_the_csv(better: Path) -> None:
+    row = next(
+        r for r in _csv(better / "tables/5-shot.csv") if r["method"] == "protonet" and r["part"] == "whole"
+    )
+    half = 50 * (float(row["high"]) - float(row["low"]))
+    mean = f"{100 * float(row['mean']):.2f}"
+    assert f"{mean} ± {half:.2f}" in (better / "tables/5-shot.md").read_text("utf-8")
+    latex = (better / "tables/5-shot.tex").read_text("utf-8")
+    assert rf"{mean} $\pm$ {half:.2f}" in latex
+    assert latex.count(r"\begin{table}") == latex.count(r"\end{table}") == 2
+    for line in latex.splitlines():  # heads with \multicolumn aside, every row has all eight columns
+        if line.endswith(r"\\") and "multicolumn" not in line:
+            assert line.count("&") == 7
+
+
+def test_published_numbers_stand_beside_and_are_marked(better: Path) -> None:
+    published = [r for r in _csv(better / "tables/1-shot.csv") if r["source"] == "published"]
+    assert len(published) == 36
+    tim = next(
+        r for r in published if r["method"] == "tim" and r["part"] == "whole" and "better" in r["testbed"]
+    )
+    assert (float(tim["mean"]), round(float(tim["high"]) - float(tim["mean"]), 6)) == (0.5919, 0.0043)
+    text = (better / "tables/1-shot.md").read_text("utf-8")
+    assert "Published: Bennequin et al., 2022" in text
+    assert "not measured here" in text
+
+
+def test_claims_equal_scipys(better: Path) -> None:
+    claims = {(r["shot"], r["method"], r["what"]): r for r in _csv(better / "tables/claims.csv")}
+    coarsity, fine = _values(better, "semantic-5-shot", "protonet")
+    _, coarse = _values(better, "uniform-5-shot", "protonet")
+    assert float(claims["5", "protonet", "spearman"]["value"]) == pytest.approx(
+        stats.spearmanr(coarsity, fine)[0]
+    )
+    drop = claims["5", "protonet", "drop"]
+    bounds = stats.ttest_ind(coarse, fine, equal_var=False).confidence_interval(0.95)
+    assert [float(drop[key]) for key in ("low", "high")] == pytest.approx([bounds.low, bounds.high])
+
+
+def test_testbeds_are_the_samplers_and_shots_share_classes(better: Path) -> None:
+    beds = {path.stem: Testbed.load(path) for path in (better / "testbeds").glob("*.parquet")}
+    assert set(beds) == {f"{kind}-{shot}-shot" for kind in ("semantic", "uniform") for shot in (1, 5)}
+    for kind in ("semantic", "uniform"):
+        assert beds[f"{kind}-5-shot"].meta["sampler"]["classes"]["name"] == kind
+        one, five = (beds[f"{kind}-{shot}-shot"].table["classes"].to_pylist() for shot in (1, 5))
+        assert one == five
+    fine, coarse = (
+        np.mean(beds[f"{kind}-1-shot"].table["coarsity"].to_numpy()) for kind in ("semantic", "uniform")
+    )
+    assert fine < coarse
+
+
+def test_figures_are_pictures(better: Path) -> None:
+    names = {path.stem for path in (better / "figures").iterdir()}
+    wanted = {
+        "coarsity",
+        "balance",
+        *(f"{what}-{k}-shot" for what in ("accuracy", "quartiles") for k in (1, 5)),
+    }
+    assert names == wanted
+    for name in names:
+        with Image.open(better / f"figures/{name}.png") as picture:
+            assert min(picture.size) > 300
+            assert len(picture.convert("RGB").getcolors(1 << 20)) > 20  # not an empty canvas
+        assert "<svg" in (better / f"figures/{name}.svg").read_text("utf-8")
+
+
+def test_the_page_and_the_story_are_there(better: Path) -> None:
+    assert "semantic-5-shot" in (better / "report.html").read_text("utf-8")
+    story = json.loads((better / "study.json").read_text("utf-8"))
+    assert story["settings"]["tasks"] == 24
+    assert story["dataset"]["name"] == "toybox"
+    assert "Bennequin" in story["paper"]
+
+
+def _again(run_cli, out: Path, *more: str, check: bool = True):
+    changes = ("--set", "tasks=24", "--set", "methods=[protonet, nearest-neighbour, bd-cspn]", *more)
+    return run_cli(
+        "study", "run", "better-testbed-small", "toybox", *changes, "-o", out, "--json", check=check
+    )
+
+
+@pytest.fixture
+def copy(better: Path, tmp_path: Path) -> Path:
+    import shutil
+
+    return Path(shutil.copytree(better, tmp_path / "copy"))
+
+
+def test_running_again_keeps_everything(run_cli, copy: Path) -> None:
+    before = {p: p.stat().st_mtime_ns for p in copy.rglob("*") if p.is_file()}
+    done = json.loads(_again(run_cli, copy).stdout)
+    assert {step["did"] for step in done["steps"]} == {"kept"}
+    changed = {p.name for p, time in before.items() if p.stat().st_mtime_ns != time}
+    assert changed <= {"study.json", "run.json"}
+
+
+def test_only_what_is_missing_is_done(run_cli, copy: Path) -> None:
+    (copy / "testbeds/uniform-1-shot.parquet").write_bytes(b"PAR1 torn")
+    (copy / "figures/balance.svg").unlink()
+    part = sorted((copy / "run").glob("part-*.parquet"))[0]
+    rows = part.read_bytes()
+    part.unlink()
+    did = {step["step"]: step["did"] for step in json.loads(_again(run_cli, copy).stdout)["steps"]}
+    assert did["testbed semantic-1-shot"] == did["tables"] == did["report"] == "kept"
+    assert did["figures"] == did["testbed uniform-1-shot"] == "written"
+    assert (copy / "figures/balance.svg").is_file()
+    assert part.read_bytes() == rows
+
+
+def test_another_method_extends_the_run(run_cli, copy: Path) -> None:
+    parts = {p: p.stat().st_mtime_ns for p in (copy / "run").glob("part-*.parquet")}
+    _again(run_cli, copy, "--set", "methods=[protonet, simpleshot]")
+    assert all(p.stat().st_mtime_ns == time for p, time in parts.items())
+    methods = {r["method"] for r in _csv(copy / "tables/1-shot.csv") if r["source"] == "measured"}
+    assert methods == {"protonet", "simpleshot"}
+
+
+def test_other_settings_in_the_same_folder_are_refused(run_cli, copy: Path) -> None:
+    done = _again(run_cli, copy, "--set", "alpha=1", check=False)
+    assert done.returncode == 2
+    assert "holds a study with alpha = 0.383, now it is 1.0; choose another folder with -o." in done.stderr
+
+
+def test_a_dataset_without_taxonomy_is_refused(run_cli, photos: Path, tmp_path: Path) -> None:
+    flat = photos / "round"
+    done = run_cli("study", "run", "better-testbed-small", flat, "-o", tmp_path / "out", check=False)
+    assert done.returncode == 2
+    assert "has no taxonomy" in done.stderr
+    assert "many-way" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_too_many_tasks_name_the_studys_setting(run_cli, photos: Path, tmp_path: Path) -> None:
+    changes = ("--set", "split=null", "--set", "tasks=500", "--set", "methods=protonet")
+    done = run_cli(
+        "study", "run", "better-testbed-small", photos, *changes, "-o", tmp_path / "out", check=False
+    )
+    assert done.returncode == 2
+    assert "--set tasks=" in done.stderr
+    assert "--tasks" not in done.stderr
+
+
+def test_a_foreign_folder_is_refused(run_cli, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("mine")
+    done = run_cli("study", "run", "better-testbed-small", "toybox", "-o", tmp_path, check=False)
+    assert done.returncode == 2
+    assert "such as 'letter.txt', and no study.json" in done.stderr
+
+
+def test_a_dry_run_estimates_and_writes_nothing(run_cli, tmp_path: Path) -> None:
+    changes = ("--set", "tasks=24", "--set", "methods=protonet", "--dry-run")
+    out = tmp_path / "out"
+    told = json.loads(
+        run_cli("study", "run", "better-testbed-small", "toybox", *changes, "-o", out, "--json").stdout
+    )
+    assert len([step for step in told["steps"] if step["step"] == "evaluate"]) == 4
+    assert (
+        "nothing was written"
+        in run_cli("study", "run", "better-testbed-small", "toybox", *changes, "-o", out).stdout
+    )
+    assert not out.exists()
