@@ -13,7 +13,9 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -65,7 +67,12 @@ class Peer:
 
     call: str
     make: Callable[[Any, int], Any]
+    sum_to_one: bool = False  # both are given rows scaled to sum to 1
     center: bool = False  # easyfsl centres on a given vector: the mean of the task's support
+
+    def prepare(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The features that both are given."""
+        return rows / np.abs(rows).sum(1, keepdims=True).clip(1e-12) if self.sum_to_one else rows
 
     def scores(self, model: Any, support: Tensor, labels: Tensor, query: Tensor) -> Tensor:
         """[Q, W] easyfsl's scores of one task; it adapts to the task inside."""
@@ -102,6 +109,6 @@ PEERS: dict[str, Peer] = {
     "Finetune": Peer("finetune", _plain("Finetune", fine_tuning_steps=10, fine_tuning_lr=1e-3)),
     "Transductive fine-tuning": Peer("transductive-finetuning", _plain("TransductiveFinetuning")),
     "TIM": Peer("tim", _plain("TIM", **_TIM)),
-    # The square root of ℓ₁-normalised rows has length 1, as Longshot's; raw rows underflow in easyfsl's exp(−10 d²).
-    "PT-MAP": Peer("pt-map", _plain("PTMAP", feature_normalization=1)),
+    # Raw rows underflow in easyfsl's exp(−10 d²); the square root of a row that sums to 1 has length 1.
+    "PT-MAP": Peer("pt-map(normalize=False)", _plain("PTMAP"), sum_to_one=True),
 }

@@ -53,6 +53,7 @@ DIFFERENT = {  # what Longshot does by default where it does not do what easyfsl
     "simpleshot": "SimpleShot, ℓ₂",
     "bd-cspn": "BD-CSPN",
     "laplacianshot": "LaplacianShot, raw",
+    "pt-map": "PT-MAP",
 }
 
 
@@ -127,7 +128,7 @@ def theirs(
 
 
 def compare(
-    features: NDArray[Any],
+    features: NDArray[np.float32],
     offsets: NDArray[np.int64],
     name: str,
     shot: int,
@@ -135,10 +136,12 @@ def compare(
     call: str | None = None,
 ) -> tuple[float, float, float]:
     """(share of equal predictions, our accuracy, easyfsl's accuracy) on the same 5-way tasks."""
+    peer = PEERS[name]
     bound = draw(offsets, tasks, 5, shot)
     truth = torch.from_numpy(bound.query_label.values).view(tasks, -1)
-    mine = ours(features, bound, get_method(call or PEERS[name].call), tasks)
-    other = theirs(torch.from_numpy(np.asarray(features, np.float32)), bound, PEERS[name], tasks)
+    shared = peer.prepare(features)
+    mine = ours(shared if call is None else features, bound, get_method(call or peer.call), tasks)
+    other = theirs(torch.from_numpy(shared), bound, peer, tasks)
     accuracy = [(found == truth).double().mean().item() for found in (mine, other)]
     return (mine == other).double().mean().item(), accuracy[0], accuracy[1]
 
@@ -210,8 +213,9 @@ def race(way: int, rounds: int, seconds: float, pool: int) -> None:
             peer = PEERS[name]
             method = get_method(peer.call)
             step = batch_size(method, shape, CPU)
-            mine = partial(ours, rows, bound, method, threads=threads)
-            other = partial(theirs, torch.from_numpy(rows), bound, peer, threads=threads)
+            shared = peer.prepare(rows)
+            mine = partial(ours, shared, bound, method, threads=threads)
+            other = partial(theirs, torch.from_numpy(shared), bound, peer, threads=threads)
             few = min(step * threads, pool)
             took = _timed(partial(mine, few), clock)[0]
             took = min(took, _timed(partial(mine, few), clock)[0])

@@ -1,0 +1,74 @@
+"""Memory of the batches that the runner chooses by itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from longshot.methods.base import TaskShape
+from longshot.methods.batching import batch_size, bytes_per_task
+from longshot.methods.registry import get_method, method_names
+
+LIMIT = 2 << 30
+SHAPES = [(5, 25, 50, 640), (100, 500, 1000, 640), (100, 500, 1000, 2048), (5, 5, 5, 8), (20, 400, 400, 1280)]
+MEASURE = """
+import resource, sys, numpy as np, torch
+from longshot.methods.base import TaskShape
+from longshot.methods.batching import Gatherer, Tasks, batch_size, bytes_per_task
+from longshot.methods.registry import get_method
+from longshot.ragged import Ragged
+from longshot.testbeds.bound import BoundTasks
+torch.set_num_threads(1)
+call, way, shot, query, dim = sys.argv[1], *map(int, sys.argv[2:])
+method, shape = get_method(call), TaskShape(way, way * shot, way * query, dim)
+count = batch_size(method, shape, torch.device("cpu"))
+features = np.random.default_rng(0).random((2000, dim), dtype=np.float32)
+rng = np.random.default_rng(1)
+def ragged(values):
+    return Ragged(values.reshape(-1), np.arange(count + 1) * (values.size // count))
+bound = BoundTasks(np.arange(count), np.full(count, way),
+    ragged(rng.integers(0, 2000, (count, way * shot))), ragged(np.tile(np.repeat(np.arange(way), shot), (count, 1))),
+    ragged(rng.integers(0, 2000, (count, way * query))), ragged(np.tile(np.repeat(np.arange(way), query), (count, 1))))
+tasks, gatherer = Tasks.from_bound(bound), Gatherer([features], torch.device("cpu"))
+with torch.no_grad():
+    warm, _ = gatherer.batch(tasks, np.arange(1))
+    small = BoundTasks(np.arange(1), np.array([2]), Ragged(np.arange(4), np.array([0, 4])),
+        Ragged(np.array([0, 0, 1, 1]), np.array([0, 4])), Ragged(np.arange(4), np.array([0, 4])),
+        Ragged(np.array([0, 0, 1, 1]), np.array([0, 4])))
+    method.scores(gatherer.batch(Tasks.from_bound(small), np.arange(1))[0])  # libraries are loaded by now
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    method.scores(gatherer.batch(tasks, np.arange(count))[0])
+used = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+print(used, count * bytes_per_task(method, shape))
+"""
+FEWER = {  # the same memory in less time
+    "cosine-head": "cosine-head(steps=2)",
+    "tim": "tim(steps=2)",
+    "transductive-finetuning": "transductive-finetuning(steps=2)",
+    "finetune": "finetune(steps=2)",
+    "logistic": "logistic(steps=12)",
+    "pt-map": "pt-map(steps=1, rounds=20)",
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", method_names())
+def test_the_chosen_batch_is_promised_to_stay_within_two_gigabytes(
+    name: str, shape: tuple[int, int, int, int]
+) -> None:
+    method = get_method(name)
+    size = batch_size(method, TaskShape(*shape), torch.device("cpu"))
+    assert size * bytes_per_task(method, TaskShape(*shape)) < LIMIT
+
+
+@pytest.mark.parametrize("size", [(5, 5, 10, 640), (100, 5, 10, 640)], ids=["5-way", "100-way"])
+@pytest.mark.parametrize("name", method_names())
+def test_the_promise_is_kept(name: str, size: tuple[int, int, int, int]) -> None:
+    command = [sys.executable, "-c", MEASURE, FEWER.get(name, name), *map(str, size)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    used, promised = map(int, done.stdout.split())
+    assert used < LIMIT
+    assert used < 1.25 * promised + (24 << 20)  # what the allocator and BLAS keep for themselves
