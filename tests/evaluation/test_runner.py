@@ -77,7 +77,9 @@ def test_summary_has_means_and_intervals(run: Results) -> None:
 
 
 def test_duckdb_reads_the_folder(run: Results) -> None:
-    query = f"select method, avg(accuracy) from '{run.path}/part-*.parquet' where testbed_name = 'any' group by method"
+    query = (
+        f"select method, avg(accuracy) from '{run.path}/*.parquet' where testbed_name = 'any' group by method"
+    )
     found = dict(duckdb.sql(query).fetchall())
     assert found == {
         s["method"]: pytest.approx(s["accuracy"]) for s in run.summary() if s["testbed"] == "any"
@@ -86,7 +88,7 @@ def test_duckdb_reads_the_folder(run: Results) -> None:
 
 def test_timings_lie_beside_the_results_and_join_in(run: Results) -> None:
     assert run.table()["seconds"].null_count == 0
-    parts, timings = f"'{run.path}/part-*.parquet'", f"'{run.path}/seconds-*.parquet'"
+    parts, timings = f"'{run.path}/*.parquet'", f"'{run.path}/seconds/*.parquet'"
     joined = f"{parts} join {timings} using (testbed, task, backbone, method, seed)"
     [(count, least)] = duckdb.sql(f"select count(*), min(seconds) from {joined}").fetchall()
     assert count == 700

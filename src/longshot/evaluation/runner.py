@@ -68,7 +68,7 @@ def evaluate(
         }
         run["sessions"].append(session)
         with explain_disk_errors(folder):
-            for stale in folder.glob(".*.tmp"):  # left by a killed run; the lock says nobody is writing now
+            for stale in folder.rglob(".*.tmp"):  # left by a killed run; the lock says nobody is writing now
                 stale.unlink(missing_ok=True)
         for testbed in plan.testbeds.values():
             copy = testbed_path(folder, testbed.content_hash)

@@ -99,7 +99,7 @@ def part_path(folder: Path, unit_id: str) -> Path:
 
 def seconds_path(folder: Path, unit_id: str) -> Path:
     """Where the timings of a unit lie: apart, because they differ from run to run and results do not."""
-    return folder / f"seconds-{unit_id}.parquet"
+    return folder / "seconds" / f"{unit_id}.parquet"
 
 
 def write_unit(
