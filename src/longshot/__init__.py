@@ -33,6 +33,7 @@ _PUBLIC: dict[str, str] = {
     "Greedy": "longshot.testbeds.difficult",
     "Shifted": "longshot.testbeds.shifted",
     "Matched": "longshot.testbeds.shifted",
+    "Limits": "longshot.testbeds.pools",
     "Taxonomy": "longshot.taxonomy.dag",
     "evaluate": "longshot.evaluation.runner",
     "Results": "longshot.evaluation.results",
