@@ -156,8 +156,28 @@ def _picture(task: Task, cell: Cell, mean: float, images: Images, bar: Progress)
             f"Task {task.index} has {len(predicted)} predictions for {len(truth)} queries: the results do "
             "not belong to the copy of the testbed in the run folder, run 'longshot evaluate' again."
         )
+    rows = class_rows(task, images, predicted)
+    bar.advance()
+    return TaskPicture(
+        task=task.index,
+        way=task.way,
+        mean=mean,
+        shown=float(cell.accuracy[place]),
+        wrong=int((predicted != truth).sum()),
+        total=len(truth),
+        rows=rows,
+        more_classes=task.way - len(rows),
+    )
+
+
+def class_rows(
+    task: Task, images: Images, predicted: NDArray[np.int64] | None = None
+) -> tuple[ClassRow, ...]:
+    """The classes of a task with their thumbnails; with ``predicted`` [Q] mistakes come first, with the answer."""
     names = class_names(task.classes)
-    wrong = predicted != truth
+    truth = np.asarray(task.query_label, dtype=np.int64)
+    answers = truth if predicted is None else predicted
+    wrong = answers != truth
     per_class = np.bincount(truth[wrong], minlength=len(names))
     # All classes in their own order while they fit, else those with most mistakes.
     chosen = np.sort(np.argsort(-per_class, kind="stable")[:MAX_CLASSES])
@@ -171,8 +191,7 @@ def _picture(task: Task, cell: Cell, mean: float, images: Images, bar: Progress)
     keys += [task.query[i] for _, _, query in plan for i in query[:MAX_QUERY]]
     unique = list(dict.fromkeys(keys))
     sources = dict(zip(unique, map(thumbnail, images(task.dataset, unique)), strict=True))
-    bar.advance()
-    rows = tuple(
+    return tuple(
         ClassRow(
             name=names[label],
             id=task.classes[label],
@@ -180,23 +199,13 @@ def _picture(task: Task, cell: Cell, mean: float, images: Images, bar: Progress)
             total=len(query),
             support=tuple(Shot(sources[task.support[i]], task.support[i]) for i in support[:MAX_SUPPORT]),
             query=tuple(
-                Shot(sources[task.query[i]], task.query[i], names[predicted[i]] if wrong[i] else None)
+                Shot(sources[task.query[i]], task.query[i], names[answers[i]] if wrong[i] else None)
                 for i in query[:MAX_QUERY]
             ),
             more_support=max(0, len(support) - MAX_SUPPORT),
             more_query=max(0, len(query) - MAX_QUERY),
         )
         for label, support, query in plan
-    )
-    return TaskPicture(
-        task=task.index,
-        way=len(names),
-        mean=mean,
-        shown=float(cell.accuracy[place]),
-        wrong=int(wrong.sum()),
-        total=len(truth),
-        rows=rows,
-        more_classes=len(names) - len(rows),
     )
 
 

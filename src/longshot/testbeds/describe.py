@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,50 @@ if TYPE_CHECKING:
 
 _BAR = 40  # characters of the longest bar
 _BINS = 10
+
+
+@dataclass(frozen=True)
+class Balance:
+    """How often the classes of one dataset occur, beside drawing each class equally often.
+
+    With C classes and tasks of w₁ … w_T ways, uniform drawing gives each class Σ wₜ/C tasks in the mean
+    (``expected``) with variance Σ (wₜ/C)(1 − wₜ/C) (``spread``²).
+    """
+
+    dataset: str
+    counts: dict[str, int]  # class id → tasks that have it, most frequent first, ties by id
+    expected: float
+    spread: float
+
+    @property
+    def usual(self) -> tuple[float, float]:
+        """Where about 95 % of the classes lie when every class is equally likely."""
+        return max(0.0, self.expected - 1.96 * self.spread), self.expected + 1.96 * self.spread
+
+    @property
+    def outside(self) -> int:
+        """Classes outside the usual range."""
+        low, high = self.usual
+        return sum(not low <= count <= high for count in self.counts.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """A measure of the same tasks before and after selection, where both are known. Both arrays [T]."""
+
+    name: str  # "loss" for the columns loss_before and loss_after
+    before: NDArray[np.float64]
+    after: NDArray[np.float64]
+
+    @property
+    def raised(self) -> int:
+        """Tasks in which it rose."""
+        return int((self.after > self.before).sum())
+
+    @property
+    def lowered(self) -> int:
+        """Tasks in which it fell."""
+        return int((self.after < self.before).sum())
 
 
 def summary(testbed: Testbed) -> dict[str, Any]:
@@ -49,9 +95,17 @@ def summary(testbed: Testbed) -> dict[str, Any]:
         "distinct_images": _distinct_images(testbed),
     }
     for name in testbed.measured:
-        values = _measured(testbed, name)
+        values = measured(testbed, name)
         if values is not None:
             out.setdefault("measured", {})[name] = _range(values)
+    for change in changes(testbed):
+        out.setdefault("changes", {})[change.name] = {
+            "before": round(float(change.before.mean()), 4),
+            "after": round(float(change.after.mean()), 4),
+            "tasks": len(change.after),
+            "raised": change.raised,
+            "lowered": change.lowered,
+        }
     return out
 
 
@@ -68,6 +122,42 @@ def class_appearances(testbed: Testbed) -> dict[tuple[str, str], int]:
     return out
 
 
+def balances(testbed: Testbed) -> list[Balance]:
+    """The class balance of each dataset, over the classes that occur."""
+    appearances = class_appearances(testbed)
+    ways = testbed.table.column("way").to_numpy()
+    owner = testbed.table.column("dataset").cast(pa.string())
+    found = []
+    for name in testbed.datasets:
+        mine = {id_: count for (dataset, id_), count in appearances.items() if dataset == name}
+        if not mine:
+            continue
+        share = ways[pc.equal(owner, name).to_numpy(zero_copy_only=False)] / len(mine)
+        counts = dict(sorted(mine.items(), key=lambda item: (-item[1], item[0])))
+        spread = math.sqrt(max(0.0, float((share * (1 - share)).sum())))
+        found.append(Balance(name, counts, float(share.sum()), spread))
+    return found
+
+
+def changes(testbed: Testbed) -> list[Change]:
+    """Every measure with a column ``…_before`` and a column ``…_after``, in the order of the columns."""
+    found = []
+    for column in testbed.measured:
+        name = column.removesuffix("_before")
+        if name == column or f"{name}_after" not in testbed.measured:
+            continue
+        if measured(testbed, column) is None or measured(testbed, f"{name}_after") is None:
+            continue
+        before, after = (
+            testbed.table.column(f"{name}_{when}").cast(pa.float64()).to_numpy()
+            for when in ("before", "after")
+        )
+        known = np.isfinite(before) & np.isfinite(after)
+        if known.any():
+            found.append(Change(name, before[known], after[known]))
+    return found
+
+
 def histograms(testbed: Testbed) -> dict[str, list[tuple[str, int]]]:
     """Title → bars (label, count): ways, shots, class appearances and every measured number."""
     appearances = np.array(list(class_appearances(testbed).values()))
@@ -77,33 +167,44 @@ def histograms(testbed: Testbed) -> dict[str, list[tuple[str, int]]]:
         "tasks per class": bars(appearances),
     }
     for name in testbed.measured:
-        values = _measured(testbed, name)
+        values = measured(testbed, name)
         if values is not None and len(values):
             out[name] = bars(values)
     return out
 
 
-def bars(values: NDArray[Any], bins: int = _BINS) -> list[tuple[str, int]]:
-    """Counts of the values: one bar per whole number where there are few, else ``bins`` equal intervals.
+def bin_edges(values: NDArray[Any], bins: int = _BINS) -> NDArray[np.float64]:
+    """Edges [B + 1] of equally wide intervals that hold all values.
 
-    Intervals of whole numbers are as equally wide as can be, so that a bar's length means the same
-    everywhere.
+    Whole numbers stand in the middle: one interval each while there are at most ``2 · bins``, else equally
+    many to each interval, so that a bar's length means the same everywhere.
     """
-    if not len(values):
-        return []
-    low, high = values.min(), values.max()
+    low, high = float(values.min()), float(values.max())
     if np.issubdtype(values.dtype, np.integer):
         width = -(-int(high - low + 1) // (2 * bins))
-        starts = np.arange(int(low), int(high) + 1, width)
-        which = (values.astype(np.int64) - int(low)) // width
-        counts = np.bincount(which, minlength=len(starts))
-        labels = [str(s) if width == 1 else f"{s}–{s + width - 1}" for s in starts]
-    elif low == high:
-        counts, labels = np.array([len(values)]), [f"{low:.4g}"]
-    else:
-        counts, edges = np.histogram(values, bins=bins)
-        labels = [f"{a:.4g} … {b:.4g}" for a, b in pairwise(edges)]
+        return low - 0.5 + width * np.arange(-(-int(high - low + 1) // width) + 1, dtype=np.float64)
+    if low == high:
+        return np.array([low - 0.5, low + 0.5])
+    return np.linspace(low, high, bins + 1)
+
+
+def bars(values: NDArray[Any], bins: int = _BINS) -> list[tuple[str, int]]:
+    """Counts of the values: one bar per whole number where there are few, else ``bins`` equal intervals."""
+    if not len(values):
+        return []
+    edges = bin_edges(values, bins)
+    counts, _ = np.histogram(values, bins=edges)
+    labels = _labels(edges, values)
     return [(label, int(count)) for label, count in zip(labels, counts, strict=True)]
+
+
+def _labels(edges: NDArray[np.float64], values: NDArray[Any]) -> list[str]:
+    if np.issubdtype(values.dtype, np.integer):
+        whole = [(math.ceil(a), math.ceil(b) - 1) for a, b in pairwise(edges.tolist())]
+        return [str(a) if a == b else f"{a}–{b}" for a, b in whole]
+    if values.min() == values.max():
+        return [f"{values.min():.4g}"]
+    return [f"{a:.4g} … {b:.4g}" for a, b in pairwise(edges)]
 
 
 def draw(title: str, rows: Sequence[tuple[str, int]]) -> str:
@@ -118,6 +219,38 @@ def draw(title: str, rows: Sequence[tuple[str, int]]) -> str:
         bar = "█" * full + ("▏▎▍▌▋▊▉"[rest - 1] if rest else "")
         lines.append(f"  {label:>{wide}} {bar} {count:,}")
     return "\n".join(lines)
+
+
+def draw_change(change: Change) -> str:
+    """A measure before and after selection as text: two bars per interval, on one scale."""
+    together = np.concatenate([change.before, change.after])
+    edges = bin_edges(together)
+    labels = _labels(edges, together)
+    rows = []
+    for when, values in (("before", change.before), ("after", change.after)):
+        counts, _ = np.histogram(values, bins=edges)
+        rows.append([(f"{label} {when:>6}", int(count)) for label, count in zip(labels, counts, strict=True)])
+    # One list, so that both share the longest bar.
+    return draw(said(change), [row for pair in zip(*rows, strict=True) for row in pair])
+
+
+def said(change: Change) -> str:
+    """``loss 0.585 before, 0.904 after selection: higher in 200, lower in 0 of 200 tasks``."""
+    return (
+        f"{change.name} {change.before.mean():.3f} before, {change.after.mean():.3f} after selection: "
+        f"higher in {change.raised:,}, lower in {change.lowered:,} of {len(change.after):,} tasks"
+    )
+
+
+def say_balance(balance: Balance) -> str:
+    """The class balance in one line: the range, the mean, and what uniform drawing gives."""
+    low, high = balance.usual
+    ids = list(balance.counts)
+    return (
+        f"class balance of {balance.dataset}: {len(ids):,} classes, each in {balance.expected:.1f} tasks in the "
+        f"mean; most '{ids[0]}' ({balance.counts[ids[0]]:,}), fewest '{ids[-1]}' ({balance.counts[ids[-1]]:,}); "
+        f"{balance.outside:,} outside {low:.1f} to {high:.1f}, where 95 % lie under uniform drawing"
+    )
 
 
 def verify(testbed: Testbed, datasets: Mapping[str, Dataset]) -> list[str]:
@@ -206,7 +339,7 @@ def _tasks_per_dataset(testbed: Testbed) -> list[int]:
     return [counts.get(name, 0) for name in testbed.datasets]
 
 
-def _measured(testbed: Testbed, name: str) -> NDArray[Any] | None:
+def measured(testbed: Testbed, name: str) -> NDArray[Any] | None:
     """The filled values of a measured column; None when it does not hold numbers."""
     column = testbed.table.column(name)
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
