@@ -47,6 +47,16 @@ _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".csv": "csv", ".tex"
 @click.option(
     "--dataset", "datasets", multiple=True, metavar="NAME=PATH", help="Where the images of a dataset are now."
 )
+@click.option(
+    "--layout",
+    type=click.Choice(["plain", "quartiles"]),
+    default="plain",
+    show_default=True,
+    help="Of md and latex tables; quartiles: by coarsity, as in the semantic-sampling paper.",
+)
+@click.option(
+    "--published", metavar="PAPER", help="Put a paper's own numbers beside, marked as published: semantic."
+)
 @click.option("--title", help="Heading of the page.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def command(
@@ -56,6 +66,8 @@ def command(
     pictures: int,
     focus: str | None,
     datasets: tuple[str, ...],
+    layout: str,
+    published: str | None,
     title: str | None,
     as_json: bool,
 ) -> None:
@@ -67,6 +79,7 @@ def command(
       longshot evaluate easy.parquet --backbone pixels --method protonet -o runs/first
       longshot report runs/first -o report.html
       longshot report runs/first --format latex
+      longshot report runs/first --format md --layout quartiles --published semantic
     """
     from longshot.datasets.registry import parse_dataset_options
     from longshot.files import write_text
@@ -77,7 +90,16 @@ def command(
     overrides = parse_dataset_options(datasets)
     data = load(list(runs))
     images = registry_images(overrides, fingerprints(data)) if kind == "html" and pictures else None
-    text = render(data, format=kind, images=images, pictures=pictures, title=title, focus=focus)
+    text = render(
+        data,
+        format=kind,
+        images=images,
+        pictures=pictures,
+        title=title,
+        focus=focus,
+        layout=layout,
+        published=published,
+    )
     if str(out) == "-" or (out is None and kind != "html"):
         click.echo(text, nl=False)
         return

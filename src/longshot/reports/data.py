@@ -50,6 +50,9 @@ class Cell:
     way: NDArray[np.float64]
     shot: NDArray[np.float64]
     predictions: pa.Array | None  # list<int16> [T], positions in the task's classes
+    datasets: tuple[str, ...] = ()  # [T]; empty where the results do not say
+    coarsity: NDArray[np.float64] | None = None  # NaN where it was not measured
+    scores: pa.Array | None = None  # list<float> [T], query by query, where they were kept
 
     @property
     def accuracy(self) -> NDArray[np.float64]:
@@ -68,6 +71,16 @@ class Bed:
 
 
 @dataclass(frozen=True, eq=False)
+class Shared:
+    """M series of a testbed on the T tasks that all of them have."""
+
+    series: tuple[int, ...]  # [M] places in the report
+    tasks: NDArray[np.int64]  # [T]
+    accuracy: NDArray[np.float64]  # [T, M]
+    datasets: tuple[str, ...]  # [T]
+
+
+@dataclass(frozen=True, eq=False)
 class ReportData:
     """Everything a page or a table is made of."""
 
@@ -81,6 +94,22 @@ class ReportData:
     def column(self, bed: int) -> list[tuple[int, Cell]]:
         """The series that were measured on one testbed, in the report's order."""
         return [(s, self.cells[bed, s]) for s in range(len(self.series)) if (bed, s) in self.cells]
+
+    def shared(self, bed: int) -> Shared:
+        """The tasks that every series of a testbed has, and their accuracies side by side."""
+        column = self.column(bed)
+        tasks = column[0][1].tasks
+        for _, cell in column[1:]:
+            tasks = np.intersect1d(tasks, cell.tasks)
+        rows = [np.searchsorted(cell.tasks, tasks) for _, cell in column]
+        values = [cell.accuracy[row] for (_, cell), row in zip(column, rows, strict=True)]
+        names = column[0][1].datasets
+        return Shared(
+            tuple(s for s, _ in column),
+            tasks,
+            np.stack(values, axis=1),
+            tuple(names[row] for row in rows[0]) if names else ("",) * len(tasks),
+        )
 
 
 def load(runs: str | Path | Results | Sequence[str | Path | Results]) -> ReportData:
@@ -149,6 +178,9 @@ def _cells(table: pa.Table) -> list[tuple[tuple[str, str, str, str, int], str, C
             way=_floats(rows, "way"),
             shot=_floats(rows, "mean_shot"),
             predictions=rows["prediction"].combine_chunks() if "prediction" in rows.column_names else None,
+            datasets=tuple(rows["dataset"].to_pylist()) if "dataset" in rows.column_names else (),
+            coarsity=_floats(rows, "coarsity"),
+            scores=_scores(rows),
         )
         named = rows["testbed_name"][0].as_py() if "testbed_name" in rows.column_names else None
         key = (
@@ -160,6 +192,13 @@ def _cells(table: pa.Table) -> list[tuple[tuple[str, str, str, str, int], str, C
         )
         cells.append((key, str(named or group["testbed"][:8]), cell))
     return cells
+
+
+def _scores(table: pa.Table) -> pa.Array | None:
+    """The scores of all tasks, or None unless every row has them."""
+    if "scores" not in table.column_names or table["scores"].null_count:
+        return None
+    return table["scores"].combine_chunks()
 
 
 def _floats(table: pa.Table, name: str) -> NDArray[np.float64]:

@@ -8,43 +8,36 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.errors import UserError
 from longshot.reports import plots, svg, tables
-from longshot.reports.data import Cell, ReportData
+from longshot.reports.data import ReportData
 from longshot.reports.pictures import Images, albums
-from longshot.reports.summary import Entry, leaders, summarise
+from longshot.reports.published import Published
+from longshot.reports.sections.base import (
+    MAX_LINES,
+    MAX_ROWS,
+    Request,
+    Section,
+    focused,
+    points,
+    shown_series,
+    strongest,
+)
+from longshot.reports.sections.calibration import calibrated
+from longshot.reports.sections.confusions import confused
+from longshot.reports.sections.difficulty import difficulty
+from longshot.reports.sections.drops import drop
+from longshot.reports.sections.paired import paired
+from longshot.reports.sections.planning import enough
+from longshot.reports.sections.ranks import ranks
+from longshot.reports.summary import compare_all, leaders, summarise
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-MAX_LINES = svg.COLOURS  # in one plot with lines; more cannot be told apart
-MAX_ROWS = 24  # in one plot with rows
-
-
-@dataclass(frozen=True)
-class Section:
-    """One part of the page: its anchor, heading and the context of ``templates/<name>.html.j2``."""
-
-    name: str
-    heading: str
-    context: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the sections are made from."""
-
-    data: ReportData
-    entries: dict[tuple[int, int], Entry]
-    images: Images | None
-    pictures: int
-    focus: str | None
 
 
 def render_page(
@@ -54,9 +47,11 @@ def render_page(
     pictures: int = 2,
     title: str | None = None,
     focus: str | None = None,
+    published: Published | None = None,
 ) -> str:
     """The whole page as one text without any reference to another file."""
-    request = Request(data, summarise(data), images, pictures, focus)
+    pairs = compare_all(data)
+    request = Request(data, pairs, summarise(data, pairs), images, pictures, focus, published)
     sections = [section for make in SECTIONS if (section := make(request)) is not None]
     environment = _environment()
     bodies = [
@@ -88,7 +83,14 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(percent=tables.percent, number=_number, whole=_whole)
+    environment.filters.update(
+        percent=tables.percent,
+        number=_number,
+        whole=_whole,
+        points=points,
+        slope=_slope,
+        correlation=_correlation,
+    )
     environment.globals.update(colour=svg.colour, swatch=swatch)
     return environment
 
@@ -116,6 +118,20 @@ def _plural(count: int, noun: str) -> str:
 
 def _number(value: float, digits: int = 2) -> str:
     return "–" if math.isnan(value) else f"{value:,.{digits}f}"
+
+
+def _slope(found: Any) -> str:
+    """Points per unit with the interval: ``+1.2 [+0.9, +1.5]``."""
+    texts = [f"{100 * x:+.3g}".replace("-", "−") for x in (found.slope, found.low, found.high)]
+    return texts[0] + ("" if math.isnan(found.low) else f" [{texts[1]}, {texts[2]}]")
+
+
+def _correlation(found: Any) -> str:
+    """A correlation with its interval; a dash where it is not defined."""
+    if math.isnan(found.r):
+        return "–"
+    texts = [f"{x:+.2f}".replace("-", "−") for x in (found.r, found.low, found.high)]
+    return texts[0] + ("" if math.isnan(found.low) else f" [{texts[1]}, {texts[2]}]")
 
 
 def _whole(value: int) -> str:
@@ -214,7 +230,7 @@ def distribution(request: Request) -> Section:
     """How accuracies spread over the tasks, one panel per testbed."""
     data, panels = request.data, []
     for b, bed in enumerate(data.beds):
-        column, left_out = _strongest(request, b, MAX_ROWS)
+        column, left_out = strongest(request, b, MAX_ROWS)
         lines = [plots.Line(s, data.series[s].label, cell.accuracy) for s, cell in column]
         chance = request.entries[b, column[0][0]].chance
         panels.append(
@@ -227,7 +243,7 @@ def by_shape(request: Request) -> Section | None:
     """Accuracy against the number of classes and of support images, each where it varies."""
     data, panels, shown = request.data, [], set[int]()
     for b, bed in enumerate(data.beds):
-        column, left_out = _strongest(request, b, MAX_LINES)
+        column, left_out = strongest(request, b, MAX_LINES)
         for name, xlabel in (
             ("way", "classes per task (way)"),
             ("shot", "support images per class (mean shot)"),
@@ -252,12 +268,8 @@ def tasks(request: Request) -> Section | None:
     if request.pictures < 1:
         return None
     data = request.data
-    judges = _focused(data, request.focus)
-    marked = {}
-    for b in range(len(data.beds)):
-        chosen = [s for s, _ in data.column(b) if judges is None or s in judges]
-        if chosen:
-            marked[b] = max(chosen, key=lambda s: request.entries[b, s].mean)
+    judges = focused(data, request.focus)
+    marked = {b: s for b in range(len(data.beds)) if (s := shown_series(request, b)) is not None}
     found = albums(data, request.images, request.pictures, marked, judges)
     return Section(
         "tasks", "Hardest and easiest tasks", {"albums": found, "beds": data.beds, "series": data.series}
@@ -266,29 +278,15 @@ def tasks(request: Request) -> Section | None:
 
 SECTIONS: tuple[Callable[[Request], Section | None], ...] = (
     results,
+    paired,
     distribution,
     by_shape,
+    difficulty,
+    drop,
+    ranks,
+    confused,
+    calibrated,
+    enough,
     tasks,
     provenance,
 )
-
-
-def _strongest(request: Request, bed: int, limit: int) -> tuple[list[tuple[int, Cell]], int]:
-    """The series of a testbed in the report's order; beyond ``limit`` only those with the highest means."""
-    column = request.data.column(bed)
-    ranked = sorted(column, key=lambda pair: -request.entries[bed, pair[0]].mean)[:limit]
-    kept = {s for s, _ in ranked}
-    return [(s, cell) for s, cell in column if s in kept], len(column) - len(kept)
-
-
-def _focused(data: ReportData, focus: str | None) -> list[int] | None:
-    """The series whose label, method or backbone holds the text."""
-    if focus is None:
-        return None
-    found = [s for s, series in enumerate(data.series) if focus.casefold() in series.label.casefold()]
-    if not found:
-        known = ", ".join(f"'{series.label}'" for series in data.series[:10])
-        raise UserError(
-            f"No series of this run has '{focus}' in its name; there are {len(data.series)}: {known}."
-        )
-    return found

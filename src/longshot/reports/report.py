@@ -14,6 +14,7 @@ from longshot.reports.data import ReportData, load
 if TYPE_CHECKING:
     from longshot.evaluation.results import Results
     from longshot.reports.pictures import Images
+    from longshot.reports.published import Published
 
 _TABLES: dict[str, Callable[[ReportData], str]] = {
     "md": tables.to_markdown,
@@ -22,6 +23,7 @@ _TABLES: dict[str, Callable[[ReportData], str]] = {
     "json": tables.to_json,
 }
 FORMATS = ("html", *_TABLES)
+LAYOUTS = ("plain", "quartiles")
 
 
 def report(
@@ -33,15 +35,28 @@ def report(
     pictures: int = 2,
     title: str | None = None,
     focus: str | None = None,
+    layout: str = "plain",
+    published: str | None = None,
 ) -> Path:
     """Write the report of one or several runs to ``out`` and return its path.
 
     ``images(dataset_name, keys) -> list of PIL images`` gives the pictures; without it, or when it raises a
     ``UserError``, the page says so in one line. ``pictures`` is how many of the hardest and of the easiest
     tasks each testbed shows. ``focus`` chooses and marks them by the series whose name holds this text,
-    instead of by the mean over all series with the marks of the best.
+    instead of by the mean over all series with the marks of the best. ``layout="quartiles"`` (Markdown and LaTeX)
+    writes tables by coarsity as in the semantic-sampling paper; ``published="semantic"`` puts that paper's own
+    numbers beside, marked as published, there and on the page.
     """
-    text = render(load(run), format=format, images=images, pictures=pictures, title=title, focus=focus)
+    text = render(
+        load(run),
+        format=format,
+        images=images,
+        pictures=pictures,
+        title=title,
+        focus=focus,
+        layout=layout,
+        published=published,
+    )
     path = Path(out)
     write_text(path, text)
     return path
@@ -55,12 +70,38 @@ def render(
     pictures: int = 2,
     title: str | None = None,
     focus: str | None = None,
+    layout: str = "plain",
+    published: str | None = None,
 ) -> str:
     """The report as text."""
+    paper = _paper(format, layout, published)
+    if layout == "quartiles":
+        from longshot.reports import quartiles
+
+        return (quartiles.to_markdown if format == "md" else quartiles.to_latex)(data, paper)
     if format in _TABLES:
         return _TABLES[format](data)
     if format != "html":
         raise UserError(f"There is no report format '{format}'; the formats are {', '.join(FORMATS)}.")
     from longshot.reports.page import render_page
 
-    return render_page(data, images=images, pictures=pictures, title=title, focus=focus)
+    return render_page(data, images=images, pictures=pictures, title=title, focus=focus, published=paper)
+
+
+def _paper(format: str, layout: str, name: str | None) -> Published | None:
+    """The published numbers asked for; UserError where layout, format and numbers do not go together."""
+    from longshot.reports.published import published
+
+    if layout not in LAYOUTS:
+        raise UserError(f"There is no table layout '{layout}'; the layouts are {', '.join(LAYOUTS)}.")
+    if layout == "quartiles" and format not in ("md", "latex"):
+        raise UserError(
+            f"The layout 'quartiles' is for the formats md and latex, not {format}; add --format latex, or take the "
+            "page, which has the same table."
+        )
+    if name is not None and format != "html" and layout != "quartiles":
+        raise UserError(
+            f"Published numbers stand on the page and in the layout 'quartiles', not in the plain {format} table; "
+            "add --layout quartiles."
+        )
+    return None if name is None else published(name)

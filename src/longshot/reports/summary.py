@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from longshot.reports.data import METRICS, Cell, ReportData, Series
 
+if TYPE_CHECKING:
+    from longshot.evaluation.statistics import Comparison
+
+Floats = NDArray[np.float64]
 SIGNIFICANCE = 0.05
+_TOGETHER = 64  # pairs tested at a time: bounds memory, changes no p
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,7 @@ class Entry:
     metrics: dict[str, float]  # mean of every recorded metric, NaN where there is none
     chance: float  # mean over the tasks of 1 / way
     mark: str  # "best": significantly above all others; "tied": shares the first place; "": neither
-    p: float  # of the paired t test against the best; NaN for the best itself and where nothing can be tested
+    p: float  # against the best, corrected; NaN for the best itself and where nothing can be tested
 
     @property
     def half(self) -> float:
@@ -35,13 +42,14 @@ class Entry:
         return (self.high - self.low) / 2
 
 
-def summarise(data: ReportData) -> dict[tuple[int, int], Entry]:
+def summarise(data: ReportData, pairs: Pairs | None = None) -> dict[tuple[int, int], Entry]:
     """(bed, series) → entry, in the report's order of testbeds and series."""
     entries = {}
+    pairs = compare_all(data) if pairs is None else pairs
     for bed in range(len(data.beds)):
         column = data.column(bed)
-        marks, p_values = first_place([cell for _, cell in column])
-        for (series, cell), mark, p in zip(column, marks, p_values, strict=True):
+        marks, p_values = first_place(data, bed, pairs)
+        for series, cell in column:
             mean, low, high = interval(cell.accuracy)
             entries[bed, series] = Entry(
                 bed=bed,
@@ -53,8 +61,8 @@ def summarise(data: ReportData) -> dict[tuple[int, int], Entry]:
                 std=float(np.std(cell.accuracy, ddof=1)) if len(cell.tasks) > 1 else math.nan,
                 metrics={name: _mean(cell.metrics[name]) for name in METRICS},
                 chance=_mean(1 / cell.way),
-                mark=mark,
-                p=p,
+                mark=marks[series],
+                p=p_values[series],
             )
     return entries
 
@@ -69,44 +77,105 @@ def interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
     return float(found.mean), float(found.low), float(found.high)
 
 
-def first_place(cells: list[Cell]) -> tuple[list[str], list[float]]:
-    """Who leads a testbed: every series that the paired t test does not separate from the highest mean.
+Pairs = dict[tuple[int, int, int], "Tested"]  # (bed, a, b) with series a before b → b against a
 
-    A sole leader is "best"; several are all "tied". With one series, or where nothing can be tested
-    (fewer than two shared tasks), nobody is marked: a mark always stands for a test that was made.
+
+@dataclass(frozen=True)
+class Tested:
+    """Two series on the tasks both have; p is corrected for all comparisons of the report."""
+
+    result: Comparison  # the second against the first
+    p: float
+
+    @property
+    def tied(self) -> bool:
+        """Whether the test does not tell them apart."""
+        return self.p >= SIGNIFICANCE
+
+
+def compare_all(data: ReportData) -> Pairs:
+    """Every pair of series on every testbed: sign-flip tests, p corrected by Holm over all of them.
+
+    The same tests, correction and random signs as 'longshot compare' on one run. All pairs count, not those
+    with the best alone: which series is best was seen in the same data. Pairs with fewer than two tasks in
+    common are left out.
     """
-    marks, p_values = [""] * len(cells), [math.nan] * len(cells)
-    if len(cells) < 2:
+    from longshot.evaluation.statistics import compare_many, holm
+    from longshot.progress import progress
+
+    jobs: dict[tuple[int, bytes], list[tuple[tuple[int, int, int], Floats, Floats]]] = {}
+    for bed in range(len(data.beds)):
+        for (a, one), (b, other) in combinations(data.column(bed), 2):
+            tasks, i, j = np.intersect1d(one.tasks, other.tasks, return_indices=True)
+            if len(tasks) >= 2:
+                # Pairs on the same tasks are tested together, with the same random signs.
+                group = jobs.setdefault((bed, tasks.tobytes()), [])
+                group.append(((bed, a, b), one.accuracy[i], other.accuracy[j]))
+    count = sum(map(len, jobs.values()))
+    # A sampled p cannot fall below 1 / (1 + resamples): enough of them that correction leaves room below 0.05.
+    resamples = max(9999, 100 * count)
+    found: dict[tuple[int, int, int], Comparison] = {}
+    with progress("compare", total=count, unit="pairs") as bar:
+        for group in jobs.values():
+            for start in range(0, len(group), _TOGETHER):
+                part = group[start : start + _TOGETHER]
+                before, after = (np.stack([job[side] for job in part], axis=1) for side in (1, 2))
+                tested = compare_many(before, after, resamples=resamples)
+                found.update({job[0]: one for job, one in zip(part, tested, strict=True)})
+                bar.advance(len(part))
+    keys = sorted(found)
+    corrected = holm([found[key].p for key in keys]) if keys else ()
+    return {key: Tested(found[key], float(p)) for key, p in zip(keys, corrected, strict=True)}
+
+
+def first_place(data: ReportData, bed: int, pairs: Pairs) -> tuple[dict[int, str], dict[int, float]]:
+    """Who leads a testbed: marks and corrected p against the highest mean, by series.
+
+    Every series that the corrected test does not separate from the highest mean shares the first place. A sole
+    leader is "best"; several are all "tied". With one series, or where one cannot be tested (fewer than two
+    shared tasks), nobody is marked: a mark always stands for a test that was made.
+    """
+    column = data.column(bed)
+    marks = dict.fromkeys((s for s, _ in column), "")
+    p_values = dict.fromkeys(marks, math.nan)
+    best = highest(column)
+    for s in marks:
+        tested = pairs.get((bed, min(s, best), max(s, best)))
+        if s != best and tested is not None:
+            p_values[s] = tested.p
+    if len(marks) < 2 or any(math.isnan(p) for s, p in p_values.items() if s != best):
         return marks, p_values
-    best = max(range(len(cells)), key=lambda i: float(np.mean(cells[i].accuracy)))
-    for i, cell in enumerate(cells):
-        if i != best:
-            p_values[i] = paired_p(cells[best], cell)
-    if any(math.isnan(p) for i, p in enumerate(p_values) if i != best):
-        return marks, p_values
-    tied = [i for i, p in enumerate(p_values) if i == best or p >= SIGNIFICANCE]
-    for i in tied:
-        marks[i] = "tied" if len(tied) > 1 else "best"
+    tied = [s for s, p in p_values.items() if s == best or p >= SIGNIFICANCE]
+    for s in tied:
+        marks[s] = "tied" if len(tied) > 1 else "best"
     return marks, p_values
 
 
-def paired_p(one: Cell, other: Cell) -> float:
-    """Two-sided p of the paired t test over the tasks both series have.
+def highest(column: list[tuple[int, Cell]]) -> int:
+    """The series with the highest mean; the first of equals."""
+    return max(column, key=lambda pair: round(float(np.mean(pair[1].accuracy)), 12))[0]
 
-    t = mean(d) / (std(d) / √n) with n − 1 degrees of freedom; equal rows give 1, a constant non-zero
-    difference 0, fewer than two shared tasks NaN.
+
+def column_marks(accuracy: Floats) -> list[str]:
+    """Marks of M series on the same T tasks alone, [T, M]: the same rule, corrected within these tasks.
+
+    For parts of a testbed, such as a quartile.
     """
-    from scipy.special import stdtr  # a tenth of the import time of scipy.stats
+    from longshot.evaluation.statistics import compare_many, holm
 
-    _, i, j = np.intersect1d(one.tasks, other.tasks, return_indices=True)
-    difference = one.accuracy[i] - other.accuracy[j]
-    n = len(difference)
-    if n < 2:
-        return math.nan
-    mean, spread = float(np.mean(difference)), float(np.std(difference, ddof=1))
-    if spread <= 1e-12:
-        return 1.0 if abs(mean) <= 1e-12 else 0.0
-    return float(2 * stdtr(n - 1, -abs(mean) / (spread / math.sqrt(n))))
+    tasks, count = accuracy.shape
+    if count < 2 or tasks < 2:
+        return [""] * count
+    best = int(np.argmax(np.round(accuracy.mean(axis=0), 12)))
+    pairs = list(combinations(range(count), 2))
+    one, other = (accuracy[:, [pair[side] for pair in pairs]] for side in (0, 1))
+    p_values = holm([c.p for c in compare_many(one, other, resamples=max(9999, 100 * len(pairs)))])
+    tied = {best} | {
+        i + j - best
+        for (i, j), p in zip(pairs, p_values, strict=True)
+        if best in (i, j) and p >= SIGNIFICANCE
+    }
+    return [("tied" if len(tied) > 1 else "best") if i in tied else "" for i in range(count)]
 
 
 def leaders(data: ReportData, entries: dict[tuple[int, int], Entry], bed: int) -> tuple[list[Series], Entry]:

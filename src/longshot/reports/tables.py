@@ -13,10 +13,12 @@ from longshot.reports.data import ReportData, Series
 from longshot.reports.summary import Entry, summarise
 
 Entries = dict[tuple[int, int], Entry]
+MARKDOWN_MARKS = {"best": "**{}**", "tied": "**{}** ="}
+LATEX_MARKS = {"best": r"\textbf{{{}}}", "tied": r"\textbf{{{}}}\rlap{{$^{{=}}$}}"}
 NOTE = (
     "Mean accuracy over tasks in %, ± half the 95 % interval (Student t). Bold: first place on its testbed; "
-    "= where several share it, because a paired t test on the same tasks (5 %) does not separate them from "
-    "the highest mean."
+    "= where several share it, because paired sign-flip tests on the same tasks (5 %, corrected by Holm for all "
+    "comparisons) do not separate them from the highest mean."
 )
 
 
@@ -78,7 +80,7 @@ def to_json(data: ReportData, entries: Entries | None = None) -> str:
 def to_markdown(data: ReportData, entries: Entries | None = None) -> str:
     """A GitHub-flavoured table: one line per series, one column per testbed."""
     entries = summarise(data) if entries is None else entries
-    head, body = _grid(data, entries, escape_markdown, {"best": "**{}**", "tied": "**{}** ="})
+    head, body = _grid(data, entries, escape_markdown, MARKDOWN_MARKS)
     aligned = [":---"] * 3 + ["---:"] * len(data.beds)
     lines = ["| " + " | ".join(cells) + " |" for cells in (head, aligned, *body)]
     return "\n".join([*lines, "", escape_markdown(NOTE), ""])
@@ -87,26 +89,27 @@ def to_markdown(data: ReportData, entries: Entries | None = None) -> str:
 def to_latex(data: ReportData, entries: Entries | None = None) -> str:
     r"""A ``table`` for ``\input``: needs the package ``booktabs`` and nothing else."""
     entries = summarise(data) if entries is None else entries
-    marks = {"best": r"\textbf{{{}}}", "tied": r"\textbf{{{}}}\rlap{{$^{{=}}$}}"}
-    head, body = _grid(data, entries, escape_latex, marks)
-    lines = [" & ".join(cells) + r" \\" for cells in (head, *body)]
-    return "\n".join(
-        [
-            "% needs \\usepackage{booktabs}",
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{escape_latex(NOTE)}}}",
-            rf"\begin{{tabular}}{{lll{'r' * len(data.beds)}}}",
-            r"\toprule",
-            lines[0],
-            r"\midrule",
-            *lines[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    )
+    head, body = _grid(data, entries, escape_latex, LATEX_MARKS)
+    lines = [" & ".join(cells) + r" \\" for cells in body]
+    table = latex_table(escape_latex(NOTE), f"lll{'r' * len(data.beds)}", head, lines)
+    return "\n".join(["% needs \\usepackage{booktabs}", *table, ""])
+
+
+def latex_table(caption: str, columns: str, head: list[str], lines: list[str]) -> list[str]:
+    r"""The lines of a ``table`` environment; everything given is LaTeX already."""
+    return [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{caption}}}",
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        " & ".join(head) + r" \\",
+        r"\midrule",
+        *lines,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
 
 
 def _grid(

@@ -1,0 +1,177 @@
+"""The plots of the statistics: intervals row by row, rolling accuracy, reliability."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.reports.plots import percent_axis
+from longshot.reports.svg import (
+    CHANCE,
+    COLOURS,
+    GRID,
+    INK,
+    MUTED,
+    PAPER,
+    SERIES,
+    marker,
+    new_axes,
+    new_figure,
+    shorten,
+    to_svg,
+)
+
+Floats = NDArray[np.float64]
+POINTS = 60  # of a curve: more cannot be seen at this size and make the page heavy
+
+
+@dataclass(frozen=True)
+class Row:
+    """An estimate with its interval, in the unit of the axis; ``note`` stands at the right end."""
+
+    index: int
+    label: str
+    value: float
+    low: float | None
+    high: float | None
+    note: str
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A line of shares (0 … 1) over x, with a band where there is one; all arrays of one length."""
+
+    index: int
+    label: str
+    x: Floats
+    y: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+
+
+def intervals(
+    rows: Sequence[Row],
+    *,
+    xlabel: str,
+    prefix: str,
+    zero: bool = False,
+    groups: Sequence[tuple[int, int]] = (),
+) -> str:
+    """One row per estimate: its label, a dot and its interval (a forest plot).
+
+    ``zero`` keeps 0 in view and marks it. ``groups`` are runs of rows (first, last) that are not told apart: each
+    is a bracket on the right.
+    """
+    height, step = 40, 9
+    with new_figure(height * len(rows) + 46) as figure:
+        axes = new_axes(figure, left=12, right=12 + step * len(groups), top=2, bottom=40)
+        bounds = [b for row in rows for b in (row.value, row.low, row.high) if b is not None]
+        low, high = min([*bounds, 0] if zero else bounds), max([*bounds, 0] if zero else bounds)
+        margin = 0.04 * (high - low) or 0.5
+        axes.set_xlim(low - margin, high + margin)
+        axes.set_ylim(-height * len(rows), 0)
+        ticks = [tick for tick in axes.get_xticks() if low - margin <= tick <= high + margin]
+        for place, row in enumerate(rows):
+            base = -place * height - height + 11
+            shown = SERIES[row.index % COLOURS]
+            axes.vlines(ticks, base - 6, base + 6, color=GRID, linewidth=0.8, zorder=0.4)
+            if zero:
+                axes.vlines([0], base - 7, base + 7, **CHANCE)
+            if row.low is not None and row.high is not None:
+                axes.plot([row.low, row.high], [base, base], color=shown, linewidth=2.6)
+            axes.plot(
+                [row.value],
+                [base],
+                marker=marker(row.index),
+                markersize=6.5,
+                color=shown,
+                markeredgecolor=PAPER,
+            )
+            _ends(axes, base + 8, shorten(row.label, max(12, 56 - len(row.note) - 2 * len(groups))), row.note)
+        for number, (first, last) in enumerate(groups):
+            across = 1 + (5 + step * number) / (360 - 24 - step * len(groups))
+            top, bottom = -first * height - height + 17, -last * height - height + 5
+            axes.plot(
+                [across, across],
+                [top, bottom],
+                transform=axes.get_yaxis_transform(),
+                color=INK,
+                linewidth=2.4,
+                clip_on=False,
+            )
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel(xlabel)
+        return to_svg(figure, prefix, f"{xlabel}: " + "; ".join(f"{row.label} {row.note}" for row in rows))
+
+
+def _ends(axes: Any, y: float, left: str, right: str) -> None:
+    """Text at both ends of a row, whatever the numbers on the axis."""
+    across = axes.get_yaxis_transform()
+    axes.text(0, y, left, transform=across, color=INK, fontsize=11, va="bottom")
+    axes.text(1, y, right, transform=across, color=INK, fontsize=11, va="bottom", ha="right")
+
+
+def thin(*arrays: Floats) -> list[Floats]:
+    """At most ``POINTS`` places of arrays of one length, both ends kept."""
+    places = np.unique(np.linspace(0, len(arrays[0]) - 1, POINTS).round().astype(int))
+    return [array[places] for array in arrays]
+
+
+def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str) -> str:
+    """Accuracy against a measured difficulty: one smooth line with its band per series."""
+    with new_figure(250) as figure:
+        axes = new_axes(figure, left=44, right=12, top=10, bottom=44)
+        for curve in curves:
+            shown = SERIES[curve.index % COLOURS]
+            if curve.low is not None and curve.high is not None:
+                axes.fill_between(
+                    curve.x, 100 * curve.low, 100 * curve.high, color=shown, alpha=0.18, linewidth=0
+                )
+            axes.plot(curve.x, 100 * curve.y, color=shown, linewidth=1.8)
+            # The marker of the legend, at the right end.
+            axes.plot(
+                curve.x[-1:],
+                100 * curve.y[-1:],
+                color=shown,
+                marker=marker(curve.index),
+                markersize=5.5,
+                markeredgecolor=PAPER,
+            )
+        lows = [100 * float(np.min(c.y if c.low is None else c.low)) for c in curves]
+        highs = [100 * float(np.max(c.y if c.high is None else c.high)) for c in curves]
+        axes.set_ylim(max(0, 10 * np.floor(min(lows) / 10)), min(100, 10 * np.ceil(max(highs) / 10)))
+        axes.grid(axis="y")
+        axes.set_xlabel(shorten(xlabel, 48))
+        axes.set_ylabel("accuracy (%)")
+        names = ", ".join(curve.label for curve in curves)
+        return to_svg(figure, prefix, f"Rolling accuracy against {xlabel}: {names}")
+
+
+def reliability(curves: Sequence[Curve], *, prefix: str) -> str:
+    """Share of right answers against confidence, the diagonal where both agree."""
+    with new_figure(280) as figure:
+        axes = new_axes(figure, left=44, right=12, top=10, bottom=44)
+        axes.plot([0, 100], [0, 100], **{**CHANCE, "color": MUTED})
+        for curve in curves:
+            axes.plot(
+                100 * curve.x,
+                100 * curve.y,
+                color=SERIES[curve.index % COLOURS],
+                marker=marker(curve.index),
+                markersize=5.5,
+                markeredgecolor=PAPER,
+                linewidth=1.4,
+            )
+        axes.set_xlim(0, 102)
+        axes.set_ylim(0, 102)
+        percent_axis(axes.xaxis)
+        percent_axis(axes.yaxis)
+        axes.grid(axis="y")
+        axes.set_xlabel("confidence (%)")
+        axes.set_ylabel("right (%)")
+        return to_svg(figure, prefix, "Reliability: " + ", ".join(curve.label for curve in curves))

@@ -1,0 +1,236 @@
+"""Tables in the layout of the semantic-sampling paper: whole testbed, quartiles by coarsity, uniform testbed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from longshot.errors import UserError
+from longshot.reports import tables
+from longshot.reports.data import ReportData
+from longshot.reports.published import Number, Published
+from longshot.reports.sections.base import uniform
+from longshot.reports.summary import Entry, Floats, column_marks, summarise
+
+Entries = dict[tuple[int, int], Entry]
+FEWEST = 8  # tasks, two in each quartile
+PARTS = ("whole", "quartile 1", "quartile 2", "quartile 3", "quartile 4")
+NAMES = ("Whole testbed", "1st quartile", "2nd quartile", "3rd quartile", "4th quartile")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A mean as a share; ``half`` is NaN where it is not shown; ``mark`` is that of its column."""
+
+    mean: float
+    half: float
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row: a series of the report, or a method of a paper (``series`` is None)."""
+
+    series: int | None
+    label: str
+    backbone: str
+    setting: str
+    values: tuple[Value | None, ...]
+
+    @property
+    def published(self) -> bool:
+        """Whether the numbers are a paper's own."""
+        return self.series is None
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of one testbed, inductive ones first; ``ranges`` are the coarsities of the quartiles."""
+
+    bed: str
+    shape: str
+    heads: tuple[str, ...]
+    ranges: tuple[tuple[float, float], ...]
+    lines: tuple[Line, ...]
+    note: str  # about published numbers
+
+
+def quartile_table(
+    data: ReportData,
+    entries: Entries,
+    bed: int,
+    beside: int | None = None,
+    published: Published | None = None,
+) -> Table | None:
+    """The table of one testbed, with the whole of testbed ``beside`` in the last column; None without coarsity.
+
+    Tasks are sorted by coarsity and cut into four equal parts, the finest first. First places of whole testbeds
+    are those of the report; those of a quartile come from the same tests within the quartile.
+    """
+    from longshot.evaluation.statistics import quantile_bins
+
+    shared = data.shared(bed)
+    first = data.cells[bed, shared.series[0]]
+    if first.coarsity is None or len(shared.tasks) < FEWEST:
+        return None
+    coarsity = first.coarsity[np.searchsorted(first.tasks, shared.tasks)]
+    if not np.isfinite(coarsity).all() or np.ptp(coarsity) == 0:
+        return None
+    bins = quantile_bins(coarsity)
+    parts = [shared.accuracy[bins == quarter] for quarter in range(4)]
+    marks = [column_marks(part) for part in parts]
+    lines = []
+    for i, s in enumerate(shared.series):
+        series = data.series[s]
+        values: list[Value | None] = [_whole(entries.get((bed, s)))]
+        values += [
+            Value(float(part[:, i].mean()), math.nan, mark[i])
+            for part, mark in zip(parts, marks, strict=True)
+        ]
+        if beside is not None:
+            values.append(_whole(entries.get((beside, s))))
+        label = series.method + (f" ({series.note})" if series.note else "")
+        lines.append(Line(s, label, series.backbone, series.setting, tuple(values)))
+    note = ""
+    if published is not None:
+        found, note = _published(published, first.way, first.shot, beside is not None)
+        lines += found
+    lines.sort(key=lambda line: (line.setting != "inductive", line.published))
+    heads = NAMES + ((f"Uniform testbed ({data.beds[beside].name})",) if beside is not None else ())
+    ranges = [(float(coarsity[bins == q].min()), float(coarsity[bins == q].max())) for q in range(4)]
+    return Table(data.beds[bed].name, _shape(first.way, first.shot), heads, tuple(ranges), tuple(lines), note)
+
+
+def quartile_tables(data: ReportData, published: Published | None = None) -> list[Table]:
+    """A table for each testbed that is not uniform and has coarsities, beside the uniform testbed of its shape.
+
+    Where there is none such, one for each uniform testbed. UserError when no testbed has coarsities.
+    """
+    entries = summarise(data)
+    plain = [b for b, bed in enumerate(data.beds) if uniform(bed)]
+    special = [b for b in range(len(data.beds)) if b not in plain]
+    for chosen in (special, plain):
+        found = [
+            quartile_table(data, entries, b, _beside(data, b, plain) if b in special else None, published)
+            for b in chosen
+        ]
+        if kept := [table for table in found if table is not None]:
+            return kept
+    raise UserError(
+        f"The layout 'quartiles' needs a testbed with the coarsity of at least {FEWEST} tasks, and 0 of "
+        f"{len(data.beds)} have one; draw it from a dataset with a taxonomy, as in "
+        "'longshot sample toybox --classes semantic'."
+    )
+
+
+def _beside(data: ReportData, bed: int, plain: list[int]) -> int | None:
+    """The first uniform testbed whose tasks have the same shapes."""
+
+    def shape(b: int) -> tuple[list[float], list[float]]:
+        cell = data.column(b)[0][1]
+        return np.unique(cell.way).tolist(), np.unique(cell.shot).tolist()
+
+    return next((b for b in plain if shape(b) == shape(bed)), None)
+
+
+def _whole(entry: Entry | None) -> Value | None:
+    return None if entry is None else Value(entry.mean, entry.half, entry.mark)
+
+
+def _shape(way: Floats, shot: Floats) -> str:
+    ways, shots = (np.unique(x) for x in (way, shot))
+    if len(ways) == len(shots) == 1:
+        return f"{ways[0]:g}-way {shots[0]:g}-shot"
+    return "tasks of several shapes"
+
+
+def _published(paper: Published, way: Floats, shot: Floats, beside: bool) -> tuple[list[Line], str]:
+    """The paper's rows for this shape, and a sentence about them."""
+    shape = _shape(way, shot)
+    numbers = [n for n in paper.numbers if n.part == "whole" and n.sampling == "semantic" and _fits(n, shape)]
+    if not numbers:
+        return [], f"{paper.source['short']} has no such table for {shape}."
+    lines = []
+    for whole in numbers:
+        same = {"table": whole.table, "method": whole.method}
+        values = [_number(paper.select(**same, sampling="semantic", part=part)) for part in PARTS]
+        if beside:
+            values.append(_number(paper.select(**same, sampling="uniform", part="whole")))
+        lines.append(Line(None, whole.label, whole.backbone, whole.setting, tuple(values)))
+    return lines, (
+        f"Rows marked published are those of {paper.source['short']} on {numbers[0].testbed} "
+        f"({paper.tasks:,} tasks), another dataset and backbone: they stand beside, they are not compared."
+    )
+
+
+def _fits(number: Number, shape: str) -> bool:
+    return f"{number.way}-way {number.shot}-shot" == shape
+
+
+def _number(found: list[Number]) -> Value | None:
+    return Value(found[0].mean, math.nan if found[0].half is None else found[0].half) if found else None
+
+
+# --- Markdown and LaTeX ---
+
+
+def _note(table: Table) -> str:
+    ranges = "; ".join(f"{low:.3g}–{high:.3g}" for low, high in table.ranges)
+    return (
+        f"Mean accuracy in % on {table.bed} ({table.shape}), ± half the 95 % interval; quartiles by coarsity, the "
+        f"finest tasks first ({ranges}). Bold: first place in the column; = where several share it because "
+        "Holm-corrected sign-flip tests on the same tasks do not tell them apart. " + table.note
+    ).strip()
+
+
+def _rows(
+    table: Table, escape: Callable[[str], str], marks: dict[str, str]
+) -> Iterator[tuple[Line, list[str]]]:
+    for line in table.lines:
+        cells = [
+            escape(line.label) + (" (published)" if line.published else ""),
+            escape(line.backbone),
+            escape(line.setting),
+        ]
+        for value in line.values:
+            text = escape("–" if value is None else _text(value))
+            cells.append(marks[value.mark].format(text) if value is not None and value.mark else text)
+        yield line, cells
+
+
+def _text(value: Value) -> str:
+    return tables.percent(value.mean, 2) + (
+        "" if math.isnan(value.half) else f" ± {tables.percent(value.half, 2)}"
+    )
+
+
+def to_markdown(data: ReportData, published: Published | None = None) -> str:
+    """One GitHub-flavoured table per testbed."""
+    parts = []
+    for table in quartile_tables(data, published):
+        escape = tables.escape_markdown
+        head = ["Method", "Backbone", "Setting", *map(escape, table.heads)]
+        body = [cells for _, cells in _rows(table, escape, tables.MARKDOWN_MARKS)]
+        aligned = [":---"] * 3 + ["---:"] * len(table.heads)
+        lines = ["| " + " | ".join(cells) + " |" for cells in (head, aligned, *body)]
+        parts.append("\n".join([*lines, "", escape(_note(table)), ""]))
+    return "\n".join(parts)
+
+
+def to_latex(data: ReportData, published: Published | None = None) -> str:
+    r"""One ``table`` per testbed, inductive above transductive methods; needs the package ``booktabs``."""
+    parts = ["% needs \\usepackage{booktabs}"]
+    for table in quartile_tables(data, published):
+        escape = tables.escape_latex
+        lines, setting = [], table.lines[0].setting
+        for line, cells in _rows(table, escape, tables.LATEX_MARKS):
+            if line.setting != setting:
+                lines.append(r"\midrule")
+                setting = line.setting
+            lines.append(" & ".join(cells) + r" \\")
+        head = ["Method", "Backbone", "Setting", *map(escape, table.heads)]
+        parts += tables.latex_table(escape(_note(table)), f"lll{'r' * len(table.heads)}", head, lines)
+    return "\n".join([*parts, ""])

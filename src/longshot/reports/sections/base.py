@@ -1,0 +1,103 @@
+"""What the sections of a page share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from longshot.errors import UserError
+from longshot.reports import svg
+from longshot.reports.data import Bed, Cell, ReportData
+from longshot.reports.pictures import Images
+from longshot.reports.summary import Entry, Pairs
+
+if TYPE_CHECKING:
+    from longshot.evaluation.statistics import Interval
+    from longshot.reports.published import Published
+
+MAX_LINES = svg.COLOURS  # in one plot with lines; more cannot be told apart
+MAX_ROWS = 24  # in one plot with rows
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the page: its anchor, heading and the context of ``templates/<name>.html.j2``."""
+
+    name: str
+    heading: str
+    context: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the sections are made from."""
+
+    data: ReportData
+    pairs: Pairs
+    entries: dict[tuple[int, int], Entry]
+    images: Images | None
+    pictures: int
+    focus: str | None
+    published: Published | None = None
+
+
+def strongest(request: Request, bed: int, limit: int) -> tuple[list[tuple[int, Cell]], int]:
+    """The series of a testbed in the report's order; beyond ``limit`` only those with the highest means."""
+    column = request.data.column(bed)
+    ranked = sorted(column, key=lambda pair: -request.entries[bed, pair[0]].mean)[:limit]
+    kept = {s for s, _ in ranked}
+    return [(s, cell) for s, cell in column if s in kept], len(column) - len(kept)
+
+
+def focused(data: ReportData, focus: str | None) -> list[int] | None:
+    """The series whose label, method or backbone holds the text."""
+    if focus is None:
+        return None
+    found = [s for s, series in enumerate(data.series) if focus.casefold() in series.label.casefold()]
+    if not found:
+        known = ", ".join(f"'{series.label}'" for series in data.series[:10])
+        raise UserError(
+            f"No series of this run has '{focus}' in its name; there are {len(data.series)}: {known}."
+        )
+    return found
+
+
+def shown_series(request: Request, bed: int) -> int | None:
+    """Whose predictions a testbed shows: the highest mean, among those in focus when there is a focus."""
+    judges = focused(request.data, request.focus)
+    chosen = [s for s, _ in request.data.column(bed) if judges is None or s in judges]
+    return max(chosen, key=lambda s: request.entries[bed, s].mean) if chosen else None
+
+
+def plot_label(data: ReportData, series: int) -> str:
+    """The label of a series in a plot: without the backbone where all have the same; transductive is marked."""
+    one = data.series[series]
+    alone = len({other.backbone for other in data.series}) == 1 and len(data.series) > 1
+    text = one.method + (f" · {one.note}" if one.note else "") if alone else one.label
+    return text + (" (t)" if one.transductive else "")
+
+
+def points(value: float, digits: int = 1) -> str:
+    """A difference of shares in percentage points with its sign: −0.031 → −3.1."""
+    return "–" if math.isnan(value) else f"{100 * value:+.{digits}f}".replace("-", "−")
+
+
+def span(found: Interval, digits: int = 1) -> str:
+    """``+1.2 [+0.8, +1.6]`` in points, or the estimate alone."""
+    text = points(found.mean, digits)
+    if found.low is None or found.high is None:
+        return text
+    return f"{text} [{points(found.low, digits)}, {points(found.high, digits)}]"
+
+
+def sampler(bed: Bed, choice: str) -> str:
+    """The name of one of a testbed's sampler choices (``classes``, ``instances``, ``shape``), or nothing."""
+    settings = bed.testbed.meta.get("sampler", {}) if bed.testbed is not None else {}
+    found = settings.get(choice) if isinstance(settings, dict) else None
+    return str(found.get("name", "")) if isinstance(found, dict) else str(found or "")
+
+
+def uniform(bed: Bed) -> bool:
+    """Whether classes and images were drawn without regard to difficulty."""
+    return sampler(bed, "classes") == "uniform" and sampler(bed, "instances") == "uniform"

@@ -1,0 +1,56 @@
+"""Whether methods are right as often as they say: reliability plots and the expected calibration error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from longshot.reports.charts import Curve, reliability
+from longshot.reports.data import Bed, Cell
+from longshot.reports.sections.base import MAX_LINES, Request, Section, plot_label, strongest
+
+FEWEST = 20  # queries in a bin for it to be drawn
+
+
+def calibrated(request: Request) -> Section:
+    """A panel per testbed with saved scores, or a line on how to get them."""
+    data, panels, lines = request.data, [], []
+    shown: set[int] = set()
+    for b, bed in enumerate(data.beds):
+        column, left_out = strongest(request, b, MAX_LINES)
+        found = [(s, one) for s, cell in column if (one := measure(bed, cell)) is not None]
+        curves = []
+        for s, one in found:
+            drawn = one.counts >= FEWEST
+            if drawn.any():
+                curves.append(Curve(s, plot_label(data, s), one.confidence[drawn], one.accuracy[drawn]))
+            lines.append((bed.name, s, data.series[s], one))
+        if curves:
+            panels.append(
+                {
+                    "bed": bed.name,
+                    "svg": reliability(curves, prefix=f"cal{b}"),
+                    "left_out": left_out,
+                }
+            )
+            shown.update(curve.index for curve in curves)
+    legend = [(s, data.series[s]) for s in sorted(shown)]
+    return Section(
+        "calibrated",
+        "Calibration",
+        {"panels": panels, "lines": lines, "legend": legend, "fewest": FEWEST, "limit": MAX_LINES},
+    )
+
+
+def measure(bed: Bed, cell: Cell) -> Any:
+    """The calibration of one series, or None without its scores or the testbed's copy."""
+    from longshot.evaluation.statistics import calibration, confidences
+
+    if bed.testbed is None or cell.scores is None:
+        return None
+    try:
+        sure, right = confidences(bed.testbed, cell.tasks, cell.scores)
+    except ValueError:  # the copy is of another testbed; the section of pictures says so
+        return None
+    return calibration(np.minimum(sure, 1.0), right)

@@ -1,0 +1,115 @@
+"""Which classes are taken for which: a heat map, and the most confused pairs with pictures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from longshot.errors import UserError
+from longshot.reports.data import Bed, Cell
+from longshot.reports.pictures import class_names, thumbnail
+from longshot.reports.sections.base import Request, Section, shown_series
+
+if TYPE_CHECKING:
+    from longshot.evaluation.statistics import ConfusedPair, Confusion
+
+TOP_CLASSES = 12  # of the heat map
+TOP_PAIRS = 5
+SHOTS = 5  # pictures of each direction
+
+
+def confused(request: Request) -> Section | None:
+    """The confusions of the best series (or the one in focus) on every testbed whose copy is at hand."""
+    data, panels = request.data, []
+    for b, bed in enumerate(data.beds):
+        series = shown_series(request, b)
+        if series is None:
+            continue
+        panel = _panel(request, bed, data.cells[b, series])
+        if panel is not None:
+            panels.append({**panel, "bed": bed.name, "index": series, "series": data.series[series]})
+    return Section("confused", "Confusions", {"panels": panels}) if panels else None
+
+
+def _panel(request: Request, bed: Bed, cell: Cell) -> dict[str, Any] | None:
+    from longshot.evaluation.statistics import confusion, most_confused
+
+    if bed.testbed is None or cell.predictions is None:
+        return None
+    try:
+        found = confusion(bed.testbed, cell.tasks, cell.predictions)
+    except ValueError:  # the copy is of another testbed; the section of pictures says so
+        return None
+    pairs = most_confused(found, TOP_PAIRS)
+    if not pairs:
+        return {"heads": [], "rows": [], "pairs": [], "classes": len(found.classes), "problem": ""}
+    names = dict(zip(found.classes, class_names([name for _, name in found.classes]), strict=True))
+    several = len({dataset for dataset, _ in found.classes}) > 1
+    labels = {one: f"{one[0]}: {name}" if several else name for one, name in names.items()}
+    shown, problem = [], ""
+    for pair in pairs:
+        directions = []
+        if request.images is not None and request.pictures and not problem:
+            try:
+                directions = _pictures(request, bed, cell, pair)
+            except UserError as error:
+                problem = str(error)
+        shown.append(
+            {
+                "pair": pair,
+                "one": labels[pair.dataset, pair.one],
+                "other": labels[pair.dataset, pair.other],
+                "directions": directions,
+            }
+        )
+    top = top_classes(found)
+    return {
+        "heads": [labels[found.classes[i]] for i in top],
+        "rows": [(labels[found.classes[i]], [_square(found, i, j) for j in top]) for i in top],
+        "pairs": shown,
+        "classes": len(found.classes),
+        "problem": problem,
+    }
+
+
+def top_classes(found: Confusion, count: int = TOP_CLASSES) -> list[int]:
+    """The classes with the most mistakes, of either direction, in the order of their names."""
+    right = found.counts.diagonal()
+    mistakes = np.asarray(found.counts.sum(axis=0)).reshape(-1) + np.asarray(
+        found.counts.sum(axis=1)
+    ).reshape(-1)
+    order = np.argsort(-(mistakes - 2 * right), kind="stable")[:count]
+    return sorted(int(i) for i in order)
+
+
+def _square(found: Confusion, true: int, other: int) -> dict[str, Any]:
+    """One square of the heat map; ``rate`` is None for classes that never met in a task."""
+    count, chances = int(found.counts[true, other]), int(found.chances[true, other])
+    return {
+        "count": count,
+        "chances": chances,
+        "rate": count / chances if chances else None,
+        "same": true == other,
+    }
+
+
+def _pictures(request: Request, bed: Bed, cell: Cell, pair: ConfusedPair) -> list[dict[str, Any]]:
+    """Queries of either class that were taken for the other."""
+    from longshot.evaluation.statistics import mistakes
+
+    assert request.images is not None and bed.testbed is not None
+    directions = []
+    for true, predicted in ((pair.one, pair.other), (pair.other, pair.one)):
+        # The same image can be mistaken in many tasks: it is shown once.
+        found = mistakes(
+            bed.testbed, cell.tasks, cell.predictions, pair.dataset, true, predicted, limit=10 * SHOTS
+        )
+        keys = list(dict.fromkeys(one.key for one in found))[:SHOTS]
+        if keys:
+            sources = map(thumbnail, request.images(pair.dataset, keys))
+            names = class_names([true, predicted])
+            directions.append(
+                {"true": names[0], "predicted": names[1], "shots": list(zip(keys, sources, strict=True))}
+            )
+    return directions

@@ -1,0 +1,155 @@
+"""What makes tasks hard: accuracy against coarsity and other measured columns, by quartile and by dataset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.reports import quartiles
+from longshot.reports.charts import Curve, rolling, thin
+from longshot.reports.data import Bed, Cell
+from longshot.reports.sections.base import MAX_LINES, Request, Section, plot_label, strongest
+from longshot.reports.summary import column_marks, highest, interval
+
+Floats = NDArray[np.float64]
+WINDOW = 200  # tasks, as in the semantic-sampling paper's figure 5
+FEWEST = 12  # tasks for a curve, and different values for a column to count as continuous
+OTHERS = 2  # curves of columns besides coarsity; the table names them all
+
+
+def measured(bed: Bed, cell: Cell) -> dict[str, Floats]:
+    """The numeric columns measured on each task of a cell, coarsity first; only those that vary."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found: dict[str, Floats] = {}
+    if cell.coarsity is not None:
+        found["coarsity"] = cell.coarsity
+    for name in bed.testbed.measured if bed.testbed is not None else ():
+        column = bed.testbed.table.column(name)  # type: ignore[union-attr]
+        kind = column.type
+        if name not in found and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            values = pc.fill_null(pc.cast(column, pa.float64()), float("nan")).to_numpy()
+            found[name] = values[cell.tasks]
+    return {name: x for name, x in found.items() if len(np.unique(x[np.isfinite(x)])) > 1}
+
+
+def window(count: int) -> int:
+    """Tasks in a window: 200, or a third of those there are."""
+    return min(WINDOW, count // 3)
+
+
+def difficulty(request: Request) -> Section | None:
+    """Rolling accuracy, slopes and correlations; tables by coarsity quartile and by dataset."""
+    data, panels, others, tables = request.data, [], [], []
+    shown: set[int] = set()
+    by_dataset = []
+    for b, bed in enumerate(data.beds):
+        column, left_out = strongest(request, b, MAX_LINES)
+        lead = highest(data.column(b))
+        columns = measured(bed, data.cells[b, lead])
+        related = {name: _related(x, data.cells[b, lead].accuracy) for name, x in columns.items()}
+        for name in _plotted(columns, related):
+            lines = [(s, *_usable(measured(bed, cell).get(name), cell.accuracy)) for s, cell in column]
+            lines = [line for line in lines if len(line[1]) >= FEWEST and np.ptp(line[1]) > 0]
+            if lines:
+                panels.append(_panel(request, b, name, lines, left_out))
+                shown.update(s for s, _, _ in lines)
+        others += [
+            (bed.name, name, data.series[lead], lead, related[name])
+            for name in columns
+            if related[name].n >= 4
+        ]
+        table = quartiles.quartile_table(data, request.entries, b, published=request.published)
+        if table is not None:
+            tables.append(table)
+        if (found := _datasets(request, b)) is not None:
+            by_dataset.append(found)
+    if not (panels or others or tables or by_dataset):
+        return None
+    extra = [one for one in others if one[1] != "coarsity"]
+    return Section(
+        "difficulty",
+        "What makes tasks hard",
+        {
+            "panels": panels,
+            "legend": [(s, data.series[s]) for s in sorted(shown)],
+            "others": extra and others,
+            "tables": tables,
+            "by_dataset": by_dataset,
+            "series": data.series,
+            "limit": MAX_LINES,
+        },
+    )
+
+
+def _plotted(columns: dict[str, Floats], related: dict[str, Any]) -> list[str]:
+    """Coarsity, and the continuous columns that go most closely with accuracy."""
+    continuous = [n for n, x in columns.items() if len(np.unique(x[np.isfinite(x)])) > FEWEST]
+    rest = [n for n in continuous if n != "coarsity" and np.isfinite(related[n].r)]
+    rest.sort(key=lambda name: -abs(related[name].r))
+    return [n for n in continuous if n == "coarsity"] + rest[:OTHERS]
+
+
+def _usable(x: Floats | None, y: Floats) -> tuple[Floats, Floats]:
+    """The tasks on which the column was measured."""
+    if x is None:
+        return np.empty(0), np.empty(0)
+    known = np.isfinite(x)
+    return x[known], y[known]
+
+
+def _related(x: Floats, y: Floats) -> Any:
+    from longshot.evaluation.statistics import correlation
+
+    return correlation(*_usable(x, y), "spearman")
+
+
+def _panel(
+    request: Request, b: int, name: str, lines: list[tuple[int, Floats, Floats]], left_out: int
+) -> dict[str, Any]:
+    from longshot.evaluation.statistics import rolling_mean, slope
+
+    curves, facts = [], []
+    for s, x, y in lines:
+        found = rolling_mean(x, y, window(len(x)))
+        curves.append(
+            Curve(s, plot_label(request.data, s), *thin(found.x, found.mean, found.low, found.high))
+        )
+        facts.append((s, request.data.series[s], slope(x, y), _related(x, y)))
+    place = len(name) + sum(map(ord, name))  # ids of plots need no user text
+    return {
+        "bed": request.data.beds[b].name,
+        "column": name,
+        "window": window(len(lines[0][1])),
+        "svg": rolling(curves, xlabel=name, prefix=f"roll{b}x{place}"),
+        "facts": facts,
+        "left_out": left_out,
+    }
+
+
+def _datasets(request: Request, b: int) -> dict[str, Any] | None:
+    """Means by dataset where a testbed holds several; first places are told within each dataset."""
+    shared = request.data.shared(b)
+    names = list(dict.fromkeys(shared.datasets))
+    if len(names) < 2:
+        return None
+    where = np.asarray(shared.datasets, str)
+    parts = [shared.accuracy[where == name] for name in names]
+    marks = [column_marks(part) for part in parts]
+    lines = [
+        (
+            s,
+            request.data.series[s],
+            [(*interval(part[:, i]), mark[i]) for part, mark in zip(parts, marks, strict=True)],
+        )
+        for i, s in enumerate(shared.series)
+    ]
+    counts = [len(part) for part in parts]
+    return {
+        "bed": request.data.beds[b].name,
+        "names": list(zip(names, counts, strict=True)),
+        "lines": lines,
+    }

@@ -1,0 +1,83 @@
+"""Paired differences to the best series of each testbed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from longshot.reports.charts import Row, intervals
+from longshot.reports.sections.base import MAX_ROWS, Request, Section, plot_label, points
+from longshot.reports.summary import Tested, highest
+
+
+def differences(request: Request, bed: int) -> tuple[int, list[tuple[int, Tested, bool]]]:
+    """The best series, and each other from the highest mean down: (series, test, whether the test's sign is turned)."""
+    column = request.data.column(bed)
+    best = highest(column)
+    found = []
+    for s, _ in column:
+        tested = request.pairs.get((bed, min(s, best), max(s, best)))
+        if s != best and tested is not None:
+            found.append((s, tested, s < best))
+    return best, sorted(found, key=lambda one: -request.entries[bed, one[0]].mean)
+
+
+def paired(request: Request) -> Section | None:
+    """Each series against the best on the same tasks: difference, interval, wins, ties and losses."""
+    data, panels = request.data, []
+    for b, bed in enumerate(data.beds):
+        best, found = differences(request, b)
+        if not found:
+            continue
+        lines = [_line(request, s, tested, turned) for s, tested, turned in found]
+        rows = [
+            Row(
+                line["series"],
+                plot_label(data, line["series"]),
+                100 * line["mean"],
+                line["bounds"][0],
+                line["bounds"][1],
+                line["note"],
+            )
+            for line in lines[:MAX_ROWS]
+        ]
+        svg = intervals(rows, xlabel="difference to the best (points)", prefix=f"paired{b}", zero=True)
+        panels.append(
+            {
+                "bed": bed.name,
+                "best": data.series[best],
+                "index": best,
+                "tasks": found[0][1].result.n,
+                "svg": svg,
+                "left_out": max(0, len(lines) - MAX_ROWS),
+                "lines": lines,
+                "ties": sum(line["tied"] for line in lines),
+            }
+        )
+    count = len(request.pairs)
+    return Section("paired", "Paired differences", {"panels": panels, "count": count}) if panels else None
+
+
+def _line(request: Request, series: int, tested: Tested, turned: bool) -> dict[str, Any]:
+    """One series against the best; the stored test may be the best against the series."""
+    result, sign = tested.result, -1.0 if turned else 1.0
+    low, high = result.difference.low, result.difference.high
+    bounds = (
+        (None, None) if low is None or high is None else tuple(sorted((100 * sign * low, 100 * sign * high)))
+    )
+    wins, losses = (result.losses, result.wins) if turned else (result.wins, result.losses)
+    mean = sign * result.difference.mean
+    shares = [f"{100 * share:.0f}" for share in (wins, result.ties, losses)]
+    return {
+        "series": series,
+        "what": request.data.series[series],
+        "mean": mean,
+        "bounds": bounds,
+        "wins": wins,
+        "ties": result.ties,
+        "losses": losses,
+        "p": tested.p,
+        "exact": result.exact,
+        "tied": tested.tied,
+        "n": result.n,
+        "note": f"{points(mean)}{' tie' if tested.tied else ''}  {shares[0]} / {shares[1]} / {shares[2]}",
+    }

@@ -1,0 +1,98 @@
+"""Ranks: the critical-difference plot, and Meta-Dataset's rule over all sources."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from longshot.reports.charts import Row, intervals
+from longshot.reports.data import ReportData, Shared
+from longshot.reports.sections.base import MAX_ROWS, Request, Section, plot_label
+from longshot.reports.summary import interval
+
+DATASET_BLOCKS = 5  # fewer datasets as blocks could never tell anything apart
+
+
+def ranks(request: Request) -> Section | None:
+    """Average ranks with the critical difference per testbed, and a table of Meta-Dataset ranks."""
+    data = request.data
+    shared = {b: data.shared(b) for b in range(len(data.beds))}
+    wanted = {
+        b: one
+        for b, one in shared.items()
+        if len(one.tasks) >= 2
+        and (len(one.series) >= 3 or (len(one.series) == 2 and len(set(one.datasets)) >= 2))
+    }
+    if not wanted:
+        return None
+    panels = [_panel(data, b, one) for b, one in wanted.items()]
+    return Section("ranks", "Ranks", {"panels": panels, **source_ranks(data, wanted)})
+
+
+def blocks(shared: Shared) -> tuple[str, Any]:
+    """What is ranked within, [N, M]: datasets when there are enough of them, else tasks."""
+    names = np.asarray(shared.datasets, str)
+    distinct = list(dict.fromkeys(shared.datasets))
+    if len(distinct) < DATASET_BLOCKS:
+        return "tasks", shared.accuracy
+    return "datasets", np.stack([shared.accuracy[names == name].mean(axis=0) for name in distinct])
+
+
+def _panel(data: ReportData, b: int, shared: Shared) -> dict[str, Any]:
+    from longshot.evaluation.statistics import critical_difference
+
+    kind, scores = blocks(shared)
+    found = critical_difference(scores)
+    order = [int(i) for i in found.order]
+    reach = found.difference / 2
+    rows = [
+        Row(
+            shared.series[i],
+            plot_label(data, shared.series[i]),
+            float(found.ranks[i]),
+            float(found.ranks[i]) - reach,
+            float(found.ranks[i]) + reach,
+            f"{found.ranks[i]:.2f}",
+        )
+        for i in order[:MAX_ROWS]
+    ]
+    places = [tuple(order.index(i) for i in (group[0], group[-1])) for group in found.groups]
+    groups = [(first, min(last, MAX_ROWS - 1)) for first, last in places if first < MAX_ROWS - 1]
+    svg = intervals(rows, xlabel="average rank (1 is the best)", prefix=f"rank{b}", groups=groups)
+    return {
+        "bed": data.beds[b].name,
+        "svg": svg,
+        "blocks": found.blocks,
+        "kind": kind,
+        "difference": found.difference,
+        "p": found.p,
+        "chi": found.chi_square,
+        "left_out": max(0, len(order) - MAX_ROWS),
+    }
+
+
+def source_ranks(data: ReportData, wanted: dict[int, Shared]) -> dict[str, Any]:
+    """Meta-Dataset ranks of the series on every source (a dataset of a testbed), and their averages.
+
+    The average is over all sources, for series that have them all.
+    """
+    from longshot.evaluation.statistics import meta_dataset_ranks
+
+    sources, columns = [], []
+    for b, one in wanted.items():
+        names = np.asarray(one.datasets, str)
+        for name in dict.fromkeys(one.datasets):
+            rows = one.accuracy[names == name]
+            if len(rows) < 2:
+                continue
+            means, lows, highs = np.array([interval(values) for values in rows.T]).T
+            sources.append((data.beds[b].name, name if len(set(one.datasets)) > 1 else ""))
+            columns.append(dict(zip(one.series, meta_dataset_ranks(means, (highs - lows) / 2), strict=True)))
+    lines = []
+    for s in sorted({s for column in columns for s in column}):
+        places = [float(column[s]) if s in column else math.nan for column in columns]
+        lines.append((s, data.series[s], places, float(np.mean(places))))
+    lines.sort(key=lambda line: (math.isnan(line[3]), line[3]))
+    return {"sources": sources, "lines": lines}

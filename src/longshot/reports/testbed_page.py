@@ -1,0 +1,342 @@
+"""A testbed as a page of its own: where it comes from, what its tasks are like, and pictures of some.
+
+The frame, the colours and the thumbnails are those of the report.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+from longshot.progress import progress
+from longshot.reports import testbed_plots as plots
+from longshot.reports.page import _asset, _environment
+from longshot.reports.pictures import MAX_CLASSES, ClassRow, Images, class_rows
+from longshot.testbeds import describe
+from longshot.testbeds.testbed import Task, Testbed
+
+_NAMED = 3  # classes named at each end of the class balance
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section: its anchor, its heading, the template it is made with and what goes in."""
+
+    name: str
+    heading: str
+    template: str
+    context: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A plot with its caption, a line of facts and a line on how to read it."""
+
+    caption: str
+    svg: str
+    facts: str
+    how: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A task as the page shows it."""
+
+    task: int
+    facts: str
+    rows: tuple[ClassRow, ...]
+    more_classes: int
+
+
+def render_testbed(
+    testbed: Testbed, *, name: str, images: Images | None = None, pictures: int = 2, title: str | None = None
+) -> str:
+    """The page of a testbed as one text without any reference to another file.
+
+    ``images(dataset_name, keys) -> list of PIL images`` gives the pictures; without it, or when it raises a
+    ``UserError``, the page says so in one line. ``pictures`` is how many tasks of each kind are shown, 0 for none.
+    """
+    facts = describe.summary(testbed)
+    makers = (_origin, _changes, _coarsity, _balance, _shape, _others)
+    parts = [part for make in makers if (part := make(testbed, facts)) is not None]
+    if pictures:
+        parts.append(_tasks(testbed, images, pictures))
+    environment = _environment()
+    way, shot = _span(facts["way"]), _span(facts["shot"])
+    page = environment.get_template("page.html.j2").render(
+        title=title or f"Testbed {name}",
+        bodies=[(part, environment.get_template(part.template).render(part.context)) for part in parts],
+        style=_asset("style.css") + _asset("testbed.css"),
+        script="",
+        counts=[
+            _plural(facts["tasks"], "task"),
+            _plural(facts["classes"], "class", "classes"),
+            _plural(facts["distinct_images"], "image"),
+        ],
+        unfinished=[],
+        beds=[
+            {"name": name, "tasks": facts["tasks"], "way": way, "shot": shot, "hash": testbed.content_hash}
+        ],
+        backbones=[],
+        methods=[],
+    )
+    # A lone surrogate (a file name that is not UTF-8) must not make the page unwritable.
+    return page.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+# --- the sections, in the order of the page ---
+
+
+def _origin(testbed: Testbed, facts: Mapping[str, Any]) -> Part:
+    """Sampler settings, seed, hashes and datasets."""
+    sampler = dict(facts["sampler"]) if isinstance(facts["sampler"], dict) else {}
+    settings = [(key, _setting(value)) for key, value in sampler.items() if key != "concat"]
+    first = ("shape", "classes", "instances")
+    settings.sort(key=lambda one: (first.index(one[0]) if one[0] in first else len(first), one[0]))
+    record = json.dumps(testbed.meta, indent=2, ensure_ascii=False, sort_keys=True)
+    return Part(
+        "origin", "Origin", "testbed_origin.html.j2", {"facts": facts, "settings": settings, "record": record}
+    )
+
+
+def _changes(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
+    """Loss and accuracy before and after the selection of images, and the rounds it took."""
+    chance = float(np.mean(1 / testbed.table.column("way").to_numpy()))
+    panels = []
+    for number, found in enumerate(describe.changes(testbed)):
+        guess = chance if found.name == "accuracy" else None
+        panels.append(
+            Panel(
+                found.name,
+                plots.change(found, prefix=f"change{number}", chance=guess),
+                f"Higher after selection in {found.raised:,} of {_plural(len(found.after), 'task')}, lower in "
+                f"{found.lowered:,}.",
+                "Above the tasks with support images drawn at random, below the same tasks and queries with the "
+                "selected support images; the dot is the mean"
+                + (", the dashed line guessing." if guess is not None else ".")
+                + " The further apart the hills, the more the selection did.",
+            )
+        )
+    return (
+        Part("selection", "Before and after selection", "testbed_plots.html.j2", {"panels": panels})
+        if panels
+        else None
+    )
+
+
+def _coarsity(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
+    """How far apart in meaning the classes of the tasks are."""
+    values = describe.measured(testbed, "coarsity") if "coarsity" in testbed.measured else None
+    if values is None or not len(values):
+        return None
+    quartiles = " / ".join(f"{value:.2f}" for value in np.percentile(values, [25, 50, 75]))
+    panel = Panel(
+        "coarsity",
+        plots.histogram(values, xlabel="coarsity of the task", prefix="coarsity"),
+        f"Mean {values.mean():.2f}, quartiles {quartiles}, {values.min():.2f} to {values.max():.2f}.",
+        "Coarsity is the mean squared distance between the classes of a task in the taxonomy. Left: look-alike "
+        "classes (fine), right: classes that have little to do with each other (coarse).",
+    )
+    return Part("coarsity", "Coarsity", "testbed_plots.html.j2", {"panels": [panel]})
+
+
+def _balance(testbed: Testbed, _: Mapping[str, Any]) -> Part:
+    """How evenly the classes occur, one panel per dataset."""
+    panels = []
+    for number, found in enumerate(describe.balances(testbed)):
+        low, high = found.usual
+        ids = list(found.counts)
+        most = ", ".join(f"{one} ({found.counts[one]:,})" for one in ids[:_NAMED])
+        least = ", ".join(f"{one} ({found.counts[one]:,})" for one in ids[: -_NAMED - 1 : -1])
+        panels.append(
+            Panel(
+                found.dataset,
+                plots.balance(found, prefix=f"balance{number}"),
+                f"Most often: {most}. Least often: {least}. {found.outside:,} of "
+                f"{_plural(len(ids), 'class', 'classes')} outside {low:.1f} to {high:.1f}.",
+                "One step per class that occurs. The dashed line is the equal share, the band where about 95 % of "
+                "the classes lie when every class is equally likely. A steep staircase through the band: the mean "
+                "accuracy speaks for few classes.",
+            )
+        )
+    return Part("balance", "Class balance", "testbed_plots.html.j2", {"panels": panels})
+
+
+def _shape(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
+    """Ways, shots, support and query sizes, each where it varies."""
+    sizes: list[tuple[str, str, str, NDArray[Any], str]] = [
+        (
+            "ways",
+            "classes per task",
+            "tasks",
+            testbed.table.column("way").to_numpy(),
+            "Classes per task: the more, the rarer a lucky guess.",
+        ),
+        (
+            "shots",
+            "support images per class",
+            "classes of tasks",
+            testbed.column("shots").values,
+            "Support images of each class of each task; broad means unequal classes or unequal tasks.",
+        ),
+        (
+            "support",
+            "support images per task",
+            "tasks",
+            testbed.column("support").lengths,
+            "All images a method learns from in a task.",
+        ),
+        (
+            "query",
+            "queries per task",
+            "tasks",
+            testbed.column("query").lengths,
+            "Images asked in a task; with few of them a task's accuracy is a coarse number.",
+        ),
+    ]
+    panels = [
+        Panel(name, plots.histogram(values, xlabel=xlabel, prefix=f"shape-{name}", unit=unit), "", how)
+        for name, xlabel, unit, values, how in sizes
+        if len(values) and values.min() < values.max()
+    ]
+    return (
+        Part("shape", "Ways, shots and sizes", "testbed_plots.html.j2", {"panels": panels})
+        if panels
+        else None
+    )
+
+
+def _others(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
+    """Every other measured number as a histogram; what is the same in all tasks, or no number, in words."""
+    pairs = {f"{found.name}_{when}" for found in describe.changes(testbed) for when in ("before", "after")}
+    panels, constant, silent = [], [], []
+    for number, name in enumerate(name for name in testbed.measured if name not in pairs | {"coarsity"}):
+        values = describe.measured(testbed, name)
+        if values is None or not len(values):
+            silent.append(name)
+        elif values.min() == values.max():
+            constant.append((name, f"{values.min():.4g}"))
+        else:
+            panels.append(
+                Panel(
+                    name,
+                    plots.histogram(values, xlabel=name, prefix=f"measured{number}"),
+                    f"{values.min():.4g} to {values.max():.4g}, known for {_plural(len(values), 'task')}.",
+                    _MEANINGS.get(name, "As the sampler measured it, one value per task."),
+                )
+            )
+    if not (panels or constant or silent):
+        return None
+    context = {"panels": panels, "constant": constant, "silent": silent}
+    return Part("measured", "Other measures", "testbed_plots.html.j2", context)
+
+
+_MEANINGS = {
+    "refine_rounds": "Frank–Wolfe rounds that changed the support; 0: the first choice could not be improved.",
+    "greedy_rounds": "Rounds of greedy swaps; fewer than allowed: no swap helped any more.",
+    "steps": "Gradient steps of the selection.",
+}
+
+
+def _tasks(testbed: Testbed, images: Images | None, count: int) -> Part:
+    """Pictures of the tasks at both ends of the scale and of a few at random."""
+    context: dict[str, Any] = {"groups": [], "problem": None}
+    part = Part("tasks", "Tasks as pictures", "testbed_tasks.html.j2", context)
+    if images is None:
+        context["problem"] = "No pictures: this page was made without access to the images."
+        return part
+    groups = choose(testbed, count)
+    try:
+        with progress("pictures", total=sum(len(rows) for _, rows in groups), unit="tasks") as bar:
+            for heading, rows in groups:
+                shown = []
+                for row in rows:
+                    shown.append(_shown(testbed[row], images))
+                    bar.advance()
+                context["groups"].append((heading, shown))
+    except UserError as error:
+        context.update(groups=[], problem=f"No pictures: {error}")
+    return part
+
+
+def choose(testbed: Testbed, count: int) -> list[tuple[str, list[int]]]:
+    """(heading, rows) of the tasks to show: both ends of the accuracy after selection, else of the coarsity.
+
+    Then as many at random, the same in each run: the content hash is the seed. No task is shown twice; among
+    equal ones the lower number comes first.
+    """
+    scales = (
+        (
+            "accuracy_after",
+            "Hardest: lowest accuracy after selection",
+            "Easiest: highest accuracy after selection",
+        ),
+        ("coarsity", "Finest: lowest coarsity", "Coarsest: highest coarsity"),
+    )
+    groups: list[tuple[str, list[int]]] = []
+    for column, lowest, highest in scales:
+        if column not in testbed.measured or describe.measured(testbed, column) is None:
+            continue
+        values = testbed.table.column(column).cast(pa.float64()).to_numpy()
+        known = np.flatnonzero(np.isfinite(values))
+        if len(known) < 2 or values[known].min() == values[known].max():
+            continue
+        order = known[np.argsort(values[known], kind="stable")]
+        low = order[: min(count, len(order) // 2)].tolist()
+        down = known[np.argsort(-values[known], kind="stable")].tolist()
+        groups = [(lowest, low), (highest, [row for row in down if row not in low][:count])]
+        break
+    taken = {row for _, rows in groups for row in rows}
+    rest = np.array([row for row in range(len(testbed)) if row not in taken], dtype=np.int64)
+    if len(rest):
+        rng = np.random.default_rng(int(testbed.content_hash[:16], 16))
+        drawn = np.sort(rng.choice(rest, min(count, len(rest)), replace=False))
+        groups.append(("Drawn at random", drawn.tolist()))
+    return groups
+
+
+def _shown(task: Task, images: Images) -> Shown:
+    rows = class_rows(task, images)
+    facts = [f"{task.way}-way", f"{_bounds(task.shots)}-shot", task.dataset]
+    numbers = {name: value for name, value in task.measured.items() if isinstance(value, int | float)}
+    if "coarsity" in numbers:
+        facts.append(f"coarsity {numbers['coarsity']:.2f}")
+    for name in ("accuracy", "loss"):
+        before, after = numbers.get(f"{name}_before"), numbers.get(f"{name}_after")
+        if before is not None and after is not None:
+            facts.append(f"{name} {before:.2f} → {after:.2f}")
+    return Shown(task.index, " · ".join(facts), rows, task.way - min(task.way, MAX_CLASSES))
+
+
+# --- words ---
+
+
+def _setting(value: Any) -> str:
+    """``fixed(query=10, shot=5, way=5)`` for a choice with a name, JSON for anything else."""
+    if isinstance(value, dict) and isinstance(value.get("name"), str):
+        inner = ", ".join(
+            f"{key}={json.dumps(v, ensure_ascii=False)}" for key, v in value.items() if key != "name"
+        )
+        return f"{value['name']}({inner})" if inner else value["name"]
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _span(found: Mapping[str, Any]) -> str:
+    return _bounds([found["min"], found["max"]])
+
+
+def _bounds(values: Sequence[Any]) -> str:
+    """``5`` or ``2–20``."""
+    low, high = min(values), max(values)
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def _plural(count: int, noun: str, many: str | None = None) -> str:
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
