@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.testbeds.testbed import Testbed
 
+_PICTURES = 2
+
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
@@ -26,24 +28,47 @@ if TYPE_CHECKING:
     metavar="NAME=PATH",
     help="Where a dataset of the testbed lives; default: where it was last seen.",
 )
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Also write a page with plots and task pictures.",
+)
+@click.option(
+    "--pictures",
+    type=click.IntRange(min=0),
+    help=f"With --html: how many tasks of each kind to show as pictures. [{_PICTURES}]",
+)
 @json_option
-def command(file: Path, verify: bool, places: tuple[str, ...], as_json: bool) -> None:
-    """Describe a testbed: its origin, histograms of ways, shots and classes, and what was measured.
+def command(
+    file: Path, verify: bool, places: tuple[str, ...], page: Path | None, pictures: int | None, as_json: bool
+) -> None:
+    """Describe a testbed: its origin, its classes, ways and shots, and what was measured.
 
     \b
-    Example:
+    Examples:
       longshot sample toybox -o easy.parquet
       longshot inspect easy.parquet --verify
+      longshot inspect easy.parquet --html easy.html
 
     The content hash is checked in any case; --verify also checks each image and class against the dataset
-    and ends with exit code 2 when something differs.
+    and ends with exit code 2 when something differs. --html writes one self-contained page: the histograms as
+    plots, and the finest and the coarsest tasks (with selected images the hardest and the easiest) and some
+    random ones as pictures.
     """
     from longshot.testbeds import describe
     from longshot.testbeds.testbed import Testbed
 
+    if pictures is not None and page is None:
+        raise UserError(f"--pictures {pictures} goes with --html only; say which page to write.")
     testbed = Testbed.load(file)
+    given = _given(testbed, places)
     facts: dict[str, Any] = describe.summary(testbed)
-    findings = describe.verify(testbed, _datasets(testbed, places)) if verify else []
+    findings = describe.verify(testbed, _datasets(testbed, given)) if verify else []
+    if page is not None:
+        _write(testbed, file, page, given, _PICTURES if pictures is None else pictures)
+        facts["html"] = str(page.resolve())
     if as_json:
         shown = {title: dict(rows) for title, rows in describe.histograms(testbed).items()}
         checked = {"verified": not findings, "findings": findings} if verify else {}
@@ -54,6 +79,20 @@ def command(file: Path, verify: bool, places: tuple[str, ...], as_json: bool) ->
         raise UserError(f"The testbed {file} does not fit its dataset: {' '.join(findings)}")
     if verify and not as_json:
         click.echo("verified: content hash, fingerprints, and every class and image of every task")
+    if page is not None and not as_json:
+        click.echo(f"{page.resolve()} ({page.stat().st_size / 1e3:,.0f} kB)")
+
+
+def _write(testbed: Testbed, file: Path, page: Path, given: dict[str, str], pictures: int) -> None:
+    from longshot.cli.report import registry_images
+    from longshot.files import write_text
+    from longshot.reports.testbed_page import render_testbed
+
+    if page.resolve() == file.resolve():
+        raise UserError(f"--html {page} is the testbed itself; give the page another name.")
+    known = {name: (fingerprint,) for name, fingerprint in testbed.datasets.items()}
+    images = registry_images(given, known) if pictures else None
+    write_text(page, render_testbed(testbed, name=file.name, images=images, pictures=pictures))
 
 
 def _print(file: Path, testbed: Testbed, facts: dict[str, Any]) -> None:
@@ -69,15 +108,22 @@ def _print(file: Path, testbed: Testbed, facts: dict[str, Any]) -> None:
         f"{facts['classes']:,} classes, {facts['distinct_images']:,} different images; "
         f"made by {facts['creator']}"
     )
+    for balance in describe.balances(testbed):
+        click.echo(describe.say_balance(balance))
+    changes = describe.changes(testbed)
+    # Drawn side by side below, so not once more alone.
+    paired = {f"{change.name}_{when}" for change in changes for when in ("before", "after")}
     for title, rows in describe.histograms(testbed).items():
-        click.echo()
-        click.echo(describe.draw(title, rows))
+        if title not in paired:
+            click.echo(f"\n{describe.draw(title, rows)}")
+    for change in changes:
+        click.echo(f"\n{describe.draw_change(change)}")
     click.echo()
 
 
-def _datasets(testbed: Testbed, places: tuple[str, ...]) -> dict[str, Dataset]:
-    from longshot.datasets import open_dataset
-    from longshot.datasets.registry import find, parse_dataset_options
+def _given(testbed: Testbed, places: tuple[str, ...]) -> dict[str, str]:
+    """Dataset name → path of the --dataset options."""
+    from longshot.datasets.registry import parse_dataset_options
 
     given = parse_dataset_options(places)
     unknown = set(given) - set(testbed.datasets)
@@ -85,6 +131,13 @@ def _datasets(testbed: Testbed, places: tuple[str, ...]) -> dict[str, Dataset]:
         raise UserError(
             f"The testbed has no dataset '{min(unknown)}'; it has: {', '.join(testbed.datasets)}."
         )
+    return given
+
+
+def _datasets(testbed: Testbed, given: dict[str, str]) -> dict[str, Dataset]:
+    from longshot.datasets import open_dataset
+    from longshot.datasets.registry import find
+
     return {
         name: open_dataset(given[name]) if name in given else find(fingerprint, name)
         for name, fingerprint in testbed.datasets.items()

@@ -229,7 +229,9 @@ def draw_change(change: Change) -> str:
     rows = []
     for when, values in (("before", change.before), ("after", change.after)):
         counts, _ = np.histogram(values, bins=edges)
-        rows.append([(f"{label} {when:>6}", int(count)) for label, count in zip(labels, counts, strict=True)])
+        # The interval is named once, on the first of its two bars.
+        shown = [f"{label} before" if when == "before" else "after " for label in labels]
+        rows.append(list(zip(shown, counts.tolist(), strict=True)))
     # One list, so that both share the longest bar.
     return draw(said(change), [row for pair in zip(*rows, strict=True) for row in pair])
 
