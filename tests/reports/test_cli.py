@@ -53,6 +53,13 @@ def test_not_a_run_folder(run_cli: Run, tmp_path: Path) -> None:
     fails(run_cli("report", tmp_path, "-o", tmp_path / "r.html", check=False), str(tmp_path), "run.json")
 
 
+def test_a_file_is_not_a_run_folder(run_cli: Run, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("")
+    fails(
+        run_cli("report", tmp_path / "page.html", check=False), "page.html is not the folder", "it is a file"
+    )
+
+
 def test_truncated_part(run_cli: Run, make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run()
     part = min(run.glob("part-*.parquet"))

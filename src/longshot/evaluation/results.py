@@ -130,8 +130,9 @@ def read_run(folder: Path) -> dict[str, Any]:
     path = folder / "run.json"
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        what = "it has no run.json" if folder.is_dir() else "there is no such folder"
+    except (FileNotFoundError, NotADirectoryError) as error:
+        missing = "it is a file" if folder.exists() else "there is no such folder"
+        what = "it has no run.json" if folder.is_dir() else missing
         raise UserError(
             f"{folder} is not the folder of a run: {what}; make one with 'longshot evaluate'."
         ) from error

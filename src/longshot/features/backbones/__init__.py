@@ -108,8 +108,8 @@ def find_family(name: str) -> Family:
                 return family
     shown = [s for family in FAMILIES for s in family.shown]
     near = get_close_matches(name, [n for family in FAMILIES for n in family.names], n=1, cutoff=0.5)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    raise UserError(f"There is no backbone '{name}'; {hint}There are: {', '.join(shown)}.")
+    hint = f"did you mean '{near[0]}'? There are" if near else "there are"
+    raise UserError(f"There is no backbone '{name}'; {hint}: {', '.join(shown)}.")
 
 
 def require(name: str, family: Family) -> None:
