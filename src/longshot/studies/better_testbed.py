@@ -6,6 +6,7 @@ figures are those of its figures 1, 3 and 5 and the quartiles as a picture.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -179,21 +180,16 @@ def _claims(
             rank = correlation(fine.coarsity, fine.accuracy, "spearman")
             texts = (fine.method, fine.setting, str(shot), points(drop), points(rise))
             block.append([*map(Cell, texts), Cell(ratio(rank.r, rank.low, rank.high))])
-            for what, found, value in (
-                ("drop", drop, drop.mean),
-                ("rise", rise, rise.mean),
-                ("spearman", rank, rank.r),
-            ):
-                records.append(
-                    {
-                        "shot": shot,
-                        "method": fine.method,
-                        "what": what,
-                        "value": value,
-                        "low": found.low,
-                        "high": found.high,
-                    }
-                )
+            known = not math.isnan(rank.r)  # coarsity or accuracy may be the same for all tasks
+            spearman = (rank.r, rank.low, rank.high) if known else (None, None, None)
+            told_of = {
+                "drop": (drop.mean, drop.low, drop.high),
+                "rise": (rise.mean, rise.low, rise.high),
+                "spearman": spearman,
+            }
+            for what, (value, low, high) in told_of.items():
+                facts = {"what": what, "value": value, "low": low, "high": high}
+                records.append({"shot": shot, "method": fine.method, **facts})
         blocks.append(block)
         for kind in KINDS:
             told = transduction(rows[f"{kind}-{shot}-shot"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -101,7 +100,7 @@ def transduction(entries: Sequence[Measured]) -> tuple[str, dict[str, Any]] | No
     facts = {
         "what": f"{across.method} - {inside.method}",
         "value": found.mean,
-        "low": math.nan if found.low is None else found.low,
-        "high": math.nan if found.high is None else found.high,
+        "low": found.low,
+        "high": found.high,
     }
     return sentence, facts
