@@ -14,6 +14,13 @@ from typing import Any
 
 from longshot.errors import UserError
 
+# a place that cannot be written, as opposed to a fault of the program
+_BAD_PLACES = (
+    *(errno.EACCES, errno.EROFS, errno.EPERM),  # not allowed
+    *(errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR),  # a file where a folder should be, or none
+    *(errno.ENAMETOOLONG, errno.EFBIG),
+)
+
 
 def cache_dir(*parts: str) -> Path:
     """A directory of the user's cache, created on demand; ``LONGSHOT_CACHE`` moves the whole cache."""
@@ -74,7 +81,7 @@ def explain_disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
                 f"The disk is full while writing {path}; nothing half-written was kept: free some space (see "
                 f"'longshot cache') or set LONGSHOT_CACHE to another disk, then run the same command again."
             ) from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        if error.errno in _BAD_PLACES:
             raise UserError(
                 f"Cannot write {path}: {error.strerror}; choose a place you may write to."
             ) from error

@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import click
@@ -95,10 +96,18 @@ def _extras() -> list[dict[str, Any]]:
 
 def _cache() -> list[dict[str, Any]]:
     path = cache_dir()
-    size = sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())
+    size = sum(_size(entry) for entry in path.rglob("*"))
     free = shutil.disk_usage(path).free
     state = "ok" if free > 2**30 else "low disk"
     return [_row("cache", state, f"{path}: {size / 2**20:,.0f} MiB used, {free / 2**30:,.0f} GiB free")]
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 for a folder, or when another process has just removed it."""
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except OSError:
+        return 0
 
 
 def _sandbox() -> dict[str, Any]:
@@ -108,9 +117,11 @@ def _sandbox() -> dict[str, Any]:
         return _row(
             "sandbox", "absent", "bubblewrap is not installed; to have it: apt-get install bubblewrap"
         )
-    probe = subprocess.run(
-        [program, "--ro-bind", "/", "/", "--unshare-all", "true"], capture_output=True, text=True, timeout=20
-    )
+    box = [program, "--ro-bind", "/", "/", "--unshare-all", "true"]
+    try:
+        probe = subprocess.run(box, capture_output=True, text=True, timeout=20)
+    except subprocess.TimeoutExpired:
+        return _row("sandbox", "blocked", "bubblewrap did not answer within 20 s")
     if probe.returncode != 0:
         reason = (probe.stderr.strip().splitlines() or ["it exited without a word"])[-1]
         return _row("sandbox", "blocked", f"bubblewrap cannot make namespaces here: {reason}")

@@ -93,7 +93,7 @@ def open_datasets(
     for name, fingerprint in testbed.datasets.items():
         one = (given or {}).get(name)
         if one is None:
-            opened[name] = find(fingerprint)
+            opened[name] = find(fingerprint, name)
         else:
             opened[name] = open_dataset(one) if isinstance(one, str | Path) else one
             testbed.bind(name, opened[name].keys, opened[name].fingerprint)  # says what differs
