@@ -24,10 +24,13 @@ def desk(tmp_path: Path, photos: Path) -> Path:
 
 def test_the_commands(desk: Path, run_cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     lines = re.findall(r"^    longshot (.*?)(?:\s+#.*)?$", README.read_text("utf-8"), re.MULTILINE)
-    assert [line.split()[0] for line in lines] == ["embed", "sample", "evaluate", "report"]
+    own, toybox = lines[:4], lines[4:]
+    assert [line.split()[0] for line in own] == ["embed", "sample", "evaluate", "report"]
+    assert [line.split()[0] for line in toybox] == ["sample"] * 4 + ["inspect"]
     for line in lines:
         run_cli(*shlex.split(line), cwd=desk)
     assert (desk / "report.html").stat().st_size > 10_000
+    assert (desk / "hard.html").stat().st_size > 10_000
 
 
 def test_the_python(desk: Path) -> None:
