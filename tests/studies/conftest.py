@@ -1,7 +1,9 @@
-"""Both small studies on toybox, run once per worker through the real command."""
+"""Both small studies on toybox, run once through the real command and shared by all workers."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,19 +14,25 @@ METHODS = "methods=[protonet, nearest-neighbour, bd-cspn]"
 
 
 @pytest.fixture(scope="session")
-def better(run_cli: RunCli, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def better(run_cli: RunCli) -> Path:
     """``better-testbed-small`` on toybox: 24 tasks, three methods."""
-    out = tmp_path_factory.mktemp("studies") / "better"
-    run_cli(
-        "study", "run", "better-testbed-small", "toybox", "--set", "tasks=24", "--set", METHODS, "-o", out
-    )
-    return out
+    return _once(run_cli, "better-testbed-small", "tasks=24", METHODS)
 
 
 @pytest.fixture(scope="session")
-def many(run_cli: RunCli, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def many(run_cli: RunCli) -> Path:
     """``many-way-small`` on toybox's test classes (60, fewer than 100): 6 tasks, three methods."""
-    out = tmp_path_factory.mktemp("studies") / "many"
-    changes = ("--set", "tasks=6", "--set", "split=test", "--set", METHODS)
-    run_cli("study", "run", "many-way-small", "toybox", *changes, "-o", out)
+    return _once(run_cli, "many-way-small", "tasks=6", "split=test", METHODS)
+
+
+def _once(run_cli: RunCli, name: str, *changes: str) -> Path:
+    """The study's folder in the session's cache, which all workers share; the first that comes runs it."""
+    root = Path(os.environ["LONGSHOT_CACHE"]) / "test-studies"
+    root.mkdir(exist_ok=True)
+    out = root / name
+    with (root / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (out / "report.html").is_file():
+            options = [option for change in changes for option in ("--set", change)]
+            run_cli("study", "run", name, "toybox", *options, "-o", out)
     return out

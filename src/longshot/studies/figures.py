@@ -86,7 +86,7 @@ def rolling(entries: Sequence[Measured], window: int, title: str, path: Path) ->
         axes.set_xlabel("coarsity (low: classes close in meaning)")
         axes.set_ylabel("accuracy (%)")
         axes.set_title(f"{title}: mean of {width} neighbouring tasks with its 95 % band{_rest(entries)}")
-        axes.legend(loc="lower right")
+        axes.legend(loc="upper left")
 
 
 def parts(
