@@ -143,3 +143,13 @@ def test_accuracy_counts_the_nearest_prototype(case: Case) -> None:
 def test_a_wrong_option_is_told(options: dict[str, object], words: str) -> None:
     with pytest.raises(UserError, match=words):
         make_objective(**options)  # type: ignore[arg-type]
+
+
+def test_ridge_tells_tables_apart(case: Case) -> None:
+    """One objective, table after table: nothing is remembered of a table that is gone."""
+    objective = RidgeObjective(0.7, 0.3)
+    for scale in (1.0, 3.0, 9.0, 27.0):
+        table = Table(case.array * scale, case.offsets, normalize=False)
+        found = objective.at_pool(table, case.tasks)
+        assert torch.equal(found, RidgeObjective(0.7, 0.3).at_pool(table, case.tasks))
+        del table

@@ -14,7 +14,7 @@ import torch
 from longshot.selection.objectives import Objective
 from longshot.selection.projection import l1_ball, simplex
 from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks, by_class
+from longshot.selection.tasks import Ints, Tasks, by_class, own_places
 
 Start = Literal["uniform", "random"]
 Projection = Literal["l1", "simplex", "none"]
@@ -29,7 +29,7 @@ def start_weights(table: Table, tasks: Tasks, start: Start, entropy: Sequence[in
     result = []
     for slot, task in enumerate(tasks.task_of_slot):
         label = int(tasks.classes[slot])
-        own = tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]] - table.offsets[label]
+        own = own_places(table, tasks, slot)
         if start == "random":
             place = slot - int(tasks.offsets[task])
             stream = np.random.default_rng([*entropy, int(tasks.ids[task]), place])
@@ -122,10 +122,7 @@ def pool_mask(table: Table, tasks: Tasks, slots: Ints) -> torch.Tensor:
     label = int(tasks.classes[slots[0]])
     mask = np.ones((len(slots), table.size(label)), dtype=bool)
     for line, slot in enumerate(slots):
-        mask[
-            line,
-            tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]] - table.offsets[label],
-        ] = False
+        mask[line, own_places(table, tasks, int(slot))] = False
     return torch.from_numpy(mask).to(table.device)
 
 
@@ -140,5 +137,5 @@ def _extract(table: Table, tasks: Tasks, weights: list[torch.Tensor], before: li
         second = torch.stack([weights[s] for s in slots]).masked_fill(~pool, -torch.inf).gather(1, order)
         ranked = order.gather(1, second.sort(dim=1, descending=True, stable=True).indices).cpu().numpy()
         for line, slot in enumerate(slots):
-            result[bounds[slot] : bounds[slot + 1]] = ranked[line, : tasks.shots[slot]] + table.offsets[label]
+            result[bounds[slot] : bounds[slot + 1]] = table.rows(label, ranked[line, : tasks.shots[slot]])
     return result

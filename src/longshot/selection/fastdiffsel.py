@@ -20,10 +20,16 @@ def hide_queries(scores: torch.Tensor, table: Table, tasks: Tasks, slots: Ints, 
     count = tasks.query_offsets[slots + 1] - first
     column = np.repeat(np.arange(len(slots)), count)
     position = np.arange(len(column)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
-    row = tasks.query[position] - table.offsets[tasks.classes[slots[0]]] - start if len(slots) else position
-    inside = (row >= 0) & (row < scores.shape[1])
+    rows = tasks.query[position]
+    if table.allowed is not None:
+        selectable = table.selectable(rows)
+        column, rows = column[selectable], rows[selectable]
+    place = table.places(int(tasks.classes[slots[0]]), rows) - start
+    inside = (place >= 0) & (place < scores.shape[1])
     device = scores.device
-    scores[torch.from_numpy(column[inside]).to(device), torch.from_numpy(row[inside]).to(device)] = -torch.inf
+    scores[
+        torch.from_numpy(column[inside]).to(device), torch.from_numpy(place[inside]).to(device)
+    ] = -torch.inf
 
 
 def top_rows(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -61,7 +67,7 @@ def select_rows(
                 best[number] = _merge(best[number], top_rows(scores, count), start, count)
         for slots, found in zip(groups, best, strict=True):
             assert found is not None
-            rows = found[1].cpu().numpy() + table.offsets[label]
+            rows = table.rows(label, found[1].cpu().numpy())
             for line, slot in enumerate(slots):
                 result[bounds[slot] : bounds[slot + 1]] = rows[line, : tasks.shots[slot]]
     return result

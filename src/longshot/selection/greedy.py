@@ -9,7 +9,7 @@ import torch
 
 from longshot.selection.objectives import Objective
 from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks, rounded_shapes
+from longshot.selection.tasks import Ints, Tasks, own_places, rounded_shapes
 
 _SWAP_BYTES = 64 << 20  # of candidate losses per query held at a time
 
@@ -53,26 +53,24 @@ def _visit(
 ) -> None:
     """Exchange, one after another, the images of the slot at ``place`` of tasks that share its class and k."""
     slots = tasks.offsets[members] + place
-    bounds, first = tasks.support_offsets, table.offsets[tasks.classes[slots[0]]]
+    bounds, label = tasks.support_offsets, int(tasks.classes[slots[0]])
+    places = table.places(label, np.stack([support[bounds[s] : bounds[s + 1]] for s in slots]))
     swapper = objective.swapper(table, tasks, support, members, place, features)
     taken = torch.zeros(len(members), len(features), dtype=torch.bool, device=table.device)
     for line, slot in enumerate(slots):
-        own = tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]]
-        rows = np.concatenate([own, support[bounds[slot] : bounds[slot + 1]]]) - first
-        taken[line, torch.from_numpy(rows).to(table.device)] = True
+        used = np.concatenate([own_places(table, tasks, int(slot)), places[line]])
+        taken[line, torch.from_numpy(used).to(table.device)] = True
     lines = torch.arange(len(members), device=table.device)
-    rows_now = torch.from_numpy(np.stack([support[bounds[s] : bounds[s + 1]] for s in slots]) - first).to(
-        table.device
-    )
-    for number in range(rows_now.shape[1]):
-        taken[lines, rows_now[:, number]] = False
+    now = torch.from_numpy(places).to(table.device)
+    for number in range(now.shape[1]):
+        taken[lines, now[:, number]] = False
         gain = swapper.losses(number)
         gain = (gain if largest else -gain).masked_fill(taken, -torch.inf)
         best = _first_maximum(gain)
         swapper.replace(number, best)
-        rows_now[:, number] = best
+        now[:, number] = best
         taken[lines, best] = True
-    chosen = rows_now.cpu().numpy() + first
+    chosen = table.rows(label, now.cpu().numpy())
     for line, slot in enumerate(slots):
         support[bounds[slot] : bounds[slot + 1]] = chosen[line]
 

@@ -12,7 +12,7 @@ import torch
 from longshot.errors import UserError
 from longshot.selection import losses
 from longshot.selection.table import Table
-from longshot.selection.tasks import Batch, Ints, Tasks, batches, by_class
+from longshot.selection.tasks import Batch, Ints, Tasks, batches, by_class, pool_sizes
 
 COLUMN_BLOCK = (
     32  # slots per product: fixed and padded, so that a score does not depend on how many tasks there are
@@ -117,7 +117,7 @@ def centre_gradient(
 
 
 def class_sums(table: Table, tasks: Tasks) -> torch.Tensor:
-    """Sum of all features of each slot's class [S, d]."""
+    """Sum of the features of each slot's class that may be selected [S, d]."""
     labels, where = np.unique(tasks.classes, return_inverse=True)
     sums = torch.stack([table.class_sum(int(label)).float() for label in labels])
     return sums[torch.from_numpy(where.reshape(-1)).to(table.device)]
@@ -143,8 +143,8 @@ def slot_tensor(values: torch.Tensor, batch: Batch) -> torch.Tensor:
 
 def less_queries(sums: torch.Tensor, batch: Batch, pool: torch.Tensor) -> torch.Tensor:
     """Pool means [B, W, d] from class sums [B, W, d]: take the task's own queries out, divide by the pool's size."""
-    own = torch.nn.functional.one_hot(batch.label.clamp_min(0), batch.mask.shape[1]).to(sums.dtype)
-    own = own * (batch.label >= 0)[..., None]
+    own = torch.nn.functional.one_hot(batch.pooled.clamp_min(0), batch.mask.shape[1]).to(sums.dtype)
+    own = own * (batch.pooled >= 0)[..., None]
     return (sums - own.mT @ batch.query) / pool.clamp_min(1)[..., None]
 
 
@@ -158,10 +158,9 @@ def support_centres(table: Table, tasks: Tasks, support: Ints) -> torch.Tensor:
     return total / torch.from_numpy(tasks.shots).to(table.device, torch.float32)[:, None]
 
 
-def pool_sizes(table: Table, tasks: Tasks) -> torch.Tensor:
-    """Images of each slot's class besides the task's queries [S], float32."""
-    sizes = table.offsets[tasks.classes + 1] - table.offsets[tasks.classes] - np.diff(tasks.query_offsets)
-    return torch.from_numpy(sizes).to(table.device, torch.float32)
+def pool_counts(table: Table, tasks: Tasks) -> torch.Tensor:
+    """``pool_sizes`` [S] as a float32 tensor."""
+    return torch.from_numpy(pool_sizes(table, tasks)).to(table.device, torch.float32)
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,7 @@ class PrototypeObjective:
 
     def at_pool(self, table: Table, tasks: Tasks, weights: Weights | None = None) -> torch.Tensor:
         sums = class_sums(table, tasks) if weights is None else weighted_means(table, tasks, weights)
-        sizes = pool_sizes(table, tasks)
+        sizes = pool_counts(table, tasks)
         result = torch.empty(tasks.slots, 1, table.dim, device=table.device)
         for batch in batches(table, tasks):
             centres = slot_tensor(sums, batch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ import torch
 from longshot.selection import losses
 from longshot.selection.objectives import Measured, Swapper, Weights
 from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks
+from longshot.selection.tasks import Ints, Tasks, own_rows
 
 _SCATTER_BYTES = 512 << 20  # of class scatter matrices kept; others are computed again when needed
 _SOLVE_BYTES = 64 << 20  # of candidate systems solved at a time in a greedy round
@@ -28,8 +29,9 @@ class RidgeObjective:
 
     penalty: float = 1.0
     temperature: float = 0.1
-    _scatter: OrderedDict[tuple[int, int], torch.Tensor] = field(
-        default_factory=OrderedDict, init=False, repr=False, compare=False
+    # per table, which must be the very object: a table that is gone takes its matrices with it
+    _scatter: WeakKeyDictionary[Table, OrderedDict[int, torch.Tensor]] = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
     )
 
     name: ClassVar[str] = "ridge"
@@ -112,23 +114,23 @@ class RidgeObjective:
                 matrix += part.mT @ block
                 vector += part.sum(0)
             return matrix, vector
-        own = table.gather(tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]])
+        own = table.gather(own_rows(table, tasks, slot))
         share = float(tasks.shots[slot]) / (table.size(label) - len(own))
         matrix = self._class_scatter(table, label) - own.mT @ own
         return share * matrix, share * (table.class_sum(label).float() - own.sum(0))
 
     def _class_scatter(self, table: Table, label: int) -> torch.Tensor:
         """Σ f fᵀ over a class [d, d]; the most recently used ones are kept."""
-        key = (id(table), label)
-        if key not in self._scatter:
+        known = self._scatter.setdefault(table, OrderedDict())
+        if label not in known:
             matrix = torch.zeros(table.dim, table.dim, device=table.device)
             for _, block in table.blocks(label):
                 matrix += block.mT @ block
-            while self._scatter and (len(self._scatter) + 1) * matrix.nbytes > _SCATTER_BYTES:
-                self._scatter.popitem(last=False)
-            self._scatter[key] = matrix
-        self._scatter.move_to_end(key)
-        return self._scatter[key]
+            while known and (len(known) + 1) * matrix.nbytes > _SCATTER_BYTES:
+                known.popitem(last=False)
+            known[label] = matrix
+        known.move_to_end(label)
+        return known[label]
 
 
 class RidgeSwapper:

@@ -98,6 +98,8 @@ def search(
     if rounds < 1:
         raise UserError(f"Greedy search was asked for {rounds} rounds, but needs at least 1.")
     tasks.check(table)
+    if not table.selectable(support).all():
+        raise ValueError("a support row to start from may not be selected")
     place = 0
 
     def first(part: Tasks) -> tuple[Ints, Ints]:
@@ -155,7 +157,7 @@ def _chunks(table: Table, tasks: Tasks, objective: Objective, *, weights: bool) 
     slots = objective.columns * table.dim * 4 * tasks.ways
     cost = slots / _CHUNK_BYTES
     if weights:
-        sizes = table.offsets[tasks.classes + 1] - table.offsets[tasks.classes]
+        sizes = table.sizes[tasks.classes]
         held = 2 * 4 * np.add.reduceat(sizes, tasks.offsets[:-1]) if len(tasks) else np.zeros(0)
         cost = np.maximum(cost, held / _WEIGHT_BYTES)
     start, total = 0, 0.0

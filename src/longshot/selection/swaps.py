@@ -44,7 +44,7 @@ class PrototypeSwapper:
         label = int(part.classes[slots[0]])
         self.shots = int(part.shots[slots[0]])
         bounds = part.support_offsets
-        rows = np.stack([own[bounds[s] : bounds[s + 1]] for s in slots]) - table.offsets[label]
+        rows = table.places(label, np.stack([own[bounds[s] : bounds[s + 1]] for s in slots]))
         self.rows = torch.from_numpy(rows).to(table.device)
 
         query = batch.query

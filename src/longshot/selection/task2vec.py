@@ -25,12 +25,12 @@ from longshot.selection.objectives import (
     class_sums,
     less_queries,
     logits,
-    pool_sizes,
+    pool_counts,
     slot_tensor,
     support_centres,
 )
 from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks, batches, by_class
+from longshot.selection.tasks import Ints, Tasks, batches, by_class, own_places
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Task2VecObjective:
 
     def _probe(self, table: Table, tasks: Tasks) -> torch.Tensor:
         """Pool means [S, d]."""
-        sums, sizes = class_sums(table, tasks), pool_sizes(table, tasks)
+        sums, sizes = class_sums(table, tasks), pool_counts(table, tasks)
         result = torch.empty_like(sums)
         for batch in batches(table, tasks):
             means = less_queries(slot_tensor(sums, batch), batch, slot_tensor(sizes, batch))
@@ -117,10 +117,10 @@ class Task2VecObjective:
         """w_i/Σw of a block's rows [n]; uniform without weights, 0 at the task's queries."""
         if weights is not None:
             return weights[slot][start : start + count] / weights[slot].sum()
-        own = tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]]
-        label = int(tasks.classes[slot])
-        result = torch.full((count,), 1.0 / (table.size(label) - len(own)), device=table.device)
-        own = own - table.offsets[label] - start
+        own = own_places(table, tasks, slot)
+        pool = table.size(int(tasks.classes[slot])) - len(own)
+        result = torch.full((count,), 1.0 / pool, device=table.device)
+        own = own - start
         result[torch.from_numpy(own[(own >= 0) & (own < count)]).to(table.device)] = 0
         return result
 
@@ -181,7 +181,7 @@ class Task2VecSwapper:
             slot = first + place
             self.information.append(objective._information(features, directions[first:last, 0]))
             self.error.append(directions[first:last, 1] * (last - first) * table.dim / 2)
-            rows = own[bounds[slot] : bounds[slot + 1]] - table.offsets[label]
+            rows = table.places(label, own[bounds[slot] : bounds[slot + 1]])
             self.rows.append(torch.from_numpy(rows).to(table.device))
         self.shots = int(part.shots[part.offsets[0] + place])
 

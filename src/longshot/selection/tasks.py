@@ -94,18 +94,19 @@ class Tasks:
         return _spans(self.support_offsets, _spans(self.offsets, tasks))
 
     def check(self, table: Table) -> None:
-        """Every class must have k images besides the task's own queries, and every query lies in its class."""
+        """Every class must have k images to select besides the task's own queries; every query lies in its class."""
         first, last = table.offsets[self.classes], table.offsets[self.classes + 1]
         asked = np.diff(self.query_offsets)
         low, high = np.repeat(first, asked), np.repeat(last, asked)
         if np.any((self.query < low) | (self.query >= high)):
             raise ValueError("a query row lies outside the class of its slot")
-        pool = last - first - asked
+        pool = pool_sizes(table, self)
         short = np.flatnonzero(self.shots > pool)
         if len(short):
             slot = int(short[0])
+            kind = "images" if table.allowed is None else "images that may be support"
             raise UserError(
-                f"Class '{table.name(int(self.classes[slot]))}' has {pool[slot]} images besides the query of task "
+                f"Class '{table.name(int(self.classes[slot]))}' has {pool[slot]} {kind} besides the query of task "
                 f"{self.ids[self.task_of_slot[slot]]}, but the support needs {self.shots[slot]}: "
                 f"ask for fewer shots or queries."
             )
@@ -113,13 +114,15 @@ class Tasks:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some tasks, padded: ``query`` [B, Q, d], ``label`` [B, Q] (−1 = padding), ``mask`` [B, W] (true = a class),
-    ``slots`` [B, W] (0 where padded), ``tasks`` [B] positions in the Tasks it came from."""
+    """Some tasks, padded: ``query`` [B, Q, d], ``label`` [B, Q] (−1 = padding), ``pooled`` [B, Q] (the label of a
+    query that its class's sum contains, else −1), ``mask`` [B, W] (true = a class), ``slots`` [B, W] (0 where
+    padded), ``tasks`` [B] positions in the Tasks it came from."""
 
     tasks: Ints
     slots: Ints
     query: torch.Tensor
     label: torch.Tensor
+    pooled: torch.Tensor
     mask: torch.Tensor
 
 
@@ -161,13 +164,36 @@ def _batch(table: Table, tasks: Tasks, members: Ints, width: int, height: int) -
     rows[real] = tasks.query[_spans(tasks.query_offsets, slots[mask])]
     place = np.broadcast_to(np.arange(width), slots.shape)[mask]
     label[real] = np.repeat(place, np.diff(tasks.query_offsets)[slots[mask]])
+    known = torch.from_numpy(label).to(table.device)
+    inside = None if table.allowed is None else torch.from_numpy(table.selectable(rows)).to(table.device)
     return Batch(
         tasks=members,
         slots=slots,
         query=table.gather(rows),
-        label=torch.from_numpy(label).to(table.device),
+        label=known,
+        pooled=known if inside is None else known.masked_fill(~inside, -1),
         mask=torch.from_numpy(mask).to(table.device),
     )
+
+
+def own_rows(table: Table, tasks: Tasks, slot: int) -> Ints:
+    """The slot's queries that could be selected if they were not queries."""
+    rows = tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]]
+    return rows[table.selectable(rows)]
+
+
+def own_places(table: Table, tasks: Tasks, slot: int) -> Ints:
+    """Where these stand in the slot's class."""
+    return table.places(int(tasks.classes[slot]), own_rows(table, tasks, slot))
+
+
+def pool_sizes(table: Table, tasks: Tasks) -> Ints:
+    """Images of each slot's class that may be selected besides the task's queries [S]."""
+    own = np.diff(tasks.query_offsets)
+    if table.allowed is not None:
+        own = np.diff(_bounds(table.selectable(tasks.query).astype(np.int64))[tasks.query_offsets])
+    sizes: Ints = table.sizes[tasks.classes] - own
+    return sizes
 
 
 def by_class(tasks: Tasks) -> Iterator[tuple[int, Ints]]:

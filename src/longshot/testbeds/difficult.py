@@ -55,7 +55,7 @@ class _Selected:
         return self.table.hash
 
     def draw(self, streams: Streams, pool: Pool, plan: Plan) -> Drawn:
-        """The base's queries with a selected support, and the losses and accuracies before and after."""
+        """The base's queries with a support selected among the pool's images, and both measured."""
         # here, so that a uniform testbed is drawn without loading torch
         from longshot.devices import pick_device
         from longshot.selection.objectives import make_objective
@@ -79,6 +79,7 @@ class _Selected:
             normalize=self.normalize,
             device=pick_device(self.device),
             names=self.table.class_ids,
+            allowed=pool.support_mask,
         )
         objective = make_objective(self.objective, temperature=self.temperature, distance=self.distance)
         before = start.support.values.astype(np.int64)

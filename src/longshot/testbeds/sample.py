@@ -187,11 +187,6 @@ def _draw(recipe: _Recipe, streams: Streams, bar: Progress | None = None) -> _Dr
 
 
 def _draw_from(pool: Pool, recipe: _Recipe, streams: Streams, bar: Progress | None) -> _Draft:
-    if pool.support_mask is not None and recipe.instances.features is not None:
-        raise UserError(
-            f"'{recipe.instances.name}' chooses its support among all images of a class, so rules for the support and "
-            "disjoint pools do not go with it; a rule for the query (--query-where) does."
-        )
     chosen = recipe.classes.draw(streams, recipe.shape, pool)
     plan = recipe.shape.counts(streams, chosen, pool)
     _check_support(pool, plan)

@@ -1,0 +1,198 @@
+"""Rows that may not be selected: as if they were not there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from longshot.errors import UserError
+from longshot.selection.greedy import greedy_rounds
+from longshot.selection.objectives import Objective
+from longshot.selection.run import Selection, measure, search, select
+from longshot.selection.table import Table
+from longshot.selection.tasks import Ints, Tasks
+
+from . import naive
+from .conftest import Case, make_case
+from .test_objectives import CASES, Reference
+
+OBJECTIVE = CASES["error-euclidean"][0]
+OPTIONS: dict[str, dict[str, object]] = {
+    "one step": {},
+    "easy": {"largest": False},
+    "refined and searched": {"refine": 3, "greedy": 2},
+    "easy, refined and searched": {"largest": False, "refine": 3, "greedy": 2},
+    "random start": {"start": "random", "entropy": (5,)},
+    "steps on the simplex": {"steps": 3, "step_size": 2.0, "projection": "simplex"},
+}
+every_objective = pytest.mark.parametrize("objective", [o for o, _ in CASES.values()], ids=CASES.keys())
+every_option = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+seeds = st.integers(0, 10_000)
+
+
+def masked(seed: int, hidden_queries: float) -> tuple[Case, np.ndarray]:
+    """A case, and a mask that keeps its support and a random part of the rest.
+
+    ``hidden_queries``: the share of query rows that may not be selected.
+    """
+    sizes = np.random.default_rng(seed).integers(12, 24, 5).tolist()
+    case = make_case(sizes, 12, 4, ways=(2, 4), shots=(1, 3), seed=seed)
+    rng = np.random.default_rng(seed + 1)
+    allowed = rng.random(len(case.array)) < 0.6
+    allowed[case.tasks.query] = rng.random(len(case.tasks.query)) >= hidden_queries
+    allowed[case.support] = True
+    return case, allowed
+
+
+def without(case: Case, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray, Ints]:
+    """A dataset that physically lacks the other rows: (array, offsets, where each old row is now)."""
+    before = np.concatenate([[0], np.cumsum(keep)])
+    return case.array[keep], before[case.offsets], before[:-1]
+
+
+def moved(tasks: Tasks, place: Ints) -> Tasks:
+    return Tasks(
+        tasks.offsets, tasks.classes, tasks.shots, place[tasks.query], tasks.query_offsets, tasks.ids
+    )
+
+
+def assert_same(found: Selection, other: Selection, keep: np.ndarray) -> None:
+    assert np.array_equal(found.support, np.flatnonzero(keep)[other.support])
+    for name in ("steps", "refined", "searched"):
+        assert np.array_equal(getattr(found, name), getattr(other, name))
+
+
+@every_objective
+@every_option
+@settings(max_examples=3, deadline=None, derandomize=True)
+@given(seed=seeds)
+def test_equals_a_dataset_without_the_rows(
+    objective: Objective, options: dict[str, object], seed: int
+) -> None:
+    """Every query may be selected in other tasks: not one bit differs, whatever the blocks."""
+    case, allowed = masked(seed, 0.0)
+    array, offsets, place = without(case, allowed)
+    found = select(
+        Table(case.array, case.offsets, allowed=allowed, row_block=7), case.tasks, objective, **options
+    )  # type: ignore[arg-type]
+    other = select(Table(array, offsets, row_block=7), moved(case.tasks, place), objective, **options)  # type: ignore[arg-type]
+    assert_same(found, other, allowed)
+    assert np.array_equal(found.loss, other.loss) and np.array_equal(found.accuracy, other.accuracy)
+
+
+@every_objective
+@pytest.mark.parametrize("hidden", [0.5, 1.0])
+@pytest.mark.parametrize("name", [name for name in OPTIONS if name != "random start"])
+@settings(max_examples=2, deadline=None, derandomize=True)
+@given(seed=seeds)
+def test_queries_outside_the_mask(objective: Objective, hidden: float, name: str, seed: int) -> None:
+    """A task's own queries never are in its pool: with them kept for it, the physical pool is the same."""
+    case, allowed = masked(seed, hidden)
+    table = Table(case.array, case.offsets, allowed=allowed)
+    for number in range(len(case.tasks)):
+        alone = case.tasks.take(np.array([number]))
+        keep = allowed.copy()
+        keep[alone.query] = True
+        array, offsets, place = without(case, keep)
+        found = select(table, alone, objective, **OPTIONS[name])  # type: ignore[arg-type]
+        other = select(Table(array, offsets), moved(alone, place), objective, **OPTIONS[name])  # type: ignore[arg-type]
+        assert_same(found, other, keep)
+        np.testing.assert_allclose(found.loss, other.loss, rtol=1e-4, atol=1e-6)
+
+
+@every_objective
+@pytest.mark.parametrize("largest", [True, False])
+@settings(max_examples=3, deadline=None, derandomize=True)
+@given(seed=seeds)
+def test_greedy_search_equals_a_dataset_without_the_rows(
+    objective: Objective, largest: bool, seed: int
+) -> None:
+    case, allowed = masked(seed, 0.0)
+    array, offsets, place = without(case, allowed)
+    found = search(
+        Table(case.array, case.offsets, allowed=allowed),
+        case.tasks,
+        objective,
+        case.support,
+        largest=largest,
+    )
+    other = search(
+        Table(array, offsets), moved(case.tasks, place), objective, place[case.support], largest=largest
+    )
+    assert_same(found, other, allowed)
+
+
+@pytest.mark.parametrize(("objective", "reference"), CASES.values(), ids=CASES.keys())
+def test_masked_greedy_equals_the_naive_loop(objective: Objective, reference: Reference) -> None:
+    case, allowed = masked(8, 0.5)
+    found, _ = greedy_rounds(
+        Table(case.array, case.offsets, allowed=allowed), case.tasks, objective, case.support, 1
+    )
+    bounds = case.tasks.support_offsets
+    for number in range(len(case.tasks)):
+        task = naive.one_task(case.array, case.offsets, case.tasks, number)
+        kept = [allowed[rows] for rows in task.rows]
+        task.pools = [pool[mask] for pool, mask in zip(task.pools, kept, strict=True)]
+        task.rows = [rows[mask] for rows, mask in zip(task.rows, kept, strict=True)]
+        slots = range(case.tasks.offsets[number], case.tasks.offsets[number + 1])
+        start = [case.support[bounds[s] : bounds[s + 1]] for s in slots]
+        expected = naive.greedy(task, reference(task), start, 1)
+        assert [found[bounds[s] : bounds[s + 1]].tolist() for s in slots] == [r.tolist() for r in expected]
+
+
+@every_objective
+@every_option
+def test_a_mask_that_allows_all_changes_nothing(
+    case: Case, objective: Objective, options: dict[str, object]
+) -> None:
+    everything = np.ones(len(case.array), dtype=bool)
+    plain = select(Table(case.array, case.offsets), case.tasks, objective, **options)  # type: ignore[arg-type]
+    found = select(Table(case.array, case.offsets, allowed=everything), case.tasks, objective, **options)  # type: ignore[arg-type]
+    assert_same(found, plain, everything)
+    assert np.array_equal(found.loss, plain.loss)
+
+
+@every_objective
+@every_option
+def test_rows_outside_the_mask_are_never_selected(objective: Objective, options: dict[str, object]) -> None:
+    case, allowed = masked(3, 0.5)
+    found = select(Table(case.array, case.offsets, allowed=allowed), case.tasks, objective, **options)  # type: ignore[arg-type]
+    assert allowed[found.support].all()
+    slot = np.repeat(np.arange(case.tasks.slots), case.tasks.shots)
+    assert np.array_equal(
+        np.searchsorted(case.offsets, found.support, side="right") - 1, case.tasks.classes[slot]
+    )
+    own = np.repeat(case.tasks.task_of_slot, np.diff(case.tasks.query_offsets))
+    queries = set(zip(own.tolist(), case.tasks.query.tolist(), strict=True))
+    assert not queries & set(zip(case.tasks.task_of_slot[slot].tolist(), found.support.tolist(), strict=True))
+
+
+def test_a_support_is_measured_whatever_the_mask(case: Case) -> None:
+    """The loss of a given support does not depend on what else could be selected."""
+    allowed = np.zeros(len(case.array), dtype=bool)
+    allowed[case.support] = True
+    plain = measure(Table(case.array, case.offsets), case.tasks, OBJECTIVE, case.support)
+    found = measure(Table(case.array, case.offsets, allowed=allowed), case.tasks, OBJECTIVE, case.support)
+    assert np.array_equal(plain, found)
+
+
+def test_too_few_allowed_rows_are_counted() -> None:
+    tasks = Tasks.from_lists([[0, 1]], [[2, 2]], [[[0], [5, 6]]])
+    allowed = np.ones(10, dtype=bool)
+    allowed[[6, 8, 9]] = False  # of rows 5 to 9 only 5 and 7 are left, and 5 is a query
+    table = Table(
+        np.ones((10, 3), np.float32), np.array([0, 5, 10]), names=["apple", "pear"], allowed=allowed
+    )
+    with pytest.raises(
+        UserError, match="'pear' has 1 images that may be support besides the query of task 0"
+    ):
+        select(table, tasks, OBJECTIVE)
+
+
+def test_a_search_cannot_start_outside_the_mask(case: Case) -> None:
+    allowed = np.ones(len(case.array), dtype=bool)
+    allowed[case.support[0]] = False
+    with pytest.raises(ValueError, match="may not be selected"):
+        search(Table(case.array, case.offsets, allowed=allowed), case.tasks, OBJECTIVE, case.support)
