@@ -70,6 +70,35 @@ def test_measured_columns_are_shown(dataset) -> None:
     assert "loss" in describe.histograms(bed)
 
 
+def test_the_class_balance_beside_uniform_drawing(bed: Testbed) -> None:
+    (found,) = describe.balances(bed)
+    counts = list(found.counts.values())
+    assert counts == sorted(counts, reverse=True) and sum(counts) == 30 * 3
+    assert found.expected == pytest.approx(30 * 3 / 4)
+    assert found.spread == pytest.approx(np.sqrt(30 * (3 / 4) * (1 / 4)))
+    low, high = found.usual
+    assert found.outside == sum(not low <= count <= high for count in counts)
+
+
+def test_uniform_drawing_stays_in_the_usual_range(make_dataset) -> None:
+    (found,) = describe.balances(sample(make_dataset([12] * 200), tasks=400, shape=Fixed(5, 1, 1)))
+    assert 0.01 < found.outside / len(found.counts) < 0.10
+
+
+def test_changes_pair_the_columns_and_leave_out_unknown_tasks(dataset) -> None:
+    columns = {
+        "loss_before": np.array([1.0, 2, 3, np.nan]),
+        "loss_after": np.array([2.0, 1, 3, 9]),
+        "alone_before": np.arange(4.0),
+    }
+    bed = sample(dataset, tasks=4, shape=Fixed(2, 1, 1), measures=[lambda *_: columns])
+    (found,) = describe.changes(bed)
+    assert (found.name, found.raised, found.lowered, len(found.after)) == ("loss", 1, 1, 3)
+    lines = describe.draw_change(found).splitlines()
+    assert lines[0] == "loss 2.000 before, 2.000 after selection: higher in 1, lower in 1 of 3 tasks"
+    assert sum(int(line.split()[-1]) for line in lines[1:]) == 6
+
+
 def test_a_sound_testbed_has_no_findings(bed: Testbed, dataset) -> None:
     assert describe.verify(bed, {"small": dataset}) == []
 

@@ -64,7 +64,7 @@ def render_testbed(
     ``UserError``, the page says so in one line. ``pictures`` is how many tasks of each kind are shown, 0 for none.
     """
     facts = describe.summary(testbed)
-    makers = (_origin, _changes, _coarsity, _balance, _shape, _others)
+    makers = (_origin, _changes, _classes, _shape, _others)
     parts = [part for make in makers if (part := make(testbed, facts)) is not None]
     if pictures:
         parts.append(_tasks(testbed, images, pictures))
@@ -114,7 +114,7 @@ def _changes(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
         guess = chance if found.name == "accuracy" else None
         panels.append(
             Panel(
-                found.name,
+                found.name.capitalize(),
                 plots.change(found, prefix=f"change{number}", chance=guess),
                 f"Higher after selection in {found.raised:,} of {_plural(len(found.after), 'task')}, lower in "
                 f"{found.lowered:,}.",
@@ -131,23 +131,29 @@ def _changes(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
     )
 
 
-def _coarsity(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
-    """How far apart in meaning the classes of the tasks are."""
+def _classes(testbed: Testbed, _: Mapping[str, Any]) -> Part:
+    """How far apart in meaning the classes of a task are, and how evenly classes occur."""
+    panels = [*_coarsity(testbed), *_balance(testbed)]
+    return Part("classes", "Coarsity and class balance", "testbed_plots.html.j2", {"panels": panels})
+
+
+def _coarsity(testbed: Testbed) -> list[Panel]:
+    """How far apart in meaning the classes of the tasks are, where it was measured."""
     values = describe.measured(testbed, "coarsity") if "coarsity" in testbed.measured else None
     if values is None or not len(values):
-        return None
+        return []
     quartiles = " / ".join(f"{value:.2f}" for value in np.percentile(values, [25, 50, 75]))
     panel = Panel(
-        "coarsity",
+        "Coarsity",
         plots.histogram(values, xlabel="coarsity of the task", prefix="coarsity"),
         f"Mean {values.mean():.2f}, quartiles {quartiles}, {values.min():.2f} to {values.max():.2f}.",
         "Coarsity is the mean squared distance between the classes of a task in the taxonomy. Left: look-alike "
         "classes (fine), right: classes that have little to do with each other (coarse).",
     )
-    return Part("coarsity", "Coarsity", "testbed_plots.html.j2", {"panels": [panel]})
+    return [panel]
 
 
-def _balance(testbed: Testbed, _: Mapping[str, Any]) -> Part:
+def _balance(testbed: Testbed) -> list[Panel]:
     """How evenly the classes occur, one panel per dataset."""
     panels = []
     for number, found in enumerate(describe.balances(testbed)):
@@ -157,7 +163,7 @@ def _balance(testbed: Testbed, _: Mapping[str, Any]) -> Part:
         least = ", ".join(f"{one} ({found.counts[one]:,})" for one in ids[: -_NAMED - 1 : -1])
         panels.append(
             Panel(
-                found.dataset,
+                f"Class balance of {found.dataset}",
                 plots.balance(found, prefix=f"balance{number}"),
                 f"Most often: {most}. Least often: {least}. {found.outside:,} of "
                 f"{_plural(len(ids), 'class', 'classes')} outside {low:.1f} to {high:.1f}.",
@@ -166,35 +172,35 @@ def _balance(testbed: Testbed, _: Mapping[str, Any]) -> Part:
                 "accuracy speaks for few classes.",
             )
         )
-    return Part("balance", "Class balance", "testbed_plots.html.j2", {"panels": panels})
+    return panels
 
 
 def _shape(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
     """Ways, shots, support and query sizes, each where it varies."""
     sizes: list[tuple[str, str, str, NDArray[Any], str]] = [
         (
-            "ways",
+            "Ways",
             "classes per task",
             "tasks",
             testbed.table.column("way").to_numpy(),
             "Classes per task: the more, the rarer a lucky guess.",
         ),
         (
-            "shots",
+            "Shots",
             "support images per class",
             "classes of tasks",
             testbed.column("shots").values,
             "Support images of each class of each task; broad means unequal classes or unequal tasks.",
         ),
         (
-            "support",
+            "Support size",
             "support images per task",
             "tasks",
             testbed.column("support").lengths,
             "All images a method learns from in a task.",
         ),
         (
-            "query",
+            "Queries",
             "queries per task",
             "tasks",
             testbed.column("query").lengths,
@@ -202,8 +208,8 @@ def _shape(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
         ),
     ]
     panels = [
-        Panel(name, plots.histogram(values, xlabel=xlabel, prefix=f"shape-{name}", unit=unit), "", how)
-        for name, xlabel, unit, values, how in sizes
+        Panel(name, plots.histogram(values, xlabel=xlabel, prefix=f"shape{number}", unit=unit), "", how)
+        for number, (name, xlabel, unit, values, how) in enumerate(sizes)
         if len(values) and values.min() < values.max()
     ]
     return (
