@@ -142,14 +142,8 @@ def ways(entries: Mapping[int, Sequence[Measured]], title: str, path: Path) -> N
                 zorder=2 if colour else 1,
                 label=entry.method if colour else None,
             )
-        axes.plot(
-            order,
-            [100 / way for way in order],
-            color="#666666",
-            linestyle=(0, (3, 3)),
-            linewidth=1,
-            label="chance",
-        )
+        x = np.geomspace(order[0], order[-1], 50)
+        axes.plot(x, 100 / x, color="#666666", linestyle=(0, (3, 3)), linewidth=1, label="chance")
         axes.set_xscale("log")
         axes.set_xticks(order, [str(way) for way in order])
         axes.set_xticks([], minor=True)
