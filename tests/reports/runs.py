@@ -26,8 +26,22 @@ DEFAULT: tuple[Series, ...] = (
 )
 
 
-def draw_testbed(tasks: int, *, vary: bool, names: Sequence[str], seed: int) -> Testbed:
-    """Tasks of 5 ways, 2 shots and 4 queries a class, or of 2–6 ways and 1–5 shots."""
+def draw_testbed(
+    tasks: int,
+    *,
+    vary: bool,
+    names: Sequence[str],
+    seed: int,
+    coarsity: bool = False,
+    support_from: int = 0,
+    datasets: Sequence[str] = ("shapes",),
+    classes_by: str = "uniform",
+) -> Testbed:
+    """Tasks of 5 ways, 2 shots and 4 queries a class, or of 2–6 ways and 1–5 shots.
+
+    ``coarsity`` measures two columns, the second of them without meaning; ``support_from`` chooses other support
+    images for the same queries; tasks take turns over ``datasets``.
+    """
     rng = np.random.default_rng(seed)
     rows = []
     for task in range(tasks):
@@ -35,13 +49,15 @@ def draw_testbed(tasks: int, *, vary: bool, names: Sequence[str], seed: int) -> 
         classes = [names[i] for i in sorted(rng.choice(len(names), way, replace=False))]
         shots = rng.integers(1, 6, way).tolist() if vary else [2] * way
         support = [
-            (f"{c}/{i:02d}.png", label) for label, c in enumerate(classes) for i in range(shots[label])
+            (f"{c}/{support_from + i:02d}.png", label)
+            for label, c in enumerate(classes)
+            for i in range(shots[label])
         ]
         query = [(f"{c}/{i:02d}.png", label) for label, c in enumerate(classes) for i in range(10, 14)]
         rows.append(
             {
                 "task": task,
-                "dataset": "shapes",
+                "dataset": datasets[task % len(datasets)],
                 "classes": classes,
                 "support": [key for key, _ in support],
                 "query": [key for key, _ in query],
@@ -49,21 +65,28 @@ def draw_testbed(tasks: int, *, vary: bool, names: Sequence[str], seed: int) -> 
                 "query_label": [label for _, label in query],
                 "way": way,
                 "shots": shots,
+                **({"coarsity": 10 + 7.5 * (task % 41) / 41, "noise": float(task % 17)} if coarsity else {}),
             }
         )
-    return Testbed.create(
-        pa.Table.from_pylist(rows), datasets={"shapes": "f" * 64}, sampler={"shape": "hand"}, seed=seed
-    )
+    sampler = {"shape": "hand", "classes": {"name": classes_by}, "instances": {"name": "uniform"}}
+    fingerprints = {
+        name: f"{place:x}" * 64 for place, name in enumerate(datasets, start=15 - len(datasets) + 1)
+    }
+    return Testbed.create(pa.Table.from_pylist(rows), datasets=fingerprints, sampler=sampler, seed=seed)
 
 
-def columns(testbed: Testbed, series: Series, seed: int) -> dict[str, list[Any]]:
-    """Results of a series that is right with probability ``skill``, a little less on every third task."""
+def columns(testbed: Testbed, series: Series, seed: int, scores: bool = False) -> dict[str, list[Any]]:
+    """Results of a series that is right with probability ``skill``, a little less on every third task.
+
+    Finer tasks are harder for it where there is coarsity; with ``scores`` it is always equally sure.
+    """
     label = f"{series['backbone']}{series['method']}{seed}"
     rng = np.random.default_rng(zlib.crc32(label.encode()))
     rows = []
     for task in testbed:
         truth = np.asarray(task.query_label)
         skill = series["skill"] - (0.15 if task.index % 3 == 0 else 0)
+        skill += (task.measured.get("coarsity", 13.75) - 13.75) * 0.04
         guess = rng.integers(0, task.way, len(truth))
         prediction = np.where(rng.random(len(truth)) < skill, truth, guess)
         accuracy = float(np.mean(prediction == truth))
@@ -77,10 +100,12 @@ def columns(testbed: Testbed, series: Series, seed: int) -> dict[str, list[Any]]
                 "loss": 1 - accuracy,
                 "way": task.way,
                 "mean_shot": float(np.mean(task.shots)),
-                "coarsity": None,
+                "coarsity": task.measured.get("coarsity"),
                 "prediction": prediction.tolist(),
             }
         )
+        if scores:
+            rows[-1]["scores"] = (3.0 * np.eye(task.way)[prediction]).reshape(-1).tolist()
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
@@ -88,33 +113,45 @@ def write_run(
     path: Path,
     *,
     tasks: int = 30,
-    beds: Mapping[str, bool] | None = None,
+    beds: Mapping[str, bool | Mapping[str, Any]] | None = None,
     series: Sequence[Series] = DEFAULT,
     names: Sequence[str] = NAMES,
+    scores: bool = False,
 ) -> Path:
-    """A run folder as ``evaluate`` writes it; ``beds`` maps names of testbeds to whether their shape varies."""
+    """A run folder as ``evaluate`` writes it; ``beds`` maps names of testbeds to whether their shape varies.
+
+    A testbed can have options of ``draw_testbed`` instead.
+    """
     run = new_run()
-    for seed, (name, vary) in enumerate((beds or {"fixed": False, "any": True}).items()):
-        testbed = draw_testbed(tasks, vary=vary, names=names, seed=seed)
+    for seed, (name, wanted) in enumerate((beds or {"fixed": False, "any": True}).items()):
+        options = {"vary": wanted} if isinstance(wanted, bool) else wanted
+        testbed = draw_testbed(tasks, **{"vary": False, "seed": seed, "names": names, **options})
         testbed.save(testbed_path(path, testbed.content_hash))
         run["testbeds"][testbed.content_hash] = {"name": name}
         for one in series:
             method, setting, method_seed = one["method"], one["setting"], one.get("seed", 0)
             identity = f"{method} {setting} {one['skill']}"
-            unit = Unit(
-                testbed.content_hash,
-                name,
-                "shapes",
-                one["backbone"],
-                one["backbone"],
-                method,
-                identity,
-                setting,
-                method_seed,
-                0,
-                tasks,
-            )
-            write_unit(path, unit, columns(testbed, one, seed), [0.001] * tasks)
+            found = columns(testbed, one, seed, scores)
+            owners = testbed.table.column("dataset").to_pylist()
+            units = []
+            for dataset in dict.fromkeys(owners):  # a unit holds tasks of one dataset
+                rows = [row for row, owner in enumerate(owners) if owner == dataset]
+                unit = Unit(
+                    testbed.content_hash,
+                    name,
+                    dataset,
+                    one["backbone"],
+                    one["backbone"],
+                    method,
+                    identity,
+                    setting,
+                    method_seed,
+                    0,
+                    len(rows),
+                )
+                part = {key: [values[row] for row in rows] for key, values in found.items()}
+                write_unit(path, unit, part, [0.001] * len(rows), part.pop("scores", None))
+                units.append(unit.id)
             run["methods"][method] = {"setting": setting}
             run["cells"].append(
                 {
@@ -122,7 +159,7 @@ def write_run(
                     "backbone": one["backbone"],
                     "method": method,
                     "seed": method_seed,
-                    "units": [unit.id],
+                    "units": units,
                 }
             )
     run["sessions"].append({"started": "2026-01-02T03:04:05+00:00"})

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from longshot.reports.data import load
+from longshot.reports.page import SECTIONS
 from longshot.reports.report import report
 from longshot.reports.summary import summarise
 
@@ -56,9 +57,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     names = [f"{ATTACK}/{ATTACK}{'x' * 40}{i}" for i in range(7)]
     series = [*DEFAULT, {**DEFAULT[0], "backbone": "n" * 60, "method": f"{ATTACK}(" + "a=1, " * 20 + ")"}]
     folder = tmp_path_factory.mktemp("written")
-    beds = {"fixed": False, "any" + "-y" * 40: True}
-    run = write_run(folder / "run", tasks=60, beds=beds, series=series, names=names)
-    return run, report(run, folder / "page.html", images=draw_images)
+    beds = {
+        "fixed": {"coarsity": True},
+        "any" + "-y" * 40: {"vary": True, "coarsity": True, "datasets": ("shapes", f"{ATTACK}{'d' * 50}")},
+    }
+    run = write_run(folder / "run", tasks=60, beds=beds, series=series, names=names, scores=True)
+    return run, report(run, folder / "page.html", images=draw_images, published="semantic")
 
 
 def test_opens_from_disk_silently(browser: Any, written: tuple[Path, Path]) -> None:
@@ -96,7 +100,16 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
-    "selector", ["body", ".how", ".plot text", "td.best .value", ".shot.wrong figcaption", ".tag.trans"]
+    "selector",
+    [
+        "body",
+        ".how",
+        ".plot text",
+        "td.best .value",
+        ".shot.wrong figcaption",
+        ".tag.trans",
+        ".facts td",
+    ],
 )
 def test_text_stands_out_in_both_schemes(
     browser: Any, written: tuple[Path, Path], scheme: str, selector: str
@@ -130,7 +143,7 @@ def test_wrong_predictions_are_marked(browser: Any, make_run: MakeRun, tmp_path:
         for task in tasks
         for answer, truth in zip(cell.predictions[task].as_py(), testbed[task].query_label, strict=True)
     )
-    assert opened.page.locator(".shot.wrong").count() == wrong > 0
+    assert opened.page.locator(".task .shot.wrong").count() == wrong > 0
     assert opened.page.locator(".query .shot").count() == 4 * 20
     assert opened.page.evaluate(
         "[...document.images].every(image => image.complete && image.naturalWidth > 0)"
@@ -148,7 +161,36 @@ def test_a_click_sorts_the_table(browser: Any, written: tuple[Path, Path]) -> No
 def test_complete_without_scripts(browser: Any, written: tuple[Path, Path]) -> None:
     opened = Opened(browser, written[1], java_script_enabled=False)
     assert len(opened.texts(".results tbody tr")) == 4
-    assert opened.page.locator("svg.plot").count() == 4
+    sections = opened.page.locator("section").evaluate_all("all => all.map(s => s.id)")
+    assert sections == [make.__name__ for make in SECTIONS]
+    plots = {name: opened.page.locator(f"#{name} svg.plot").count() for name in sections}
+    assert {name: count for name, count in plots.items() if count} == {
+        "paired": 2, "distribution": 2, "by_shape": 2, "difficulty": 4, "drop": 1, "ranks": 2, "calibrated": 2
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_text_of_a_plot_is_cut_or_covered(browser: Any, written: tuple[Path, Path], width: int) -> None:
+    page = Opened(browser, written[1], viewport={"width": width, "height": 844}).page
+    found = page.evaluate(
+        """() => {
+            const found = [];
+            for (const plot of document.querySelectorAll("svg.plot")) {
+                const frame = plot.getBoundingClientRect();
+                const texts = [...plot.querySelectorAll("text")].map(t => [t.textContent, t.getBoundingClientRect()]);
+                for (const [text, r] of texts)
+                    if (r.left < frame.left - 1 || r.right > frame.right + 1 || r.bottom > frame.bottom + 1)
+                        found.push("cut: " + text);
+                texts.forEach(([one, a], i) => texts.slice(i + 1).forEach(([other, b]) => {
+                    if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+                        && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4)
+                        found.push(one + " over " + other);
+                }));
+            }
+            return found;
+        }"""
+    )
+    assert found == []
 
 
 def test_prints(browser: Any, written: tuple[Path, Path]) -> None:

@@ -43,8 +43,11 @@ def page(run: Path | list[Path], **options: object) -> str:
 
 def test_user_strings_are_escaped_everywhere(make_run: MakeRun) -> None:
     series = [{"backbone": ATTACK, "method": ATTACK, "setting": "inductive", "skill": 0.5}]
-    run = make_run(beds={ATTACK: True}, series=series, names=[f"{ATTACK}{i}" for i in range(8)])
-    tags = Tags(page(run, title=ATTACK))
+    series += [{**series[0], "method": f"{ATTACK}{i}", "setting": "transductive"} for i in range(2)]
+    options = {"vary": True, "coarsity": True, "datasets": (f"{ATTACK}a", f"{ATTACK}b")}
+    beds = {ATTACK: options, f"{ATTACK}2": {**options, "support_from": 20, "seed": 0}}
+    run = make_run(beds=beds, series=series, names=[f"{ATTACK}{i}" for i in range(8)], scores=True)
+    tags = Tags(page(run, title=ATTACK, published="semantic"))
     assert tags.scripts == 1 and "onload" not in tags.attributes
 
 
@@ -66,7 +69,8 @@ def test_equal_runs_give_equal_pages(make_run: MakeRun, tmp_path: Path) -> None:
 
 
 def test_every_section_is_there(make_run: MakeRun) -> None:
-    assert {make.__name__ for make in SECTIONS} <= set(Tags(page(make_run())).ids)
+    beds = {"one": {"coarsity": True}, "two": {"vary": True}}
+    assert {make.__name__ for make in SECTIONS} <= set(Tags(page(make_run(beds=beds))).ids)
 
 
 def test_a_fixed_shape_has_no_plot_by_way(make_run: MakeRun) -> None:
@@ -113,11 +117,13 @@ def test_many_series_fit(make_run: MakeRun) -> None:
     series = [{**DEFAULT[0], "backbone": f"net{i}", "skill": 0.3 + i / 60} for i in range(30)]
     text = page(make_run(beds={"one": True}, tasks=12, series=series), pictures=0)
     assert "(6 lower series left out)" in text and "(22 lower series left out)" in text
+    assert "(5 lower series left out: the plot holds 24)" in text
 
 
 def test_600_tasks_of_four_series_stay_small(make_run: MakeRun) -> None:
     series = [{**DEFAULT[0], "backbone": f"net{i}", "skill": 0.4 + i / 10} for i in range(4)]
-    assert len(page(make_run(tasks=600, series=series))) < 1_500_000
+    beds = {"fixed": {"coarsity": True}, "any": {"vary": True, "coarsity": True}}
+    assert len(page(make_run(tasks=600, beds=beds, series=series, scores=True))) < 1_500_000
 
 
 def test_unknown_format(make_run: MakeRun) -> None:

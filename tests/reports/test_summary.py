@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.reports.data import METRICS, Cell, load
-from longshot.reports.summary import first_place, interval, paired_p, summarise
+from longshot.evaluation.compare import compare_within
+from longshot.evaluation.results import Results
+from longshot.evaluation.statistics import compare_paired, holm
+from longshot.reports.data import METRICS, Bed, Cell, ReportData, Series, load
+from longshot.reports.summary import column_marks, compare_all, first_place, interval, summarise
 
 from .conftest import MakeRun
-from .runs import read_rows
+from .runs import DEFAULT, read_rows
 
 
 def cell(accuracy: list[float] | np.ndarray, tasks: list[int] | None = None) -> Cell:
@@ -33,42 +36,80 @@ def test_one_task_has_no_interval() -> None:
     assert mean == 0.5 and math.isnan(low) and math.isnan(high)
 
 
-def test_paired_p_equals_scipy() -> None:
-    rng = np.random.default_rng(1)
-    one, other = rng.random(50), rng.random(50)
-    assert paired_p(cell(one), cell(other)) == pytest.approx(stats.ttest_rel(one, other).pvalue)
+def report_of(*beds: list[Cell]) -> ReportData:
+    """Testbeds without names, the i-th cell of each belonging to series i."""
+    count = max(map(len, beds))
+    return ReportData(
+        runs=(),
+        names=(),
+        missing=(),
+        beds=tuple(Bed(str(b), str(b), None) for b in range(len(beds))),
+        series=tuple(Series("net", f"m{s}", "inductive") for s in range(count)),
+        cells={(b, s): cell for b, cells in enumerate(beds) for s, cell in enumerate(cells)},
+    )
+
+
+def marks(*cells: Cell) -> tuple[list[str], list[float]]:
+    data = report_of(list(cells))
+    found, p = first_place(data, 0, compare_all(data))
+    return list(found.values()), list(p.values())
 
 
 def test_pairs_are_formed_by_task_number() -> None:
     one, other = cell([0.1, 0.2, 0.9], [0, 1, 7]), cell([0.3, 0.9, 0.5], [1, 7, 9])
-    assert paired_p(one, other) == pytest.approx(stats.ttest_rel([0.2, 0.9], [0.3, 0.9]).pvalue)
+    tested = compare_all(report_of([one, other]))[0, 0, 1]
+    assert tested.result == compare_paired([0.2, 0.9], [0.3, 0.9])
+
+
+def test_p_is_corrected_over_all_pairs_of_all_testbeds() -> None:
+    rng = np.random.default_rng(1)
+    beds = [[cell(rng.integers(0, 21, 30) / 20) for _ in range(3)] for _ in range(2)]
+    found = compare_all(report_of(*beds))
+    assert len(found) == 6
+    assert [one.p for one in found.values()] == pytest.approx(holm([one.result.p for one in found.values()]))
+
+
+def test_page_and_compare_agree(make_run: MakeRun) -> None:
+    run = make_run(
+        tasks=40, beds={"one": False, "two": True}, series=[*DEFAULT, {**DEFAULT[0], "backbone": "b"}]
+    )
+    shown = [(t.result, t.p, t.tied) for t in compare_all(load(run)).values()]
+    printed = [(c.result, c.p_holm, c.verdict == "tied") for c in compare_within(Results(run))]
+    assert shown == printed and len(shown) == 12
 
 
 def test_a_clear_leader_is_best() -> None:
     rng = np.random.default_rng(2)
     base = rng.random(100) * 0.5
-    marks, p = first_place([cell(base), cell(base + 0.3 + 0.01 * rng.random(100))])
-    assert marks == ["", "best"]
+    found, p = marks(cell(base), cell(base + 0.3 + 0.01 * rng.random(100)))
+    assert found == ["", "best"]
     assert p[0] < 0.05 and math.isnan(p[1])
 
 
 def test_what_the_test_does_not_separate_ties() -> None:
     rng = np.random.default_rng(3)
     base = rng.random(60)
-    marks, _ = first_place([cell(base + 0.001 * rng.standard_normal(60)), cell(base), cell(base - 0.4)])
-    assert marks == ["tied", "tied", ""]
+    found, _ = marks(cell(base + 0.001 * rng.standard_normal(60)), cell(base), cell(base - 0.4))
+    assert found == ["tied", "tied", ""]
 
 
 def test_equal_rows_tie() -> None:
-    assert first_place([cell([0.2, 0.6]), cell([0.2, 0.6])])[0] == ["tied", "tied"]
+    assert marks(cell([0.2, 0.6]), cell([0.2, 0.6]))[0] == ["tied", "tied"]
 
 
 def test_one_series_is_not_marked() -> None:
-    assert first_place([cell([0.2, 0.6])])[0] == [""]
+    assert marks(cell([0.2, 0.6]))[0] == [""]
 
 
 def test_a_single_task_marks_nobody() -> None:
-    assert first_place([cell([0.2]), cell([0.6])])[0] == ["", ""]
+    assert marks(cell([0.2]), cell([0.6]))[0] == ["", ""]
+
+
+def test_marks_of_a_part_follow_the_same_rule() -> None:
+    rng = np.random.default_rng(4)
+    base = rng.integers(0, 11, 40) / 20
+    cells = [base, base + 0.3, base + 0.3 + rng.choice([-0.05, 0.05], 40)]
+    assert column_marks(np.stack(cells, axis=1)) == marks(*map(cell, cells))[0] == ["", "tied", "tied"]
 
 
 def test_summary_of_a_run_equals_the_rows(make_run: MakeRun) -> None:

@@ -18,6 +18,7 @@ from longshot.reports.svg import (
     MUTED,
     PAPER,
     SERIES,
+    WIDTH,
     marker,
     new_axes,
     new_figure,
@@ -26,6 +27,7 @@ from longshot.reports.svg import (
 )
 
 Floats = NDArray[np.float64]
+FEW = 12  # values that stand for themselves
 POINTS = 60  # of a curve: more cannot be seen at this size and make the page heavy
 
 
@@ -66,7 +68,7 @@ def intervals(
     ``zero`` keeps 0 in view and marks it. ``groups`` are runs of rows (first, last) that are not told apart: each
     is a bracket on the right.
     """
-    height, step = 40, 9
+    height, step = 42, 9
     with new_figure(height * len(rows) + 46) as figure:
         axes = new_axes(figure, left=12, right=12 + step * len(groups), top=2, bottom=40)
         bounds = [b for row in rows for b in (row.value, row.low, row.high) if b is not None]
@@ -74,9 +76,10 @@ def intervals(
         margin = 0.04 * (high - low) or 0.5
         axes.set_xlim(low - margin, high + margin)
         axes.set_ylim(-height * len(rows), 0)
+        _few_ticks(axes)
         ticks = [tick for tick in axes.get_xticks() if low - margin <= tick <= high + margin]
         for place, row in enumerate(rows):
-            base = -place * height - height + 11
+            base = -place * height - height + 13
             shown = SERIES[row.index % COLOURS]
             axes.vlines(ticks, base - 6, base + 6, color=GRID, linewidth=0.8, zorder=0.4)
             if zero:
@@ -87,14 +90,17 @@ def intervals(
                 [row.value],
                 [base],
                 marker=marker(row.index),
-                markersize=6.5,
+                markersize=8,
                 color=shown,
                 markeredgecolor=PAPER,
+                markeredgewidth=0.7,
             )
-            _ends(axes, base + 8, shorten(row.label, max(12, 56 - len(row.note) - 2 * len(groups))), row.note)
+            # Wide letters take 7.5 units, the note's figures 6.5: what is left of the width is the label's.
+            room = (WIDTH - 32 - step * len(groups) - 6.5 * len(row.note)) / 7.5
+            _ends(axes, base + 8, shorten(row.label, max(8, int(room))), row.note)
         for number, (first, last) in enumerate(groups):
-            across = 1 + (5 + step * number) / (360 - 24 - step * len(groups))
-            top, bottom = -first * height - height + 17, -last * height - height + 5
+            across = 1 + (5 + step * number) / (WIDTH - 24 - step * len(groups))
+            top, bottom = -first * height - height + 19, -last * height - height + 7
             axes.plot(
                 [across, across],
                 [top, bottom],
@@ -107,6 +113,13 @@ def intervals(
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(xlabel)
         return to_svg(figure, prefix, f"{xlabel}: " + "; ".join(f"{row.label} {row.note}" for row in rows))
+
+
+def _few_ticks(axes: Any) -> None:
+    """Round numbers along x, so few that their labels never touch."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
 
 
 def _ends(axes: Any, y: float, left: str, right: str) -> None:
@@ -124,28 +137,32 @@ def thin(*arrays: Floats) -> list[Floats]:
 
 def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str) -> str:
     """Accuracy against a measured difficulty: one smooth line with its band per series."""
-    with new_figure(250) as figure:
-        axes = new_axes(figure, left=44, right=12, top=10, bottom=44)
+    with new_figure(254) as figure:
+        axes = new_axes(figure, left=44, right=12, top=10, bottom=48)
         for curve in curves:
             shown = SERIES[curve.index % COLOURS]
             if curve.low is not None and curve.high is not None:
                 axes.fill_between(
                     curve.x, 100 * curve.low, 100 * curve.high, color=shown, alpha=0.18, linewidth=0
                 )
-            axes.plot(curve.x, 100 * curve.y, color=shown, linewidth=1.8)
-            # The marker of the legend, at the right end.
+            # The marker of the legend: on every value of a few, else at the right end alone.
             axes.plot(
-                curve.x[-1:],
-                100 * curve.y[-1:],
+                curve.x,
+                100 * curve.y,
                 color=shown,
+                linewidth=1.8,
                 marker=marker(curve.index),
-                markersize=5.5,
+                markersize=6.5,
                 markeredgecolor=PAPER,
+                markeredgewidth=0.7,
+                markevery=None if len(curve.x) <= FEW else [len(curve.x) - 1],
             )
         lows = [100 * float(np.min(c.y if c.low is None else c.low)) for c in curves]
         highs = [100 * float(np.max(c.y if c.high is None else c.high)) for c in curves]
         axes.set_ylim(max(0, 10 * np.floor(min(lows) / 10)), min(100, 10 * np.ceil(max(highs) / 10)))
+        _few_ticks(axes)
         axes.grid(axis="y")
+        axes.tick_params(axis="x", pad=7)  # clear of the lowest number on the other axis
         axes.set_xlabel(shorten(xlabel, 48))
         axes.set_ylabel("accuracy (%)")
         names = ", ".join(curve.label for curve in curves)
@@ -163,8 +180,9 @@ def reliability(curves: Sequence[Curve], *, prefix: str) -> str:
                 100 * curve.y,
                 color=SERIES[curve.index % COLOURS],
                 marker=marker(curve.index),
-                markersize=5.5,
+                markersize=6.5,
                 markeredgecolor=PAPER,
+                markeredgewidth=0.7,
                 linewidth=1.4,
             )
         axes.set_xlim(0, 102)

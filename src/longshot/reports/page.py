@@ -122,7 +122,10 @@ def _number(value: float, digits: int = 2) -> str:
 
 def _slope(found: Any) -> str:
     """Points per unit with the interval: ``+1.2 [+0.9, +1.5]``."""
-    texts = [f"{100 * x:+.3g}".replace("-", "−") for x in (found.slope, found.low, found.high)]
+    numbers = [100 * x for x in (found.slope, found.low, found.high)]
+    size = max(abs(x) for x in numbers if not math.isnan(x))
+    digits = 1 if size >= 10 else 2 if size >= 1 else 3
+    texts = [f"{x:+.{digits}f}".replace("-", "−") for x in numbers]
     return texts[0] + ("" if math.isnan(found.low) else f" [{texts[1]}, {texts[2]}]")
 
 

@@ -81,7 +81,7 @@ def distribution(lines: Sequence[Line], chance: float, *, prefix: str) -> str:
             mean = 100 * float(np.mean(line.values))
             axes.plot([mean], [base], marker="o", markersize=6.5, color=shown, markeredgecolor=PAPER)
             number = f"{mean:.1f} %"
-            axes.text(0, base + 25, shorten(line.label, 48), color=INK, fontsize=11, va="bottom")
+            axes.text(0, base + 25, shorten(line.label, 38), color=INK, fontsize=11, va="bottom")
             axes.text(100, base + 25, number, color=INK, fontsize=11, va="bottom", ha="right", weight="bold")
         axes.set_ylim(-row * len(lines), 0)
         axes.set_xlim(0, 100)

@@ -114,7 +114,7 @@ def _changes(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
         guess = chance if found.name == "accuracy" else None
         panels.append(
             Panel(
-                found.name.capitalize(),
+                found.name[:1].upper() + found.name[1:],
                 plots.change(found, prefix=f"change{number}", chance=guess),
                 f"Higher after selection in {found.raised:,} of {_plural(len(found.after), 'task')}, lower in "
                 f"{found.lowered:,}.",
@@ -158,15 +158,12 @@ def _balance(testbed: Testbed) -> list[Panel]:
     panels = []
     for number, found in enumerate(describe.balances(testbed)):
         low, high = found.usual
-        ids = list(found.counts)
-        most = ", ".join(f"{one} ({found.counts[one]:,})" for one in ids[:_NAMED])
-        least = ", ".join(f"{one} ({found.counts[one]:,})" for one in ids[: -_NAMED - 1 : -1])
         panels.append(
             Panel(
                 f"Class balance of {found.dataset}",
                 plots.balance(found, prefix=f"balance{number}"),
-                f"Most often: {most}. Least often: {least}. {found.outside:,} of "
-                f"{_plural(len(ids), 'class', 'classes')} outside {low:.1f} to {high:.1f}.",
+                f"{_ends(found.counts)} {found.outside:,} of "
+                f"{_plural(len(found.counts), 'class', 'classes')} outside {low:.1f} to {high:.1f}.",
                 "One step per class that occurs. The dashed line is the equal share, the band where about 95 % of "
                 "the classes lie when every class is equally likely. A steep staircase through the band: the mean "
                 "accuracy speaks for few classes.",
@@ -331,7 +328,23 @@ def _setting(value: Any) -> str:
             f"{key}={json.dumps(v, ensure_ascii=False)}" for key, v in value.items() if key != "name"
         )
         return f"{value['name']}({inner})" if inner else value["name"]
+    if value is None:
+        return "none"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _ends(counts: Mapping[str, int]) -> str:
+    """The classes at both ends of a balance, whose ``counts`` come from the most frequent down."""
+    ids = list(counts)
+    if counts[ids[0]] == counts[ids[-1]]:
+        return f"Every class in {_plural(counts[ids[0]], 'task')}."
+    most, least = ids[:_NAMED], ids[_NAMED:][-_NAMED:][::-1]
+    ends = [
+        f"{when} often: " + ", ".join(f"{one} ({counts[one]:,})" for one in group) + "."
+        for when, group in (("Most", most), ("Least", least))
+        if group
+    ]
+    return " ".join(ends)
 
 
 def _span(found: Mapping[str, Any]) -> str:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from longshot.evaluation.statistics import ConfusedPair, Confusion
 
 TOP_CLASSES = 12  # of the heat map
-TOP_PAIRS = 5
-SHOTS = 5  # pictures of each direction
+TOP_PAIRS = 4
+SHOTS = 4  # pictures of each direction
 
 
 def confused(request: Request) -> Section | None:

@@ -8,14 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.reports import quartiles
-from longshot.reports.charts import Curve, rolling, thin
+from longshot.reports.charts import FEW, Curve, rolling, thin
 from longshot.reports.data import Bed, Cell
-from longshot.reports.sections.base import MAX_LINES, Request, Section, plot_label, strongest
+from longshot.reports.sections.base import MAX_LINES, Request, Section, plot_label, strongest, uniform
 from longshot.reports.summary import column_marks, highest, interval
 
 Floats = NDArray[np.float64]
 WINDOW = 200  # tasks, as in the semantic-sampling paper's figure 5
-FEWEST = 12  # tasks for a curve, and different values for a column to count as continuous
+FEWEST = 12  # tasks for a curve
+SMALLEST = 10  # tasks that share a value for it to be drawn
 OTHERS = 2  # curves of columns besides coarsity; the table names them all
 
 
@@ -33,6 +34,8 @@ def measured(bed: Bed, cell: Cell) -> dict[str, Floats]:
         if name not in found and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             values = pc.fill_null(pc.cast(column, pa.float64()), float("nan")).to_numpy()
             found[name] = values[cell.tasks]
+    # Equal up to rounding is equal: the order of a sum must not make two values of one.
+    found = {name: np.round(x, 9) for name, x in found.items()}
     return {name: x for name, x in found.items() if len(np.unique(x[np.isfinite(x)])) > 1}
 
 
@@ -53,7 +56,7 @@ def difficulty(request: Request) -> Section | None:
         related = {name: _related(x, data.cells[b, lead].accuracy) for name, x in columns.items()}
         for name in _plotted(columns, related):
             lines = [(s, *_usable(measured(bed, cell).get(name), cell.accuracy)) for s, cell in column]
-            lines = [line for line in lines if len(line[1]) >= FEWEST and np.ptp(line[1]) > 0]
+            lines = [line for line in lines if len(line[1]) >= FEWEST and len(curve(*line[1:])[0]) > 1]
             if lines:
                 panels.append(_panel(request, b, name, lines, left_out))
                 shown.update(s for s, _, _ in lines)
@@ -62,7 +65,8 @@ def difficulty(request: Request) -> Section | None:
             for name in columns
             if related[name].n >= 4
         ]
-        table = quartiles.quartile_table(data, request.entries, b, published=request.published)
+        paper = None if uniform(bed) else request.published
+        table = quartiles.quartile_table(data, request.entries, b, published=paper)
         if table is not None:
             tables.append(table)
         if (found := _datasets(request, b)) is not None:
@@ -86,11 +90,30 @@ def difficulty(request: Request) -> Section | None:
 
 
 def _plotted(columns: dict[str, Floats], related: dict[str, Any]) -> list[str]:
-    """Coarsity, and the continuous columns that go most closely with accuracy."""
-    continuous = [n for n, x in columns.items() if len(np.unique(x[np.isfinite(x)])) > FEWEST]
-    rest = [n for n in continuous if n != "coarsity" and np.isfinite(related[n].r)]
+    """Coarsity, and the columns that go most closely with accuracy."""
+    rest = [name for name in columns if name != "coarsity" and np.isfinite(related[name].r)]
     rest.sort(key=lambda name: -abs(related[name].r))
-    return [n for n in continuous if n == "coarsity"] + rest[:OTHERS]
+    return [name for name in columns if name == "coarsity"] + rest[:OTHERS]
+
+
+def curve(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """x, mean and bounds of the accuracy y [n] along a column x [n].
+
+    A column of few values gives the mean of each that has at least ten tasks; others the rolling mean, of which
+    one window stands for all that lie at the same x.
+    """
+    from longshot.evaluation.statistics import rolling_mean
+
+    values, counts = np.unique(x, return_counts=True)
+    if len(values) <= FEW:
+        values = values[counts >= SMALLEST]
+        means, low, high = np.array([interval(y[x == value]) for value in values]).reshape(-1, 3).T
+        return values, means, low, high
+    found = rolling_mean(x, y, window(len(x)))
+    _, first, count = np.unique(np.round(found.x, 9), return_index=True, return_counts=True)
+    middle = first + count // 2
+    x_mean, mean, low, high = thin(*(a[middle] for a in (found.x, found.mean, found.low, found.high)))
+    return x_mean, mean, low, high
 
 
 def _usable(x: Floats | None, y: Floats) -> tuple[Floats, Floats]:
@@ -110,20 +133,17 @@ def _related(x: Floats, y: Floats) -> Any:
 def _panel(
     request: Request, b: int, name: str, lines: list[tuple[int, Floats, Floats]], left_out: int
 ) -> dict[str, Any]:
-    from longshot.evaluation.statistics import rolling_mean, slope
+    from longshot.evaluation.statistics import slope
 
     curves, facts = [], []
     for s, x, y in lines:
-        found = rolling_mean(x, y, window(len(x)))
-        curves.append(
-            Curve(s, plot_label(request.data, s), *thin(found.x, found.mean, found.low, found.high))
-        )
-        facts.append((s, request.data.series[s], slope(x, y), _related(x, y)))
+        curves.append(Curve(s, plot_label(request.data, s), *curve(x, y)))
+        facts.append((s, plot_label(request.data, s), slope(x, y), _related(x, y)))
     place = len(name) + sum(map(ord, name))  # ids of plots need no user text
     return {
         "bed": request.data.beds[b].name,
         "column": name,
-        "window": window(len(lines[0][1])),
+        "window": window(len(lines[0][1])) if len(np.unique(lines[0][1])) > FEW else None,
         "svg": rolling(curves, xlabel=name, prefix=f"roll{b}x{place}"),
         "facts": facts,
         "left_out": left_out,

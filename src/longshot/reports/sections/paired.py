@@ -79,5 +79,5 @@ def _line(request: Request, series: int, tested: Tested, turned: bool) -> dict[s
         "exact": result.exact,
         "tied": tested.tied,
         "n": result.n,
-        "note": f"{points(mean)}{' tie' if tested.tied else ''}  {shares[0]} / {shares[1]} / {shares[2]}",
+        "note": f"{points(mean)}{' tie' if tested.tied else ''} · {shares[0]}/{shares[1]}/{shares[2]}",
     }
