@@ -14,6 +14,7 @@ from PIL import Image
 
 from longshot.errors import UserError
 from longshot.reports.testbed_page import choose, render_testbed
+from longshot.testbeds import describe
 from longshot.testbeds.sample import sample
 from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
 from longshot.testbeds.testbed import Testbed
@@ -103,6 +104,15 @@ def test_names_are_escaped(make_dataset) -> None:
     bed = sample(dataset, tasks=9, shape=Fixed(3, 2, 2), measures=[lambda *_: column])
     text = render_testbed(bed, name=f"{ATTACK}.parquet", images=grey)
     assert "<script>window" not in text and "&lt;script&gt;window" in text
+
+
+def test_the_ends_of_the_balance_are_named(make_dataset) -> None:
+    uneven = measured(make_dataset)
+    first, *_, last = describe.balances(uneven)[0].counts.items()
+    text = page(uneven, pictures=0)
+    assert f"Most often: {first[0]} ({first[1]})" in text and f"Least often: {last[0]} ({last[1]})" in text
+    even = sample(make_dataset([12] * 3), tasks=4, shape=Fixed(3, 2, 2))
+    assert "Every class in 4 tasks. 0 of 3 classes outside" in page(even, pictures=0)
 
 
 # --- which tasks ---
