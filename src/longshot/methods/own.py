@@ -310,10 +310,9 @@ def _sklearn_method(name: str, settings: Mapping[str, Any]) -> Method:
     try:
         found = getattr(importlib.import_module(module), attribute, None)
     except ImportError as error:
-        if importlib.util.find_spec("sklearn") is None:
-            raise UserError(
-                f"'{name}' needs scikit-learn, which is not installed: pip install scikit-learn."
-            ) from error
+        if error.name == "sklearn":
+            hint = "pip install scikit-learn"
+            raise UserError(f"'{name}' needs scikit-learn, which is not installed: {hint}.") from error
         raise UserError(f"There is no module '{module}' for the method '{name}': {error}.") from error
     if not inspect.isclass(found) or not hasattr(found, "fit") or not hasattr(found, "predict"):
         raise UserError(f"'{path}' is not a class with fit and predict; name a scikit-learn classifier.")
