@@ -15,8 +15,10 @@ from longshot.errors import UserError
 from longshot.features.extract import embed
 from longshot.features.features import Features
 from longshot.testbeds.base import settings
+from longshot.testbeds.composition import attribute_shares
 from longshot.testbeds.difficult import Difficult, Easy, Greedy
 from longshot.testbeds.instances import UniformInstances
+from longshot.testbeds.pools import Limits
 from longshot.testbeds.sample import sample
 from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
 from longshot.testbeds.testbed import Testbed
@@ -45,7 +47,7 @@ def first_classes(dataset: Dataset, count: int) -> Dataset:
         class_ids=dataset.class_ids[:count],
         offsets=dataset.offsets[: count + 1],
         keys=dataset.keys[:rows],
-        attributes=None,
+        attributes=dataset.attributes.slice(0, rows) if dataset.attributes is not None else None,
         taxonomy=None,
         splits={},
     )
@@ -63,8 +65,25 @@ def real(request: pytest.FixtureRequest, cache: Path) -> tuple[Dataset, Features
     return dataset, embedded(dataset, "efficientnet-lite0", cache)
 
 
-def draw(dataset: Dataset, instances: object, tasks: int = 200, shape: object = SHAPE) -> Testbed:
-    return sample(dataset, tasks=tasks, shape=shape, instances=instances, seed=3, drop_small=True)  # type: ignore[arg-type]
+@pytest.fixture
+def toys(cache: Path) -> tuple[Dataset, Features]:
+    """Classes of toybox, with their attributes."""
+    dataset = first_classes(open_dataset("toybox"), 40)
+    return dataset, embedded(dataset, "efficientnet-lite0", cache)
+
+
+def draw(
+    dataset: Dataset, instances: object, tasks: int = 200, shape: object = SHAPE, limits: Limits | None = None
+) -> Testbed:
+    return sample(
+        dataset,
+        tasks=tasks,
+        shape=shape,  # type: ignore[arg-type]
+        instances=instances,  # type: ignore[arg-type]
+        seed=3,
+        drop_small=True,
+        limits=limits,
+    )
 
 
 def accuracies(testbed: Testbed, features: Features) -> np.ndarray:
@@ -206,3 +225,28 @@ def test_bounded_error_is_harder_than_cross_entropy(real: tuple[Dataset, Feature
     bounded = accuracies(draw(dataset, Difficult(features, **options)), features)
     paper = accuracies(draw(dataset, Difficult(features, objective="prototype", **options)), features)
     assert surely_above(paper, bounded)
+
+
+FRONT_BACK = Limits(query_where="viewpoint in (front, back)")
+
+
+def likeness(testbed: Testbed, dataset: Dataset) -> np.ndarray:
+    """Share of each task's support that is seen from the front or the back, as its queries are."""
+    shares = attribute_shares(testbed, dataset, "viewpoint")
+    return shares["front"] + shares["back"]
+
+
+def test_difficult_supports_show_other_viewpoints_than_the_query(toys: tuple[Dataset, Features]) -> None:
+    """The paper's figure 5."""
+    dataset, features = toys
+    uniform = draw(dataset, UniformInstances(), 100, limits=FRONT_BACK)
+    difficult = draw(dataset, Difficult(features), 100, limits=FRONT_BACK)
+    assert surely_above(likeness(uniform, dataset), likeness(difficult, dataset))
+
+
+def test_easy_supports_show_the_viewpoints_of_the_query(toys: tuple[Dataset, Features]) -> None:
+    """The paper's figure 5."""
+    dataset, features = toys
+    uniform = draw(dataset, UniformInstances(), 100, limits=FRONT_BACK)
+    easy = draw(dataset, Easy(features), 100, limits=FRONT_BACK)
+    assert surely_above(likeness(easy, dataset), likeness(uniform, dataset))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from longshot.selection.fastdiffsel import select_rows
 from longshot.selection.objectives import Objective
@@ -17,7 +18,8 @@ def refine_rounds(
 
     The top-k supports are the corners of {0 ≤ w ≤ 1, Σw_j = k_j}; the corner with the largest g·f is the
     Frank–Wolfe step from the present one. It is kept only where the query loss rises (falls with
-    ``largest=False``); where it does not, the next round would repeat itself, so the task is left alone.
+    ``largest=False``); where it does not, the next round would repeat itself, so the task is left alone. The same
+    images in another order are no change, though rounding may tell their losses apart.
     """
     support = support.copy()
     kept = np.zeros(len(tasks), dtype=np.int64)
@@ -29,7 +31,8 @@ def refine_rounds(
         proposal = select_rows(table, part, objective, measured.directions, largest=largest)
         after = objective.at_support(table, part, proposal)
         gain = after.loss - measured.loss
-        better = np.flatnonzero((gain > 0 if largest else gain < 0).cpu().numpy())
+        rises = (gain > 0 if largest else gain < 0).cpu().numpy()
+        better = np.flatnonzero(rises & _other_images(part, now, proposal))
         if not len(better):
             break
         active = active[better]
@@ -39,3 +42,11 @@ def refine_rounds(
         measured = after.take(part, better)
         part = part.take(better)
     return support, kept
+
+
+def _other_images(tasks: Tasks, one: Ints, other: Ints) -> NDArray[np.bool_]:
+    """Whether two supports of a task differ as sets [T]."""
+    slot = np.repeat(np.arange(tasks.slots), tasks.shots)
+    differ = one[np.lexsort([one, slot])] != other[np.lexsort([other, slot])]
+    task = tasks.task_of_slot[slot[differ]]
+    return np.bincount(task, minlength=len(tasks)) > 0
