@@ -36,8 +36,9 @@ def draw_testbed(
     support_from: int = 0,
     datasets: Sequence[str] = ("shapes",),
     classes_by: str = "uniform",
+    shot: int = 2,
 ) -> Testbed:
-    """Tasks of 5 ways, 2 shots and 4 queries a class, or of 2–6 ways and 1–5 shots.
+    """Tasks of 5 ways, ``shot`` shots and 4 queries a class, or of 2–6 ways and 1–5 shots.
 
     ``coarsity`` measures two columns, the second of them without meaning; ``support_from`` chooses other support
     images for the same queries; tasks take turns over ``datasets``.
@@ -47,7 +48,7 @@ def draw_testbed(
     for task in range(tasks):
         way = int(rng.integers(2, 7)) if vary else 5
         classes = [names[i] for i in sorted(rng.choice(len(names), way, replace=False))]
-        shots = rng.integers(1, 6, way).tolist() if vary else [2] * way
+        shots = rng.integers(1, 6, way).tolist() if vary else [shot] * way
         support = [
             (f"{c}/{support_from + i:02d}.png", label)
             for label, c in enumerate(classes)

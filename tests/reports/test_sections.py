@@ -1,0 +1,235 @@
+"""The sections of statistics: there when the data allow, with the numbers of the statistics functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from longshot.evaluation import statistics
+from longshot.reports.data import ReportData, load
+from longshot.reports.published import published
+from longshot.reports.sections.base import Request
+from longshot.reports.sections.calibration import calibrated
+from longshot.reports.sections.confusions import confused
+from longshot.reports.sections.difficulty import curve, difficulty
+from longshot.reports.sections.drops import bed_drops, drop
+from longshot.reports.sections.paired import paired
+from longshot.reports.sections.planning import enough
+from longshot.reports.sections.ranks import blocks, ranks
+from longshot.reports.summary import compare_all, summarise
+
+from .conftest import MakeRun
+from .runs import DEFAULT, draw_images
+
+FINE: dict[str, Any] = {"coarsity": True, "classes_by": "semantic"}
+
+
+def request(run: Path | list[Path], **options: Any) -> Request:
+    data = load(run)
+    pairs = compare_all(data)
+    wanted = {"images": draw_images, "pictures": 2, "focus": None, **options}
+    return Request(data, pairs, summarise(data, pairs), **wanted)
+
+
+def values(data: ReportData, bed: int, series: int) -> np.ndarray:
+    return data.cells[bed, series].accuracy
+
+
+def test_paired_differences_are_those_to_the_best(make_run: MakeRun) -> None:
+    asked = request(make_run(beds={"one": False}, tasks=60))
+    section = paired(asked)
+    assert section is not None
+    panel = section.context["panels"][0]
+    assert panel["index"] == 2 and [line["series"] for line in panel["lines"]] == [1, 0]
+    for line in panel["lines"]:
+        wanted = statistics.compare_paired(values(asked.data, 0, 2), values(asked.data, 0, line["series"]))
+        assert line["mean"] == pytest.approx(wanted.difference.mean)
+        assert line["bounds"] == pytest.approx((100 * wanted.difference.low, 100 * wanted.difference.high))
+        assert (line["wins"], line["ties"], line["losses"]) == (wanted.wins, wanted.ties, wanted.losses)
+
+
+def test_one_series_has_no_paired_differences(make_run: MakeRun) -> None:
+    assert paired(request(make_run(series=DEFAULT[:1]))) is None
+
+
+def test_critical_difference_over_tasks(make_run: MakeRun) -> None:
+    asked = request(make_run(beds={"one": False}))
+    section = ranks(asked)
+    assert section is not None
+    wanted = statistics.critical_difference(asked.data.shared(0).accuracy)
+    panel = section.context["panels"][0]
+    assert (panel["difference"], panel["chi"], panel["blocks"]) == (wanted.difference, wanted.chi_square, 30)
+
+
+def test_many_datasets_are_the_blocks(make_run: MakeRun) -> None:
+    run = make_run(beds={"one": {"datasets": tuple("abcdef")}}, tasks=36)
+    kind, scores = blocks(load(run).shared(0))
+    assert kind == "datasets" and scores.shape == (6, 3)
+
+
+def test_two_series_are_ranked_over_several_datasets_only(make_run: MakeRun) -> None:
+    assert ranks(request(make_run("a", series=DEFAULT[:2]))) is None
+    several = make_run("b", beds={"one": {"datasets": ("x", "y")}}, series=DEFAULT[:2])
+    assert ranks(request(several)) is not None
+
+
+def test_meta_dataset_ranks_by_source(make_run: MakeRun) -> None:
+    asked = request(make_run(beds={"one": {"datasets": ("x", "y")}}, tasks=40))
+    section = ranks(asked)
+    assert section is not None and section.context["sources"] == [("one", "x"), ("one", "y")]
+    shared = asked.data.shared(0)
+    rows = shared.accuracy[np.asarray(shared.datasets) == "x"]
+    found = [statistics.mean_interval(column) for column in rows.T]
+    wanted = statistics.meta_dataset_ranks([i.mean for i in found], [i.half or 0 for i in found])
+    assert {s: places[0] for s, _, places, _ in section.context["lines"]} == dict(enumerate(wanted))
+
+
+def test_difficulty_needs_something_measured(make_run: MakeRun) -> None:
+    assert difficulty(request(make_run())) is None
+
+
+def test_slope_and_correlation_with_coarsity(make_run: MakeRun) -> None:
+    asked = request(make_run(beds={"one": FINE}, tasks=90))
+    section = difficulty(asked)
+    assert section is not None
+    panel = section.context["panels"][0]
+    cell = asked.data.cells[0, 0]
+    assert (panel["column"], panel["window"]) == ("coarsity", 30)
+    assert cell.coarsity is not None
+    x = np.round(cell.coarsity, 9)
+    assert panel["facts"][0][2] == statistics.slope(x, cell.accuracy)
+    assert panel["facts"][0][3] == statistics.correlation(x, cell.accuracy, "spearman")
+
+
+def test_every_measured_column_is_named(make_run: MakeRun) -> None:
+    section = difficulty(request(make_run(beds={"one": FINE}, tasks=90)))
+    assert section is not None
+    assert [column for _, column, *_ in section.context["others"]] == ["coarsity", "noise"]
+
+
+def test_curve_is_the_rolling_mean() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.random(50), rng.random(50)
+    wanted = statistics.rolling_mean(x, y, 16)
+    found = curve(x, y)
+    assert np.allclose(found, (wanted.x, wanted.mean, wanted.low, wanted.high))
+
+
+def test_curve_of_few_values_is_their_means() -> None:
+    x = np.repeat([1.0, 2.0, 3.0], [20, 20, 3])
+    y = np.random.default_rng(0).random(43)
+    found = curve(x, y)
+    assert found[0].tolist() == [1, 2]  # three tasks tell nothing
+    assert found[2][1] == pytest.approx(statistics.mean_interval(y[20:40]).low)
+
+
+def test_breakdown_by_dataset(make_run: MakeRun) -> None:
+    asked = request(make_run(beds={"one": {"datasets": ("x", "y")}}))
+    section = difficulty(asked)
+    assert section is not None
+    table = section.context["by_dataset"][0]
+    cell = asked.data.cells[0, 1]
+    groups = statistics.breakdown(cell.accuracy, cell.datasets)
+    assert [value[0] for value in table["lines"][1][2]] == pytest.approx([g.interval.mean for g in groups])
+
+
+def test_drop_is_paired_where_queries_are_shared(make_run: MakeRun) -> None:
+    data = load(make_run(beds={"uniform": {"seed": 3}, "hard": {"seed": 3, "support_from": 20}}))
+    found = bed_drops(data, 0, 1)
+    one, other = values(data, 0, 0), values(data, 1, 0)
+    assert found[0][1][-1].paired
+    assert found[0][1][-1].drop == statistics.mean_interval(one - other)
+
+
+def test_drop_between_other_queries_is_not_paired(make_run: MakeRun) -> None:
+    data = load(make_run())
+    found = bed_drops(data, 0, 1)
+    assert found[0][1][-1].drop == statistics.welch(values(data, 0, 0), values(data, 1, 0))
+
+
+def test_drops_start_from_the_uniform_testbed(make_run: MakeRun) -> None:
+    section = drop(request(make_run(beds={"fine": FINE, "plain": False})))
+    assert section is not None
+    assert section.context["start"] == "plain" and section.context["panels"][0]["bed"] == "fine"
+
+
+def test_one_testbed_has_no_drop(make_run: MakeRun) -> None:
+    assert drop(request(make_run(beds={"one": False}))) is None
+
+
+def test_intrinsic_and_modelling_difficulty(make_run: MakeRun) -> None:
+    asked = request(make_run())
+    section = drop(asked)
+    assert section is not None
+    shared = asked.data.shared(0)
+    wanted = statistics.dataset_difficulty(shared.accuracy, shared.datasets)[0]
+    found = section.context["datasets"][0]
+    assert (found["intrinsic"], found["modelling"]) == (wanted.intrinsic, wanted.modelling)
+
+
+def test_confusions_are_counted_over_all_tasks(make_run: MakeRun) -> None:
+    asked = request(make_run(beds={"one": False}))
+    section = confused(asked)
+    assert section is not None
+    panel = section.context["panels"][0]
+    cell, testbed = asked.data.cells[0, 2], asked.data.beds[0].testbed
+    assert testbed is not None
+    wanted = statistics.confusion(testbed, cell.tasks, cell.predictions)
+    assert panel["index"] == 2
+    shown = [[square["count"] for square in squares] for _, squares in panel["rows"]]
+    assert shown == wanted.counts.toarray().tolist()
+    assert [one["pair"] for one in panel["pairs"]] == statistics.most_confused(wanted, 4)
+
+
+def test_confused_pairs_show_the_mistakes(make_run: MakeRun) -> None:
+    section = confused(request(make_run(beds={"one": False})))
+    assert section is not None
+    first = section.context["panels"][0]["pairs"][0]["directions"][0]
+    assert all(key.split("/")[1] == first["true"] for key, _ in first["shots"]) and first["shots"]
+
+
+def test_no_pictures_wanted_none_read(make_run: MakeRun) -> None:
+    section = confused(request(make_run(beds={"one": False}), pictures=0))
+    assert section is not None
+    assert not any(one["directions"] for one in section.context["panels"][0]["pairs"])
+
+
+def test_calibration_of_saved_scores(make_run: MakeRun) -> None:
+    asked = request(make_run(beds={"one": False}, scores=True))
+    _, _, _, found = calibrated(asked).context["lines"][0]
+    cell, testbed = asked.data.cells[0, 0], asked.data.beds[0].testbed
+    assert testbed is not None
+    wanted = statistics.calibration(*statistics.confidences(testbed, cell.tasks, cell.scores))
+    assert (found.ece, found.n) == (wanted.ece, 30 * 20)
+
+
+def test_without_scores_there_is_nothing_to_calibrate(make_run: MakeRun) -> None:
+    assert calibrated(request(make_run())).context["lines"] == []
+
+
+def test_tasks_needed_and_stability(make_run: MakeRun) -> None:
+    asked = request(make_run(beds={"one": False}))
+    section = enough(asked)
+    assert section is not None
+    accuracy = asked.data.shared(0).accuracy
+    stable = statistics.ranking_stability(accuracy)
+    line = section.context["lines"][0]
+    assert line["needed"] == statistics.tasks_needed(statistics.spread(accuracy[:, 0]), 0.005)
+    assert line["against"] == statistics.tasks_needed(
+        statistics.spread(accuracy[:, 0] - accuracy[:, 2]), 0.005
+    )
+    assert (line["first"], section.context["findings"][0]["same"]) == (stable.first[0], stable.same)
+
+
+def test_one_task_says_nothing_about_enough(make_run: MakeRun) -> None:
+    assert enough(request(make_run(tasks=1))) is None
+
+
+def test_published_numbers_stand_beside_tasks_of_their_shape_only(make_run: MakeRun) -> None:
+    section = difficulty(request(make_run(beds={"one": FINE}), published=published("semantic")))
+    assert section is not None
+    table = section.context["tables"][0]
+    assert not any(line.published for line in table.lines) and "no such table for 5-way 2-shot" in table.note
