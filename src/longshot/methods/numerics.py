@@ -17,6 +17,7 @@ from torch.optim.adam import adam as adam_step
 from longshot.methods.base import LOWEST, TaskBatch, mask_absent
 
 EPSILON = 1e-12
+FEW = 16  # classes up to which one product over all of them beats a small one for each
 
 
 def with_rows(batch: TaskBatch, support: Tensor, query: Tensor) -> TaskBatch:
@@ -59,6 +60,26 @@ def present_only(logits: Tensor, batch: TaskBatch) -> Tensor:
 def one_hot(batch: TaskBatch) -> Tensor:
     """[B, W, S] class-major: 1 where support row s has label w."""
     return batch.one_hot.transpose(1, 2).contiguous()
+
+
+def class_sums(batch: TaskBatch, weights: Tensor, rows: Tensor) -> Tensor:
+    """[B, W, d] Σ weights_s x_s over the support rows s of each class; weights [B, S], rows [B, S, d]."""
+    if batch.shot is None or batch.way <= FEW:
+        return torch.bmm(one_hot(batch).mul_(weights.unsqueeze(1)), rows)
+    # Equal shots and many classes: the product with a one-hot matrix would be W times the work.
+    groups = len(batch) * batch.way
+    sums = torch.bmm(weights.reshape(groups, 1, batch.shot), rows.reshape(groups, batch.shot, -1))
+    return sums.view(len(batch), batch.way, -1)
+
+
+def own_products(batch: TaskBatch, means: Tensor, rows: Tensor) -> Tensor:
+    """[B, S] ⟨x_s, p_w⟩ of every support row with the vector of its own class; means [B, W, d], rows [B, S, d]."""
+    if batch.shot is None or batch.way <= FEW:
+        own = batch.support_label.clamp(min=0).unsqueeze(1)
+        return torch.bmm(means, rows.transpose(1, 2)).gather(1, own).squeeze(1)
+    groups = len(batch) * batch.way
+    products = torch.bmm(rows.reshape(groups, batch.shot, -1), means.reshape(groups, -1, 1))
+    return products.view(len(batch), -1)
 
 
 def row_weights(mask: Tensor) -> Tensor:

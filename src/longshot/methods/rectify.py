@@ -15,8 +15,9 @@ from longshot.methods.base import Method, TaskBatch, TaskShape
 from longshot.methods.numerics import (
     EPSILON,
     class_scores,
+    class_sums,
     lengths,
-    one_hot,
+    own_products,
     present_only,
     row_weights,
 )
@@ -47,6 +48,10 @@ class Rows(NamedTuple):
         products = torch.bmm(vectors, self.values.transpose(1, 2))
         return products if self.factor is None else products.mul_(self.factor)
 
+    def weighted(self, weights: Tensor) -> Tensor:
+        """[B, N] the weights of the stored rows that give ``weights`` to the rows as read."""
+        return weights if self.factor is None else weights * self.factor.squeeze(1)
+
     def sums(self, weights: Tensor) -> Tensor:
         """[B, W, d] Σ_n weights_wn x_n."""
         return torch.bmm(weights if self.factor is None else weights * self.factor, self.values)
@@ -59,31 +64,33 @@ def rectified_means(batch: TaskBatch, support: Rows, query: Rows, scale: float) 
     shifted query for the class whose mean is nearest by cosine, each with weight exp(scale · cos(x, p_w)):
     p'_w = Σ weight · x / Σ weight.
     """
-    labels = one_hot(batch)  # [B, W, S]
+    true = (batch.support_label >= 0).to(support.values.dtype)  # [B, S]
+    count = batch.counts.unsqueeze(1)  # [B, 1, W]
     query_share = row_weights(batch.query_mask)  # [B, 1, Q]
-    share = labels / batch.counts.clamp(min=1).unsqueeze(2)
-    found = support.sums(torch.cat((share, row_weights(batch.support_label >= 0)), 1))  # [B, W+1, d]
-    means = found[:, :-1]
-    shift = found[:, -1:] - query.sums(query_share)  # [B, 1, d]
+    means = class_sums(batch, support.weighted(true), support.values).div_(count.transpose(1, 2).clamp(min=1))
     inverse = lengths(means).reciprocal_().unsqueeze(2)  # [B, W, 1]
+    middle = torch.bmm(count / count.sum(2, keepdim=True).clamp(min=1), means)  # mean of the support rows
+    shift = middle.sub_(query.sums(query_share))  # [B, 1, d]
 
-    support_cosine = support.products(means).mul_(inverse).div_(support.length)
+    own = batch.support_label.clamp(min=0)
+    support_cosine = support.weighted(own_products(batch, means, support.values))
+    support_cosine.mul_(inverse.squeeze(2).gather(1, own)).div_(support.length.squeeze(1))  # [B, S]
+    both = query.products(torch.cat((means, shift), 1))  # [B, W+1, Q]: ⟨p_w, q⟩ and ⟨shift, q⟩
     moved = torch.bmm(means, shift.transpose(1, 2))  # [B, W, 1] ⟨p_w, shift⟩
-    found[:, -1:] = shift
-    both = query.products(found)  # [B, W+1, Q]: ⟨p_w, q⟩ and ⟨shift, q⟩
     length = query.length.square().add_(both[:, -1:], alpha=2).add_(shift.square().sum(2, keepdim=True))
     length = length.clamp_(min=EPSILON).sqrt_()  # [B, 1, Q] ‖q + shift‖
     query_cosine = (both[:, :-1] + moved).mul_(inverse).div_(length)
 
-    nearest = present_only(query_cosine, batch).argmax(1, keepdim=True)
+    best, nearest = present_only(query_cosine, batch).max(1, keepdim=True)
     # exp(scale · cos) relative to exp(scale): the factor cancels, and nothing overflows for large scales
-    support_weight = support_cosine.sub_(1).mul_(scale).exp_().mul_(labels)
-    taken = query_cosine.gather(1, nearest).clamp_(max=1).sub_(1).mul_(scale).exp_().mul_(query_share > 0)
+    support_weight = support_cosine.sub_(1).mul_(scale).exp_().mul_(true)
+    taken = best.clamp_(max=1).sub_(1).mul_(scale).exp_().mul_(query_share > 0)
     query_weight = torch.zeros_like(query_cosine).scatter_(1, nearest, taken)
-    total = support_weight.sum(2, keepdim=True)
     gained = query_weight.sum(2, keepdim=True)
-    sums = support.sums(support_weight).add_(query.sums(query_weight)).addcmul_(gained, shift)
-    return sums.div_(total.add_(gained).clamp_(min=EPSILON))
+    total = gained.squeeze(2).scatter_add(1, own, support_weight).unsqueeze(2)
+    sums = class_sums(batch, support.weighted(support_weight), support.values)
+    sums.add_(query.sums(query_weight)).addcmul_(gained, shift)
+    return sums.div_(total.clamp_(min=EPSILON))
 
 
 class BDCSPN(Method):

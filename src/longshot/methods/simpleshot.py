@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from longshot.methods.base import Method, TaskBatch, TaskShape
-from longshot.methods.numerics import EPSILON, class_scores, lengths, one_hot, row_weights
+from longshot.methods.numerics import EPSILON, class_scores, class_sums, lengths, row_weights
 from longshot.methods.settings import check_choice, check_number
 
 
@@ -44,8 +44,8 @@ class SimpleShot(Method):
             center = torch.bmm(row_weights(batch.support_label >= 0), support)  # [B, 1, d]
             support = support - center
         # Rows are made unit vectors in the product that sums them: no normalised copy is written.
-        unit = one_hot(batch).div_(lengths(support).unsqueeze(1)).div_(batch.counts.clamp(min=1).unsqueeze(2))
-        means = torch.bmm(unit, support)  # [B, W, d]
+        means = class_sums(batch, lengths(support).reciprocal_(), support)
+        means.div_(batch.counts.clamp(min=1).unsqueeze(2))  # [B, W, d]
         length = lengths(query).unsqueeze(1)  # [B, 1, Q]
         vectors = means if center is None else torch.cat((means, center), 1)
         products = torch.bmm(vectors, query.transpose(1, 2))
