@@ -13,7 +13,7 @@ from longshot.cli.common import device_option, json_option, print_table
 # time and tells the network nothing new.
 BACKBONES = {
     "pixels": None,
-    "efficientnet-lite0": "decode|resize(96)|central_crop(96)|normalize(0.498,0.502)",
+    "efficientnet-lite0": "decode|resize(84)|central_crop(84)|normalize(0.498,0.502)",
 }
 
 
