@@ -12,7 +12,16 @@ from longshot.methods.checks import CHECKS, CheckFailed
 from longshot.methods.protonet import ProtoNet
 from longshot.methods.registry import get_method, method_names
 
-CALLS = [*method_names(), "protonet(distance='cosine')", "protonet(scale=0.1)"]
+CALLS = [
+    *method_names(),
+    "protonet(distance='cosine')",
+    "protonet(scale=0.1)",
+    "simpleshot(center='none', distance='cosine')",
+    "finetune(head='linear')",
+    "nearest-neighbour(k=3)",
+    "ridge(intercept=True, normalize=False)",
+    "laplacianshot(neighbours=6, normalize=False)",
+]
 
 
 @pytest.mark.parametrize("check", CHECKS)

@@ -100,6 +100,9 @@ class BDCSPN(Method):
     setting = "transductive"
     family = "rectified means"
     paper = "Liu et al. 2020"
+    batch_bytes = (
+        10 << 20
+    )  # it works beside its input on little, so that a larger batch would outgrow the cache
 
     def __init__(self, *, scale: float = 10.0) -> None:
         check_number(self.name, "scale", scale, above=0)
