@@ -50,6 +50,8 @@ class Finetune(_Trained):
     setting = "inductive"
     family = "trained head"
     paper = "Chen et al. 2019"
+    # Adam moves by lr however small the gradient: of one that vanishes, the rounding decides the direction.
+    tolerance = 1e-3
 
     def __init__(
         self, *, steps: int = 10, lr: float = 1e-3, temperature: float = 1.0, head: str = "cosine"

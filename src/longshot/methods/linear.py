@@ -62,9 +62,19 @@ class Ridge(Method):
 
 
 def _solve(matrix: Tensor, right: Tensor, penalty: float) -> Tensor:
-    """(matrix + penalty · I)⁻¹ right by Cholesky, batched. matrix: [B, n, n], symmetric."""
-    matrix.diagonal(dim1=1, dim2=2).add_(penalty)
-    return torch.cholesky_solve(right, torch.linalg.cholesky(matrix))
+    """(matrix + penalty · I)⁻¹ right by Cholesky, batched. matrix: [B, n, n], symmetric.
+
+    A penalty below the rounding error of a task's matrix can leave it indefinite; such a task gets n · ε · its largest
+    entry on top, which is that error.
+    """
+    diagonal = matrix.diagonal(dim1=1, dim2=2)
+    diagonal.add_(penalty)
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    if bool(failed.any()):
+        rounding = torch.finfo(matrix.dtype).eps * matrix.shape[1] * diagonal.amax(1, keepdim=True)
+        diagonal.add_(rounding.mul_((failed > 0).unsqueeze(1)))
+        factor = torch.linalg.cholesky(matrix)
+    return torch.cholesky_solve(right, factor)
 
 
 class LogisticRegression(Method):
