@@ -85,6 +85,7 @@ class Plan:
             facts = {
                 "name": method.name,
                 "setting": method.setting,
+                "kind": method.kind,
                 "settings": method.settings,
                 "version": method.version,
                 "identity": method.identity,

@@ -13,6 +13,7 @@ from torch import Tensor
 from longshot.calls import format_call, parameters
 
 Setting = Literal["inductive", "transductive"]
+Kind = Literal["frozen", "adapted", "meta-trained"]
 LOWEST = float("-inf")  # score of a class that cannot be predicted: softmax gives it probability 0
 
 
@@ -120,20 +121,47 @@ class TaskBatch:
         return drawn.to(self.support.device)
 
 
-class Method(ABC):
-    """A way to classify queries from a support set, over a batch of tasks at once.
+class AnyMethod(ABC):
+    """What all methods have in common: a name, what they may look at, settings and an identity.
 
     A subclass's constructor takes keyword settings with defaults, checks them and stores each under its own
-    name; nothing else. ``scores`` must treat tasks independently: a task's scores do not depend on which
-    other tasks are in the batch, nor on padding. It is called without gradient tracking: a method that trains
-    enters ``torch.enable_grad()`` itself.
+    name; nothing else.
     """
 
     name: ClassVar[str]  # as written on the command line
     setting: ClassVar[Setting]  # transductive: also looks at the other queries of the same task
     family: ClassVar[str]  # one or two words for the list of methods
     paper: ClassVar[str]  # who proposed it, or ""
+    kind: ClassVar[Kind] = "frozen"  # what happens to the network, for tables and plots
     version: ClassVar[int] = 1  # raise when the same settings give other scores: old results are not mixed in
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every setting with the value in use."""
+        return {key: getattr(self, key) for key in parameters(type(self).__init__)}
+
+    @property
+    def call(self) -> str:
+        """Canonical text, the ``method`` column of results: settings at their default are left out."""
+        return format_call(self.name, self.settings, parameters(type(self).__init__))
+
+    @property
+    def identity(self) -> str:
+        """What decides the scores; part of a result's id. A method read from a file adds the file's hash."""
+        return f"{self.call}@{self.version}"
+
+    def __repr__(self) -> str:
+        return format_call(type(self).__name__, self.settings)
+
+
+class Method(AnyMethod):
+    """A way to classify queries from a support set by their features, over a batch of tasks at once.
+
+    ``scores`` must treat tasks independently: a task's scores do not depend on which other tasks are in the batch,
+    nor on padding. It is called without gradient tracking: a method that trains enters ``torch.enable_grad()``
+    itself. (Methods that need the images and the network are in ``images.py``.)
+    """
+
     # Memory of a batch on a CPU: some 40 tasks of 5 ways and 5 shots. Fewer, and the cost of calling torch shows; more,
     # and the batch no longer stays in the processor's cache between one operation and the next.
     batch_bytes: ClassVar[int] = 16 << 20
@@ -158,24 +186,6 @@ class Method(ABC):
         """
         way, support, query, dim = shape
         return (support + query + 2 * way) * dim + (support + 3 * query) * way
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Every setting with the value in use."""
-        return {key: getattr(self, key) for key in parameters(type(self).__init__)}
-
-    @property
-    def call(self) -> str:
-        """Canonical text, the ``method`` column of results: settings at their default are left out."""
-        return format_call(self.name, self.settings, parameters(type(self).__init__))
-
-    @property
-    def identity(self) -> str:
-        """What decides the scores; part of a result's id. A method read from a file adds the file's hash."""
-        return f"{self.call}@{self.version}"
-
-    def __repr__(self) -> str:
-        return format_call(type(self).__name__, self.settings)
 
 
 def mask_absent(scores: Tensor, batch: TaskBatch) -> Tensor:

@@ -1,0 +1,76 @@
+"""What a method takes that needs the images and the network of a task, not only its features."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from longshot.methods.base import AnyMethod, Kind
+
+if TYPE_CHECKING:
+    from longshot.networks.base import Network
+
+
+@dataclass(frozen=True)
+class ImageTask:
+    """One task as images, preprocessed for the network and on its device. Query labels are not here."""
+
+    support: Tensor  # [S, 3, H, W] float32, sorted by label
+    support_label: Tensor  # [S] int64 in 0…way−1
+    query: Tensor  # [Q, 3, H, W] float32
+    way: int
+    seed: int  # the only source of randomness a method may use (``generator``)
+    index: int = -1  # number of the task in its testbed, for messages
+
+    @property
+    def present(self) -> Tensor:
+        """[way] bool: classes with at least one support image, the only ones a method may predict."""
+        return torch.bincount(self.support_label, minlength=self.way) > 0
+
+    def generator(self, stream: int = 0) -> torch.Generator:
+        """A generator on the CPU that depends on the task and ``stream`` only, so that devices agree."""
+        return torch.Generator().manual_seed((self.seed + stream * 0x9E3779B97F4A7C15) % 2**63)
+
+
+@dataclass(frozen=True)
+class LabelledTask:
+    """A task with its query labels: validation tasks, on which a method may choose its settings."""
+
+    task: ImageTask
+    query_label: Tensor  # [Q] int64
+
+
+class ImageMethod(AnyMethod):
+    """A way to classify queries that sees images and the network itself: fine-tuning, adapters, inner loops.
+
+    ``network`` is shared by all tasks and threads, frozen and in evaluation mode: a method never changes it. It works
+    on a copy (``copy.deepcopy``) or through ``torch.func.functional_call`` with parameters of its own. Called
+    without gradient tracking: a method that trains enters ``torch.enable_grad()`` itself.
+    """
+
+    kind: ClassVar[Kind] = "adapted"
+    at_once: ClassVar[int] = 1  # tasks handed over together where their shapes are equal
+    validation: ClassVar[int] = 0  # labelled tasks per dataset wanted by ``choose`` before the first task
+
+    def choose(self, tasks: Sequence[LabelledTask], network: Network) -> ImageMethod:
+        """The method with settings chosen on ``tasks`` (of one dataset's validation classes); itself by default.
+
+        Called once per dataset, only where ``validation`` is above 0. The choice is written to run.json.
+        """
+        return self
+
+    @abstractmethod
+    def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
+        """Per task [Q, way] float logits, −∞ for classes without support. Tasks do not influence each other.
+
+        ``tasks`` are at most ``at_once`` and all of the same shape (S, Q, way).
+        """
+
+    @abstractmethod
+    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
+        """Estimated floating-point work of one task; ``forward`` is that of the network on one image."""

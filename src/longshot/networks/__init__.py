@@ -1,0 +1,1 @@
+"""Networks with plain definitions, and the files they are kept in."""

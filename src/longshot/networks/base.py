@@ -1,0 +1,36 @@
+"""What a network is to training and to methods that adapt one: images to maps, maps to vectors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Network(nn.Module, ABC):
+    """Images [B, 3, H, W] → vectors [B, dim], by way of maps [B, dim, h, w]."""
+
+    dim: int  # d, width of the vectors
+    extras: (
+        nn.ParameterDict
+    )  # learned beside the network (a first head for MAML, attention for CTX); often empty
+
+    def __init__(self, extras: Mapping[str, Tensor] | None = None) -> None:
+        super().__init__()
+        self.extras = nn.ParameterDict({name: nn.Parameter(value) for name, value in (extras or {}).items()})
+
+    @abstractmethod
+    def maps(self, images: Tensor) -> Tensor:
+        """[B, 3, H, W] → [B, dim, h, w], before pooling (a transformer's patches laid out as a map)."""
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """[B, dim, h, w] → [B, dim]: the mean over positions unless the network does otherwise."""
+        return maps.mean((2, 3))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, 3, H, W] → [B, dim]."""
+        return self.pool(self.maps(images))

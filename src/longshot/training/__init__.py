@@ -1,0 +1,1 @@
+"""Making backbones: supervised and episodic training, resumable, one folder per trained network."""

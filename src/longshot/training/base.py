@@ -1,0 +1,80 @@
+"""What a way of training is: the loss of one step, over a batch of images or over a few episodes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from torch import Tensor
+
+from longshot.calls import format_call, parameters
+from longshot.networks.base import Network
+
+
+class Batch(NamedTuple):
+    """Images of the train classes, augmented and preprocessed, on the device."""
+
+    images: Tensor  # [B, 3, H, W] float32
+    labels: Tensor  # [B] int64, position among the train classes
+
+
+class Episode(NamedTuple):
+    """A training task with its answers, augmented and preprocessed, on the device."""
+
+    support: Tensor  # [S, 3, H, W] float32, sorted by label
+    support_label: Tensor  # [S] int64 in 0…way−1
+    query: Tensor  # [Q, 3, H, W]
+    query_label: Tensor  # [Q] int64
+    way: int
+
+
+class Step(NamedTuple):
+    """What one step gave: a loss to descend and, for people, the accuracy on what was trained on."""
+
+    loss: Tensor  # scalar with gradient
+    accuracy: Tensor  # scalar without
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Optimiser, schedule and amounts of a way of training unless the user says otherwise; as in the papers."""
+
+    optimiser: str = "adam(lr=0.001)"  # adam(…), sgd(lr=…, momentum=…, weight_decay=…)
+    schedule: str = "constant"  # constant, cosine, step(at=[0.7, 0.9], factor=0.1)
+    batch: int = 64  # images of a step (batch training) or episodes of a step (episodic training)
+    steps: int = 10_000
+    augment: str = ""  # as in augment.py, e.g. crop(8)|flip|jitter(0.4)
+    clip: float = 0.0  # largest norm of the gradient; 0: not clipped
+
+
+class Algorithm(ABC):
+    """A way of training. The constructor takes keyword settings with defaults and stores them, nothing else."""
+
+    name: ClassVar[str]  # as in `longshot train NAME`
+    paper: ClassVar[str]
+    episodic: ClassVar[bool]  # True: ``loss`` gets episodes; False: a Batch
+    method: ClassVar[str] = "protonet"  # call of the method that validation tasks are solved with
+    recipe: ClassVar[Recipe] = Recipe()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every setting with the value in use."""
+        return {key: getattr(self, key) for key in parameters(type(self).__init__)}
+
+    @property
+    def call(self) -> str:
+        """Canonical text: settings at their default are left out."""
+        return format_call(self.name, self.settings, parameters(type(self).__init__))
+
+    def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
+        """Start values of what is learned beside the network (put into ``network.extras``); none by default.
+
+        Names that start with ``head_`` serve training alone and are left out of the saved network.
+        """
+        return {}
+
+    @abstractmethod
+    def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:
+        """One step over a Batch (not episodic) or a sequence of Episodes. ``network`` is in training mode."""
