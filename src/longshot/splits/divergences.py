@@ -1,0 +1,137 @@
+"""How far two class distributions are apart: between categoricals over classes, and between Gaussians.
+
+ATG's class distribution of a centroid μ over embeddings z [C, d] is p(c) = softmax_c(−T‖z_c − μ‖²). Measures:
+
+    kl             KL(p‖q) = Σ p (log p − log q)
+    kl-symmetric   KL(p‖q) + KL(q‖p)
+    euclidean      ‖μ_p − μ_q‖
+    wasserstein    W₂ between the Gaussians that have the mean and the covariance of z under p and under q
+
+For the paper's correlation study the same four are taken between Gaussians fitted to two sets of embeddings.
+Covariances are damped by 0.001 on the diagonal, as in the paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular, svdvals
+from scipy.special import logsumexp
+
+from longshot.errors import UserError
+
+Array = NDArray[np.float64]
+MEASURES = ("kl-symmetric", "kl", "wasserstein", "euclidean")
+DAMPING = 0.001
+
+
+def check_measure(measure: str) -> str:
+    """The measure's name, or an error that names those there are."""
+    if measure not in MEASURES:
+        raise UserError(f"There is no divergence '{measure}'; there are {', '.join(MEASURES)}.")
+    return measure
+
+
+# ---- categoricals over classes ----------------------------------------------------------------------
+
+
+def log_class_probabilities(embeddings: Array, centroid: Array, temperature: float = 1.0) -> Array:
+    """log p [C] of embeddings [C, d] and a centroid [d]: log softmax_c(−T‖z_c − μ‖²).
+
+    ‖μ‖² is the same for every class and drops out of the softmax.
+    """
+    logits = temperature * (2 * embeddings @ centroid - np.einsum("cd,cd->c", embeddings, embeddings))
+    return np.asarray(logits - logsumexp(logits))
+
+
+def kl(log_p: Array, log_q: Array) -> float:
+    """KL(p‖q) = Σ p (log p − log q) of two log-distributions [C]."""
+    return float(np.exp(log_p) @ (log_p - log_q))
+
+
+def symmetric_kl(log_p: Array, log_q: Array) -> float:
+    """KL(p‖q) + KL(q‖p) = Σ (p − q)(log p − log q)."""
+    return float((np.exp(log_p) - np.exp(log_q)) @ (log_p - log_q))
+
+
+def between(
+    measure: str, embeddings: Array, train_centroid: Array, test_centroid: Array, temperature: float = 1.0
+) -> float:
+    """The divergence ``measure`` of the class distributions of two centroids [d] over embeddings [C, d]."""
+    if check_measure(measure) == "euclidean":
+        return float(np.linalg.norm(train_centroid - test_centroid))
+    log_p = log_class_probabilities(embeddings, train_centroid, temperature)
+    log_q = log_class_probabilities(embeddings, test_centroid, temperature)
+    if measure == "wasserstein":
+        return wasserstein(weighted_gaussian(embeddings, log_p), weighted_gaussian(embeddings, log_q))
+    return kl(log_p, log_q) if measure == "kl" else symmetric_kl(log_p, log_q)
+
+
+def gap(embeddings: Array, train: NDArray[np.int64], test: NDArray[np.int64]) -> float:
+    """‖mean of the train classes − mean of the test classes‖ in embedding space."""
+    return float(np.linalg.norm(embeddings[train].mean(0) - embeddings[test].mean(0)))
+
+
+# ---- Gaussians --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """A mean [d] and a covariance [d, d] that is positive definite."""
+
+    mean: Array
+    covariance: Array
+
+
+def fit_gaussian(points: Array, damping: float = DAMPING) -> Gaussian:
+    """Mean and unbiased covariance of points [n, d], plus ``damping`` on the diagonal; n = 1 has only that."""
+    if len(points) == 0:
+        raise UserError("A Gaussian needs at least one embedding to be fitted to; none was given.")
+    centred = points - points.mean(0)
+    covariance = centred.T @ centred / max(1, len(points) - 1)
+    return Gaussian(points.mean(0), covariance + damping * np.eye(points.shape[1]))
+
+
+def weighted_gaussian(points: Array, log_weights: Array, damping: float = DAMPING) -> Gaussian:
+    """Mean and covariance of points [C, d] under weights [C] that sum to 1, damped."""
+    weights = np.exp(log_weights)
+    mean = weights @ points
+    centred = points - mean
+    return Gaussian(mean, (centred * weights[:, None]).T @ centred + damping * np.eye(points.shape[1]))
+
+
+def gaussian_kl(a: Gaussian, b: Gaussian) -> float:
+    """½ [tr(B⁻¹A) + (m_b − m_a)ᵀ B⁻¹ (m_b − m_a) − d + ln|B| − ln|A|]."""
+    lower_a, lower_b = np.linalg.cholesky(a.covariance), np.linalg.cholesky(b.covariance)
+    spread = solve_triangular(lower_b, lower_a, lower=True)
+    shift = solve_triangular(lower_b, b.mean - a.mean, lower=True)
+    logs = 2 * float(np.log(np.diag(lower_b)).sum() - np.log(np.diag(lower_a)).sum())
+    return 0.5 * (float((spread**2).sum() + (shift**2).sum()) - len(a.mean) + logs)
+
+
+def gaussian_symmetric_kl(a: Gaussian, b: Gaussian) -> float:
+    """KL(a‖b) + KL(b‖a)."""
+    return gaussian_kl(a, b) + gaussian_kl(b, a)
+
+
+def wasserstein(a: Gaussian, b: Gaussian) -> float:
+    """W₂ = √(‖m_a − m_b‖² + tr A + tr B − 2 tr (A^½ B A^½)^½).
+
+    The last trace is the sum of the singular values of L_aᵀ L_b for any A = L_a L_aᵀ, B = L_b L_bᵀ.
+    """
+    lower_a, lower_b = np.linalg.cholesky(a.covariance), np.linalg.cholesky(b.covariance)
+    common = float(svdvals(lower_a.T @ lower_b).sum())
+    shift = float(((a.mean - b.mean) ** 2).sum())
+    squared = shift + float(np.trace(a.covariance) + np.trace(b.covariance)) - 2 * common
+    return float(np.sqrt(max(squared, 0.0)))
+
+
+def gaussian_divergence(measure: str, a: Gaussian, b: Gaussian) -> float:
+    """The divergence ``measure`` from Gaussian ``a`` to Gaussian ``b``; euclidean compares the means."""
+    if check_measure(measure) == "euclidean":
+        return float(np.linalg.norm(a.mean - b.mean))
+    if measure == "wasserstein":
+        return wasserstein(a, b)
+    return gaussian_kl(a, b) if measure == "kl" else gaussian_symmetric_kl(a, b)

@@ -1,0 +1,157 @@
+"""The Split: which classes are for training, validation and test, and how that was decided."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import SPLITS, Dataset, canonical_split, count, first
+from longshot.datasets.sidecars import check_splits, note, resolve_classes
+from longshot.errors import UserError
+from longshot.files import write_json
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Split:
+    """Class ids of the three parts, the fingerprint of the dataset they belong to, and the story of the split.
+
+    ``fingerprint`` is empty for a list that a person wrote. ``made`` tells the mode, the divergence asked and
+    achieved, the objective, the gap, backbone, features hash, seed, versions: whatever the maker knew.
+    """
+
+    name: str
+    fingerprint: str
+    made: dict[str, Any] = field(default_factory=dict)
+    train: tuple[str, ...] = ()
+    validation: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for part in SPLITS:
+            members = tuple(getattr(self, part))
+            object.__setattr__(self, part, members)
+            if len(set(members)) != len(members):
+                twice = sorted({c for c in members if members.count(c) > 1})
+                raise UserError(
+                    f"Split '{self.name}' names class '{twice[0]}' twice in {part}; once is enough."
+                )
+        check_splits(self.parts, f"Split '{self.name}'")
+
+    @property
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """{part: class ids}, in the order train, validation, test."""
+        return {part: getattr(self, part) for part in SPLITS}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """{part: number of classes}."""
+        return {part: len(members) for part, members in self.parts.items()}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write split.json, whole or not at all."""
+        content = {"format": FORMAT, "name": self.name, "fingerprint": self.fingerprint, "made": self.made}
+        write_json(path, {**content, **{part: list(members) for part, members in self.parts.items()}})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Split:
+        """Read what ``save`` wrote, or a plain list by hand: train, validation (or val) and test suffice."""
+        path = Path(path)
+        content = _read(path)
+        parts: dict[str, tuple[str, ...]] = {}
+        for entry, members in content.items():
+            part = canonical_split(entry)
+            if part is None:
+                continue
+            if not isinstance(members, list) or not all(isinstance(c, str | int) for c in members):
+                raise UserError(f"{path} must hold a list of class ids under '{entry}'.")
+            if part in parts:
+                raise UserError(f"{path} has two lists for {part}; keep one.")
+            parts[part] = tuple(str(c) for c in members)
+        if not any(parts.values()):
+            found = ", ".join(content) or "nothing"
+            raise UserError(f"{path} names no class under train, validation or test (found: {found}).")
+        made = content.get("made", {})
+        return cls(
+            name=str(content.get("name") or path.stem),
+            fingerprint=str(content.get("fingerprint") or ""),
+            made=made if isinstance(made, dict) else {"how": made},
+            **parts,
+        )
+
+    def resolve(self, dataset: Dataset) -> dict[str, tuple[str, ...]]:
+        """{part: class ids of ``dataset``}: checks that the split belongs to it, and says what differs.
+
+        Another fingerprint over the same class ids (a copy with more or fewer images) is told in a note: a
+        split is about classes. Other classes are an error.
+        """
+        named = [c for members in self.parts.values() for c in members]
+        if not self.fingerprint:
+            where = f"Split '{self.name}'"
+            parts = {p: tuple(resolve_classes(m, dataset.class_ids, where)) for p, m in self.parts.items()}
+            return check_splits(parts, where)
+        lacking = sorted(set(named) - set(dataset.class_ids))
+        other = self.fingerprint != dataset.fingerprint
+        extra = sorted(set(dataset.class_ids) - set(named)) if other else []
+        if lacking or extra:
+            missing = (
+                f"lacks {count(lacking, 'class', 'classes')} of it ({first(lacking)})" if lacking else ""
+            )
+            unknown = f"has {len(extra):,} that the split does not name ({first(extra)})" if extra else ""
+            raise UserError(
+                f"Split '{self.name}' names {count(named, 'class', 'classes')} of another dataset: "
+                f"'{dataset.name}' with {len(dataset.class_ids):,} "
+                f"{' and '.join(filter(None, (missing, unknown)))}; make a split of this dataset with "
+                f"'longshot split'."
+            )
+        if other:
+            note(
+                f"split '{self.name}' was made on other images (fingerprint {self.fingerprint[:12]}, here "
+                f"{dataset.fingerprint[:12]}); the {len(named):,} class ids are the same."
+            )
+        return check_splits(self.parts, f"Split '{self.name}'")
+
+    def classes(self, dataset: Dataset, part: str) -> NDArray[np.int64]:
+        """Positions of the classes of ``part`` in ``dataset.class_ids``, ascending."""
+        return self.apply(dataset).split_classes(part)
+
+    def apply(self, dataset: Dataset) -> Dataset:
+        """The same dataset with this split in place of the one it came with."""
+        return dataclasses.replace(dataset, splits=self.resolve(dataset))
+
+
+def from_labels(
+    name: str, dataset: Dataset, parts: Sequence[NDArray[np.int64]], made: dict[str, Any]
+) -> Split:
+    """A split from class positions of train, validation and test; ids in the dataset's order."""
+    train, validation, test = (tuple(dataset.class_ids[i] for i in sorted(part.tolist())) for part in parts)
+    return Split(name, dataset.fingerprint, made, train, validation, test)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"There is no split file {path}; make one with 'longshot split DATASET -o {path}'."
+        ) from None
+    except (ValueError, OSError) as error:
+        raise UserError(f"The split file {path} cannot be read as JSON ({error}); make it again.") from error
+    if not isinstance(content, dict):
+        raise UserError(
+            f"{path} must be a JSON object with lists of classes under train, validation and test."
+        )
+    if content.get("format", FORMAT) != FORMAT:
+        raise UserError(
+            f"The split file {path} has format {content['format']}, this Longshot reads {FORMAT}; upgrade Longshot."
+        )
+    return content
