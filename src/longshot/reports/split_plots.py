@@ -1,0 +1,204 @@
+"""The plots of class splits: classes in the plane with their set, accuracy against divergence."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+from longshot.files import atomic
+from longshot.reports.svg import marker, shorten
+
+Floats = NDArray[np.float64]
+KINDS = ("png", "svg", "pdf")
+# The report's series colours on white, in its order; sets of classes keep theirs everywhere.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#b6589a", "#4aa3dc", "#c98a00", "#6c7683", "#5b3fa0")
+SETS = {"train": PALETTE[0], "validation": PALETTE[5], "test": PALETTE[1]}
+_INK, _MUTED, _RULE = "#1b1f24", "#5b6570", "#dde1e6"
+_SETTINGS: Any = {
+    "svg.hashsalt": "longshot",  # equal pictures give equal bytes
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a $ in a name is a dollar
+    "font.size": 10,
+    "axes.edgecolor": _RULE,
+    "axes.labelcolor": _MUTED,
+    "axes.titlecolor": _INK,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": _RULE,
+    "grid.linewidth": 0.8,
+    "xtick.color": _RULE,
+    "ytick.color": _RULE,
+    "xtick.labelcolor": _MUTED,
+    "ytick.labelcolor": _MUTED,
+    "legend.frameon": False,
+    "legend.labelcolor": _INK,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One split of the C classes: ``sets`` maps train, validation and test to positions among them."""
+
+    title: str
+    sets: Mapping[str, NDArray[np.int64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Accuracy (shares) at n divergences with intervals; ``line`` is intercept and slope of the regression."""
+
+    label: str
+    x: Floats
+    mean: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+    line: tuple[float, float] | None = None
+
+
+def plane(embeddings: Floats) -> tuple[Floats, Floats]:
+    """The first two principal components of class embeddings [C, d] → points [C, 2], shares of variance [2].
+
+    The largest coordinate of each axis is positive, so that the same embeddings give the same picture. One dimension,
+    or classes that all agree, leave the missing coordinates 0.
+    """
+    centred = np.asarray(embeddings, np.float64) - np.mean(embeddings, axis=0)
+    left, values, _ = np.linalg.svd(centred, full_matrices=False)
+    points = np.zeros((len(centred), 2))
+    kept = min(2, len(values))
+    points[:, :kept] = left[:, :kept] * values[:kept]
+    points *= np.where(points[np.abs(points).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
+    shares = np.zeros(2)
+    total = float((values**2).sum())
+    if total > 0:
+        shares[:kept] = values[:kept] ** 2 / total
+    return points, shares
+
+
+def class_map(
+    embeddings: Floats, panels: Sequence[Panel], path: str | os.PathLike[str], title: str = ""
+) -> None:
+    """Classes in the plane of their first two principal components, coloured by set; a picture per split.
+
+    A large mark is the mean of a set's classes. The number beside a picture's title is the distance of the train and
+    the test mean among all d dimensions, not in the plane.
+    """
+    points, shares = plane(embeddings)
+    columns = min(len(panels), 2 if len(panels) in (2, 4) else 3)
+    rows = math.ceil(len(panels) / columns)
+    with _figure(path, 3.4 * columns + 0.3, 3.2 * rows + 0.7) as figure:
+        grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        for axes in grid.flat[len(panels) :]:
+            axes.set_visible(False)
+        for axes, panel in zip(grid.flat, panels, strict=False):
+            _draw_sets(axes, points, panel.sets)
+            means = [embeddings[panel.sets[name]].mean(axis=0) for name in ("train", "test")]
+            apart = float(np.linalg.norm(means[0] - means[1]))
+            axes.set_title(f"{shorten(panel.title, 34)}, means {apart:.2f} apart")
+        for axes in grid[-1]:
+            axes.set_xlabel(f"1st component ({100 * shares[0]:.0f} %)")
+        for axes in grid[:, 0]:
+            axes.set_ylabel(f"2nd component ({100 * shares[1]:.0f} %)")
+        handles, labels = grid[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        if title:
+            figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=_INK)
+
+
+def _draw_sets(axes: Any, points: Floats, sets: Mapping[str, NDArray[np.int64]]) -> None:
+    size = float(np.clip(1600 / len(points), 6, 30))  # a thousand classes must not become one blot
+    for place, (name, colour) in enumerate(SETS.items()):
+        mine = points[sets[name]]
+        axes.scatter(
+            mine[:, 0],
+            mine[:, 1],
+            s=size,
+            color=colour,
+            alpha=0.75,
+            marker=marker(place),
+            linewidth=0,
+            label=name,
+        )
+    for place, (name, colour) in enumerate(SETS.items()):
+        if len(sets[name]):
+            x, y = points[sets[name]].mean(axis=0)
+            axes.scatter([x], [y], s=150, color=colour, marker=marker(place), edgecolor="white", linewidth=2)
+    axes.set_box_aspect(0.9)
+
+
+def accuracy_by_divergence(
+    series: Sequence[Series],
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    xlabel: str = "divergence of train and test classes",
+    chance: float | None = None,
+    colours: Sequence[str] = PALETTE,
+) -> None:
+    """Mean accuracy with its interval at each divergence, and the regression line through the means."""
+    everything = np.concatenate([one.x for one in series])
+    span = float(np.ptp(everything)) or 1.0
+    with _figure(path, 7, 4.2) as figure:
+        axes = figure.subplots()
+        for place, one in enumerate(series):
+            colour = colours[place % len(colours)]
+            # Neighbouring series stand a little apart so that their whiskers can be told from each other.
+            x = one.x + (place - (len(series) - 1) / 2) * 0.008 * span
+            if one.low is not None and one.high is not None:
+                axes.vlines(x, 100 * one.low, 100 * one.high, color=colour, linewidth=1.6)
+            label = one.label
+            if one.line is not None:
+                ends = np.array([one.x.min(), one.x.max()])
+                axes.plot(
+                    ends, 100 * (one.line[0] + one.line[1] * ends), color=colour, linewidth=1.2, alpha=0.7
+                )
+                label += f" ({100 * one.line[1]:+.1f} per unit)"
+            axes.plot(
+                x,
+                100 * one.mean,
+                linestyle="none" if one.line is not None else "solid",
+                linewidth=1.4,
+                color=colour,
+                marker=marker(place),
+                markersize=6.5,
+                markeredgecolor="white",
+                markeredgewidth=0.7,
+                label=label,
+            )
+        if chance is not None:
+            axes.axhline(100 * chance, color=_MUTED, linewidth=1, linestyle=(0, (3, 3)), label="chance")
+        axes.set_xticks(np.unique(everything), [f"{value:.3g}" for value in np.unique(everything)])
+        axes.grid(axis="y")
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel("accuracy (%)")
+        axes.set_title(title)
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+@contextmanager
+def _figure(path: str | os.PathLike[str], width: float, height: float) -> Iterator[Any]:
+    """A figure of so many inches, written to ``path`` when the block ends; no display, no global state."""
+    kind = Path(path).suffix.lower().lstrip(".")
+    if kind not in KINDS:
+        raise UserError(f"Cannot draw a picture as '{Path(path).name}'; end its name in .png, .svg or .pdf.")
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    # No date in the file: the same splits give the same bytes.
+    stamp: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+    with matplotlib.rc_context(_SETTINGS):
+        figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+        yield figure
+        with atomic(path) as temporary:
+            figure.savefig(temporary, format=kind, dpi=150, metadata=stamp)
