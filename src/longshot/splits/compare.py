@@ -1,0 +1,150 @@
+"""Compare splits of the same classes: divergences, gap, and how near every test class is to a train class.
+
+A divergence here is that of the class distributions of two centroids, the mean embedding of the train classes and that
+of the test classes, so any split has one, however it was made. ATG's own centroids lie further out than the means of
+the classes they end up with, so a split made for R = 0.96 has a smaller number here; numbers of this table compare with
+each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import count, first
+from longshot.errors import UserError
+from longshot.splits.divergences import MEASURES, between, gap
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
+_BLOCK = 1 << 22  # numbers of a temporary block: 32 MB of float64
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """A test class and the train class with the nearest embedding; ``distance`` is Euclidean, 0 … 2."""
+
+    test: str
+    train: str
+    distance: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One split under one set of class embeddings."""
+
+    split: str
+    backbone: str
+    sizes: Mapping[str, int]  # classes per part
+    divergences: Mapping[str, float]  # by name, as in ``divergences.MEASURES``
+    gap: float  # ‖mean of the train classes − mean of the test classes‖
+    validation_gap: float | None  # the same for the validation classes; None without any
+    nearest: tuple[Nearest, ...]  # one per test class, in the order of the classes
+    spacing: float  # mean distance of a train class from the nearest other train class; NaN for one class
+
+    @property
+    def distances(self) -> Floats:
+        """Distance of every test class from its nearest train class."""
+        return np.array([one.distance for one in self.nearest])
+
+    def record(self) -> dict[str, Any]:
+        """One row of the table across splits, in full precision."""
+        distances = self.distances
+        return {
+            "split": self.split,
+            "backbone": self.backbone,
+            **self.sizes,
+            **self.divergences,
+            "gap": self.gap,
+            "validation_gap": self.validation_gap,
+            "nearest_mean": float(distances.mean()),
+            "nearest_min": float(distances.min()),
+            "nearest_max": float(distances.max()),
+            "train_spacing": None if np.isnan(self.spacing) else self.spacing,
+        }
+
+
+def compare_split(
+    name: str, parts: Mapping[str, Places], embeddings: Floats, class_ids: Sequence[str], backbone: str = ""
+) -> Comparison:
+    """Measure one split: ``parts`` are positions of train, validation and test classes among embeddings [C, d].
+
+    Classes that are in no part count among the C over which the class distributions are taken.
+    """
+    train, test = parts["train"], parts["test"]
+    for part, places in (("train", train), ("test", test)):
+        if not len(places):
+            raise UserError(
+                f"Split '{name}' has 0 {part} classes and at least 1 is needed to compare train and test; add some."
+            )
+    flat = flatten(embeddings)
+    centres = flat[train].mean(0), flat[test].mean(0)
+    distances, where = nearest_of(flat[test], flat[train])
+    found = zip(test.tolist(), train[where].tolist(), distances.tolist(), strict=True)
+    apart, _ = nearest_of(flat[train], flat[train], itself=False)
+    validation = parts.get("validation", np.empty(0, np.int64))
+    return Comparison(
+        split=name,
+        backbone=backbone,
+        sizes={part: len(parts.get(part, ())) for part in ("train", "validation", "test")},
+        divergences={measure: between(measure, flat, *centres) for measure in MEASURES},
+        gap=gap(flat, train, test),
+        validation_gap=gap(flat, train, validation) if len(validation) else None,
+        nearest=tuple(Nearest(class_ids[one], class_ids[other], far) for one, other, far in found),
+        spacing=float(apart.mean()) if len(train) > 1 else float("nan"),
+    )
+
+
+def flatten(embeddings: Floats) -> Floats:
+    """The same points in min(C, d) dimensions: a turn of the axes that keeps all distances and angles.
+
+    C classes span at most C dimensions, and the divergences cost d³.
+    """
+    points = np.asarray(embeddings, np.float64)
+    if points.shape[1] <= points.shape[0]:
+        return points
+    # zᵀ = Q R with Q orthonormal, so the rows of Rᵀ have the inner products of the rows of z.
+    _, upper = np.linalg.qr(points.T)
+    return np.ascontiguousarray(upper.T)
+
+
+def nearest_of(points: Floats, others: Floats, *, itself: bool = True) -> tuple[Floats, Places]:
+    """Distance [n] and position [n] of the nearest of ``others`` [m, d] for each of ``points`` [n, d].
+
+    ``itself=False``: both are the same points and a point is not its own neighbour (∞ where there is no other).
+    """
+    distances, places = np.empty(len(points)), np.empty(len(points), np.int64)
+    step = max(1, _BLOCK // max(1, len(others)))
+    squares = np.einsum("md,md->m", others, others)
+    for low in range(0, len(points), step):
+        some = points[low : low + step]
+        found = squares - 2 * some @ others.T  # + ‖point‖², which changes no order
+        if not itself:
+            found[np.arange(len(some)), np.arange(low, low + len(some))] = np.inf
+        best = found.argmin(axis=1)
+        places[low : low + step] = best
+        # The difference itself, not the expanded square, which loses half its digits for near neighbours.
+        distances[low : low + step] = np.linalg.norm(some - others[best], axis=1)
+    if not itself and len(points) < 2:
+        distances[:] = np.inf
+    return distances, places
+
+
+def shared_test(parts: Mapping[str, Places], other: Mapping[str, Places]) -> float:
+    """Share of the test classes of ``parts`` that are test classes of ``other`` too."""
+    mine = set(parts["test"].tolist())
+    return len(mine & set(other["test"].tolist())) / len(mine)
+
+
+def check_unassigned(name: str, parts: Mapping[str, Places], class_ids: Sequence[str]) -> str:
+    """A sentence about classes that no part names, empty when there are none."""
+    used = set(np.concatenate([np.asarray(places, np.int64) for places in parts.values()]).tolist())
+    free = [class_id for place, class_id in enumerate(class_ids) if place not in used]
+    if not free:
+        return ""
+    verb = "is" if len(free) == 1 else "are"
+    return f"split '{name}': {count(free, 'class', 'classes')} {verb} in no part ({first(free)})"
