@@ -49,10 +49,11 @@ _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".csv": "csv", ".tex"
 )
 @click.option(
     "--layout",
-    type=click.Choice(["plain", "quartiles"]),
+    type=click.Choice(["plain", "quartiles", "ways"]),
     default="plain",
     show_default=True,
-    help="Of md and latex tables; quartiles: by coarsity, as in the semantic-sampling paper.",
+    help="Of md and latex tables, as in the semantic-sampling paper; quartiles: by coarsity (its tables 1 and 2); "
+    "ways: by the number of classes, top-1 and top-5 (its table 3).",
 )
 @click.option(
     "--published", metavar="PAPER", help="Put a paper's own numbers beside, marked as published: semantic."

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from longshot.reports import tables
 from longshot.reports.data import ReportData
 from longshot.reports.published import Number, Published
 from longshot.reports.sections.base import uniform
+from longshot.reports.sheets import Cell, Sheet
 from longshot.reports.summary import Entry, Floats, column_marks, summarise
 
 Entries = dict[tuple[int, int], Entry]
@@ -174,7 +175,29 @@ def _number(found: list[Number]) -> Value | None:
     return Value(found[0].mean, math.nan if found[0].half is None else found[0].half) if found else None
 
 
-# --- Markdown and LaTeX ---
+def sheets(data: ReportData, published: Published | None = None) -> list[Sheet]:
+    """The tables to read, inductive methods above transductive ones."""
+    return [_sheet(table) for table in quartile_tables(data, published)]
+
+
+def _sheet(table: Table) -> Sheet:
+    blocks = [
+        [_row(line) for line in lines] for _, lines in groupby(table.lines, key=lambda line: line.setting)
+    ]
+    heads = [("", head) for head in ("Method", "Backbone", "Setting", *table.heads)]
+    return Sheet("", heads, blocks, _note(table), labels=3)
+
+
+def _row(line: Line) -> list[Cell]:
+    label = line.label + (" (published)" if line.published else "")
+    values = [Cell("–") if value is None else Cell(_text(value), value.mark) for value in line.values]
+    return [Cell(label), Cell(line.backbone), Cell(line.setting), *values]
+
+
+def _text(value: Value) -> str:
+    return tables.percent(value.mean, 2) + (
+        "" if math.isnan(value.half) else f" ± {tables.percent(value.half, 2)}"
+    )
 
 
 def _note(table: Table) -> str:
@@ -184,53 +207,3 @@ def _note(table: Table) -> str:
         f"finest tasks first ({ranges}). Bold: first place in the column; = where several share it because "
         "Holm-corrected sign-flip tests on the same tasks do not tell them apart. " + table.note
     ).strip()
-
-
-def _rows(
-    table: Table, escape: Callable[[str], str], marks: dict[str, str]
-) -> Iterator[tuple[Line, list[str]]]:
-    for line in table.lines:
-        cells = [
-            escape(line.label) + (" (published)" if line.published else ""),
-            escape(line.backbone),
-            escape(line.setting),
-        ]
-        for value in line.values:
-            text = escape("–" if value is None else _text(value))
-            cells.append(marks[value.mark].format(text) if value is not None and value.mark else text)
-        yield line, cells
-
-
-def _text(value: Value) -> str:
-    return tables.percent(value.mean, 2) + (
-        "" if math.isnan(value.half) else f" ± {tables.percent(value.half, 2)}"
-    )
-
-
-def to_markdown(data: ReportData, published: Published | None = None) -> str:
-    """One GitHub-flavoured table per testbed."""
-    parts = []
-    for table in quartile_tables(data, published):
-        escape = tables.escape_markdown
-        head = ["Method", "Backbone", "Setting", *map(escape, table.heads)]
-        body = [cells for _, cells in _rows(table, escape, tables.MARKDOWN_MARKS)]
-        aligned = [":---"] * 3 + ["---:"] * len(table.heads)
-        lines = ["| " + " | ".join(cells) + " |" for cells in (head, aligned, *body)]
-        parts.append("\n".join([*lines, "", escape(_note(table)), ""]))
-    return "\n".join(parts)
-
-
-def to_latex(data: ReportData, published: Published | None = None) -> str:
-    r"""One ``table`` per testbed, inductive above transductive methods; needs the package ``booktabs``."""
-    parts = ["% needs \\usepackage{booktabs}"]
-    for table in quartile_tables(data, published):
-        escape = tables.escape_latex
-        lines, setting = [], table.lines[0].setting
-        for line, cells in _rows(table, escape, tables.LATEX_MARKS):
-            if line.setting != setting:
-                lines.append(r"\midrule")
-                setting = line.setting
-            lines.append(" & ".join(cells) + r" \\")
-        head = ["Method", "Backbone", "Setting", *map(escape, table.heads)]
-        parts += tables.latex_table(escape(_note(table)), f"lll{'r' * len(table.heads)}", head, lines)
-    return "\n".join([*parts, ""])

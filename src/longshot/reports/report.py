@@ -23,7 +23,11 @@ _TABLES: dict[str, Callable[[ReportData], str]] = {
     "json": tables.to_json,
 }
 FORMATS = ("html", *_TABLES)
-LAYOUTS = ("plain", "quartiles")
+LAYOUTS = (
+    "plain",
+    "quartiles",
+    "ways",
+)  # the first for all formats, the others of the semantic-sampling paper
 
 
 def report(
@@ -43,9 +47,10 @@ def report(
     ``images(dataset_name, keys) -> list of PIL images`` gives the pictures; without it, or when it raises a
     ``UserError``, the page says so in one line. ``pictures`` is how many of the hardest and of the easiest
     tasks each testbed shows. ``focus`` chooses and marks them by the series whose name holds this text,
-    instead of by the mean over all series with the marks of the best. ``layout="quartiles"`` (Markdown and LaTeX)
-    writes tables by coarsity as in the semantic-sampling paper; ``published="semantic"`` puts that paper's own
-    numbers beside, marked as published, there and on the page.
+    instead of by the mean over all series with the marks of the best. ``layout`` (Markdown and LaTeX) writes
+    tables as in the semantic-sampling paper, "quartiles" by coarsity (its tables 1 and 2) and "ways" by the number of
+    classes (its table 3); ``published="semantic"`` puts that paper's own numbers beside, marked as published, there
+    and on the page.
     """
     text = render(
         load(run),
@@ -75,10 +80,11 @@ def render(
 ) -> str:
     """The report as text."""
     paper = _paper(format, layout, published)
-    if layout == "quartiles":
-        from longshot.reports import quartiles
+    if layout != "plain":
+        from longshot.reports import quartiles, sheets, ways
 
-        return (quartiles.to_markdown if format == "md" else quartiles.to_latex)(data, paper)
+        found = (quartiles if layout == "quartiles" else ways).sheets(data, paper)
+        return (sheets.to_markdown if format == "md" else sheets.to_latex)(found)
     if format in _TABLES:
         return _TABLES[format](data)
     if format != "html":
@@ -94,14 +100,14 @@ def _paper(format: str, layout: str, name: str | None) -> Published | None:
 
     if layout not in LAYOUTS:
         raise UserError(f"There is no table layout '{layout}'; the layouts are {', '.join(LAYOUTS)}.")
-    if layout == "quartiles" and format not in ("md", "latex"):
+    if layout != "plain" and format not in ("md", "latex"):
         raise UserError(
-            f"The layout 'quartiles' is for the formats md and latex, not {format}; add --format latex, or take the "
-            "page, which has the same table."
+            f"The layout '{layout}' is for the formats md and latex, not {format}; add --format latex, or leave "
+            "--layout out."
         )
-    if name is not None and format != "html" and layout != "quartiles":
+    if name is not None and format != "html" and layout == "plain":
         raise UserError(
-            f"Published numbers stand on the page and in the layout 'quartiles', not in the plain {format} table; "
-            "add --layout quartiles."
+            f"Published numbers stand on the page and in the layouts {' and '.join(LAYOUTS[1:])}, not in the plain "
+            f"{format} table; add --layout {LAYOUTS[1]}."
         )
     return None if name is None else published(name)

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from longshot.reports.data import ReportData, Series
@@ -95,14 +96,18 @@ def to_latex(data: ReportData, entries: Entries | None = None) -> str:
     return "\n".join(["% needs \\usepackage{booktabs}", *table, ""])
 
 
-def latex_table(caption: str, columns: str, head: list[str], lines: list[str]) -> list[str]:
-    r"""The lines of a ``table`` environment; everything given is LaTeX already."""
+def latex_table(
+    caption: str, columns: str, head: list[str], lines: list[str], above: Sequence[str] = ()
+) -> list[str]:
+    r"""The lines of a ``table`` environment, ``above`` the head; everything given is LaTeX already."""
     return [
         r"\begin{table}",
         r"\centering",
+        r"\small",
         rf"\caption{{{caption}}}",
         rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
+        *above,
         " & ".join(head) + r" \\",
         r"\midrule",
         *lines,

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.errors import UserError
+from longshot.reports.sheets import Cell, Sheet
 from longshot.studies import fields
-from longshot.studies.measured import Floats, Measured, first_places, transduction
+from longshot.studies.measured import Floats, Measured, transduction
 from longshot.studies.plan import Plan
 from longshot.studies.tables import (
-    Cell,
     Column,
-    Sheet,
     TableFile,
     points,
     published_record,
@@ -55,7 +54,7 @@ QUARTILES = ("1st", "2nd", "3rd", "4th")
 _NOTE = (
     "Mean accuracy over tasks in %, ± half the 95 % interval (Student t). Quartiles by coarsity, classes closest in "
     "meaning first. Bold: first place of its column; = where several share it, because paired sign-flip tests (5 %, "
-    "Holm) do not separate them from the highest mean."
+    "Holm over all pairs of methods) do not separate them from the highest mean."
 )
 
 
@@ -105,6 +104,7 @@ def tables(
 def _results(settings: Mapping[str, Any], shot: int, rows: Mapping[str, list[Measured]]) -> TableFile:
     from longshot.evaluation.statistics import mean_interval
     from longshot.reports.published import published
+    from longshot.reports.summary import column_marks
 
     way, backbone = settings["way"], settings["backbone"]
     semantic, uniform = (f"{kind}-{shot}-shot" for kind in KINDS)
@@ -117,7 +117,9 @@ def _results(settings: Mapping[str, Any], shot: int, rows: Mapping[str, list[Mea
     for (testbed, part), quartile in parts.items():
         values = [_part(entry, quartile) for entry in rows[testbed]]
         key = (testbed, part, way, shot, "accuracy")
-        for entry, mine, mark in zip(rows[testbed], values, first_places(values), strict=True):
+        for entry, mine, mark in zip(
+            rows[testbed], values, column_marks(np.stack(values, axis=1)), strict=True
+        ):
             records.append(record(key, backbone, entry.method, entry.setting, mean_interval(mine), mark))
     sheets = [
         sheet(f"{shot}-shot, {way}-way, {backbone}", _columns(semantic, uniform, way, shot), records, _NOTE)

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.errors import UserError
+from longshot.reports.sheets import Cell, Sheet
+from longshot.reports.ways import head, metrics
 from longshot.studies import fields
-from longshot.studies.measured import Measured, first_places, transduction
+from longshot.studies.measured import Measured, transduction
 from longshot.studies.plan import Plan
-from longshot.studies.tables import Cell, Column, Sheet, TableFile, points, published_record, record, sheet
+from longshot.studies.tables import Column, TableFile, points, published_record, record, sheet
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -35,11 +37,10 @@ FIELDS: fields.Fields = {
     "backbone": fields.text(),
     "seed": fields.whole(0),
 }
-_TOP = 5
 _NOTE = (
     "Mean over tasks in %, ± half the 95 % interval (Student t); classes drawn uniformly. Top-5 is left out for tasks "
     "of five classes or fewer, where it is always 100. Bold: first place of its column; = where several share it, "
-    "because paired sign-flip tests (5 %, Holm) do not separate them from the highest mean."
+    "because paired sign-flip tests (5 %, Holm over all pairs of methods) do not separate them from the highest mean."
 )
 
 
@@ -131,29 +132,28 @@ def _results(
 ) -> TableFile:
     from longshot.evaluation.statistics import mean_interval
     from longshot.reports.published import published
+    from longshot.reports.summary import column_marks
 
     backbone = settings["backbone"]
     columns, records = [], []
     for way, shot, name in shapes:
-        for metric in ("accuracy", "top5") if way > _TOP else ("accuracy",):
+        for metric in metrics(way):
             key = (name, "whole", way, shot, metric)
-            columns.append(Column(f"{way}-way", _head(shot, metric), key))
+            columns.append(Column(f"{way}-way", head(shot, metric), key))
             values = [np.asarray(getattr(entry, metric)) for entry in rows[name]]
-            for entry, mine, mark in zip(rows[name], values, first_places(values), strict=True):
+            for entry, mine, mark in zip(
+                rows[name], values, column_marks(np.stack(values, axis=1)), strict=True
+            ):
                 records.append(record(key, backbone, entry.method, entry.setting, mean_interval(mine), mark))
     sheets = [sheet(f"Few and many ways, {backbone}", columns, records, _NOTE)]
     paper = published("semantic")
     printed: list[Number] = paper.select(table=3)
     theirs = [published_record(number, paper.tasks) for number in printed]
     keys = dict.fromkeys((n.testbed, n.part, n.way, n.shot, n.metric) for n in printed)
-    heads = [Column(f"{key[2]}-way", _head(key[3], key[4]), key) for key in keys]
+    heads = [Column(f"{key[2]}-way", head(key[3], key[4]), key) for key in keys]
     told = f"Published: {paper.source['short']}, {printed[0].testbed}, {printed[0].backbone}"
     note = f"Published numbers of another dataset and backbone, {paper.tasks:,} tasks; not measured here."
     return TableFile("many-way", [*sheets, sheet(told, heads, theirs, note)], [*records, *theirs])
-
-
-def _head(shot: int, metric: str) -> str:
-    return f"{shot}-shot top-{1 if metric == 'accuracy' else _TOP}"
 
 
 def _claims(shapes: Sequence[tuple[int, int, str]], rows: Mapping[str, list[Measured]]) -> TableFile:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
 
 Floats = NDArray[np.float64]
-SIGNIFICANCE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,27 +56,6 @@ def measured(
             )
         found[name] = sorted(entries, key=lambda entry: entry.setting)
     return found
-
-
-def first_places(columns: Sequence[Floats]) -> list[str]:
-    """Marks of M methods on the same tasks: "best", "tied" or "".
-
-    Every method that a paired sign-flip test (5 %, corrected by Holm for the M − 1 comparisons) does not separate from
-    the highest mean shares the first place. One method alone, or one task alone, is not marked.
-    """
-    from longshot.evaluation.statistics import compare_many, holm
-
-    marks = [""] * len(columns)
-    if len(columns) < 2 or len(columns[0]) < 2:
-        return marks
-    values = np.stack(columns, axis=1)
-    best = int(np.argmax(np.round(values.mean(axis=0), 12)))
-    others = [i for i in range(len(columns)) if i != best]
-    p_values = holm([found.p for found in compare_many(values[:, best], values[:, others])])
-    tied = [i for i, p in zip(others, p_values, strict=True) if p >= SIGNIFICANCE]
-    for i in (best, *tied):
-        marks[i] = "tied" if tied else "best"
-    return marks
 
 
 def leader(entries: Sequence[Measured], setting: str) -> Measured | None:

@@ -7,32 +7,14 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from longshot.reports.tables import escape_latex, escape_markdown
+from longshot.reports.sheets import Cell, Sheet, markdown, to_latex
+from longshot.reports.tables import escape_markdown
 
 if TYPE_CHECKING:
     from longshot.evaluation.statistics import Interval
     from longshot.reports.published import Number
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One text of a table; ``bold`` marks the first place of its column."""
-
-    text: str
-    bold: bool = False
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A table to read: heads are (group, head) pairs; ``blocks`` are separated by a line."""
-
-    title: str
-    heads: Sequence[tuple[str, str]]
-    blocks: Sequence[Sequence[Sequence[Cell]]]
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,7 +36,7 @@ class TableFile:
                     "",
                 ]
             ),
-            f"{self.stem}.tex": "% needs \\usepackage{booktabs}\n" + "\n".join(latex(s) for s in self.sheets),
+            f"{self.stem}.tex": to_latex(self.sheets),
             f"{self.stem}.csv": to_csv(self.records),
         }
 
@@ -136,7 +118,7 @@ def _cell(entry: dict[str, Any] | None, interval: bool) -> Cell:
     text = f"{100 * entry['mean']:.2f}"
     if interval and entry["low"] is not None:
         text += f" ± {50 * (entry['high'] - entry['low']):.2f}"
-    return Cell(text + (" =" if entry["mark"] == "tied" else ""), bool(entry["mark"]))
+    return Cell(text, entry["mark"])
 
 
 def points(interval: Interval) -> str:
@@ -154,48 +136,6 @@ def _with_bounds(value: float, low: float | None, high: float | None, scale: flo
     if low is None or high is None or math.isnan(low):
         return text
     return f"{text} [{scale * low:+.{digits}f}, {scale * high:+.{digits}f}]"
-
-
-def markdown(one: Sheet) -> str:
-    """A GitHub-flavoured table under its title."""
-    heads = [escape_markdown(f"{group}: {head}" if group else head) for group, head in one.heads]
-    lines = [
-        f"**{escape_markdown(one.title)}**",
-        "",
-        f"| {' | '.join(heads)} |",
-        f"| {' | '.join([':---'] * 2 + ['---:'] * (len(heads) - 2))} |",
-    ]
-    for row in (row for block in one.blocks for row in block):
-        cells = [f"**{escape_markdown(c.text)}**" if c.bold else escape_markdown(c.text) for c in row]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *([escape_markdown(one.note), ""] if one.note else [])])
-
-
-def latex(one: Sheet) -> str:
-    r"""A ``table`` for ``\input``, with the groups of columns above their heads."""
-    groups, rules, place = [], [], 1
-    for name, members in groupby(one.heads, key=lambda head: head[0]):
-        width = len(list(members))
-        groups.append(rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(name)}}}" if name else "&" * (width - 1))
-        if name:
-            rules.append(rf"\cmidrule(lr){{{place}-{place + width - 1}}}")
-        place += width
-    lines = [
-        r"\begin{table}",
-        r"\centering",
-        r"\small",
-        rf"\caption{{{escape_latex(one.title)}. {escape_latex(one.note)}}}",
-    ]
-    lines += [rf"\begin{{tabular}}{{ll{'r' * (len(one.heads) - 2)}}}", r"\toprule"]
-    if rules:
-        lines += [" & ".join(groups) + r" \\", "".join(rules)]
-    lines.append(" & ".join(escape_latex(head) for _, head in one.heads) + r" \\")
-    for block in one.blocks:
-        lines.append(r"\midrule")
-        for row in block:
-            cells = [rf"\textbf{{{escape_latex(c.text)}}}" if c.bold else escape_latex(c.text) for c in row]
-            lines.append(" & ".join(cells) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
 
 def to_csv(records: Sequence[dict[str, Any]]) -> str:
