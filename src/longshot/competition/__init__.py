@@ -1,0 +1,1 @@
+"""Blind competitions: other people's code on hidden tasks, in a sandbox, scored and ranked."""

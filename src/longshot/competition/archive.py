@@ -1,0 +1,131 @@
+"""Unpack a submission's zip into a folder, trusting nothing that the zip says about itself."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from longshot.errors import UserError
+
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class ArchiveLimits:
+    """How much a submission may hold, counted while it is unpacked."""
+
+    files: int = 2_000
+    bytes: int = 500 << 20
+    depth: int = 12  # folders within folders
+
+
+def unpack(source: Path, folder: Path, limits: ArchiveLimits | None = None) -> Path:
+    """Unpack the zip (or copy the folder) ``source`` into the new ``folder``; gives the folder that holds model.py.
+
+    UserError in one sentence for a path that leaves the folder, a link, too many files or bytes, an encrypted or
+    damaged archive, and for a missing model.py. What was unpacked until then is removed.
+    """
+    limits = limits or ArchiveLimits()
+    folder.mkdir(parents=True)
+    try:
+        if source.is_dir():
+            _copy(source, folder, limits)
+        else:
+            _extract(source, folder, limits)
+        return _root(source, folder)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+
+
+def _extract(source: Path, folder: Path, limits: ArchiveLimits) -> None:
+    try:
+        with zipfile.ZipFile(source) as archive:
+            members = archive.infolist()
+            if len(members) > limits.files:
+                raise _wrong(source, f"it holds {len(members):,} files, at most {limits.files:,} are allowed")
+            left, seen = limits.bytes, set[str]()
+            for member in members:
+                path = _target(source, folder, member.filename, limits)
+                kind = stat.S_IFMT(member.external_attr >> 16)
+                if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                    raise _wrong(
+                        source,
+                        f"'{_show(member.filename)}' is a link or a special file, which is not allowed",
+                    )
+                if member.flag_bits & 1:
+                    raise _wrong(
+                        source, f"'{_show(member.filename)}' is encrypted; pack it without a password"
+                    )
+                if member.is_dir():
+                    path.mkdir(parents=True, exist_ok=True)
+                    continue
+                if str(path) in seen:
+                    raise _wrong(source, f"'{_show(member.filename)}' is in it twice")
+                seen.add(str(path))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(member) as data, path.open("xb") as out:
+                    while chunk := data.read(CHUNK):  # sizes in the headers may lie: count what comes out
+                        left -= len(chunk)
+                        if left < 0:
+                            raise _wrong(
+                                source, f"it unpacks to more than the {limits.bytes >> 20:,} MB allowed"
+                            )
+                        out.write(chunk)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
+        raise _wrong(source, f"it is no zip that can be read ({error})") from error
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        raise _wrong(source, "a name in it is both a file and a folder") from error
+    except OSError as error:
+        raise _wrong(source, f"it cannot be unpacked ({error.strerror or error})") from error
+
+
+def _target(source: Path, folder: Path, name: str, limits: ArchiveLimits) -> Path:
+    parts = PurePosixPath(name).parts
+    unsafe = name.startswith(("/", "\\")) or "\\" in name or "\0" in name or ".." in parts or ":" in name[:2]
+    if unsafe or not parts or len(parts) > limits.depth or any(len(part.encode()) > 200 for part in parts):
+        raise _wrong(source, f"the path '{_show(name)}' in it is not allowed")
+    return folder.joinpath(*parts)
+
+
+def _copy(source: Path, folder: Path, limits: ArchiveLimits) -> None:
+    """A folder instead of a zip, held to the same rules."""
+    count, left = 0, limits.bytes
+    for path in sorted(source.rglob("*")):
+        if "__pycache__" in path.parts:
+            continue
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise _wrong(source, f"'{_show(path.name)}' is a link or a special file, not a file")
+        if path.is_dir():
+            continue
+        count, left = count + 1, left - path.stat().st_size
+        if count > limits.files or left < 0:
+            raise _wrong(
+                source,
+                f"it holds more than {limits.files:,} files or {limits.bytes >> 20:,} MB, which are allowed",
+            )
+        target = folder / path.relative_to(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+
+
+def _root(source: Path, folder: Path) -> Path:
+    """The folder with model.py: the top, or the one folder that the zip was made of."""
+    if (folder / "model.py").is_file():
+        return folder
+    inner = [path for path in folder.iterdir() if path.is_dir() and path.name != "__MACOSX"]
+    if len(inner) == 1 and (inner[0] / "model.py").is_file():
+        return inner[0]
+    raise _wrong(source, "there is no model.py at its top")
+
+
+def _wrong(source: Path, reason: str) -> UserError:
+    return UserError(f"The submission {source.name} cannot be taken: {reason}.")
+
+
+def _show(name: str) -> str:
+    return name[:80].encode("unicode_escape").decode()

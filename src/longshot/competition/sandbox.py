@@ -1,0 +1,153 @@
+"""The walls around a submission: a bubblewrap command with nothing in it but Python, the submission and its data.
+
+Inside: no network, its own process ids, a user of its own without any right, read-only files, a small writable
+tmpfs, no environment. As root the box is set up by root and the command drops to an unprivileged user number that no
+other box has at the time (so that a fork bomb exhausts only its own share); otherwise a user namespace does the same.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from longshot.competition.limits import Limits
+from longshot.errors import UserError
+
+PROGRAM = Path(__file__).parent / "inside"
+FIRST_USER, USERS = 61184, 4336  # numbers that systemd keeps for services without an account
+WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".onnx", ".h5", ".hdf5", ".npz", ".pkl", ".bin", ".tflite")
+LARGE = 1 << 20  # bytes; a smaller file in a package is a test fixture or a table, hardly a network
+REMEDY = (
+    "install it ('apt-get install bubblewrap'); where user namespaces are blocked, allow them (Ubuntu: an AppArmor "
+    "profile for bwrap, or 'sysctl kernel.apparmor_restrict_unprivileged_userns=0'; Docker: '--security-opt "
+    "seccomp=unconfined' or '--privileged'), or run the competition as root"
+)
+
+
+@cache
+def probe() -> str | None:
+    """None when the sandbox works here, else one sentence that says why not."""
+    if shutil.which("bwrap") is None:
+        return "bubblewrap (bwrap) is not installed"
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        return "setpriv (of util-linux) is not installed"
+    test = [*_walls(Limits(), (), {}), *_drop(0), "/usr/bin/env", "true"]
+    done = subprocess.run(test, capture_output=True, text=True, timeout=30)
+    if done.returncode == 0:
+        return None
+    return f"bubblewrap cannot make a sandbox here ({done.stderr.strip()[:200] or f'exit {done.returncode}'})"
+
+
+def require() -> None:
+    """UserError with the remedy when the sandbox does not work here."""
+    reason = probe()
+    if reason is not None:
+        raise UserError(f"Untrusted code needs a sandbox, but {reason}; {REMEDY}.")
+
+
+def command(
+    arguments: list[str], *, binds: Mapping[str, Path], limits: Limits, slot: int, hidden: Sequence[Path] = ()
+) -> list[str]:
+    """The whole command line: ``arguments`` inside walls. ``binds``: path in the box → path outside, read-only.
+
+    ``slot`` tells boxes that run at the same time apart; ``hidden`` are files that cannot be read there.
+    """
+    return [*_walls(limits, hidden, binds), *_drop(slot), *arguments]
+
+
+def python_paths() -> list[Path]:
+    """What the running interpreter needs to start and to import the packages installed beside it."""
+    base = Path(sysconfig.get_config_var("installed_base") or sys.base_prefix)
+    wanted = [base, Path(sys.prefix), Path(os.path.realpath(sys.executable)).parent.parent]
+    paths: list[Path] = []
+    for path in (p.resolve() for p in wanted):
+        if not path.is_relative_to("/usr") and path not in paths:
+            paths.append(path)
+    return paths
+
+
+@cache
+def weight_files() -> tuple[Path, ...]:
+    """Network weights among the installed packages: hidden where a submission must learn from nothing."""
+    places = {Path(place) for place in (*site.getsitepackages(), sysconfig.get_path("purelib"))}
+    files = (path for place in sorted(places) for path in place.rglob("*") if path.suffix in WEIGHTS)
+    return tuple(path for path in files if path.is_file() and path.stat().st_size >= LARGE)
+
+
+def _walls(limits: Limits, hidden: Sequence[Path], binds: Mapping[str, Path]) -> list[str]:
+    root = os.geteuid() == 0
+    wall = ["bwrap", "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
+    wall += ["--unshare-uts", "--unshare-cgroup-try", "--hostname", "box", "--clearenv"]
+    if root:
+        wall += [
+            "--cap-drop",
+            "ALL",
+            "--cap-add",
+            "CAP_SETUID",
+            "--cap-add",
+            "CAP_SETGID",
+            "--cap-add",
+            "CAP_SETPCAP",
+        ]
+    else:
+        wall += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
+    wall += ["--ro-bind", "/usr", "/usr"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+        path = Path("/", name)
+        if path.is_symlink():
+            wall += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            wall += ["--ro-bind", str(path), str(path)]
+    wall += ["--perms", "0755", "--dir", "/etc"]
+    for name in ("alternatives", "ld.so.cache", "localtime"):  # alternatives: where Debian chooses a BLAS
+        wall += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    for path in python_paths():
+        wall += [*_parents(path), "--ro-bind", str(path), str(path)]
+    for path in hidden:
+        wall += ["--ro-bind", "/dev/null", str(path)]
+    wall += ["--proc", "/proc", "--dev", "/dev"]
+    wall += ["--perms", "0755", "--dir", "/box"]
+    half = str(max(limits.disk // 2, 4096))  # two writable places share what may be written
+    wall += ["--size", half, "--perms", "1777", "--tmpfs", "/box/work"]
+    wall += ["--size", half, "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
+    wall += ["--symlink", "/box/work", "/tmp"]
+    for inside, outside in binds.items():
+        wall += [*_parents(Path(inside)), "--ro-bind", str(outside), inside]
+    wall += ["--remount-ro", "/", "--chdir", "/box"]
+    for name, value in environment().items():
+        wall += ["--setenv", name, value]
+    return wall
+
+
+def _parents(path: Path) -> list[str]:
+    """The folders above a bound path: bubblewrap would make them for root alone."""
+    return [word for parent in path.parents[-2::-1] for word in ("--perms", "0755", "--dir", str(parent))]
+
+
+def environment() -> dict[str, str]:
+    """The few variables a submission sees; torch asks for USER and HOME."""
+    return {
+        "PATH": f"{Path(sys.prefix, 'bin')}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": "/box/work",
+        "TMPDIR": "/box/work",
+        "USER": "nobody",
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _drop(slot: int) -> list[str]:
+    """As root: become a user without rights, for good. In a user namespace there is nothing left to drop."""
+    if os.geteuid() != 0:
+        return []
+    user = str(FIRST_USER + slot % USERS)
+    nothing = ["--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--no-new-privs"]
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *nothing]

@@ -1,0 +1,95 @@
+"""Scores of a submission: normalised accuracy and its companions per task, overall and by dataset, ways, shots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.evaluation.statistics.intervals import mean_interval
+
+METRICS = ("normalized_accuracy", "accuracy", "macro_f1", "macro_precision", "macro_recall")
+
+
+@dataclass(frozen=True)
+class TaskScore:
+    """One task of a phase, answered."""
+
+    dataset: str
+    ways: int
+    shots: int
+    seconds: float
+    scores: Mapping[str, float]
+
+
+def labels_from(predicted: NDArray[Any], queries: int, ways: int) -> NDArray[np.int64]:
+    """Labels [n] from labels [n] or probabilities [n, N]; ValueError with the reason for anything else.
+
+    A label outside 0…N−1 stays as it is: it is a mistake on that example, not a broken answer.
+    """
+    if predicted.shape == (queries, ways) and predicted.dtype.kind == "f":
+        if not np.isfinite(predicted).all():
+            bad = int((~np.isfinite(predicted)).sum())
+            raise ValueError(f"{bad:,} of its {predicted.size:,} probabilities are NaN or infinite")
+        return np.asarray(predicted.argmax(1), np.int64)
+    if predicted.shape != (queries,):
+        raise ValueError(
+            f"it predicted an array of the shape {list(predicted.shape)}, [{queries}] labels or "
+            f"[{queries}, {ways}] probabilities are needed"
+        )
+    if predicted.dtype.kind == "f":
+        if not np.isfinite(predicted).all() or (predicted != np.round(predicted)).any():
+            raise ValueError("its labels are not whole numbers")
+        return np.clip(predicted, -1, ways).astype(np.int64)
+    return np.asarray(predicted, np.int64)
+
+
+def score_task(predicted: NDArray[np.int64], truth: NDArray[np.int64], ways: int) -> dict[str, float]:
+    """Metrics of one task with N classes, all of them present in ``truth``.
+
+    bac = mean over classes of recall; normalised = (bac − 1/N) / (1 − 1/N). A prediction outside 0…N−1 counts as
+    wrong and adds no class of its own; precision of a class that is never predicted is 0, as its F1.
+    """
+    inside = (predicted >= 0) & (predicted < ways)
+    table = np.zeros((ways, ways), np.int64)  # [true, predicted]
+    np.add.at(table, (truth[inside], predicted[inside]), 1)
+    right, actual, claimed = table.diagonal(), np.bincount(truth, minlength=ways), table.sum(0)
+    recall = right / actual
+    precision = np.divide(right, claimed, out=np.zeros(ways), where=claimed > 0)
+    both = precision + recall
+    f1 = np.divide(2 * precision * recall, both, out=np.zeros(ways), where=both > 0)
+    return {
+        "normalized_accuracy": float((recall.mean() - 1 / ways) / (1 - 1 / ways)),
+        "accuracy": float(right.sum() / len(truth)),
+        "macro_f1": float(f1.mean()),
+        "macro_precision": float(precision.mean()),
+        "macro_recall": float(recall.mean()),
+    }
+
+
+def summarize(tasks: Sequence[TaskScore]) -> dict[str, Any]:
+    """``overall``, ``by_dataset``, ``by_ways``, ``by_shots``: mean, 95 % half width and number of tasks per metric."""
+
+    def grouped(key: str) -> dict[str, Any]:
+        values = sorted({getattr(task, key) for task in tasks})
+        return {str(value): _means([t for t in tasks if getattr(t, key) == value]) for value in values}
+
+    return {
+        "overall": _means(tasks),
+        "by_dataset": grouped("dataset"),
+        "by_ways": grouped("ways"),
+        "by_shots": grouped("shots"),
+        "seconds": float(sum(task.seconds for task in tasks)),
+    }
+
+
+def _means(tasks: Sequence[TaskScore]) -> dict[str, Any]:
+    """Mean of each metric with its Student-t interval over tasks; one task gives no interval."""
+    out: dict[str, Any] = {"tasks": len(tasks)}
+    for metric in METRICS:
+        interval = mean_interval([task.scores[metric] for task in tasks])
+        out[metric], out[f"{metric}_ci95"] = interval.mean, interval.half
+    return out
