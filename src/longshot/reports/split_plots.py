@@ -67,6 +67,15 @@ class Series:
     line: tuple[float, float] | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """One point per task: its divergence x [T] and accuracy [T] (shares)."""
+
+    title: str
+    x: Floats
+    accuracy: Floats
+
+
 def plane(embeddings: Floats) -> tuple[Floats, Floats]:
     """The first two principal components of class embeddings [C, d] → points [C, 2], shares of variance [2].
 
@@ -184,6 +193,25 @@ def accuracy_by_divergence(
         axes.set_ylabel("accuracy (%)")
         axes.set_title(title)
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def clouds(some: Sequence[Cloud], path: str | os.PathLike[str], *, title: str, xlabel: str) -> None:
+    """Accuracy of single tasks against a divergence, a picture per cloud, with the least-squares line."""
+    with _figure(path, 3.5 * len(some) + 0.4, 3.5) as figure:
+        row = figure.subplots(1, len(some), squeeze=False, sharey=True)[0]
+        for axes, cloud in zip(row, some, strict=True):
+            axes.scatter(cloud.x, 100 * cloud.accuracy, s=16, color=PALETTE[0], alpha=0.6, linewidth=0)
+            shown = cloud.title
+            if np.ptp(cloud.x) > 0 and np.ptp(cloud.accuracy) > 0:
+                rise, start = np.polyfit(cloud.x, cloud.accuracy, 1)
+                ends = np.array([cloud.x.min(), cloud.x.max()])
+                axes.plot(ends, 100 * (start + rise * ends), color=PALETTE[1], linewidth=1.6)
+                shown += f"\nr = {np.corrcoef(cloud.x, cloud.accuracy)[0, 1]:.2f}"
+            axes.grid(axis="y")
+            axes.set_title(shown)
+            axes.set_xlabel(xlabel)
+        row[0].set_ylabel("task accuracy (%)")
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=_INK)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from longshot.studies.fields import Fields
 RECIPES = {
     "better-testbed": "longshot.studies.better_testbed",
     "many-way": "longshot.studies.many_way",
+    "divergence-correlation": "longshot.studies.divergence_correlation",
 }
 _TEXTS = ("name", "title", "paper", "checked")
 _KEYS = (*_TEXTS, "recipe", "version", "settings")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from longshot.datasets.dataset import Dataset
+    from longshot.evaluation.results import Results
     from longshot.studies.tables import TableFile
     from longshot.testbeds.testbed import Testbed
 
@@ -60,12 +61,15 @@ def run_study(
     from longshot.evaluation.runner import evaluate
 
     recipe: Any = import_module(RECIPES[study.recipe])
+    if hasattr(recipe, "run"):  # more than testbeds and methods, such as training
+        outcome: Outcome = recipe.run(study, dataset, out, device=device, workers=workers)
+        return outcome
     settings = study.settings
     plan = recipe.plan(settings, dataset)
     folder = Folder(out, study, {"name": dataset.name, "fingerprint": dataset.fingerprint})
     folder.facts["notes"] = list(plan.notes)
     folder.save()
-    testbeds = {name: _drawn(folder, name, draw) for name, draw in plan.draws.items()}
+    testbeds = {name: drawn(folder, name, draw) for name, draw in plan.draws.items()}
     methods = method_calls(settings)
     results = evaluate(
         testbeds,
@@ -78,11 +82,29 @@ def run_study(
         seed=settings["seed"],
     )
     rows = measured(results, testbeds, backbone_name(settings["backbone"]), methods, settings["seed"])
-    hashes = {name: testbed.content_hash for name, testbed in testbeds.items()}
-    units = sorted(unit for cell in results.run["cells"] for unit in cell["units"])
-    inputs = [settings, hashes, units, study.version, version("longshot")]
-
     tables: list[TableFile] = recipe.tables(settings, testbeds, rows)
+    figures = recipe.figures(settings, testbeds, rows)
+    return finish(study, dataset, folder, results, tables, figures, plan.notes)
+
+
+def finish(
+    study: Study,
+    dataset: Dataset,
+    folder: Folder,
+    results: Results,
+    tables: list[TableFile],
+    figures: Mapping[str, Callable[[Path], None]],
+    notes: Sequence[str],
+    others: Sequence[Dataset] = (),
+) -> Outcome:
+    """Tables, figures and the page, each written only where something changed.
+
+    ``figures`` draw to a path without suffix; ``others`` are further datasets whose pictures the page shows.
+    """
+    out = folder.path
+    hashes = {facts["name"]: content_hash for content_hash, facts in results.run["testbeds"].items()}
+    units = sorted(unit for cell in results.run["cells"] for unit in cell["units"])
+    inputs = [study.settings, hashes, units, study.version, version("longshot")]
     texts = {out / "tables" / name: text for table in tables for name, text in table.texts().items()}
 
     def write_tables() -> None:
@@ -90,7 +112,6 @@ def run_study(
             write_text(path, text)
 
     folder.step("tables", [inputs, list(texts.values())], list(texts), write_tables)
-    figures = recipe.figures(settings, testbeds, rows)
     pictures = [out / "figures" / f"{name}{suffix}" for name in figures for suffix in (".png", ".svg")]
 
     def draw_figures() -> None:
@@ -98,8 +119,8 @@ def run_study(
             draw(out / "figures" / name)
 
     folder.step("figures", inputs, pictures, draw_figures)
-    folder.step("report", inputs, [out / "report.html"], lambda: _report(study, dataset, out))
-    return Outcome(out, plan.notes, folder.did, tables, [str(path.relative_to(out)) for path in pictures])
+    folder.step("report", inputs, [out / "report.html"], lambda: _report(study, [dataset, *others], out))
+    return Outcome(out, notes, folder.did, tables, [str(path.relative_to(out)) for path in pictures])
 
 
 def estimate_study(
@@ -112,6 +133,11 @@ def estimate_study(
     from longshot.evaluation.estimates import estimate
 
     recipe: Any = import_module(RECIPES[study.recipe])
+    if hasattr(recipe, "estimate"):
+        found: tuple[list[dict[str, Any]], Sequence[str]] = recipe.estimate(
+            study, dataset, out, device=device, workers=workers
+        )
+        return found
     plan = recipe.plan(study.settings, dataset)
     Folder(out, study, {"name": dataset.name, "fingerprint": dataset.fingerprint})
     testbeds = {name: _sampled(draw) for name, draw in plan.draws.items()}
@@ -137,7 +163,7 @@ def method_calls(settings: dict[str, Any]) -> list[str]:
     return [method["name"] for method in list_methods() if method["family"] != "several backbones"]
 
 
-def _drawn(folder: Folder, name: str, draw: Any) -> Testbed:
+def drawn(folder: Folder, name: str, draw: Callable[[], Testbed]) -> Testbed:
     """The testbed from the folder; drawn when it is not there or damaged."""
     from longshot.testbeds.testbed import Testbed
 
@@ -168,13 +194,16 @@ def _sampled(draw: Any) -> Testbed:
     return testbed
 
 
-def _report(study: Study, dataset: Dataset, out: Path) -> None:
-    """The page of the run, with pictures from the dataset at hand."""
+def _report(study: Study, datasets: Sequence[Dataset], out: Path) -> None:
+    """The page of the run, with pictures from the datasets at hand."""
     import pyarrow as pa
 
     from longshot.reports.report import report
 
-    def images(_: str, keys: Sequence[str]) -> list[Image]:
+    named = {dataset.name: dataset for dataset in datasets}
+
+    def images(name: str, keys: Sequence[str]) -> list[Image]:
+        dataset = named[name]
         return [dataset.image(int(row)) for row in dataset.find_rows(pa.array(keys, pa.string()))]
 
-    report(out / "run", out / "report.html", images=images, title=f"{study.title}: {dataset.name}")
+    report(out / "run", out / "report.html", images=images, title=f"{study.title}: {datasets[0].name}")
