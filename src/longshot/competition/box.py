@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import resource
 import signal
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,13 +34,15 @@ class BoxError(Exception):
 class Box:
     """A submission's process. Use it in a ``with`` block: nothing of it outlives the block.
 
-    ``trusted`` runs it without walls, for one's own code only.
+    ``data``: name in the submission's data folder → file, read-only. ``log`` receives what it prints. ``slot`` tells
+    boxes that run at the same time apart. ``hidden`` files cannot be read inside. ``trusted`` runs it without walls,
+    for one's own code only.
     """
 
     def __init__(
         self,
         submission: Path,
-        data: Path,
+        data: Mapping[str, Path],
         limits: Limits,
         log: Path,
         *,
@@ -67,44 +70,43 @@ class Box:
     def _start(
         self,
         submission: Path,
-        data: Path,
+        data: Mapping[str, Path],
         there: int,
         back: int,
         slot: int,
         hidden: Sequence[Path],
         trusted: bool,
     ) -> subprocess.Popen[bytes]:
+        host = [sys.executable, "-s", "-m", "inside.host"]
+        pipes = [str(there), str(back)]
+        start: Path | None = None
+        environment: dict[str, str] | None = {"PATH": os.environ.get("PATH", "")}
         if trusted:
             work = self.log.parent / "work"
-            work.mkdir(parents=True, exist_ok=True)
-            places, start = (submission.resolve(), data.resolve(), work.resolve()), sandbox.PROGRAM.parent
-            environment: dict[str, str] | None = None
+            for name in ("data", "work"):
+                (work / name).mkdir(parents=True, exist_ok=True)
+            for name, file in data.items():
+                (work / "data" / name).symlink_to(file.resolve())
+            places = [submission.resolve(), work.resolve() / "data", work.resolve() / "work"]
+            arguments = [*host, *map(str, places), *pipes]
+            start, environment = sandbox.PROGRAM.parent, None
         else:
-            places, start = (
-                (Path("/box/submission"), Path("/box/data"), Path("/box/work")),
-                Path("/box/program"),
-            )
-            environment = {"PATH": os.environ.get("PATH", "")}
-        inner = [sys.executable, "-s", "-m", "inside.host", *map(str, places), str(there), str(back)]
-        if not trusted:
-            binds = {
-                "/box/program/inside": sandbox.PROGRAM,
-                "/box/submission": submission.resolve(),
-                "/box/data": data.resolve(),
-            }
             # Limits are set inside the box, after root is dropped: the kernel does not count root's processes.
             bounds = [f"--nproc={self.limits.processes}", f"--as={self.limits.memory}", "--core=0"]
             if self.limits.cpu_seconds:
-                bounds.append(f"--cpu={int(self.limits.cpu_seconds)}")
-            inner = ["prlimit", *bounds, "env", "--chdir", str(start), *inner]
-            inner = sandbox.command(inner, binds=binds, limits=self.limits, slot=slot, hidden=hidden)
+                bounds.append(f"--cpu={math.ceil(self.limits.cpu_seconds)}")
+            places = [Path("/box", name) for name in ("submission", "data", "work")]
+            inner = ["prlimit", *bounds, "env", "--chdir=/box/program", *host, *map(str, places), *pipes]
+            binds = {"/box/program/inside": sandbox.PROGRAM, "/box/submission": submission.resolve()}
+            binds |= {f"/box/data/{name}": file.resolve() for name, file in data.items()}
+            arguments = sandbox.command(inner, binds=binds, limits=self.limits, slot=slot, hidden=hidden)
         return subprocess.Popen(
-            inner,
+            arguments,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=(there, back),
-            cwd=start if trusted else None,
+            cwd=start,
             env=environment,
             start_new_session=True,
         )

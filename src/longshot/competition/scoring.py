@@ -43,7 +43,7 @@ def labels_from(predicted: NDArray[Any], queries: int, ways: int) -> NDArray[np.
     if predicted.dtype.kind == "f":
         if not np.isfinite(predicted).all() or (predicted != np.round(predicted)).any():
             raise ValueError("its labels are not whole numbers")
-        return np.clip(predicted, -1, ways).astype(np.int64)
+        return np.asarray(np.clip(predicted, -1, ways), np.int64)
     return np.asarray(predicted, np.int64)
 
 

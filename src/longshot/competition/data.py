@@ -1,0 +1,139 @@
+"""The data of a competition: images of one size per dataset, the training folder of a phase, its hidden test tasks."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.competition.settings import Competition, Phase
+from longshot.datasets import open_dataset
+from longshot.datasets.dataset import Dataset
+from longshot.datasets.part import under
+from longshot.files import atomic, hash_text, write_json
+from longshot.testbeds.pools import Limits as PoolLimits
+from longshot.testbeds.sample import sample
+from longshot.testbeds.shapes import AnyWayAnyShot
+from longshot.testbeds.testbed import Testbed
+
+
+@dataclass(frozen=True)
+class HiddenTask:
+    """One test task as rows of a dataset's images; the query labels never leave the organiser's process."""
+
+    dataset: str
+    number: int  # in its dataset's testbed
+    ways: int
+    shots: int
+    seed: int
+    support: NDArray[np.int64]  # rows, in an order that says nothing
+    support_label: NDArray[np.int64]
+    query: NDArray[np.int64]
+    query_label: NDArray[np.int64]
+
+
+def open_part(spec: str) -> Dataset:
+    """A dataset by path or name, or ``DATASET#BRANCH`` for the classes under one branch."""
+    place, _, branch = spec.partition("#")
+    dataset = open_dataset(place)
+    return under(dataset, branch) if branch else dataset
+
+
+class Data:
+    """A competition's datasets, opened when they are asked for."""
+
+    def __init__(self, competition: Competition) -> None:
+        self.competition = competition
+        self.folder = competition.folder / "data"
+        self._opened: dict[str, Dataset] = {}
+
+    def dataset(self, name: str) -> Dataset:
+        """The dataset called ``name`` in competition.yaml."""
+        if name not in self._opened:
+            self._opened[name] = open_part(self.competition.datasets[name])
+        return self._opened[name]
+
+    def pixels(self, name: str) -> NDArray[np.uint8]:
+        """uint8 [N, S, S, 3], class-major, memory-mapped; made on first use and kept in the competition's folder."""
+        from longshot.features.pixels_cache import pixels
+
+        dataset, size = self.dataset(name), self.competition.image_size
+        path = self.folder / f"{name}-{size}-{dataset.fingerprint[:12]}.npy"
+        if not path.is_file():
+            array = pixels(dataset, f"decode|resize({size},{size})")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic(path) as temporary, temporary.open("wb") as out:
+                np.save(out, array)
+            path.chmod(0o644)  # the sandbox's user reads it
+        stored: NDArray[np.uint8] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return stored
+
+    def training_files(self, phase: Phase) -> dict[str, Path]:
+        """File name in the sandbox's data folder → file: the index and the images of the training datasets."""
+        files, entries = {}, []
+        for name in phase.train:
+            dataset = self.dataset(name)
+            file = Path(str(self.pixels(name).filename))  # type: ignore[attr-defined]
+            files[f"{name}.npy"] = file
+            entries.append(
+                {
+                    "name": name,
+                    "file": f"{name}.npy",
+                    "offsets": dataset.offsets.tolist(),
+                    "classes": list(dataset.class_ids),
+                }
+            )
+        index = self.folder / f"index-{phase.name}.json"
+        write_json(index, {"datasets": entries})
+        index.chmod(0o644)
+        return {"index.json": index, **files}
+
+    def test_tasks(self, phase: Phase, seed: int) -> list[HiddenTask]:
+        """All test tasks of a run, datasets mixed. They follow from the competition's secret: nobody can draw them again."""
+        drawn = int(hash_text(self.secret(), phase.name, str(seed))[:12], 16)
+        rng = np.random.default_rng(drawn)
+        limits = PoolLimits(disjoint=self.competition.strict_pools)
+        tasks = []
+        for name in phase.test:
+            dataset = self.dataset(name)
+            testbed = sample(
+                dataset,
+                tasks=phase.tasks,
+                shape=AnyWayAnyShot(**asdict(self.competition.shape)),
+                seed=drawn % 2**31,
+                limits=limits,
+            )
+            tasks += _hidden(name, dataset, testbed, rng)
+        return [tasks[i] for i in rng.permutation(len(tasks))]
+
+    def secret(self) -> str:
+        """A random text made once and kept with the organiser; test tasks follow from it."""
+        path = self.competition.folder / "secret"
+        if not path.is_file():
+            with atomic(path) as temporary:
+                temporary.touch(mode=0o600)
+                temporary.write_text(secrets.token_hex(32), encoding="ascii")
+        return path.read_text(encoding="ascii").strip()
+
+
+def _hidden(name: str, dataset: Dataset, testbed: Testbed, rng: np.random.Generator) -> Sequence[HiddenTask]:
+    bound = testbed.bind(dataset.name, dataset.keys, dataset.fingerprint)
+    tasks = []
+    for position in range(len(bound)):
+        pairs: list[Any] = []
+        for rows, labels in ((bound.support, bound.support_label), (bound.query, bound.query_label)):
+            order = rng.permutation(len(rows[position]))
+            pairs += [
+                np.asarray(rows[position], np.int64)[order],
+                np.asarray(labels[position], np.int64)[order],
+            ]
+        ways = int(bound.ways[position])
+        shots = len(pairs[0]) // ways
+        seed = int(rng.integers(2**31))
+        tasks.append(HiddenTask(name, int(bound.tasks[position]), ways, shots, seed, *pairs))
+    return tasks
