@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,11 +93,11 @@ class Data:
         return {"index.json": index, **files}
 
     def test_tasks(self, phase: Phase, seed: int) -> list[HiddenTask]:
-        """All test tasks of a run, datasets mixed. They follow from the competition's secret: nobody can draw them again."""
+        """All test tasks of a run, datasets mixed. They follow from the secret: nobody else can draw them again."""
         drawn = int(hash_text(self.secret(), phase.name, str(seed))[:12], 16)
         rng = np.random.default_rng(drawn)
         limits = PoolLimits(disjoint=self.competition.strict_pools)
-        tasks = []
+        tasks: list[HiddenTask] = []
         for name in phase.test:
             dataset = self.dataset(name)
             testbed = sample(
@@ -125,13 +124,10 @@ def _hidden(name: str, dataset: Dataset, testbed: Testbed, rng: np.random.Genera
     bound = testbed.bind(dataset.name, dataset.keys, dataset.fingerprint)
     tasks = []
     for position in range(len(bound)):
-        pairs: list[Any] = []
+        pairs: list[NDArray[np.int64]] = []
         for rows, labels in ((bound.support, bound.support_label), (bound.query, bound.query_label)):
-            order = rng.permutation(len(rows[position]))
-            pairs += [
-                np.asarray(rows[position], np.int64)[order],
-                np.asarray(labels[position], np.int64)[order],
-            ]
+            order = rng.permutation(len(rows.row(position)))
+            pairs += [np.asarray(part.row(position), np.int64)[order] for part in (rows, labels)]
         ways = int(bound.ways[position])
         shots = len(pairs[0]) // ways
         seed = int(rng.integers(2**31))

@@ -1,0 +1,232 @@
+"""Entering submissions and handing their runs to workers, one worker each, whatever crashes in between."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from longshot.competition.settings import Competition, Phase, parse_time
+from longshot.competition.store import Store, note, now, runs, submissions, teams
+from longshot.errors import UserError
+
+LEASE = 60.0  # seconds without a sign of life after which a worker counts as dead
+ATTEMPTS = 3  # runs of one seed that may die with their worker before the submission is given up
+
+
+class Claim(NamedTuple):
+    """A run that this worker, and no other, is to do."""
+
+    run: int
+    submission: int
+    seed: int
+    phase: str
+    league: str
+    attempt: int
+
+
+def archive_path(competition: Competition, submission: int) -> Path:
+    """Where a submission is kept as it came: ``submission.zip``, or a folder of that name."""
+    return competition.folder / "submissions" / f"{submission:06d}"
+
+
+def enter(
+    competition: Competition,
+    store: Store,
+    source: Path,
+    *,
+    team: str,
+    phase: str,
+    league: str,
+    fact_sheet: str | None = None,
+    ranked: bool = True,
+    pseudonym: str | None = None,
+) -> int:
+    """Take a submission into the queue and give its number. Quotas and dates are checked in the same transaction."""
+    asked = competition.phase(phase)
+    _check_open(asked)
+    if league not in competition.leagues:
+        raise UserError(f"There is no league '{league}' here; there are: {', '.join(competition.leagues)}.")
+    if not team.strip() or len(team) > 100:
+        raise UserError(f"A team's name has 1 to 100 letters, this one has {len(team.strip())}.")
+    if not source.exists():
+        raise UserError(f"There is no submission at {source}; give a folder or a zip with a model.py in it.")
+    with store.change() as connection:
+        owner = _team(connection, team.strip(), ranked, pseudonym)
+        _check_quota(connection, owner, asked, team)
+        number = insert(connection, owner, asked, league, fact_sheet)
+        target = archive_path(competition, number)
+        if target.exists():  # left by an entry that was not committed
+            shutil.rmtree(target)
+        target.mkdir(parents=True)
+        if source.is_dir():
+            shutil.copytree(source, target / "submission", symlinks=True)
+        else:
+            shutil.copyfile(source, target / "submission.zip")
+    return number
+
+
+def insert(
+    connection: Connection,
+    team: int,
+    phase: Phase,
+    league: str,
+    fact_sheet: str | None = None,
+    origin: int | None = None,
+) -> int:
+    """A queued submission with one queued run per seed of its phase."""
+    values = {"team": team, "phase": phase.name, "league": league, "created": now(), "state": "queued"}
+    inserted = submissions.insert().values(**values, fact_sheet=fact_sheet, origin=origin)
+    number = int(connection.execute(inserted).inserted_primary_key[0])  # type: ignore[index]
+    for seed in phase.seeds:
+        connection.execute(runs.insert().values(submission=number, seed=seed, attempt=0, state="queued"))
+    note(connection, number, f"entered into phase {phase.name}, league {league}")
+    return number
+
+
+def claim(store: Store, worker: str) -> Claim | None:
+    """The oldest waiting run, now this worker's; None when nothing waits. Runs of dead workers are waiting again."""
+    with store.change() as connection:
+        _revive(connection)
+        waiting = (
+            sa.select(
+                runs.c.id,
+                runs.c.submission,
+                runs.c.seed,
+                runs.c.attempt,
+                submissions.c.phase,
+                submissions.c.league,
+            )
+            .join(submissions, submissions.c.id == runs.c.submission)
+            .where(runs.c.state == "queued")
+            .order_by(runs.c.id)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
+        row = connection.execute(waiting).mappings().first()
+        if row is None:
+            return None
+        taken = connection.execute(
+            runs.update()
+            .where(runs.c.id == row["id"], runs.c.state == "queued")
+            .values(state="running", worker=worker, seen=time.time(), attempt=row["attempt"] + 1)
+        )
+        if taken.rowcount != 1:
+            return None
+        connection.execute(
+            submissions.update().where(submissions.c.id == row["submission"]).values(state="running")
+        )
+        note(connection, row["submission"], f"seed {row['seed']}: attempt {row['attempt'] + 1} began")
+        return Claim(
+            row["id"], row["submission"], row["seed"], row["phase"], row["league"], row["attempt"] + 1
+        )
+
+
+def alive(store: Store, claimed: Claim, worker: str) -> bool:
+    """A sign of life; False when the run is no longer this worker's."""
+    with store.change() as connection:
+        mine = (runs.c.id == claimed.run, runs.c.worker == worker, runs.c.state == "running")
+        return connection.execute(runs.update().where(*mine).values(seen=time.time())).rowcount == 1
+
+
+def finish(
+    store: Store, claimed: Claim, worker: str, *, score: float | None, duration: float, reason: str | None
+) -> bool:
+    """Record the end of a run, once; False when it was no longer this worker's and nothing was recorded."""
+    state = "failed" if score is None else "scored"
+    with store.change() as connection:
+        mine = (runs.c.id == claimed.run, runs.c.worker == worker, runs.c.state == "running")
+        ended = runs.update().where(*mine).values(state=state, score=score, duration=duration)
+        if connection.execute(ended).rowcount != 1:
+            return False
+        what = f"failed: {reason}" if score is None else f"scored {score:.4f} in {duration:.1f} s"
+        note(connection, claimed.submission, f"seed {claimed.seed}: {what}")
+        _settle(connection, claimed.submission, reason)
+    return True
+
+
+def rerun(store: Store, number: int) -> None:
+    """Put every run of an ended submission back into the queue."""
+    found = store.submission(number)
+    with store.change() as connection:
+        ended = (submissions.c.id == number, submissions.c.state.in_(("scored", "failed")))
+        values: dict[str, Any] = {"state": "queued", "reason": None, "score": None}
+        if connection.execute(submissions.update().where(*ended).values(**values)).rowcount != 1:
+            raise UserError(
+                f"Submission {number} is {found['state']}; only one that has ended can be run again."
+            )
+        again: dict[str, Any] = {"state": "queued", "score": None, "worker": None, "attempt": 0}
+        connection.execute(runs.update().where(runs.c.submission == number).values(**again))
+        note(connection, number, "put back into the queue")
+
+
+def _settle(connection: Connection, number: int, reason: str | None) -> None:
+    """Give a submission its state: failed with the first failed run, scored (by the worst seed) with the last."""
+    found = connection.execute(sa.select(runs.c.state, runs.c.score).where(runs.c.submission == number)).all()
+    states = [state for state, _ in found]
+    changed: dict[str, Any] | None = None
+    if "failed" in states:
+        changed = {"state": "failed", "reason": reason}
+        waiting = (runs.c.submission == number, runs.c.state == "queued")
+        connection.execute(runs.update().where(*waiting).values(state="failed"))  # no use in the other seeds
+    elif all(state == "scored" for state in states):
+        changed = {"state": "scored", "score": min(score for _, score in found)}
+    if changed is not None:
+        unsettled = (submissions.c.id == number, submissions.c.state != "failed")
+        connection.execute(submissions.update().where(*unsettled).values(**changed))
+
+
+def _revive(connection: Connection) -> None:
+    """Runs whose worker gave no sign of life wait again, or fail after too many deaths."""
+    lost = sa.select(runs).where(runs.c.state == "running", runs.c.seen < time.time() - LEASE)
+    for row in connection.execute(lost).mappings().all():
+        again = row["attempt"] < ATTEMPTS
+        mine = (runs.c.id == row["id"], runs.c.state == "running", runs.c.seen == row["seen"])
+        state = "queued" if again else "failed"
+        if connection.execute(runs.update().where(*mine).values(state=state, worker=None)).rowcount != 1:
+            continue
+        what = "its worker died" + ("; it waits again" if again else f" {ATTEMPTS} times")
+        note(connection, row["submission"], f"seed {row['seed']}: {what}")
+        if not again:
+            _settle(connection, row["submission"], f"the process that ran it died {ATTEMPTS} times")
+
+
+def _team(connection: Connection, name: str, ranked: bool, pseudonym: str | None) -> int:
+    row = connection.execute(sa.select(teams.c.id).where(teams.c.name == name)).first()
+    if row is not None:
+        return int(row[0])
+    values = {"name": name, "pseudonym": pseudonym, "ranked": ranked, "created": now()}
+    return int(connection.execute(teams.insert().values(**values)).inserted_primary_key[0])  # type: ignore[index]
+
+
+def _check_open(phase: Phase) -> None:
+    if not phase.submissions:
+        raise UserError(f"Phase '{phase.name}' takes no submissions: its data are there to practise on.")
+    moment = dt.datetime.now(dt.UTC)
+    if phase.start is not None and moment < parse_time(phase.start, phase.name):
+        raise UserError(f"Phase '{phase.name}' begins on {phase.start}; submit from then on.")
+    if phase.end is not None and moment > parse_time(phase.end, phase.name):
+        raise UserError(
+            f"Phase '{phase.name}' ended on {phase.end}; nothing can be submitted to it any more."
+        )
+
+
+def _check_quota(connection: Connection, team: int, phase: Phase, name: str) -> None:
+    mine = (submissions.c.team == team, submissions.c.phase == phase.name)
+    for limit, extra, span in (
+        (phase.per_day, (submissions.c.created >= now()[:10],), "today (UTC)"),
+        (phase.total, (), "in all"),
+    ):
+        made = connection.execute(
+            sa.select(sa.func.count()).select_from(submissions).where(*mine, *extra)
+        ).scalar_one()
+        if limit and made >= limit:
+            raise UserError(
+                f"Team '{name}' has made {made} submissions to phase '{phase.name}' {span}, and {limit} are allowed; "
+                f"wait, or ask the organisers."
+            )
