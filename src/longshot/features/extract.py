@@ -26,6 +26,7 @@ from longshot.features.cache import Shards, cached, features_path, lock
 from longshot.features.decode import decode_rows
 from longshot.features.engine import Engine, block_size, probe_speed
 from longshot.features.features import DTYPES, Features, not_finite, sidecar
+from longshot.features.preprocess import Preprocessing
 from longshot.files import hash_text
 from longshot.progress import Progress, progress
 
@@ -185,11 +186,9 @@ def content_address(dataset: Dataset, source: Backbone | Precomputed, dtype: str
     The fingerprint covers names only. The pixels of some images, evenly spread, keep two folders apart that
     merely name their files alike.
     """
-    digest = hashlib.sha256()
-    if isinstance(source, Backbone):
-        for row in sorted({int(r) for r in np.linspace(0, len(dataset) - 1, _PROBED)}):
-            decoded = decode_rows(dataset.store, source.transform, range(row, row + 1))
-            digest.update(b"bad" if decoded.bad else decoded.pixels.data)
+    looked = (
+        probe(dataset, source.transform) if isinstance(source, Backbone) else hashlib.sha256().hexdigest()
+    )
     return hash_text(
         "longshot features 1",
         dataset.fingerprint,
@@ -197,8 +196,17 @@ def content_address(dataset: Dataset, source: Backbone | Precomputed, dtype: str
         source.weights_hash,
         source.preprocessing,
         dtype,
-        digest.hexdigest(),
+        looked,
     )
+
+
+def probe(dataset: Dataset, transform: Preprocessing) -> str:
+    """Hex SHA-256 over the pixels of a few images, evenly spread."""
+    digest = hashlib.sha256()
+    for row in sorted({int(r) for r in np.linspace(0, len(dataset) - 1, _PROBED)}):
+        decoded = decode_rows(dataset.store, transform, range(row, row + 1))
+        digest.update(b"bad" if decoded.bad else decoded.pixels.data)
+    return digest.hexdigest()
 
 
 def _open(
@@ -291,13 +299,18 @@ def _through_network(
                 yield shard, np.concatenate(parts)
                 parts = []
     if bad:
-        keys = [dataset.keys[row].as_py() for row, _ in bad[:5]]
-        shown = "; ".join(f"{key}: {reason}" for key, (_, reason) in zip(keys, bad[:5], strict=True))
-        more = f"; and {len(bad) - 5:,} more" if len(bad) > 5 else ""
-        raise UserError(
-            f"{len(bad):,} of {len(dataset):,} images of dataset '{dataset.name}' cannot be used ({shown}{more}); "
-            f"mend or remove them, or leave them out with --skip-bad."
-        )
+        raise unreadable_images(dataset, bad)
+
+
+def unreadable_images(dataset: Dataset, bad: list[tuple[int, str]]) -> UserError:
+    """All of (row, reason) in one sentence."""
+    keys = [dataset.keys[row].as_py() for row, _ in bad[:5]]
+    shown = "; ".join(f"{key}: {reason}" for key, (_, reason) in zip(keys, bad[:5], strict=True))
+    more = f"; and {len(bad) - 5:,} more" if len(bad) > 5 else ""
+    return UserError(
+        f"{len(bad):,} of {len(dataset):,} images of dataset '{dataset.name}' cannot be used ({shown}{more}); "
+        f"mend or remove them, or leave them out with --skip-bad."
+    )
 
 
 def _check(

@@ -12,8 +12,13 @@ if TYPE_CHECKING:
 
 
 class Network(nn.Module, ABC):
-    """Images [B, 3, H, W] → vectors [B, dim], by way of maps [B, dim, h, w]."""
+    """Images [B, 3, H, W] → vectors [B, dim], by way of maps [B, dim, h, w].
 
+    A network that flattens its maps into the vector (``cnn4(flatten=True)``) has maps of fewer channels than ``dim``.
+    """
+
+    call: str = ""  # what the registry builds it from: cnn4(width=32)
+    size: tuple[int, int]  # height and width of the images it was built for
     dim: int  # d, width of the vectors
     extras: (
         nn.ParameterDict

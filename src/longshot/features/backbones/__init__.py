@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.errors import UserError
@@ -80,7 +81,22 @@ FAMILIES = (
         None,
         "embeddings you already have, in the dataset's order or with keys",
     ),
+    Family(
+        (),
+        ("FOLDER",),
+        "checkpoint",
+        None,
+        "a network that 'longshot train' saved: its folder, or network.safetensors inside",
+    ),
 )
+_FILES = (
+    ".safetensors",
+    ".pt",
+    ".pth",
+    ".bin",
+    ".ckpt",
+    ".pkl",
+)  # pickles too: refused there, with the remedy
 
 
 def load_backbone(
@@ -106,6 +122,8 @@ def find_family(name: str) -> Family:
                 return family
             if name == known:
                 return family
+    if Path(name).is_dir() or Path(name).suffix in _FILES:
+        return FAMILIES[-1]
     shown = [s for family in FAMILIES for s in family.shown]
     near = get_close_matches(name, [n for family in FAMILIES for n in family.names], n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'? There are" if near else "there are"

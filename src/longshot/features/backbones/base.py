@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from longshot.datasets.dataset import Dataset
+    from longshot.networks.base import Network
 
 
 class Backbone(ABC):
@@ -46,6 +47,10 @@ class Backbone(ABC):
     def prepare(self) -> None:
         """Build the network now, before threads meet in the first call."""
         return
+
+    def network(self) -> Network:
+        """The network itself, frozen, in evaluation mode, on the device: for methods that adapt one to a task."""
+        raise no_network(self.name)
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
@@ -101,9 +106,25 @@ class ModuleBackbone(Backbone):
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
         return images.contiguous(memory_format=layout)
 
-    def forward(self, images: Tensor) -> Tensor:
-        output: Tensor = self.module(self.images(images))
+    @staticmethod
+    def run(module: nn.Module, images: Tensor) -> Tensor:
+        """[B, 3, H, W] → [B, d] or [B, d, h, w], for a module as ``build`` makes it."""
+        output: Tensor = module(images)
         return output
+
+    def forward(self, images: Tensor) -> Tensor:
+        module = self.module  # first: building it decides the layout
+        return self.run(module, self.images(images))
+
+    def trainable(self) -> nn.Module:
+        """The module as it should be trained further; the same as ``module`` unless that was made for speed."""
+        return self.module
+
+    def network(self) -> Network:
+        from longshot.networks.foreign import Foreign
+
+        module = self.trainable().to(self.device)
+        return Foreign(self.name, module, type(self).run, self.transform.size).eval().requires_grad_(False)
 
 
 class Precomputed(ABC):
@@ -116,6 +137,18 @@ class Precomputed(ABC):
     @abstractmethod
     def rows(self, dataset: Dataset) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
         """The array [M, d] and, unless rows already follow the dataset's order, the row of each image [N]."""
+
+    def network(self) -> Network:
+        """There is none."""
+        raise no_network(self.name)
+
+
+def no_network(name: str) -> UserError:
+    """What to say where a method needs images and a network, but only features were given."""
+    return UserError(
+        f"Backbone '{name}' gives features only, and the method needs images and a network to adapt; take a trained "
+        f"network's folder, efficientnet-lite0, timm:NAME, hf:NAME or torch:FILE.py:FUNCTION, or a method on features."
+    )
 
 
 def hash_state(module: nn.Module, *extra: str) -> str:

@@ -31,16 +31,22 @@ class EfficientNetLite(ModuleBackbone):
         self.file = file
 
     def build(self) -> nn.Module:
+        network = self.trainable().eval()
+        fold_batch_norms(network)
+        return network
+
+    def trainable(self) -> nn.Module:
+        """With its batch norms, as its weights were trained."""
         from efficientnet_lite_pytorch import EfficientNet
 
         network: nn.Module = EfficientNet.from_name(self.name)
         # The package's own loader unpickles anything; tensors are all we need.
         network.load_state_dict(torch.load(self.file, map_location="cpu", weights_only=True))
-        fold_batch_norms(network.eval())
         return network
 
-    def forward(self, images: Tensor) -> Tensor:
-        features: Tensor = self.module.extract_features(self.images(images))  # type: ignore[operator]
+    @staticmethod
+    def run(module: nn.Module, images: Tensor) -> Tensor:
+        features: Tensor = module.extract_features(images)  # type: ignore[operator]
         return features
 
 

@@ -51,9 +51,9 @@ class HuggingFace(ModuleBackbone):
         vision: nn.Module = getattr(model, "vision_model", model)
         return vision
 
-    def forward(self, images: Tensor) -> Tensor:
-        module = self.module  # first: building it decides the layout
-        output = module(pixel_values=self.images(images))
+    @staticmethod
+    def run(module: nn.Module, images: Tensor) -> Tensor:
+        output = module(pixel_values=images)
         pooled = getattr(output, "pooler_output", None)
         if pooled is None:
             hidden = output.last_hidden_state

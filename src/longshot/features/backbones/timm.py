@@ -25,10 +25,10 @@ class Timm(ModuleBackbone):
 
     def __init__(self, name: str, network: nn.Module, preprocessing: str, device: str) -> None:
         super().__init__(name, hash_state(network), preprocessing, device)
-        self.network = network
+        self.made = network
 
     def build(self) -> nn.Module:
-        return self.network
+        return self.made
 
 
 def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> Timm:

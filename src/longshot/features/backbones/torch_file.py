@@ -25,7 +25,7 @@ class TorchFile(ModuleBackbone):
 
     def __init__(self, name: str, network: nn.Module, text: str, preprocessing: str, device: str) -> None:
         super().__init__(name, hash_state(network, text), preprocessing, device)
-        self.network = network
+        self.made = network
         # A module that was moved to channels-last wants its images so; others may use .view().
         weights = [p for p in network.parameters() if p.ndim == 4]
         self.channels_last = any(
@@ -33,7 +33,7 @@ class TorchFile(ModuleBackbone):
         )
 
     def build(self) -> nn.Module:
-        return self.network
+        return self.made
 
 
 def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> TorchFile:

@@ -1,0 +1,49 @@
+"""``FOLDER`` or ``…/network.safetensors``: a network that ``longshot train`` saved, with its own preprocessing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import nn
+
+from longshot.features.backbones.base import ModuleBackbone
+from longshot.files import hash_file
+from longshot.networks.base import Network
+from longshot.networks.checkpoint import load as load_network
+from longshot.networks.checkpoint import read_sidecar, weights_file
+from longshot.networks.registry import is_registered
+
+
+class Checkpoint(ModuleBackbone):
+    """A saved network of Longshot's own kinds."""
+
+    reentrant = True
+    channels_last = True
+
+    def __init__(self, name: str, path: Path, preprocessing: str, device: str) -> None:
+        super().__init__(name, hash_file(path), preprocessing, device)
+        self.path = path
+
+    def build(self) -> nn.Module:
+        return load_network(self.path)[0]
+
+    def network(self) -> Network:
+        """The network with what was learned beside it."""
+        self.prepare()
+        assert isinstance(self.module, Network)
+        return self.module
+
+
+class ForeignCheckpoint(Checkpoint):
+    """A saved network that came from elsewhere: whether threads may share it is not known."""
+
+    reentrant = False
+    channels_last = False
+
+
+def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> Checkpoint:
+    """The backbone; weights are read on first use, the sidecar at once."""
+    path = weights_file(name)
+    story = read_sidecar(path)
+    kind = Checkpoint if is_registered(str(story["network"])) else ForeignCheckpoint
+    return kind(name, path, preprocessing or str(story["preprocessing"]), device)

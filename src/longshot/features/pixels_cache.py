@@ -1,0 +1,121 @@
+"""A dataset's images at one size, as bytes in one memory-mapped file: training reads episodes as slices of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import Dataset
+from longshot.errors import UserError
+from longshot.features.cache import Shards, lock
+from longshot.features.decode import Decoder, InlineDecoder, ProcessDecoder
+from longshot.features.extract import probe, unreadable_images
+from longshot.features.preprocess import Preprocessing, parse
+from longshot.files import cache_dir, hash_text
+from longshot.progress import progress
+
+_SHARD_BYTES = 32 << 20  # a piece of finished work: what a kill can cost, and what is held in memory
+_STEP = 64  # images decoded at a time
+_MANY = 20_000  # images from which decoding processes pay for their start
+
+
+def pixels(
+    dataset: Dataset, preprocessing: str | Preprocessing, *, workers: int | None = None
+) -> NDArray[np.uint8]:
+    """Bytes [N, H, W, 3] of all images in the dataset's order, from the cache when they were decoded before.
+
+    The geometry of ``preprocessing`` (all but value_range and normalize) is applied. ``workers`` processes decode
+    (0: threads do; None: whatever pays).
+    """
+    if workers is not None and workers < 0:
+        raise UserError(f"Decoding takes 0 or more worker processes, not {workers}.")
+    transform = geometry(preprocessing)
+    path = pixels_path(dataset, transform)
+    shape = (len(dataset), *transform.size, 3)
+    if (found := _open(path, shape)) is not None:
+        return found
+    with lock(path):
+        if (found := _open(path, shape)) is not None:  # made by another process while we waited
+            return found
+        row_bytes = int(np.prod(shape[1:]))
+        shards = Shards(path, "pixels", len(dataset), max(_STEP, _SHARD_BYTES // row_bytes), "uint8")
+        _decode(dataset, transform, shards, workers)
+        shards.assemble()
+        shards.remove()
+    found = _open(path, shape)
+    assert found is not None
+    return found
+
+
+def geometry(preprocessing: str | Preprocessing) -> Preprocessing:
+    """The steps that move pixels, without those that only scale values."""
+    text = preprocessing if isinstance(preprocessing, str) else preprocessing.text
+    steps = parse(text).text.split("|")
+    return parse("|".join(step for step in steps if not step.startswith(("value_range", "normalize"))))
+
+
+def pixels_path(dataset: Dataset, transform: Preprocessing) -> Path:
+    """Where the bytes lie: the name of the dataset for people, the hash of content and geometry for us."""
+    address = hash_text("longshot pixels 1", dataset.fingerprint, transform.text, probe(dataset, transform))
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
+    height, width = transform.size
+    return cache_dir("pixels") / f"{name}-{height}x{width}-{address[:32]}.npy"
+
+
+def _open(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
+    """The array if it is complete; marks it as used."""
+    try:
+        array: NDArray[np.uint8] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    if array.dtype != np.uint8 or array.shape != (shape[0], int(np.prod(shape[1:]))):
+        return None
+    with contextlib.suppress(OSError):  # a cache on a read-only disk still serves
+        os.utime(path)
+    return array.reshape(shape)
+
+
+def _decode(dataset: Dataset, transform: Preprocessing, shards: Shards, workers: int | None) -> None:
+    """Decode and keep the shards that are missing; every unreadable image is named in one error."""
+    missing = shards.missing()
+    if len(missing) < len(shards):
+        print(
+            f"resuming: {len(shards) - len(missing)} of {len(shards)} parts were decoded earlier",
+            file=sys.stderr,
+        )
+    cores = torch.get_num_threads()
+    if workers is None:
+        workers = cores if cores > 1 and len(dataset) >= _MANY else 0
+    store = dataset.store
+    decoder: Decoder = (
+        ProcessDecoder(store, transform, workers) if workers else InlineDecoder(store, transform)
+    )
+    bad: list[tuple[int, str]] = []
+    try:
+        with (
+            ThreadPoolExecutor(workers or cores) as pool,
+            progress(f"decode {dataset.name}", len(dataset), "images") as bar,
+        ):
+            bar.skip(len(dataset) - sum(len(shards.bounds(shard)) for shard in missing))
+            for shard in missing:
+                rows = shards.bounds(shard)
+                parts = []
+                jobs = [range(s, min(s + _STEP, rows.stop)) for s in range(rows.start, rows.stop, _STEP)]
+                for job, decoded in zip(jobs, pool.map(decoder, jobs), strict=True):
+                    bad += decoded.bad
+                    parts.append(decoded.pixels.reshape(len(job), -1))
+                    bar.advance(len(job))
+                if not bad:  # from the first unreadable image on we go on only to find all the others
+                    shards.write(shard, np.concatenate(parts))
+    finally:
+        decoder.close()
+    if bad:
+        raise unreadable_images(dataset, bad)

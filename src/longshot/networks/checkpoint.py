@@ -1,0 +1,189 @@
+"""A saved network: a folder with ``network.safetensors`` (weights) and ``network.json`` (where they come from)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import longshot
+from longshot.datasets.dataset import first
+from longshot.errors import UserError
+from longshot.features.preprocess import parse
+from longshot.files import atomic, hash_file, write_json
+from longshot.networks.base import Network
+from longshot.networks.cost import count_parameters
+from longshot.networks.registry import get_network
+
+FORMAT = 1
+WEIGHTS, SIDECAR = "network.safetensors", "network.json"
+TRAINING_ONLY = "extras.head_"  # a head over the train classes is of no use afterwards
+_PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".tar")
+_NEEDED = ("format", "network", "dim", "size", "preprocessing", "weights_hash")
+
+
+def save(folder: str | Path, network: Network, story: Mapping[str, Any]) -> Path:
+    """Write weights and sidecar, each whole or not at all; the folder.
+
+    ``story`` holds ``preprocessing`` (the string the network was trained with) and whatever else is known: ``data``
+    (dataset, fingerprint, split, classes), ``training`` (call, settings, seed, steps), ``validation`` (accuracy,
+    interval). The network's call, size, width, versions and the hash of its weights are added here.
+    """
+    from safetensors.torch import save_file
+
+    folder = Path(folder)
+    preprocessing = parse(str(story["preprocessing"])).text
+    tensors = {
+        name: value.detach().cpu().contiguous().clone()
+        for name, value in network.state_dict().items()
+        if not name.startswith(TRAINING_ONLY)
+    }
+    with atomic(folder / WEIGHTS) as temporary:
+        save_file(tensors, temporary, metadata={"format": "pt", "network": network.call})
+    sidecar = {
+        **story,
+        "format": FORMAT,
+        "network": network.call,
+        "dim": network.dim,
+        "size": list(network.size),
+        "parameters": count_parameters(network),
+        "preprocessing": preprocessing,
+        "weights_hash": hash_file(folder / WEIGHTS),
+        "versions": {"longshot": longshot.__version__, "torch": torch.__version__},
+    }
+    write_json(folder / SIDECAR, sidecar)
+    return folder
+
+
+def load(folder: str | Path) -> tuple[Network, dict[str, Any]]:
+    """The network (in evaluation mode, on the CPU) and its sidecar. ``folder`` may also name its weights file."""
+    path = weights_file(folder)
+    story = read_sidecar(path)
+    tensors = read_tensors(path)
+    if (found := hash_file(path)) != story["weights_hash"]:
+        raise UserError(
+            f"The weights {path} (hash {found[:12]}) are not those that {path.with_suffix('.json').name} tells of "
+            f"({str(story['weights_hash'])[:12]}); copy both files together, or train again."
+        )
+    network = get_network(str(story["network"]), size=(int(story["size"][0]), int(story["size"][1])))
+    # What was learned beside the network has no place in it yet.
+    for name, value in tensors.items():
+        if name.startswith("extras."):
+            network.extras[name.removeprefix("extras.")] = nn.Parameter(torch.empty_like(value))
+    fill(network, tensors, str(path))
+    return network.eval(), story
+
+
+def convert(file: str | Path, folder: str | Path, network: str, preprocessing: str) -> Path:
+    """Save the state dict of a PyTorch file (.pt, .pth, .bin) as a network that Longshot takes.
+
+    Only tensors are read (``weights_only=True``): nothing in the file is executed. ``network`` is a call such as
+    ``resnet12``; its parameters must have the names and shapes of those in the file.
+    """
+    try:
+        tensors = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # unpickling raises nearly anything
+        raise UserError(
+            f"{file} cannot be read as a dictionary of tensors ({' '.join(str(error).split())[:150]}); save "
+            f"model.state_dict() and nothing else, then convert that."
+        ) from error
+    if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
+        raise UserError(f"{file} holds more than tensors; save model.state_dict() alone, then convert that.")
+    made = get_network(network, size=parse(preprocessing).size)
+    fill(made, tensors, str(file))
+    return save(folder, made, {"preprocessing": preprocessing, "data": {"file": str(file)}})
+
+
+def fill(network: Network, tensors: Mapping[str, Tensor], place: str) -> None:
+    """Copy ``tensors`` into the network; a UserError names what is missing, unexpected or of another shape."""
+    own = network.state_dict()
+    missing = [name for name in own if name not in tensors]
+    unexpected = [name for name in tensors if name not in own]
+    shapes = [
+        f"{name} {list(tensors[name].shape)} instead of {list(own[name].shape)}"
+        for name in own
+        if name in tensors and tensors[name].shape != own[name].shape
+    ]
+    wrong = [
+        f"{len(names):,} {what} ({first(names, 2)})"
+        for what, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
+        if names
+    ]
+    if wrong:
+        raise UserError(
+            f"{place} is of another architecture than '{network.call}': of {len(own):,} tensors {', '.join(wrong)}; "
+            f"name the network it was trained as."
+        )
+    network.load_state_dict(dict(tensors))
+
+
+def weights_file(place: str | Path) -> Path:
+    """The .safetensors that a folder or a path names; refuses pickles by name or by content."""
+    path = Path(place)
+    if path.is_dir():
+        pickled = [file for file in sorted(path.iterdir()) if file.suffix in _PICKLES]
+        if not (path / WEIGHTS).is_file() and pickled:
+            raise _pickle(pickled[0])
+        path = path / WEIGHTS
+    if path.suffix in _PICKLES:
+        raise _pickle(path)
+    if not path.is_file():
+        raise UserError(
+            f"There is no saved network at {place}: {path} is missing; train one with 'longshot train'."
+        )
+    return path
+
+
+def read_sidecar(path: Path) -> dict[str, Any]:
+    """The JSON beside the weights at ``path``."""
+    sidecar = path.with_suffix(".json")
+    try:
+        story = json.loads(sidecar.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"The weights {path} lack their sidecar {sidecar.name}, which says what network they are; copy it beside "
+            f"them, or write both with longshot.networks.checkpoint.save."
+        ) from None
+    except ValueError as error:
+        raise UserError(
+            f"The sidecar {sidecar} is truncated or no JSON ({error}); copy or train it again."
+        ) from None
+    missing = [key for key in _NEEDED if key not in story] if isinstance(story, dict) else list(_NEEDED)
+    if missing:
+        raise UserError(f"The sidecar {sidecar} lacks {', '.join(missing)}: it was not written by Longshot.")
+    if story["format"] != FORMAT:
+        raise UserError(
+            f"The sidecar {sidecar} has format {story['format']}, this Longshot reads {FORMAT}; upgrade Longshot."
+        )
+    return dict(story)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Every tensor of a .safetensors file; a pickle under that name and a truncated file are told apart."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        with path.open("rb") as file:
+            start = file.read(2)
+        if start in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):  # a zip or a bare pickle
+            raise _pickle(path) from error
+        raise UserError(
+            f"The weights {path} ({path.stat().st_size:,} bytes) are truncated or no safetensors file "
+            f"({' '.join(str(error).split()).rstrip('.')}); copy them again, or train again."
+        ) from error
+
+
+def _pickle(path: Path) -> UserError:
+    return UserError(
+        f"{path} is a pickle, which could run code when it is opened, so Longshot takes safetensors only; if it "
+        f'holds a state dict, convert it: python -c "from longshot.networks.checkpoint import convert; '
+        f"convert('{path}', 'runs/converted', 'cnn4', 'decode|resize(84,84)|normalize(imagenet)')\""
+        f" with your network and preprocessing."
+    )

@@ -1,0 +1,44 @@
+"""A network that Longshot did not write (timm, transformers, the user's own file) as one that can be trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from longshot.errors import UserError
+from longshot.networks.base import Network
+
+# module and images [B, 3, H, W] → vectors [B, d] or maps [B, d, h, w]
+Run = Callable[[nn.Module, Tensor], Tensor]
+
+
+class Foreign(Network):
+    """``run(module, images)`` gives maps [B, d, h, w], which are averaged, or vectors [B, d], which are taken."""
+
+    def __init__(self, name: str, module: nn.Module, run: Run, size: tuple[int, int]) -> None:
+        super().__init__()
+        self.call, self.size, self.module, self.run = name, size, module, run
+        weights = next(module.parameters(), None)
+        device = weights.device if weights is not None else torch.device("cpu")
+        training = module.training
+        with torch.no_grad():
+            module.eval()
+            self.dim = int(self(torch.zeros(1, 3, *size, device=device)).shape[1])
+        module.train(training)
+
+    def maps(self, images: Tensor) -> Tensor:
+        """[B, 3, H, W] → [B, d, h, w], where the module gives maps."""
+        output = self.run(self.module, images)
+        if output.ndim != 4:
+            raise UserError(
+                f"Network '{self.call}' gives vectors {list(output.shape)} and no maps [B, d, h, w], which are "
+                f"needed here; take a convolutional network, or one of 'longshot train's own."
+            )
+        return output
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, 3, H, W] → [B, d]."""
+        output = self.run(self.module, images)
+        return self.pool(output) if output.ndim == 4 else output

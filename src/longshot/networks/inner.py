@@ -1,0 +1,255 @@
+"""The inner loop of MAML and its relatives: a few gradient steps on a task's support, many tasks at once.
+
+Every task starts from the same weights θ and from a linear head (W, b) on the network's vectors z = f_θ(x), and takes
+``steps`` steps of gradient descent on the support's mean cross-entropy L_S:
+
+    (θ, W, b) ← (θ, W, b) − lr · ∇ L_S(θ, W, b)          ('all' moves; with 'head' θ stays)
+
+The loop is differentiable: with ``second_order`` the query's loss is differentiated through the steps; without it the
+steps count as a constant move, θ' = θ + Δ, and ∂θ'/∂θ = 1.
+
+Batch norm takes its mean and variance from the task's support images, for the support and for the queries alike, so
+that no query sees another one (``SupportStatistics``).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call, grad, vjp, vmap
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.overrides import TorchFunctionMode
+
+from longshot.networks.base import Network
+
+Weights = dict[str, Tensor]
+Head = tuple[Tensor, Tensor]  # W [way, d], b [way]
+Pull = Callable[[Tensor], Weights]  # ∂L/∂z [S, d] → ∂L/∂θ
+Moves = Literal["all", "head"]
+Start = Literal["zero", "prototypes"]
+
+
+@dataclass(frozen=True)
+class InnerLoop:
+    """What an inner loop does.
+
+    ``start`` of the head: 'zero', or 'prototypes' as in ProtoMAML, W_c = 2 p_c and b_c = −‖p_c‖² with p_c the mean
+    support vector of class c, so that the untrained head is the prototype classifier.
+
+    (One start vector w learned for all classes would be the same as zero: Σ_c (p_c − y_c) = 0 for a softmax, so w drops
+    out of every gradient, and it adds the same number to every logit.)
+    """
+
+    steps: int
+    lr: float
+    moves: Moves = "all"
+    start: Start = "zero"
+    second_order: bool = True
+
+
+class SupportStatistics(TorchFunctionMode):
+    """Inside, every batch norm uses mean and variance of the first ``rows`` images of its input, differentiably.
+
+    It catches the call to ``torch.nn.functional.batch_norm``, so it holds for any network, changes no module and no
+    running statistics, and is seen by the current thread alone.
+    """
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.rows = rows
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is F.batch_norm:
+            return _norm(self.rows, *args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _norm(
+    rows: int,
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Batch norm of [N, C, …] by the statistics of the first ``rows``; the signature is ``F.batch_norm``'s."""
+    over = (0, *range(2, input.dim()))
+    variance, mean = torch.var_mean(input[:rows], over, correction=0)
+    scale = (variance + eps).rsqrt()
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
+    shape = (-1, *[1] * (input.dim() - 2))
+    return input * scale.view(shape) + shift.view(shape)
+
+
+def private_copy(network: Network) -> Network:
+    """A copy of the modules around the same weights, in evaluation mode (no dropout).
+
+    ``functional_call`` puts weights into a module for the length of a call, so two threads cannot share one.
+    """
+    tensors = [*network.parameters(), *network.buffers()]
+    return copy.deepcopy(network, {id(tensor): tensor for tensor in tensors}).eval()
+
+
+def has_batch_norm(network: Network) -> bool:
+    """Whether some layer normalises over the images of a batch."""
+    return any(isinstance(module, _BatchNorm) for module in network.modules())
+
+
+def body_weights(network: Network) -> Weights:
+    """The weights that turn images into vectors: all but ``extras``."""
+    return {name: value for name, value in network.named_parameters() if not name.startswith("extras.")}
+
+
+def query_logits(
+    network: Network,
+    weights: Mapping[str, Tensor],
+    loop: InnerLoop,
+    support: Tensor,
+    label: Tensor,
+    query: Tensor,
+    way: int,
+) -> Tensor:
+    """[E, Q, way] logits of the queries after every task's own inner loop from ``weights``; −∞ without support.
+
+    ``network`` is a ``private_copy``; support [E, S, 3, H, W], label [E, S] in 0…way−1, query [E, Q, 3, H, W].
+    """
+    body = _Body(network, support.shape[1], has_batch_norm(network))
+    shared = dict(weights)
+
+    def one(support: Tensor, label: Tensor, query: Tensor) -> Tensor:
+        return _one_task(body, shared, loop, support, label, query, way)
+
+    logits: Tensor = vmap(one)(support, label, query)
+    return logits
+
+
+@dataclass(frozen=True)
+class _Body:
+    """Images to vectors with given weights; batch norm by the task's support, the first ``rows`` images."""
+
+    network: Network
+    rows: int
+    normed: bool
+
+    def __call__(self, weights: Weights, images: Tensor) -> Tensor:
+        with SupportStatistics(self.rows) if self.normed else nullcontext():
+            vectors: Tensor = functional_call(self.network, weights, (images,))
+        return vectors
+
+    def both(self, weights: Weights, support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors of support and queries in one pass."""
+        vectors = self(weights, torch.cat((support, query)))
+        return vectors[: self.rows], vectors[self.rows :]
+
+    def queries(self, weights: Weights, support: Tensor, query: Tensor) -> Tensor:
+        """Vectors of the queries; the support comes along where its statistics are needed."""
+        return self.both(weights, support, query)[1] if self.normed else self(weights, query)
+
+
+def _one_task(
+    body: _Body, weights: Weights, loop: InnerLoop, support: Tensor, label: Tensor, query: Tensor, way: int
+) -> Tensor:
+    """[Q, way]; see ``query_logits``."""
+    hot = F.one_hot(label, way).to(support.dtype)
+    absent = hot.sum(0) == 0
+    if loop.moves == "head":
+        vectors, query_vectors = body.both(weights, support, query)
+        head = _moved_head(_start(loop, vectors, hot), loop, vectors, label, absent)
+        return _logits(head, query_vectors, absent)
+    needs_start = loop.start == "prototypes"
+    # The start of a zero head does not depend on θ: no pass over the support is needed to know it.
+    head = _start(
+        loop, body(weights, support) if needs_start else support.new_zeros(1, body.network.dim), hot
+    )
+    if loop.second_order:
+        weights, head = _moved(body, weights, head, loop, support, label, absent)
+    else:
+        with torch.no_grad():
+            new_weights, new_head = _moved(body, weights, head, loop, support, label, absent)
+        weights = {name: _shifted(value, new_weights[name]) for name, value in weights.items()}
+        head = (_shifted(head[0], new_head[0]), _shifted(head[1], new_head[1]))
+    return _logits(head, body.queries(weights, support, query), absent)
+
+
+def _shifted(start: Tensor, end: Tensor) -> Tensor:
+    """``end`` by value, ∂/∂start = 1: the way between them counts as a constant."""
+    return start + (end - start).detach()
+
+
+def _start(loop: InnerLoop, vectors: Tensor, hot: Tensor) -> Head:
+    """The untrained head; vectors [S, d], hot [S, way]."""
+    if loop.start == "zero":
+        return vectors.new_zeros(hot.shape[1], vectors.shape[1]), vectors.new_zeros(hot.shape[1])
+    means = hot.T @ vectors / hot.sum(0).clamp(min=1).unsqueeze(1)
+    return 2 * means, -means.square().sum(1)
+
+
+def _logits(head: Head, vectors: Tensor, absent: Tensor) -> Tensor:
+    """[N, way] = vectors Wᵀ + b, −∞ for classes without support."""
+    return (vectors @ head[0].T + head[1]).masked_fill(absent, float("-inf"))
+
+
+def _head_loss(head: Head, vectors: Tensor, label: Tensor, absent: Tensor) -> Tensor:
+    return F.cross_entropy(_logits(head, vectors, absent), label)
+
+
+def _moved_head(head: Head, loop: InnerLoop, vectors: Tensor, label: Tensor, absent: Tensor) -> Head:
+    """The head after all steps on fixed vectors [S, d]."""
+    for _ in range(loop.steps):
+        slope = grad(_head_loss)(head, vectors, label, absent)
+        if not loop.second_order:
+            slope = (slope[0].detach(), slope[1].detach())
+        head = _descended(head, slope, loop.lr)
+    return head
+
+
+def _moved(
+    body: _Body,
+    weights: Weights,
+    head: Head,
+    loop: InnerLoop,
+    support: Tensor,
+    label: Tensor,
+    absent: Tensor,
+) -> tuple[Weights, Head]:
+    """Weights and head after all steps.
+
+    At a zero head the loss does not depend on the vectors, ∂L/∂z = (p − y) W / S = 0: the first step moves the head
+    alone, and the second uses the vectors of the first. The same numbers as without the shortcut, one pass fewer.
+    """
+    pull: Pull | None = None
+    for step in range(loop.steps):
+        if pull is None:
+            vectors, pull = _with_pull(body, weights, support)
+        slope, back = grad(_head_loss, argnums=(0, 1))(head, vectors, label, absent)
+        head = _descended(head, slope, loop.lr)
+        if step == 0 and loop.start == "zero":
+            continue
+        down = pull(back)
+        weights = {name: value - loop.lr * down[name] for name, value in weights.items()}
+        pull = None
+    return weights, head
+
+
+def _with_pull(body: _Body, weights: Weights, support: Tensor) -> tuple[Tensor, Pull]:
+    """Vectors [S, d] of the support and the way back from a gradient on them to one on the weights."""
+    results: Any = vjp(lambda moving: body(moving, support), weights)  # its type covers auxiliary results too
+    vectors, pull = results
+    return vectors, lambda back: pull(back)[0]
+
+
+def _descended(head: Head, slope: Head, lr: float) -> Head:
+    return head[0] - lr * slope[0], head[1] - lr * slope[1]

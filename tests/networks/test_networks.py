@@ -1,0 +1,228 @@
+"""Networks: shapes, sizes against published figures, the switch of norms, DropBlock, seeds, wrong calls."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from longshot.errors import UserError
+from longshot.networks.base import Network
+from longshot.networks.cost import count_flops, count_parameters
+from longshot.networks.foreign import Foreign
+from longshot.networks.norms import StandardisedConv2d, batch_statistics, groups
+from longshot.networks.registry import get_network, network_names
+from longshot.networks.resnet12 import DropBlock
+from longshot.networks.vit import Attention
+
+
+def images(size: int = 32, count: int = 4) -> torch.Tensor:
+    return torch.rand(count, 3, size, size, generator=torch.Generator().manual_seed(0))
+
+
+CALLS = [
+    ("cnn4", 28, 64, (64, 1, 1)),
+    ("cnn4(width=8)", 84, 8, (8, 5, 5)),
+    ("cnn4(width=8, flatten=True)", 84, 200, (8, 5, 5)),
+    ("resnet12", 32, 640, (640, 2, 2)),
+    ("resnet18", 64, 512, (512, 2, 2)),
+    ("resnet18(stem='small')", 32, 512, (512, 4, 4)),
+    ("vit(width=32, depth=1)", 32, 32, (32, 4, 4)),
+    ("vit(width=32, depth=1, pool='class', patch=16)", 48, 32, (32, 3, 3)),
+]
+
+
+@pytest.mark.parametrize(("call", "size", "dim", "shape"), CALLS)
+def test_shapes(call: str, size: int, dim: int, shape: tuple[int, ...]) -> None:
+    network = get_network(call, size=(size, size)).eval()
+    with torch.no_grad():
+        maps, vectors = network.maps(images(size)), network(images(size))
+    assert maps.shape == (4, *shape)
+    assert vectors.shape == (4, dim)
+    assert network.dim == dim
+    if "pool='class'" not in call:  # a class token is no mean of the map
+        assert torch.equal(vectors, network.pool(maps))
+
+
+@pytest.mark.parametrize(
+    ("call", "parameters"),
+    [
+        ("cnn4", 113_088),
+        ("resnet12", 12_424_320),
+        ("resnet18", 11_176_512),
+        # patches 3·64·128 + 128; a block 4·(128² + 128) + 2·(128·512) + 512 + 128 + 2·256; the last norm 256
+        ("vit", 24_704 + 4 * 198_272 + 256),
+    ],
+)
+def test_parameters_are_the_published_ones(call: str, parameters: int) -> None:
+    """CNN4: 4 blocks of 9·c·64 + 64 + 128; ResNet-18: torchvision's 11,689,512 less its classifier's 513,000."""
+    assert count_parameters(get_network(call, size=(64, 64))) == parameters
+
+
+@pytest.mark.parametrize("name", ["cnn4", "resnet12", "resnet18"])
+@pytest.mark.parametrize("norm", ["batch", "group", "none"])
+def test_norms_switch(name: str, norm: str) -> None:
+    network = get_network(f"{name}(norm='{norm}')", size=(32, 32))
+    kinds = {type(module) for module in network.modules()}
+    assert (nn.BatchNorm2d in kinds) == (norm == "batch")
+    assert (nn.GroupNorm in kinds) == (norm == "group")
+    assert (StandardisedConv2d in kinds) == (norm == "group")
+    assert (nn.Conv2d in kinds) == (norm != "group")
+    loss = network(images()).square().mean()
+    loss.backward()
+    assert loss.isfinite()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
+
+
+def test_standardised_convolution_equals_the_formula() -> None:
+    layer = StandardisedConv2d(3, 5, 3, padding=1)
+    flat = layer.weight.detach().double().flatten(1)
+    standard = (flat - flat.mean(1, keepdim=True)) / flat.std(1, keepdim=True, correction=0)
+    expected = nn.functional.conv2d(
+        images().double(), standard.view(5, 3, 3, 3), layer.bias.detach().double(), padding=1
+    )
+    assert torch.allclose(layer(images()).double(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("channels", "expected"), [(64, 32), (32, 16), (160, 32), (320, 32), (20, 10), (7, 1), (1, 1)]
+)
+def test_groups_divide_the_channels(channels: int, expected: int) -> None:
+    assert groups(channels) == expected
+
+
+def test_group_norm_does_not_look_at_other_images() -> None:
+    network = get_network("cnn4(norm='group')", size=(32, 32))
+    with torch.no_grad():
+        assert torch.allclose(network(images())[:1], network(images()[:1]), atol=1e-5)
+
+
+def test_batch_statistics_map_over_tasks_in_training_mode() -> None:
+    """A copy that torch.func maps over; equal to the original in training mode, which it leaves alone."""
+    network = get_network("cnn4(width=8)", size=(16, 16)).train()
+    free = batch_statistics(network)
+    assert "blocks.0.1.running_mean" in network.state_dict()
+    assert "blocks.0.1.running_mean" not in free.state_dict()
+    tasks = torch.rand(3, 6, 3, 16, 16)
+    parameters = {name: value.detach() for name, value in free.named_parameters()}
+
+    def run(one: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = torch.func.functional_call(free, parameters, (one,))
+        return found
+
+    together = torch.func.vmap(run)(tasks)
+    with torch.no_grad():
+        one_by_one = torch.stack([network(task) for task in tasks])
+    assert torch.allclose(together, one_by_one, atol=1e-5)
+    assert torch.allclose(free.eval()(tasks[0]), one_by_one[0], atol=1e-5)
+
+
+def test_dropblock_drops_as_often_as_it_should() -> None:
+    """A place in the middle stays when none of the block² corners before it fell: (1 − γ)^(block²)."""
+    torch.manual_seed(0)
+    drop, block, side = 0.1, 3, 12
+    layer = DropBlock(drop, block).train()
+    kept = layer(torch.ones(400, 8, side, side)) != 0
+    rate = drop / block**2 * side**2 / (side - block + 1) ** 2
+    middle = kept[:, :, block - 1 : 1 - block, block - 1 : 1 - block].float().mean()
+    assert abs(float(middle) - (1 - rate) ** block**2) < 0.005
+    assert abs(float(kept.float().mean()) - (1 - drop)) < 0.01
+
+
+def test_dropblock_drops_squares_and_keeps_the_mean() -> None:
+    torch.manual_seed(1)
+    layer = DropBlock(0.02, 4).train()
+    maps = layer(torch.ones(64, 1, 10, 10))
+    assert abs(float(maps.mean()) - 1) < 1e-4
+    zeros = (maps == 0).float()
+    squares = nn.functional.max_pool2d(-nn.functional.max_pool2d(-zeros, 4, stride=1), 4, stride=1)
+    assert squares.sum() > 0  # somewhere 4 × 4 zeros lie together
+    untouched = (zeros.sum((1, 2, 3)) > 0) & (zeros.sum((1, 2, 3)) < 16)
+    assert not untouched.any()  # never less than one whole square
+    assert torch.equal(layer.eval()(maps), maps)
+
+
+def test_dropblock_larger_than_the_map() -> None:
+    torch.manual_seed(0)
+    assert DropBlock(0.3, 5).train()(torch.ones(50, 4, 2, 2)).isfinite().all()
+
+
+def test_attention_equals_torch() -> None:
+    torch.manual_seed(0)
+    ours, tokens = Attention(12, 3), torch.randn(2, 5, 12)
+    theirs = nn.MultiheadAttention(12, 3, batch_first=True)
+    with torch.no_grad():
+        layers = (ours.query, ours.key, ours.value)
+        theirs.in_proj_weight.copy_(torch.cat([layer.weight for layer in layers]))
+        theirs.in_proj_bias.copy_(torch.cat([layer.bias for layer in layers]))
+    theirs.out_proj = ours.out  # type: ignore[assignment]
+    assert torch.allclose(ours(tokens), theirs(tokens, tokens, tokens)[0], atol=1e-6)
+
+
+def test_vit_takes_other_sizes_and_tells_places_apart() -> None:
+    network = get_network("vit(width=32, depth=1)", size=(32, 32)).eval()
+    with torch.no_grad():
+        assert network(images(64)).shape == (4, 32)
+        one = torch.zeros(1, 3, 32, 32)
+        one[..., :8, :8] = 1.0
+        assert not torch.allclose(network(one), network(one.flip(3)), atol=1e-4)
+
+
+def test_seed_decides_the_weights_and_nothing_else() -> None:
+    torch.manual_seed(5)
+    before = torch.rand(1)
+    torch.manual_seed(5)
+    one, same, other = (get_network("cnn4", size=(28, 28), seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(torch.rand(1), before)
+    assert torch.equal(one.blocks[0][0].weight, same.blocks[0][0].weight)  # type: ignore[index,union-attr]
+    assert not torch.equal(one.blocks[0][0].weight, other.blocks[0][0].weight)  # type: ignore[index,union-attr]
+
+
+def test_flops_of_a_layer_are_counted() -> None:
+    """CNN4 at 16 × 16: the first convolution 2·27·8·256, then 2·72·8·64, 16 and 4 positions."""
+    network = get_network("cnn4(width=8, norm='none')", size=(16, 16)).train()
+    assert count_flops(network, (16, 16)) == 2 * 8 * (27 * 256 + 72 * (64 + 16 + 4))
+    assert network.training
+
+
+def test_calls_are_canonical() -> None:
+    assert get_network("cnn4(norm='batch', width=32)", size=(28, 28)).call == "cnn4(width=32)"
+    assert network_names() == ["cnn4", "resnet12", "resnet18", "vit"]
+
+
+@pytest.mark.parametrize(
+    ("call", "size", "complaint"),
+    [
+        ("cnn5", 28, "no network 'cnn5'; did you mean 'cnn4'"),
+        ("zebra", 28, "no network 'zebra'; there are: cnn4"),
+        ("cnn4(filters=3)", 28, r"The network 'cnn4' has no setting 'filters'; .*width=64"),
+        ("cnn4(size=3)", 28, "has no setting 'size'"),
+        ("cnn4(width=0)", 28, "width is 0; it must be a whole number of at least 1"),
+        ("cnn4(norm='layer')", 28, "cnn4 has no norm 'layer'; choose 'batch' or 'group' or 'none'"),
+        ("cnn4", 12, "16 × 16 pixels or more, not 12 × 12"),
+        ("resnet12", 8, "16 × 16 pixels or more, not 8 × 8"),
+        ("resnet12(drop=1)", 32, "it must be below 1"),
+        ("resnet18(stem='huge')", 32, "no stem 'huge'"),
+        ("vit(patch=7)", 32, "patches of 7 × 7, and 32 × 32 pixels do not divide"),
+        ("vit(width=30)", 32, "divisible by 4 and by the number of heads, 4"),
+    ],
+)
+def test_wrong_calls_are_told(call: str, size: int, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        get_network(call, size=(size, size))
+
+
+def _run(module: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+    found: torch.Tensor = module(batch)
+    return found
+
+
+def test_foreign_modules_give_maps_or_refuse() -> None:
+    convolution = Foreign("mine", nn.Conv2d(3, 7, 3), _run, (8, 8))
+    assert convolution.dim == 7
+    assert convolution.maps(images(8)).shape == (4, 7, 6, 6)
+    assert torch.allclose(convolution(images(8)), convolution.maps(images(8)).mean((2, 3)))
+    flat: Network = Foreign("flat", nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), _run, (8, 8))
+    assert flat(images(8)).shape == (4, 5)
+    with pytest.raises(UserError, match=r"Network 'flat' gives vectors \[4, 5\] and no maps"):
+        flat.maps(images(8))
