@@ -74,4 +74,13 @@ def _with_weights(call: str, size: tuple[int, int], allow_download: bool) -> Net
     backbone = load_backbone(call, "cpu", preprocessing=geometry, allow_download=allow_download)
     if not isinstance(backbone, ModuleBackbone):
         raise UserError(f"'{call}' is no network that can be trained; choose {', '.join(network_names())}.")
-    return backbone.network().requires_grad_(True).train()
+    network = backbone.network()
+    with torch.no_grad():
+        found = int(network(torch.zeros(1, 3, *size)).shape[1])
+    if found != network.dim:  # it flattens its maps, which are larger or smaller now
+        raise UserError(
+            f"Network '{call}' was built for images of {network.size[0]} × {network.size[1]} and gives {found} numbers "
+            f"instead of {network.dim} at {size[0]} × {size[1]}; resize the images to its own size."
+        )
+    network.size = size
+    return network.requires_grad_(True).train()
