@@ -1,0 +1,93 @@
+"""Meta-trained networks at work: the inner loop they were trained for, on every task, many tasks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from longshot.methods.images import ImageMethod, ImageTask
+from longshot.methods.settings import check_count, check_number
+
+if TYPE_CHECKING:
+    from longshot.networks.base import Network
+    from longshot.networks.inner import Moves, Start
+
+
+class MAML(ImageMethod):
+    """Gradient steps on the support from the network's weights and a zero head, then the queries.
+
+    ``steps`` and ``lr`` are those of the network's training unless given (5 and 0.01 for a network that was not trained
+    for it); ``extra_steps`` come on top. Batch norm uses the support's statistics, so no query sees another one.
+    """
+
+    name: ClassVar[str] = "maml"
+    setting = "inductive"
+    family: ClassVar[str] = "inner loop"
+    paper: ClassVar[str] = "Finn et al. 2017"
+    kind = "meta-trained"
+    at_once = 4
+    moves: ClassVar[Moves] = "all"
+    start: ClassVar[Start] = "zero"
+    fallback: ClassVar[tuple[float, int]] = (0.01, 5)  # lr, steps
+
+    def __init__(self, *, steps: int | None = None, lr: float | None = None, extra_steps: int = 0) -> None:
+        if steps is not None:
+            check_count(self.name, "steps", steps)
+        if lr is not None:
+            check_number(self.name, "lr", lr, above=0)
+        check_count(self.name, "extra_steps", extra_steps)
+        self.steps, self.lr, self.extra_steps = steps, lr, extra_steps
+
+    def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
+        """Per task [Q, way]; see the class."""
+        from longshot.networks.inner import InnerLoop, body_weights, private_copy, query_logits
+
+        lr, steps = self._trained_for(network)
+        loop = InnerLoop(steps, lr, self.moves, self.start, second_order=False)
+        logits = query_logits(
+            private_copy(network),
+            body_weights(network),
+            loop,
+            torch.stack([task.support for task in tasks]),
+            torch.stack([task.support_label for task in tasks]),
+            torch.stack([task.query for task in tasks]),
+            tasks[0].way,
+        )
+        return list(logits)
+
+    def _trained_for(self, network: Network) -> tuple[float, int]:
+        lr, steps = network.extras["inner"].tolist() if "inner" in network.extras else self.fallback
+        lr = lr if self.lr is None else self.lr
+        return lr, (int(steps) if self.steps is None else self.steps) + self.extra_steps
+
+    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
+        """Forward and backward (twice the forward) over the support per step, then support and queries."""
+        steps = (self.fallback[1] if self.steps is None else self.steps) + self.extra_steps
+        return forward * (3 * steps * support + support + query)
+
+
+class ANIL(MAML):
+    """Gradient steps of the head alone, from zero, on the network's vectors."""
+
+    name = "anil"
+    paper = "Raghu et al. 2020"
+    moves = "head"
+
+    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
+        """Every image goes through the network once; the head's steps are small beside it."""
+        return forward * (support + query)
+
+
+class ProtoMAML(MAML):
+    """Gradient steps of network and head, from the head that is the prototype classifier: W = 2p, b = −‖p‖².
+
+    With 0 steps it is ProtoNet. 10 steps at 0.0054 for a network that was not trained for it.
+    """
+
+    name = "protomaml"
+    paper = "Triantafillou et al. 2020"
+    start = "prototypes"
+    fallback = (0.0054, 10)
