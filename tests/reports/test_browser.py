@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +18,6 @@ from .runs import DEFAULT, draw_images, write_run
 
 pytestmark = pytest.mark.browser
 ATTACK = "<script>window.hacked = true</script>"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("needs a Chromium on the machine")
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
-    with playwright.sync_playwright() as driver:
-        running = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        yield running
-        running.close()
 
 
 class Opened:

@@ -116,8 +116,10 @@ def test_unknown_focus_names_the_series(make_run: MakeRun) -> None:
 def test_many_series_fit(make_run: MakeRun) -> None:
     series = [{**DEFAULT[0], "backbone": f"net{i}", "skill": 0.3 + i / 60} for i in range(30)]
     text = page(make_run(beds={"one": True}, tasks=12, series=series), pictures=0)
-    assert "(6 lower series left out)" in text and "(22 lower series left out)" in text
-    assert "(5 lower series left out: the plot holds 24)" in text
+    assert (
+        "(6 series left out: the plot holds 24)" in text and "(22 series left out: the plot holds 8)" in text
+    )
+    assert "(5 series left out: the plot holds 24)" in text
 
 
 def test_600_tasks_of_four_series_stay_small(make_run: MakeRun) -> None:

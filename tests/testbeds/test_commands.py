@@ -113,7 +113,8 @@ def test_inspect_shows_origin_and_histograms(easy: Path, photos: Path, run_cli) 
     for text in (
         "30 tasks",
         f"dataset {photos.name}",
-        '"name": "fixed"',
+        "sampler shape fixed(query=",
+        ", classes uniform, instances uniform, ",
         "ways per task",
         "shots per class",
         "█ 90",

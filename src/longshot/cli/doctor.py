@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "onnx": (("onnxruntime",), "onnx:FILE backbones"),
     "sql": (("duckdb",), "SQL over results folders"),
 }
+_PATIENCE = 60  # seconds for an import, on a machine that is busy with something else
 
 
 @click.command()
@@ -42,7 +44,8 @@ def command(as_json: bool) -> None:
     Example:
       longshot doctor
     """
-    rows = [*_machine(), *_device(), *_extras(), *_cache(), _sandbox()]
+    tried = {extra: _try(packages) for extra, (packages, _) in EXTRAS.items() if not _missing(packages)}
+    rows = [*_machine(), *_device(), *_extras(tried), *_cache(), _sandbox()]
     print_table(rows, as_json=as_json)
 
 
@@ -82,16 +85,52 @@ def _device() -> list[dict[str, Any]]:
     ]
 
 
-def _extras() -> list[dict[str, Any]]:
+def _missing(packages: tuple[str, ...]) -> list[str]:
+    return [package for package in packages if _installed(package) is None]
+
+
+def _try(packages: tuple[str, ...]) -> subprocess.Popen[str]:
+    """Import packages in a process of its own: a library that crashes or talks on the way does so there.
+
+    All extras are started at once and asked for their answers last, so that they cost the time of the slowest.
+    """
+    names = ", ".join(package.replace("-", "_") for package in packages)
+    return subprocess.Popen(
+        [sys.executable, "-c", f"import {names}"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _extras(tried: dict[str, subprocess.Popen[str]]) -> list[dict[str, Any]]:
     rows = []
     for extra, (packages, purpose) in EXTRAS.items():
-        missing = [package for package in packages if _installed(package) is None]
-        if missing:
+        if extra not in tried:
             remedy = f'pip install "longshot[{extra}]"'
             rows.append(_row(f"extra {extra}", "absent", f"{purpose}; to have it: {remedy}"))
+            continue
+        found = f"{packages[0]} {_installed(packages[0])}"
+        problem = _problem(tried[extra])
+        if problem:
+            told = f"{found} is installed and cannot be imported: {problem}"
+            rows.append(_row(f"extra {extra}", "broken", f"{purpose}; {told}"))
         else:
-            rows.append(_row(f"extra {extra}", "ok", f"{purpose} ({packages[0]} {_installed(packages[0])})"))
+            rows.append(_row(f"extra {extra}", "ok", f"{purpose} ({found})"))
     return rows
+
+
+def _problem(started: subprocess.Popen[str]) -> str:
+    """Why an import failed, in one line; nothing when it worked."""
+    try:
+        _, said = started.communicate(timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        started.kill()
+        started.communicate()
+        return f"it took longer than {_PATIENCE} s"
+    if started.returncode == 0:
+        return ""
+    return (said.strip().splitlines() or [f"the process ended with code {started.returncode}"])[-1]
 
 
 def _cache() -> list[dict[str, Any]]:

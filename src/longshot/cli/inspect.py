@@ -12,7 +12,6 @@ from longshot.cli.common import json_option
 from longshot.errors import UserError
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
     from longshot.testbeds.testbed import Testbed
 
 _PICTURES = 2
@@ -57,15 +56,18 @@ def command(
     plots, and the finest and the coarsest tasks (with selected images the hardest and the easiest) and some
     random ones as pictures.
     """
+    from longshot.datasets.registry import parse_dataset_options
     from longshot.testbeds import describe
+    from longshot.testbeds.origin import check_names, open_datasets
     from longshot.testbeds.testbed import Testbed
 
     if pictures is not None and page is None:
         raise UserError(f"--pictures {pictures} goes with --html only; say which page to write.")
     testbed = Testbed.load(file)
-    given = _given(testbed, places)
+    given = parse_dataset_options(places)
+    check_names(testbed, given)
     facts: dict[str, Any] = describe.summary(testbed)
-    findings = describe.verify(testbed, _datasets(testbed, given)) if verify else []
+    findings = describe.verify(testbed, open_datasets(testbed, given, check=False)) if verify else []
     if page is not None:
         _write(testbed, file, page, given, _PICTURES if pictures is None else pictures)
         facts["html"] = str(page.resolve())
@@ -97,11 +99,12 @@ def _write(testbed: Testbed, file: Path, page: Path, given: dict[str, str], pict
 
 def _print(file: Path, testbed: Testbed, facts: dict[str, Any]) -> None:
     from longshot.testbeds import describe
+    from longshot.testbeds.origin import say_sampler
 
     click.echo(f"{file}: {facts['tasks']:,} tasks, content hash {facts['content_hash']}")
     for name, dataset in facts["datasets"].items():
         click.echo(f"dataset {name}: {dataset['tasks']:,} tasks, fingerprint {dataset['fingerprint']}")
-    click.echo(f"sampler {json.dumps(facts['sampler'], ensure_ascii=False)}, seed {facts['seed']}")
+    click.echo(f"sampler {say_sampler(facts['sampler'])}; seed {facts['seed']}")
     if facts["features"]:
         click.echo(f"features {facts['features']}")
     click.echo(
@@ -119,26 +122,3 @@ def _print(file: Path, testbed: Testbed, facts: dict[str, Any]) -> None:
     for change in changes:
         click.echo(f"\n{describe.draw_change(change)}")
     click.echo()
-
-
-def _given(testbed: Testbed, places: tuple[str, ...]) -> dict[str, str]:
-    """Dataset name → path of the --dataset options."""
-    from longshot.datasets.registry import parse_dataset_options
-
-    given = parse_dataset_options(places)
-    unknown = set(given) - set(testbed.datasets)
-    if unknown:
-        raise UserError(
-            f"The testbed has no dataset '{min(unknown)}'; it has: {', '.join(testbed.datasets)}."
-        )
-    return given
-
-
-def _datasets(testbed: Testbed, given: dict[str, str]) -> dict[str, Dataset]:
-    from longshot.datasets import open_dataset
-    from longshot.datasets.registry import find
-
-    return {
-        name: open_dataset(given[name]) if name in given else find(fingerprint, name)
-        for name, fingerprint in testbed.datasets.items()
-    }

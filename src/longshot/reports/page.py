@@ -6,14 +6,12 @@ A new page of statistics is one function that returns a :class:`Section` and one
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from longshot.reports import plots, svg, tables
+from longshot.reports import frame, plots, tables
 from longshot.reports.data import ReportData
 from longshot.reports.pictures import Images, albums
 from longshot.reports.published import Published
@@ -23,7 +21,7 @@ from longshot.reports.sections.base import (
     Request,
     Section,
     focused,
-    points,
+    plot_label,
     shown_series,
     strongest,
 )
@@ -35,9 +33,6 @@ from longshot.reports.sections.paired import paired
 from longshot.reports.sections.planning import enough
 from longshot.reports.sections.ranks import ranks
 from longshot.reports.summary import compare_all, leaders, summarise
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 
 def render_page(
@@ -53,7 +48,7 @@ def render_page(
     pairs = compare_all(data)
     request = Request(data, pairs, summarise(data, pairs), images, pictures, focus, published)
     sections = [section for make in SECTIONS if (section := make(request)) is not None]
-    environment = _environment()
+    environment = frame.environment()
     bodies = [
         (section, environment.get_template(f"{section.name}.html.j2").render(section.context))
         for section in sections
@@ -61,8 +56,8 @@ def render_page(
     page = environment.get_template("page.html.j2").render(
         title=title or "Longshot report",
         bodies=bodies,
-        style=_asset("style.css"),
-        script=_asset("sort.js"),
+        style=frame.asset("style.css"),
+        script=frame.asset("sort.js"),
         counts=_counts(data),
         unfinished=[(name, count) for name, count in zip(data.names, data.missing, strict=True) if count],
         beds=_beds(request),
@@ -71,32 +66,6 @@ def render_page(
     )
     # A lone surrogate (a file name that is not UTF-8, kept in run.json) must not make the page unwritable.
     return page.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        percent=tables.percent,
-        number=_number,
-        whole=_whole,
-        points=points,
-        slope=_slope,
-        correlation=_correlation,
-    )
-    environment.globals.update(colour=svg.colour, swatch=swatch)
-    return environment
-
-
-def _asset(name: str) -> str:
-    return Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8")
 
 
 def _counts(data: ReportData) -> list[str]:
@@ -116,53 +85,10 @@ def _plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _number(value: float, digits: int = 2) -> str:
-    return "–" if math.isnan(value) else f"{value:,.{digits}f}"
-
-
-def _slope(found: Any) -> str:
-    """Points per unit with the interval: ``+1.2 [+0.9, +1.5]``."""
-    numbers = [100 * x for x in (found.slope, found.low, found.high)]
-    size = max(abs(x) for x in numbers if not math.isnan(x))
-    digits = 1 if size >= 10 else 2 if size >= 1 else 3
-    texts = [f"{x:+.{digits}f}".replace("-", "−") for x in numbers]
-    return texts[0] + ("" if math.isnan(found.low) else f" [{texts[1]}, {texts[2]}]")
-
-
-def _correlation(found: Any) -> str:
-    """A correlation with its interval; a dash where it is not defined."""
-    if math.isnan(found.r):
-        return "–"
-    texts = [f"{x:+.2f}".replace("-", "−") for x in (found.r, found.low, found.high)]
-    return texts[0] + ("" if math.isnan(found.low) else f" [{texts[1]}, {texts[2]}]")
-
-
-def _whole(value: int) -> str:
-    return f"{value:,}"
-
-
 def _span(values: Sequence[float]) -> str:
     """``5`` or ``2–20``: the range of a number over tasks."""
     low, high = (f"{value:.1f}".removesuffix(".0") for value in (min(values), max(values)))
     return low if low == high else f"{low}–{high}"
-
-
-def swatch(index: int) -> str:
-    """Corner points of the marker of a series in a 12 × 12 box, as SVG markup without any user text."""
-    from markupsafe import Markup
-
-    shapes = {
-        "o": '<circle cx="6" cy="6" r="4.2"/>',
-        "s": '<rect x="2" y="2" width="8" height="8"/>',
-        "D": '<path d="M6 1 11 6 6 11 1 6z"/>',
-        "^": '<path d="M6 1.5 11 10.5H1z"/>',
-        "v": '<path d="M6 10.5 11 1.5H1z"/>',
-        "P": '<path d="M4 1h4v3h3v4H8v3H4V8H1V4h3z"/>',
-        "X": '<path d="M3.5 1 6 3.5 8.5 1 11 3.5 8.5 6 11 8.5 8.5 11 6 8.5 3.5 11 1 8.5 3.5 6 1 3.5z"/>',
-        "*": '<path d="M6 .8 7.5 4.4 11.4 4.7 8.4 7.2 9.3 11 6 8.9 2.7 11 3.6 7.2.6 4.7 4.5 4.4z"/>',
-    }
-    opening = f'<svg class="swatch" viewBox="0 0 12 12" aria-hidden="true" style="fill:{svg.colour(index)}">'
-    return Markup(f"{opening}{shapes[svg.marker(index)]}</svg>")
 
 
 def _beds(request: Request) -> list[dict[str, Any]]:
@@ -234,12 +160,12 @@ def distribution(request: Request) -> Section:
     data, panels = request.data, []
     for b, bed in enumerate(data.beds):
         column, left_out = strongest(request, b, MAX_ROWS)
-        lines = [plots.Line(s, data.series[s].label, cell.accuracy) for s, cell in column]
+        lines = [plots.Line(s, plot_label(data, s), cell.accuracy) for s, cell in column]
         chance = request.entries[b, column[0][0]].chance
         panels.append(
             {"bed": bed.name, "svg": plots.distribution(lines, chance, prefix=f"d{b}"), "left_out": left_out}
         )
-    return Section("distribution", "Distribution of task accuracies", {"panels": panels})
+    return Section("distribution", "Distribution of task accuracies", {"panels": panels, "limit": MAX_ROWS})
 
 
 def by_shape(request: Request) -> Section | None:
@@ -254,7 +180,7 @@ def by_shape(request: Request) -> Section | None:
             if len(np.unique(np.concatenate([getattr(cell, name) for _, cell in column]))) < 2:
                 continue
             lines = [
-                plots.Line(s, data.series[s].label, cell.accuracy, getattr(cell, name)) for s, cell in column
+                plots.Line(s, plot_label(data, s), cell.accuracy, getattr(cell, name)) for s, cell in column
             ]
             chance = None if name == "way" else request.entries[b, column[0][0]].chance
             svg = plots.by_value(lines, xlabel=xlabel, chance=chance, prefix=f"{name}{b}")
@@ -263,7 +189,9 @@ def by_shape(request: Request) -> Section | None:
     if not panels:
         return None
     legend = [(s, data.series[s]) for s in sorted(shown)]
-    return Section("by_shape", "Accuracy by way and shot", {"panels": panels, "legend": legend})
+    return Section(
+        "by_shape", "Accuracy by way and shot", {"panels": panels, "legend": legend, "limit": MAX_LINES}
+    )
 
 
 def tasks(request: Request) -> Section | None:

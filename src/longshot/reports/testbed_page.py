@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from longshot.errors import UserError
 from longshot.progress import progress
 from longshot.reports import testbed_plots as plots
-from longshot.reports.page import _asset, _environment
+from longshot.reports.frame import asset, environment
 from longshot.reports.pictures import MAX_CLASSES, ClassRow, Images, class_rows
 from longshot.testbeds import describe
+from longshot.testbeds.origin import sampler_settings
 from longshot.testbeds.testbed import Task, Testbed
 
 _NAMED = 3  # classes named at each end of the class balance
@@ -68,12 +69,12 @@ def render_testbed(
     parts = [part for make in makers if (part := make(testbed, facts)) is not None]
     if pictures:
         parts.append(_tasks(testbed, images, pictures))
-    environment = _environment()
+    templates = environment()
     way, shot = _span(facts["way"]), _span(facts["shot"])
-    page = environment.get_template("page.html.j2").render(
+    page = templates.get_template("page.html.j2").render(
         title=title or f"Testbed {name}",
-        bodies=[(part, environment.get_template(part.template).render(part.context)) for part in parts],
-        style=_asset("style.css") + _asset("testbed.css"),
+        bodies=[(part, templates.get_template(part.template).render(part.context)) for part in parts],
+        style=asset("style.css") + asset("testbed.css"),
         script="",
         counts=[
             _plural(facts["tasks"], "task"),
@@ -96,10 +97,7 @@ def render_testbed(
 
 def _origin(testbed: Testbed, facts: Mapping[str, Any]) -> Part:
     """Sampler settings, seed, hashes and datasets."""
-    sampler = dict(facts["sampler"]) if isinstance(facts["sampler"], dict) else {}
-    settings = [(key, _setting(value)) for key, value in sampler.items() if key != "concat"]
-    first = ("shape", "classes", "instances")
-    settings.sort(key=lambda one: (first.index(one[0]) if one[0] in first else len(first), one[0]))
+    settings = sampler_settings(facts["sampler"])
     record = json.dumps(testbed.meta, indent=2, ensure_ascii=False, sort_keys=True)
     return Part(
         "origin", "Origin", "testbed_origin.html.j2", {"facts": facts, "settings": settings, "record": record}
@@ -319,18 +317,6 @@ def _shown(task: Task, images: Images) -> Shown:
 
 
 # --- words ---
-
-
-def _setting(value: Any) -> str:
-    """``fixed(query=10, shot=5, way=5)`` for a choice with a name, JSON for anything else."""
-    if isinstance(value, dict) and isinstance(value.get("name"), str):
-        inner = ", ".join(
-            f"{key}={json.dumps(v, ensure_ascii=False)}" for key, v in value.items() if key != "name"
-        )
-        return f"{value['name']}({inner})" if inner else value["name"]
-    if value is None:
-        return "none"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _ends(counts: Mapping[str, int]) -> str:

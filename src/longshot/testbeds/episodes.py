@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
 from longshot.errors import UserError
+from longshot.testbeds.origin import open_datasets
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -75,26 +76,3 @@ class PictureLoader:
         dataset = self.datasets[name]
         rows = dataset.find_rows(pa.array(keys, dataset.keys.type))
         return torch.from_numpy(np.stack([self.preprocess(dataset.image(int(row))) for row in rows]))
-
-
-def open_datasets(
-    testbed: Testbed, given: Mapping[str, Dataset | str | Path] | None = None
-) -> dict[str, Dataset]:
-    """The datasets of a testbed by name: the given ones, the others through the registry; all checked."""
-    from longshot.datasets import open_dataset
-    from longshot.datasets.registry import find
-
-    unknown = set(given or {}) - set(testbed.datasets)
-    if unknown:
-        raise UserError(
-            f"The testbed has no dataset '{min(unknown)}'; it has: {', '.join(testbed.datasets)}."
-        )
-    opened: dict[str, Dataset] = {}
-    for name, fingerprint in testbed.datasets.items():
-        one = (given or {}).get(name)
-        if one is None:
-            opened[name] = find(fingerprint, name)
-        else:
-            opened[name] = open_dataset(one) if isinstance(one, str | Path) else one
-            testbed.bind(name, opened[name].keys, opened[name].fingerprint)  # says what differs
-    return opened

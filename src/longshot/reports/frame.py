@@ -1,0 +1,84 @@
+"""What every page is made with: the templates with their filters, style sheet and script."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longshot.reports import svg, tables
+from longshot.reports.sections.base import points
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def environment() -> Environment:
+    """Templates that escape all they are given; a name that is not given is an error."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        percent=tables.percent,
+        number=_number,
+        whole=_whole,
+        points=points,
+        slope=_slope,
+        correlation=_correlation,
+    )
+    made.globals.update(colour=svg.colour, swatch=swatch)
+    return made
+
+
+def asset(name: str) -> str:
+    """The text of a file beside the templates."""
+    return Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8")
+
+
+def _number(value: float, digits: int = 2) -> str:
+    return "–" if math.isnan(value) else f"{value:,.{digits}f}"
+
+
+def _slope(found: Any) -> str:
+    """Points per unit with the interval: ``+1.2 [+0.9, +1.5]``."""
+    numbers = [100 * x for x in (found.slope, found.low, found.high)]
+    size = max(abs(x) for x in numbers if not math.isnan(x))
+    digits = 1 if size >= 10 else 2 if size >= 1 else 3
+    texts = [f"{x:+.{digits}f}".replace("-", "−") for x in numbers]
+    return texts[0] + ("" if math.isnan(found.low) else f" [{texts[1]}, {texts[2]}]")
+
+
+def _correlation(found: Any) -> str:
+    """A correlation with its interval; a dash where it is not defined."""
+    if math.isnan(found.r):
+        return "–"
+    texts = [f"{x:+.2f}".replace("-", "−") for x in (found.r, found.low, found.high)]
+    return texts[0] + ("" if math.isnan(found.low) else f" [{texts[1]}, {texts[2]}]")
+
+
+def _whole(value: int) -> str:
+    return f"{value:,}"
+
+
+def swatch(index: int) -> str:
+    """Corner points of the marker of a series in a 12 × 12 box, as SVG markup without any user text."""
+    from markupsafe import Markup
+
+    shapes = {
+        "o": '<circle cx="6" cy="6" r="4.2"/>',
+        "s": '<rect x="2" y="2" width="8" height="8"/>',
+        "D": '<path d="M6 1 11 6 6 11 1 6z"/>',
+        "^": '<path d="M6 1.5 11 10.5H1z"/>',
+        "v": '<path d="M6 10.5 11 1.5H1z"/>',
+        "P": '<path d="M4 1h4v3h3v4H8v3H4V8H1V4h3z"/>',
+        "X": '<path d="M3.5 1 6 3.5 8.5 1 11 3.5 8.5 6 11 8.5 8.5 11 6 8.5 3.5 11 1 8.5 3.5 6 1 3.5z"/>',
+        "*": '<path d="M6 .8 7.5 4.4 11.4 4.7 8.4 7.2 9.3 11 6 8.9 2.7 11 3.6 7.2.6 4.7 4.5 4.4z"/>',
+    }
+    opening = f'<svg class="swatch" viewBox="0 0 12 12" aria-hidden="true" style="fill:{svg.colour(index)}">'
+    return Markup(f"{opening}{shapes[svg.marker(index)]}</svg>")

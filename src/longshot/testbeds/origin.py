@@ -1,0 +1,80 @@
+"""Where a testbed comes from: how its tasks were drawn, in words, and the datasets behind it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longshot.errors import UserError
+
+if TYPE_CHECKING:
+    from longshot.datasets.dataset import Dataset
+    from longshot.testbeds.testbed import Testbed
+
+
+def open_datasets(
+    testbed: Testbed, given: Mapping[str, Dataset | str | Path] | None = None, *, check: bool = True
+) -> dict[str, Dataset]:
+    """The datasets of a testbed by name: the given ones, the others through the registry.
+
+    Given ones are checked, unless ``check`` is False: then the caller finds out by itself what differs.
+    """
+    from longshot.datasets import open_dataset
+    from longshot.datasets.registry import find
+
+    given = given or {}
+    check_names(testbed, given)
+    opened: dict[str, Dataset] = {}
+    for name, fingerprint in testbed.datasets.items():
+        one = given.get(name)
+        if one is None:
+            opened[name] = find(fingerprint, name)
+            continue
+        opened[name] = open_dataset(one) if isinstance(one, str | Path) else one
+        if check:
+            testbed.bind(name, opened[name].keys, opened[name].fingerprint)  # says what differs
+    return opened
+
+
+def check_names(testbed: Testbed, names: Iterable[str]) -> None:
+    """UserError when a name is none of the testbed's datasets."""
+    unknown = set(names) - set(testbed.datasets)
+    if unknown:
+        raise UserError(
+            f"The testbed has no dataset '{min(unknown)}'; it has: {', '.join(testbed.datasets)}."
+        )
+
+
+def sampler_settings(sampler: Any) -> list[tuple[str, str]]:
+    """Setting and value as words, the three choices first: ``("shape", "fixed(query=10, shot=5, way=5)")``."""
+    settings = dict(sampler) if isinstance(sampler, dict) else {}
+    first = ("shape", "classes", "instances")
+    order = sorted(settings, key=lambda key: (first.index(key) if key in first else len(first), key))
+    return [(key, _say_setting(settings[key])) for key in order if key != "concat"]
+
+
+def say_sampler(sampler: Any) -> str:
+    """How tasks were drawn, in one line; what is off, none or 0 is left out."""
+    if isinstance(sampler, dict) and "concat" in sampler:
+        parts = [f"{say_sampler(one['sampler'])}, seed {one['seed']}" for one in sampler["concat"]]
+        return f"of {len(parts)} testbeds: " + "; ".join(
+            f"({place}) {one}" for place, one in enumerate(parts, 1)
+        )
+    said = [
+        f"{key} {value}" for key, value in sampler_settings(sampler) if value not in ("none", "false", "0")
+    ]
+    return ", ".join(said) or "unknown"
+
+
+def _say_setting(value: Any) -> str:
+    """``fixed(query=10, shot=5, way=5)`` for a choice with a name, JSON for anything else."""
+    if isinstance(value, dict) and isinstance(value.get("name"), str):
+        inner = ", ".join(
+            f"{key}={json.dumps(v, ensure_ascii=False)}" for key, v in value.items() if key != "name"
+        )
+        return f"{value['name']}({inner})" if inner else value["name"]
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

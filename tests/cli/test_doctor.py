@@ -1,0 +1,47 @@
+"""``longshot doctor`` imports what it calls ok."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def install(site: Path, package: str, code: str) -> None:
+    """A package as pip would leave it: metadata and a module."""
+    (site / package).mkdir(parents=True)
+    (site / package / "__init__.py").write_text(code)
+    record = site / f"{package}-9.9.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 9.9\n")
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "told"),
+    [
+        ("", "ok", "timm:NAME backbones (timm 9.9)"),
+        ("raise RuntimeError('built for another torch')", "broken", "RuntimeError: built for another torch"),
+        ("import os; os._exit(9)", "broken", "the process ended with code 9"),
+    ],
+)
+def test_an_extra_is_ok_when_it_can_be_imported(
+    run_cli: RunCli,
+    fresh_cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    state: str,
+    told: str,
+) -> None:
+    install(tmp_path / "site", "timm", code)
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
+    )
+    rows = {row["what"]: row for row in json.loads(run_cli("doctor", "--json").stdout)}
+    assert rows["extra timm"]["state"] == state and told in rows["extra timm"]["detail"]
