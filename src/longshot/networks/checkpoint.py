@@ -43,7 +43,7 @@ def save(folder: str | Path, network: Network, story: Mapping[str, Any]) -> Path
         if not name.startswith(TRAINING_ONLY)
     }
     with atomic(folder / WEIGHTS) as temporary:
-        save_file(tensors, temporary, metadata={"format": "pt", "network": network.call})
+        save_file(tensors, temporary, metadata={"format": "pt"})  # one entry: more come in any order
     sidecar = {
         **story,
         "format": FORMAT,
