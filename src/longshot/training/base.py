@@ -5,12 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from torch import Tensor
 
 from longshot.calls import format_call, parameters
 from longshot.networks.base import Network
+
+if TYPE_CHECKING:
+    from longshot.features.features import Features
+    from longshot.testbeds.base import Instances
 
 
 class Batch(NamedTuple):
@@ -45,6 +49,9 @@ class Recipe:
     schedule: str = "constant"  # constant, cosine, step(at=[0.7, 0.9], factor=0.1)
     batch: int = 64  # images of a step (batch training) or episodes of a step (episodic training)
     steps: int = 10_000
+    epochs: int = (
+        0  # where above 0, batch training runs for so many passes over the images instead of ``steps``
+    )
     augment: str = ""  # as in augment.py, e.g. crop(8)|flip|jitter(0.4)
     clip: float = 0.0  # largest norm of the gradient; 0: not clipped
 
@@ -55,8 +62,13 @@ class Algorithm(ABC):
     name: ClassVar[str]  # as in `longshot train NAME`
     paper: ClassVar[str]
     episodic: ClassVar[bool]  # True: ``loss`` gets episodes; False: a Batch
-    method: ClassVar[str] = "protonet"  # call of the method that validation tasks are solved with
     recipe: ClassVar[Recipe] = Recipe()
+    recipes: ClassVar[Mapping[str, Recipe]] = {}  # others from the papers, by name
+
+    @property
+    def method(self) -> str:
+        """Call of the method that validation tasks are solved with; a subclass may set a plain string."""
+        return "protonet"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -68,12 +80,21 @@ class Algorithm(ABC):
         """Canonical text: settings at their default are left out."""
         return format_call(self.name, self.settings, parameters(type(self).__init__))
 
+    @property
+    def refresh(self) -> int:
+        """After so many steps ``instances`` chooses the episodes anew by the network's features; 0: never."""
+        return 0
+
     def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
         """Start values of what is learned beside the network (put into ``network.extras``); none by default.
 
         Names that start with ``head_`` serve training alone and are left out of the saved network.
         """
         return {}
+
+    def instances(self, features: Features) -> Instances:
+        """Which images the next ``refresh`` steps' episodes have, given the network's features of the train classes."""
+        raise TypeError(f"{self.name} does not choose images by features")
 
     @abstractmethod
     def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:

@@ -1,0 +1,149 @@
+"""Augmentation of a batch of images on its device, as a readable string: ``crop(8)|flip|jitter(0.4)|rotate(10)``.
+
+Every image of the batch gets numbers of its own. They are drawn on the CPU from one generator, so a step's pictures
+depend on its seed alone, whatever the device.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional
+
+from longshot.errors import UserError
+
+STEPS = {
+    "crop": "crop(p): shifted by up to p pixels each way, the border repeated",
+    "zoom": "zoom(s): a window of s … 1 of each side, resized back",
+    "flip": "flip: left and right swapped in half of the images",
+    "rotate": "rotate(d): turned by up to d degrees either way, the border repeated",
+    "jitter": "jitter(a): brightness, contrast and saturation times 1 − a … 1 + a",
+    "grey": "grey(p): without colour with probability p",
+}
+# name → how many numbers it takes and where they may lie
+_RANGES = {"crop": (1, 1024), "zoom": (0.05, 1), "rotate": (0, 180), "jitter": (0, 1), "grey": (0, 1)}
+_STEP = re.compile(r"^([a-z]+)(?:\(([^()]*)\))?$")
+
+Move = Callable[[Tensor, float, Generator], Tensor]
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """A parsed string. ``text`` is canonical: ``parse(a.text).text == a.text``."""
+
+    text: str
+    moves: tuple[tuple[str, float], ...]
+
+    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
+        """[B, 3, H, W] float in 0 … 1 → the same shape and range."""
+        for name, amount in self.moves:
+            images = _MOVES[name](images, amount, generator)
+        return images
+
+
+def parse(text: str) -> Augmentation:
+    """Parse an augmentation string (empty: nothing is done); a UserError names the step that is wrong."""
+    moves: list[tuple[str, float]] = []
+    for word in [word.strip() for word in text.split("|")] if text.strip() else []:
+        match = _STEP.match(word)
+        if not match or match.group(1) not in STEPS:
+            known = "; ".join(STEPS.values())
+            raise UserError(f"There is no step '{word}' in the augmentation '{text}'; the steps are {known}.")
+        name, argument = match.group(1), match.group(2)
+        if name == "flip":
+            if argument:
+                raise UserError(f"'{word}' in the augmentation '{text}' takes no number; write flip.")
+            moves.append((name, 0.5))
+            continue
+        low, high = _RANGES[name]
+        try:
+            amount = float(argument)
+        except (TypeError, ValueError):
+            amount = math.nan
+        if not low <= amount <= high:
+            raise UserError(
+                f"'{word}' in the augmentation '{text}' needs one number between {low:g} and {high:g}: {STEPS[name]}."
+            )
+        moves.append((name, amount))
+    shown = [name if name == "flip" else f"{name}({amount:g})" for name, amount in moves]
+    return Augmentation("|".join(shown), tuple(moves))
+
+
+def _numbers(images: Tensor, generator: Generator, low: float, high: float) -> Tensor:
+    """[B, 1, 1, 1] uniform numbers on the images' device."""
+    drawn = torch.rand(len(images), generator=generator) * (high - low) + low
+    return drawn.to(images.device, images.dtype).view(-1, 1, 1, 1)
+
+
+def _crop(images: Tensor, amount: float, generator: Generator) -> Tensor:
+    """Shift by whole pixels: a gather whose indices stop at the border, so no padded copy is made."""
+    count, _, height, width = images.shape
+    most = int(amount)
+    shift = torch.randint(-most, most + 1, (2, count, 1), generator=generator).to(images.device)
+    rows = (torch.arange(height, device=images.device) + shift[0]).clamp(0, height - 1)  # [B, H]
+    columns = (torch.arange(width, device=images.device) + shift[1]).clamp(0, width - 1)  # [B, W]
+    which = torch.arange(count, device=images.device)
+    # Indexed behind the channels, so that the result keeps the layout in which channels lie together.
+    moved = images.permute(0, 2, 3, 1)[which[:, None, None], rows[:, :, None], columns[:, None, :]]
+    return moved.permute(0, 3, 1, 2)
+
+
+def _warp(images: Tensor, matrices: Tensor) -> Tensor:
+    """[B, 3, H, W] seen through affine maps [B, 2, 3] of output to input coordinates (−1 … 1)."""
+    grid = functional.affine_grid(matrices.to(images.dtype), list(images.shape), align_corners=False)
+    return functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
+
+
+def _zoom(images: Tensor, amount: float, generator: Generator) -> Tensor:
+    scale = torch.rand(len(images), generator=generator) * (1 - amount) + amount
+    shift = (torch.rand(2, len(images), generator=generator) * 2 - 1) * (1 - scale)
+    zero = torch.zeros_like(scale)
+    matrices = torch.stack([scale, zero, shift[0], zero, scale, shift[1]], 1).view(-1, 2, 3)
+    return _warp(images, matrices.to(images.device))
+
+
+def _rotate(images: Tensor, amount: float, generator: Generator) -> Tensor:
+    angle = (torch.rand(len(images), generator=generator) * 2 - 1) * math.radians(amount)
+    cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
+    ratio = images.shape[2] / images.shape[3]  # coordinates run from −1 to 1 on both sides, however long
+    matrices = torch.stack([cos, -sin * ratio, zero, sin / ratio, cos, zero], 1).view(-1, 2, 3)
+    return _warp(images, matrices.to(images.device))
+
+
+def _flip(images: Tensor, amount: float, generator: Generator) -> Tensor:
+    return torch.where(_numbers(images, generator, 0, 1) < amount, images.flip(3), images)
+
+
+def _grey_of(images: Tensor) -> Tensor:
+    """[B, 1, H, W] luma (ITU-R 601)."""
+    red, green, blue = images.unbind(1)
+    return (0.299 * red + 0.587 * green + 0.114 * blue).unsqueeze(1)
+
+
+def _jitter(images: Tensor, amount: float, generator: Generator) -> Tensor:
+    bright, contrast, colour = (_numbers(images, generator, 1 - amount, 1 + amount) for _ in range(3))
+    images = images * bright
+    grey = _grey_of(images)
+    middle = grey.mean((2, 3), keepdim=True)
+    images = middle + contrast * (images - middle)
+    grey = middle + contrast * (grey - middle)
+    return (grey + colour * (images - grey)).clamp(0, 1)
+
+
+def _grey(images: Tensor, amount: float, generator: Generator) -> Tensor:
+    return torch.where(_numbers(images, generator, 0, 1) < amount, _grey_of(images), images)
+
+
+_MOVES: dict[str, Move] = {
+    "crop": _crop,
+    "zoom": _zoom,
+    "flip": _flip,
+    "rotate": _rotate,
+    "jitter": _jitter,
+    "grey": _grey,
+}

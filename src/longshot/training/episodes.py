@@ -1,0 +1,291 @@
+"""Training data step by step: which rows a step reads, as a pure function of the seed and the step's number."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from longshot.errors import UserError
+from longshot.features.features import Features
+from longshot.networks.base import Network
+from longshot.ragged import Ragged
+from longshot.testbeds.base import Classes, Instances, Pool, Shape, settings
+from longshot.testbeds.bound import BoundTasks
+from longshot.testbeds.instances import labels_of
+from longshot.testbeds.streams import Streams
+from longshot.training.augment import Augmentation
+from longshot.training.base import Batch, Episode
+from longshot.training.images import Images, step_generator
+
+CHUNK = 64  # episodes drawn together: drawing one costs nearly as much as drawing many
+_FORWARD = 256  # images embedded at a time
+
+Data = Batch | Sequence[Episode]
+
+
+class Source(ABC):
+    """What a step is trained on. ``share`` = (rank, devices) takes one device's part of every step."""
+
+    total: int  # images or episodes of a step over all devices
+
+    @abstractmethod
+    def load(self, step: int, share: tuple[int, int]) -> Data:
+        """The data of one step on the device; called from another thread."""
+
+    def horizon(self, step: int) -> int:
+        """The first step after ``step`` that cannot be loaded before the steps in between are done."""
+        return sys.maxsize
+
+    def begin(self, step: int, network: Network) -> None:
+        """Called before every step, with the network as it is then."""
+        return
+
+    def state(self) -> dict[str, Tensor]:
+        """What cannot be drawn again from the seed alone, for the checkpoint."""
+        return {}
+
+    def restore(self, step: int, state: Mapping[str, Tensor]) -> None:
+        """Take back what ``state`` gave when ``step`` was the next."""
+        return
+
+
+class Shuffled(Source):
+    """Batches of images: every epoch is a permutation of all rows of the train classes, cut into batches of ``total``.
+
+    A batch may run over the end of an epoch, so all have the same size.
+    """
+
+    def __init__(self, images: Images, pool: Pool, total: int, seed: int, augment: Augmentation) -> None:
+        self.images, self.total, self.seed, self.augment = images, total, seed, augment
+        offsets = pool.dataset.offsets
+        self.rows = np.concatenate([np.arange(offsets[c], offsets[c + 1]) for c in pool.classes])
+        sizes = pool.sizes[pool.classes]
+        self.labels = np.repeat(np.arange(len(pool.classes)), sizes)
+        self._epochs: dict[int, NDArray[np.int64]] = {}
+
+    def positions(self, step: int) -> NDArray[np.int64]:
+        """[total] places in ``rows`` that the step reads."""
+        places = np.arange(step * self.total, (step + 1) * self.total)
+        epochs, inside = np.divmod(places, len(self.rows))
+        found = np.empty_like(places)
+        for epoch in np.unique(epochs).tolist():
+            mine = epochs == epoch
+            found[mine] = self._epoch(epoch)[inside[mine]]
+        return found
+
+    def _epoch(self, number: int) -> NDArray[np.int64]:
+        if number not in self._epochs:
+            order = np.random.default_rng([self.seed, number]).permutation(len(self.rows))
+            kept = {key: value for key, value in self._epochs.items() if key == number - 1}
+            self._epochs = {**kept, number: order}
+        return self._epochs[number]
+
+    def load(self, step: int, share: tuple[int, int]) -> Batch:
+        """This device's images of the step."""
+        rank, devices = share
+        mine = np.array_split(self.positions(step), devices)[rank]
+        generator = step_generator(self.seed, step, 1 + rank)
+        images = self.images.read(self.rows[mine], self.augment, generator)
+        return Batch(images, torch.from_numpy(self.labels[mine]).to(images.device))
+
+
+class Episodes(Source):
+    """``total`` episodes per step from any sampler of testbeds; chunk c of them is drawn with c as the attempt number.
+
+    So episode i depends on the seed and on i alone, and a resumed run sees the same ones.
+    """
+
+    def __init__(
+        self,
+        images: Images,
+        pool: Pool,
+        total: int,
+        seed: int,
+        augment: Augmentation,
+        *,
+        shape: Shape,
+        classes: Classes,
+        instances: Instances,
+        refresh: int = 0,
+        chosen: Callable[[Features], Instances] | None = None,
+    ) -> None:
+        self.images, self.pool, self.total, self.seed, self.augment = images, pool, total, seed, augment
+        self.shape, self.classes, self.instances = shape, classes, instances
+        self.refresh, self.chosen = refresh, chosen
+        self.chunk = refresh * total or CHUNK
+        self.current: tuple[int, BoundTasks] | None = None  # the chunk that the last step was taken from
+
+    def draw(self, number: int) -> BoundTasks:
+        """Chunk ``number``: ``chunk`` tasks as rows of the pool's dataset."""
+        return draw_tasks(
+            self.pool,
+            self.chunk,
+            self.seed,
+            shape=self.shape,
+            classes=self.classes,
+            instances=self.instances,
+            attempt=number,
+        )
+
+    def tasks(self, step: int) -> list[BoundTasks]:
+        """The episodes of a step, one by one."""
+        found = []
+        for number in range(step * self.total, (step + 1) * self.total):
+            chunk, place = divmod(number, self.chunk)
+            if self.current is None or self.current[0] != chunk:
+                self.current = (chunk, self.draw(chunk))
+            found.append(self.current[1].take([place]))
+        return found
+
+    def load(self, step: int, share: tuple[int, int]) -> list[Episode]:
+        """This device's episodes of the step."""
+        rank, devices = share
+        mine = np.array_split(np.arange(self.total), devices)[rank]
+        tasks = self.tasks(step)
+        # A stream per episode, not per device: the pictures do not depend on how many devices share the work.
+        return [
+            read_episode(self.images, tasks[i], self.augment, step_generator(self.seed, step, 1 + i))
+            for i in mine.tolist()
+        ]
+
+    def horizon(self, step: int) -> int:
+        """The step of the next refresh."""
+        return (step // self.refresh + 1) * self.refresh if self.refresh else sys.maxsize
+
+    def begin(self, step: int, network: Network) -> None:
+        """Choose the images of the next steps' episodes by what the network sees in them now."""
+        if self.chosen is None or not self.refresh:
+            return
+        chunk = step // self.refresh
+        if self.current is None or self.current[0] != chunk:
+            self.instances = self.chosen(network_features(network, self.images, self.pool))
+            self.current = (chunk, self.draw(chunk))
+
+    def state(self) -> dict[str, Tensor]:
+        """The chosen episodes: the network that chose them is gone."""
+        return tasks_to_tensors(self.current[1]) if self.refresh and self.current else {}
+
+    def restore(self, step: int, state: Mapping[str, Tensor]) -> None:
+        """Take the chosen episodes back, unless ``step`` is the first of new ones."""
+        if self.refresh and state and step % self.refresh:
+            self.current = (step // self.refresh, tasks_from_tensors(state))
+
+
+def network_features(network: Network, images: Images, pool: Pool) -> Features:
+    """The network's vectors of the pool's classes, in the rows of the pool's dataset; zero for other classes."""
+    dataset = pool.dataset
+    rows = np.concatenate([np.arange(dataset.offsets[c], dataset.offsets[c + 1]) for c in pool.classes])
+    array = np.zeros((len(dataset), network.dim), np.float32)
+    array[rows] = embed_rows(network, images, rows).cpu().numpy()
+    return Features(
+        array=array,
+        keys=dataset.keys,
+        class_ids=dataset.class_ids,
+        offsets=dataset.offsets,
+        dataset=dataset.name,
+        fingerprint=dataset.fingerprint,
+        backbone=network.call,
+        weights_hash="",
+        preprocessing=images.transform.text,
+        hash="",
+    )
+
+
+def embed_rows(network: Network, images: Images, rows: NDArray[np.int64]) -> Tensor:
+    """[M, d] vectors of rows of the images, the network in evaluation mode."""
+    training = network.training
+    network.eval()
+    try:
+        with torch.no_grad():
+            parts = [
+                network(images.read(rows[start : start + _FORWARD])).float()
+                for start in range(0, len(rows), _FORWARD)
+            ]
+    finally:
+        network.train(training)
+    return torch.cat(parts)
+
+
+def draw_tasks(
+    pool: Pool,
+    count: int,
+    seed: int,
+    *,
+    shape: Shape,
+    classes: Classes,
+    instances: Instances,
+    attempt: int = 0,
+) -> BoundTasks:
+    """``count`` tasks as rows of the pool's dataset; ``attempt`` numbers independent draws of one seed."""
+    streams = Streams.of(seed, count, pool.dataset.fingerprint).take(slice(None), attempt)
+    plan = shape.counts(streams, classes.draw(streams, shape, pool), pool)
+    drawn = instances.draw(streams, pool, plan)
+    return BoundTasks(
+        tasks=np.arange(count),
+        ways=plan.classes.lengths,
+        support=drawn.support,
+        support_label=labels_of(plan, plan.shots),
+        query=drawn.query,
+        query_label=labels_of(plan, plan.queries),
+    )
+
+
+def read_episode(
+    images: Images,
+    task: BoundTasks,
+    augment: Augmentation | None = None,
+    generator: torch.Generator | None = None,
+) -> Episode:
+    """The one task of ``task`` as images."""
+    support, query = task.support.values, task.query.values
+    both = images.read(np.concatenate([support, query]), augment, generator)
+    labels = [
+        torch.from_numpy(part.values.astype(np.int64)).to(both.device)
+        for part in (task.support_label, task.query_label)
+    ]
+    return Episode(both[: len(support)], labels[0], both[len(support) :], labels[1], int(task.ways[0]))
+
+
+def tasks_to_tensors(tasks: BoundTasks) -> dict[str, Tensor]:
+    """Tasks as plain tensors for a checkpoint."""
+    lists = {name: getattr(tasks, name) for name in ("support", "support_label", "query", "query_label")}
+    found = {"ways": torch.from_numpy(tasks.ways.astype(np.int64))}
+    for name, ragged in lists.items():
+        found[f"{name}.values"] = torch.from_numpy(ragged.values.astype(np.int64))
+        found[f"{name}.offsets"] = torch.from_numpy(ragged.offsets.astype(np.int64))
+    return found
+
+
+def tasks_from_tensors(tensors: Mapping[str, Tensor]) -> BoundTasks:
+    """The inverse of ``tasks_to_tensors``."""
+    ways = tensors["ways"].numpy()
+    lists = [
+        Ragged(tensors[f"{name}.values"].numpy(), tensors[f"{name}.offsets"].numpy())
+        for name in ("support", "support_label", "query", "query_label")
+    ]
+    return BoundTasks(np.arange(len(ways)), ways, *lists)
+
+
+def sampler_settings(shape: Shape, classes: Classes) -> dict[str, Any]:
+    """How episodes are drawn, as JSON."""
+    return {"shape": settings(shape), "classes": settings(classes)}
+
+
+def check_enough(pool: Pool, shape: Shape, what: str) -> Pool:
+    """The pool's classes that have enough images for episodes of this shape; UserError when they are too few."""
+    sizes = pool.sizes[pool.classes]
+    kept = pool.classes[sizes >= shape.min_images]
+    if len(kept) >= shape.min_way:
+        return pool.take_classes(kept)
+    raise UserError(
+        f"There are {len(pool.classes):,} {what} classes in '{pool.dataset.name}', {len(kept):,} of them with the "
+        f"{shape.min_images} images that an episode takes of each (shots + queries), but an episode needs "
+        f"{shape.min_way}; lower --way, --shot or --query, or add classes."
+    )

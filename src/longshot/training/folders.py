@@ -1,0 +1,109 @@
+"""The folder of a training: what it holds, whether a training may go on in it, what came out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+
+from longshot.errors import UserError
+from longshot.files import write_text
+from longshot.networks import checkpoint
+from longshot.training import state
+
+TRAINING, HISTORY = "training.json", "history.jsonl"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished training. ``path`` is the folder with the best network: a backbone by that path."""
+
+    path: Path
+    validation_accuracy: float | None
+    validation_interval: tuple[float, float] | None
+    best_step: int
+    steps: int
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "path": str(self.path),
+            "validation_accuracy": self.validation_accuracy,
+            "validation_interval": self.validation_interval and list(self.validation_interval),
+            "best_step": self.best_step,
+            "steps": self.steps,
+            "seconds": round(self.seconds, 1),
+            "notes": list(self.notes),
+        }
+
+
+def check_folder(folder: Path, identity: dict[str, Any]) -> None:
+    """UserError where the folder holds another training, with what differs."""
+    place = folder / TRAINING
+    if not place.is_file():
+        taken = [name for name in (checkpoint.WEIGHTS, state.FILE) if (folder / name).exists()]
+        if taken:
+            raise UserError(
+                f"The folder {folder} holds a {taken[0]} of unknown origin ({TRAINING} is missing); choose another "
+                f"folder with -o."
+            )
+        return
+    try:
+        found = json.loads(place.read_text(encoding="utf-8"))["settings"]
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{place} is damaged; choose another folder with -o, or delete this one.") from None
+    told = json.loads(json.dumps(identity))
+    different = [key for key in {**found, **told} if found.get(key) != told.get(key)]
+    if different:
+        shown = "; ".join(
+            f"{key} was {_short(found.get(key))}, now {_short(told.get(key))}" for key in different[:3]
+        )
+        raise UserError(
+            f"The folder {folder} holds another training ({shown}); choose another folder with -o, or repeat its "
+            f"settings to go on with it."
+        )
+
+
+def cut_history(path: Path, records: int) -> None:
+    """Leave out what was recorded after the checkpoint: it will be recorded again."""
+    if not path.is_file():
+        return
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    if len(lines) > records:
+        write_text(path, "".join(lines[:records]))
+
+
+def read_facts(folder: Path) -> dict[str, Any] | None:
+    """What the checkpoint of the folder remembers beside tensors; None where there is none."""
+    if not (folder / state.FILE).is_file():
+        return None
+    with safe_open(folder / state.FILE, framework="pt") as file:
+        facts: dict[str, Any] = json.loads(file.metadata()["facts"])
+    return facts
+
+
+def read_trained(folder: Path) -> Trained:
+    """The outcome of the training in the folder."""
+    facts = read_facts(folder)
+    assert facts is not None
+    notes = json.loads((folder / TRAINING).read_text(encoding="utf-8"))["notes"]
+    ends = facts["best_interval"]
+    return Trained(
+        path=folder,
+        validation_accuracy=facts["best"],
+        validation_interval=None if ends is None else (ends[0], ends[1]),
+        best_step=facts["best_step"],
+        steps=facts["step"],
+        seconds=facts["seconds"],
+        notes=tuple(notes),
+    )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,260 @@
+"""The training loop: one folder per network, resumable to the bit, best network on validation tasks kept."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import longshot
+from longshot.datasets import open_dataset
+from longshot.datasets.dataset import Dataset
+from longshot.errors import UserError
+from longshot.files import explain_disk_errors, write_json
+from longshot.networks import checkpoint
+from longshot.progress import Progress, progress
+from longshot.training.base import Algorithm
+from longshot.training.distributed import Team, launch
+from longshot.training.episodes import Data
+from longshot.training.folders import (
+    HISTORY,
+    TRAINING,
+    Trained,
+    check_folder,
+    cut_history,
+    read_facts,
+    read_trained,
+)
+from longshot.training.images import Prefetch, step_seed
+from longshot.training.setup import Job, Settings, prepare
+from longshot.training.state import load_state, save_state
+from longshot.training.steps import Diverged, Stepper
+
+_CHECKPOINT_SECONDS = 60.0
+_RECORDS = 5  # history records between two validations
+
+
+@dataclass
+class _Facts:
+    """What a checkpoint remembers beside tensors."""
+
+    step: int = 0  # steps done
+    seconds: float = 0.0
+    records: int = 0  # lines of history
+    part: int = 0  # images or episodes computed at a time; 0: all of a step
+    loss: float = 0.0  # sums since the last record
+    accuracy: float = 0.0
+    counted: int = 0
+    best: float | None = None
+    best_interval: list[float] | None = None
+    best_step: int = 0
+    finished: bool = False
+
+
+def train(
+    dataset: Dataset | str | Path,
+    algorithm: str | Algorithm = "protonet",
+    *,
+    out: str | Path,
+    **settings: Any,
+) -> Trained:
+    """Train a network on the train classes of a dataset and keep the best one in the folder ``out``.
+
+    >>> train("toybox", "protonet(way=20)", network="cnn4", out="runs/proto", steps=2000)  # doctest: +SKIP
+
+    ``settings`` are the fields of :class:`Settings`:
+
+    network, start     what is trained: ``cnn4``, ``resnet12`` … (cnn4), or a saved network or backbone to go on from
+    split              train (where the dataset has splits), ``all``, or another split; holdout: a share for validation
+    size, preprocessing  84 pixels, or a whole preprocessing string
+    steps, epochs, minutes  how long; minutes is an upper bound on top
+    batch              images of a step, or episodes of a step
+    way, shot, query, or shape and classes  what episodes look like: any sampler of testbeds
+    rotations          every train class in four orientations as four classes
+    optimiser, schedule, augment, clip, recipe  as in the algorithm's recipe unless given
+    validate_every, validation_tasks  steps between validations, tasks of the validation classes
+    seed, device, devices, precision  'auto' precision is bfloat16 on accelerators that have it, else float32
+
+    The same call goes on where it was interrupted and ends with the same weights; on a finished folder it returns at
+    once. A folder that holds another training is refused.
+    """
+    unknown = [name for name in settings if name not in Settings.__dataclass_fields__]
+    if unknown:
+        known = ", ".join(Settings.__dataclass_fields__)
+        raise UserError(f"train has no setting '{unknown[0]}'; its settings are {known}.")
+    asked, folder = Settings(**settings), Path(out)
+    if asked.devices == 1:
+        return _run(prepare(dataset, algorithm, asked), Team(), folder)
+    opened = open_dataset(dataset) if isinstance(dataset, str | Path) else dataset
+    prepare(opened, algorithm, asked)  # mistakes and the cache of images, before any process starts
+    launch(asked.devices, asked.device, _member, opened, algorithm, asked, folder)
+    return read_trained(folder)
+
+
+def _member(
+    team: Team, device: str, dataset: Dataset, algorithm: str | Algorithm, asked: Settings, folder: Path
+) -> None:
+    settings = {name: getattr(asked, name) for name in Settings.__dataclass_fields__}
+    _run(prepare(dataset, algorithm, Settings(**{**settings, "device": device})), team, folder)
+
+
+def _run(job: Job, team: Team, folder: Path) -> Trained:
+    run = _Training(job, team, folder)
+    with torch.random.fork_rng(), torch.backends.cudnn.flags(deterministic=True, benchmark=False):
+        run.resume()
+        if not run.facts.finished:
+            run.go()
+    return read_trained(folder)
+
+
+@dataclass
+class _Training:
+    job: Job
+    team: Team
+    folder: Path
+    facts: _Facts = field(default_factory=_Facts)
+
+    def resume(self) -> None:
+        """Go on from the checkpoint of the folder, or begin one."""
+        job = self.job
+        if self.team.leads:
+            check_folder(self.folder, job.identity)
+        loaded = load_state(self.folder, job.network, job.optimiser)
+        if loaded is not None:
+            self.facts = _Facts(**loaded[0])
+            if (
+                self.facts.finished
+                and self.facts.step < job.steps
+                and not self._out_of_time(self.facts.seconds)
+            ):
+                self.facts.finished = False  # the same training with more steps or minutes
+            job.source.restore(self.facts.step, loaded[1])
+        if not self.team.leads:
+            return
+        with explain_disk_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        cut_history(self.folder / HISTORY, self.facts.records)
+        write_json(
+            self.folder / TRAINING,
+            {
+                "settings": job.identity,
+                "notes": job.notes,
+                "longshot": longshot.__version__,
+                "torch": torch.__version__,
+            },
+        )
+        if loaded is None:
+            self._checkpoint()
+
+    def go(self) -> None:
+        """All steps that are missing."""
+        job, facts = self.job, self.facts
+        stepper = Stepper(job, self.team, facts.part)
+        share = (self.team.rank, self.team.size)
+        began, saved = time.monotonic() - facts.seconds, time.monotonic()
+        every = max(1, job.validate_every // _RECORDS)
+
+        def load(step: int) -> Data:
+            return job.source.load(step, share)
+
+        bar: Progress
+        with Prefetch(load, facts.step) as images, progress("train", job.steps, "steps") as bar:
+            bar.skip(facts.step)
+            stop = facts.step >= job.steps
+            while not stop:
+                job.source.begin(facts.step, job.network)
+                data = images.take(min(job.source.horizon(facts.step), job.steps))
+                torch.manual_seed(step_seed(job.settings.seed, facts.step, 1_000 + self.team.rank))
+                try:
+                    loss, accuracy, rate = stepper.step(facts.step, data)
+                except Diverged as trouble:
+                    raise UserError(self._diverged(trouble)) from None
+                facts.step, facts.part = facts.step + 1, stepper.part
+                facts.loss, facts.accuracy = facts.loss + loss, facts.accuracy + accuracy
+                facts.counted += 1
+                facts.seconds = self.team.share(time.monotonic() - began)
+                stop = facts.step >= job.steps or self._out_of_time(facts.seconds)
+                judged = job.validation is not None and (stop or facts.step % job.validate_every == 0)
+                if judged or stop or facts.step % every == 0:
+                    self._record(rate, judged, began)
+                bar.advance(1, self._note(loss))
+                late = time.monotonic() - saved > _CHECKPOINT_SECONDS
+                due = job.settings.checkpoint_every
+                if not stop and (judged or (facts.step % due == 0 if due else late)):
+                    self._checkpoint()
+                    saved = time.monotonic()
+        facts.finished = True
+        if self.team.leads:
+            if job.validation is None:
+                facts.best_step = facts.step
+                self._keep()
+            self._checkpoint()
+
+    def _out_of_time(self, seconds: float) -> bool:
+        minutes = self.job.settings.minutes
+        return minutes is not None and seconds >= 60 * minutes
+
+    def _record(self, rate: float, judged: bool, began: float) -> None:
+        """Validate where it is time, keep the network if it is the best, and write a line of history."""
+        facts = self.facts
+        if not self.team.leads:
+            facts.loss = facts.accuracy = facts.counted = 0
+            return
+        found = None
+        if judged and self.job.validation is not None:
+            found = self.job.validation.run(self.job.network)
+            if facts.best is None or found.mean > facts.best:
+                facts.best, facts.best_step = found.mean, facts.step
+                ends = (found.low, found.high)
+                facts.best_interval = None if None in ends else [float(end or 0.0) for end in ends]
+                self._keep()
+            facts.seconds = time.monotonic() - began
+        line = {
+            "step": facts.step,
+            "seconds": round(facts.seconds, 3),
+            "loss": facts.loss / facts.counted,
+            "train_accuracy": facts.accuracy / facts.counted,
+            "lr": rate,
+            "validation_accuracy": None if found is None else found.mean,
+            "validation_interval": None if found is None else [found.low, found.high],
+            "best": facts.best,
+        }
+        with explain_disk_errors(self.folder), (self.folder / HISTORY).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        facts.records += 1
+        facts.loss = facts.accuracy = facts.counted = 0
+
+    def _keep(self) -> None:
+        """Save the network as it is now."""
+        facts = self.facts
+        told = {"accuracy": facts.best, "interval": facts.best_interval, "step": facts.best_step}
+        validation = None if facts.best is None else {**told, "tasks": self.job.settings.validation_tasks}
+        training = {**self.job.story["training"], "step": facts.best_step}
+        checkpoint.save(
+            self.folder, self.job.network, {**self.job.story, "training": training, "validation": validation}
+        )
+
+    def _checkpoint(self) -> None:
+        if self.team.leads:
+            save_state(
+                self.folder, self.job.network, self.job.optimiser, self.job.source.state(), vars(self.facts)
+            )
+
+    def _note(self, loss: float) -> str:
+        best = "" if self.facts.best is None else f", validation {100 * self.facts.best:.1f} %"
+        return f"loss {loss:.3f}{best}"
+
+    def _diverged(self, trouble: Diverged) -> str:
+        saved = (read_facts(self.folder) or {"step": 0})["step"]
+        kept = f"the checkpoint of step {saved:,} is kept"
+        if self.facts.best is not None:
+            kept += f", and the best network of step {self.facts.best_step:,}"
+        return (
+            f"The loss became {trouble.loss} at step {trouble.step + 1:,} with learning rate {trouble.rate:g}: "
+            f"training stopped, {kept} in {self.folder}; lower the learning rate (as with --optimiser "
+            f"'adam(lr={trouble.rate / 10:g})') or clip gradients (--clip 1), in another folder."
+        )

@@ -1,0 +1,60 @@
+"""Matching networks: episodes in which a query attends to every support image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from longshot.calls import format_call
+from longshot.methods.settings import check_count, check_number
+from longshot.networks.base import Network
+from longshot.training.base import Algorithm, Batch, Episode, Recipe, Step
+from longshot.training.protonet import embed, mean_step
+
+
+def attention_logits(support: Tensor, label: Tensor, query: Tensor, way: int, *, scale: float) -> Tensor:
+    """[Q, way] log Σ over x of label w of softmax_x(scale · cos(q, x))."""
+    similar = scale * functional.normalize(query, dim=1) @ functional.normalize(support, dim=1).T  # [Q, S]
+    attention = similar.log_softmax(1)
+    mine = functional.one_hot(label, way).bool().T  # [way, S]
+    spread = attention.unsqueeze(1).masked_fill(~mine, float("-inf"))  # [Q, way, S]
+    return torch.logsumexp(spread, 2)
+
+
+class Matching(Algorithm):
+    """L = −log p(w | q), p(w | q) = Σ over support x of class w of softmax_x(scale · cos(q, x)).
+
+    Without the paper's full context embeddings (recurrent encoders over the support), as most later comparisons.
+    """
+
+    name: ClassVar[str] = "matching"
+    paper: ClassVar[str] = "Vinyals et al. 2016"
+    episodic: ClassVar[bool] = True
+    recipe: ClassVar[Recipe] = Recipe(optimiser="adam(lr=0.001)", batch=1, steps=10_000)
+
+    def __init__(self, *, way: int = 5, shot: int = 5, query: int = 10, scale: float = 10.0) -> None:
+        check_count(self.name, "way", way, least=2)
+        check_count(self.name, "shot", shot, least=1)
+        check_count(self.name, "query", query, least=1)
+        check_number(self.name, "scale", scale, above=0)
+        self.way, self.shot, self.query, self.scale = way, shot, query, scale
+
+    @property
+    def method(self) -> str:
+        """The same classifier for validation tasks."""
+        return format_call("matching", {"scale": self.scale}, {"scale": 10.0})
+
+    def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:
+        """Mean over the episodes."""
+        assert not isinstance(data, Batch)
+        logits = []
+        for episode in data:
+            support, query = embed(network, episode)
+            logits.append(
+                attention_logits(support, episode.support_label, query, episode.way, scale=self.scale)
+            )
+        return mean_step(logits, data)

@@ -1,0 +1,96 @@
+"""Accuracy on tasks of the validation classes, drawn once and solved by the same methods as any testbed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from longshot.evaluation.statistics.intervals import Interval, mean_interval
+from longshot.methods.base import Method
+from longshot.methods.batching import Gatherer, Tasks, batches, task_seeds
+from longshot.methods.images import ImageMethod, ImageTask
+from longshot.methods.registry import get_method
+from longshot.networks.base import Network
+from longshot.testbeds.bound import BoundTasks
+from longshot.training.episodes import embed_rows, read_episode
+from longshot.training.images import Images
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """Tasks as rows of ``images``, and the call of the method that solves them."""
+
+    tasks: BoundTasks
+    images: Images
+    method: str
+
+    def accuracies(self, network: Network) -> NDArray[np.float64]:
+        """[T] share of each task's queries that the method gets right, the network in evaluation mode."""
+        solver = get_method(self.method)
+        if isinstance(solver, ImageMethod):
+            return self._by_images(solver, network)
+        return self._by_features(solver, network)
+
+    def run(self, network: Network) -> Interval:
+        """Mean accuracy over the tasks with its 95 % interval."""
+        return mean_interval(self.accuracies(network))
+
+    def _by_features(self, method: Method, network: Network) -> NDArray[np.float64]:
+        # Tasks share images: every image goes through the network once.
+        rows = np.unique(np.concatenate([self.tasks.support.values, self.tasks.query.values]))
+        vectors = embed_rows(network, self.images, rows).cpu().numpy()
+        bound = BoundTasks(
+            self.tasks.tasks,
+            self.tasks.ways,
+            self.tasks.support.with_values(np.searchsorted(rows, self.tasks.support.values)),
+            self.tasks.support_label,
+            self.tasks.query.with_values(np.searchsorted(rows, self.tasks.query.values)),
+            self.tasks.query_label,
+        )
+        tasks = Tasks.from_bound(bound)
+        found = np.empty(len(tasks))
+        with torch.no_grad():
+            for chosen, batch, targets in batches(tasks, method, Gatherer([vectors], self.images.device)):
+                right = (method.scores(batch).argmax(2) == targets) & batch.query_mask
+                found[chosen] = (right.sum(1) / batch.query_mask.sum(1)).cpu().numpy()
+        return found
+
+    def _by_images(self, method: ImageMethod, network: Network) -> NDArray[np.float64]:
+        training = network.training
+        trained = [parameter.requires_grad for parameter in network.parameters()]
+        network.eval().requires_grad_(False)
+        found = np.empty(len(self.tasks))
+        try:
+            with torch.no_grad():
+                for positions in self._groups(method.at_once):
+                    pairs = [self._image_task(position) for position in positions]
+                    scores = method.scores([task for task, _ in pairs], network)
+                    for position, one, (_, label) in zip(positions, scores, pairs, strict=True):
+                        found[position] = float((one.argmax(1) == label).float().mean())
+        finally:
+            network.train(training)
+            for parameter, wanted in zip(network.parameters(), trained, strict=True):
+                parameter.requires_grad_(wanted)
+        return found
+
+    def _groups(self, most: int) -> Iterator[list[int]]:
+        """Positions of tasks of the same shape, ``most`` at a time."""
+        shapes: dict[tuple[int, int, int], list[int]] = {}
+        sizes = zip(self.tasks.ways, self.tasks.support.lengths, self.tasks.query.lengths, strict=True)
+        for position, (way, support, query) in enumerate(sizes):
+            shapes.setdefault((int(way), int(support), int(query)), []).append(position)
+        for alike in shapes.values():
+            for start in range(0, len(alike), most):
+                yield alike[start : start + most]
+
+    def _image_task(self, position: int) -> tuple[ImageTask, torch.Tensor]:
+        episode = read_episode(self.images, self.tasks.take([position]))
+        seed = int(task_seeds(0, np.array([position]))[0])
+        task = ImageTask(
+            episode.support, episode.support_label, episode.query, episode.way, seed, index=position
+        )
+        return task, episode.query_label
