@@ -7,7 +7,7 @@ result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -23,6 +23,22 @@ FEW = 16  # classes up to which one product over all of them beats a small one f
 def with_rows(batch: TaskBatch, support: Tensor, query: Tensor) -> TaskBatch:
     """The same tasks with transformed rows: support [B, S, d'], query [B, Q, d']."""
     return replace(batch, support=support, query=query)
+
+
+def pieces(batch: TaskBatch, size: int) -> Iterator[TaskBatch]:
+    """The batch as smaller ones of at most ``size`` tasks, over the same memory."""
+    for start in range(0, len(batch), size):
+        chosen = slice(start, start + size)
+        yield replace(
+            batch,
+            support=batch.support[chosen],
+            support_label=batch.support_label[chosen],
+            query=batch.query[chosen],
+            query_mask=batch.query_mask[chosen],
+            ways=batch.ways[chosen],
+            seeds=batch.seeds[chosen],
+            index=None if batch.index is None else batch.index[chosen],
+        )
 
 
 def class_scores(scores: Tensor, batch: TaskBatch) -> Tensor:

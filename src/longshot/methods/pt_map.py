@@ -6,18 +6,19 @@ import torch
 from torch import Tensor
 
 from longshot.methods.base import Method, TaskBatch, TaskShape
-from longshot.methods.numerics import class_scores, lengths, with_rows
+from longshot.methods.numerics import class_scores, pieces
 from longshot.methods.settings import check_count, check_number
+from longshot.methods.transport import Transport
 
-_CHECK_EVERY = 5  # Sinkhorn rounds between looks at the convergence of each task
+_PIECE = 8  # tasks whose rows are transformed together
 
 
 class PTMAP(Method):
     """Assign queries to class means by entropic optimal transport, move the means, repeat.
 
     Features: x ← (relu(x) + 1e-6)^power, ℓ₂-normalised unless ``normalize=False``.
-    Plan: Sinkhorn on exp(−strength · ‖q − p_w‖²) with row sums 1 and equal column sums: every class gets the same
-    share of the queries, which is what the method assumes.
+    Plan: entropic transport with the kernel exp(−strength · ‖q − p_w‖²), each query 1, every class the same share of
+    the queries, which is what the method assumes; at most ``rounds`` rounds (see ``Transport``).
     Means: p ← p + lr · (mean of support and queries weighted by the plan − p), ``steps`` times.
     """
 
@@ -25,6 +26,7 @@ class PTMAP(Method):
     setting = "transductive"
     family = "optimal transport"
     paper = "Hu et al. 2021"
+    version = 2  # plans are solved to their end, also where a thousand plain rounds were not enough
 
     def __init__(
         self,
@@ -49,77 +51,114 @@ class PTMAP(Method):
         self.rounds = rounds
 
     def floats_per_task(self, shape: TaskShape) -> int:
-        """As usual, three more arrays of class vectors, and the kernel with its scaled copies."""
-        return super().floats_per_task(shape) + 3 * shape.way * shape.dim + 6 * shape.query * shape.way
+        """The plan with its copies, and the products of queries or transformed rows with moving means."""
+        way, support, query, dim = shape
+        small = 12 * query * way + 4 * way**2
+        if _products_pay(shape, self.steps):
+            return small + (way + query) * query + (support + query + 2 * way) * dim // _PIECE
+        return small + (support + query + 4 * way) * dim
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W] logarithm of the transport plan; see the class."""
-        batch = with_rows(batch, self._transform(batch.support), self._transform(batch.query))
-        means = batch.class_means()
-        support_sums = means * batch.counts.unsqueeze(2)
-        means = means.clone()
-        scaling: Tensor | None = None
+        counts = batch.counts.unsqueeze(2)
+        means: _Combined | _Moved
+        if _products_pay(batch.shape, self.steps):
+            # A few tasks at a time: their transformed rows stay in the cache until the products are made.
+            parts = [_products(self._rows(few), batch.way) for few in pieces(batch, _PIECE)]
+            products, squares = (torch.cat(values) for values in zip(*parts, strict=True))
+            means = _Combined(products, squares, counts)
+        else:
+            means = _Moved(self._rows(batch), counts)
+        transport = Transport(batch.present, batch.query_mask, self.rounds)
         for _ in range(self.steps):
-            plan, scaling = self._plan(batch, means, scaling)
-            total = plan.sum(2).add_(batch.counts).clamp_(min=1e-12).unsqueeze(2)
-            target = plan.bmm(batch.query).add_(support_sums).div_(total)
-            means.lerp_(target, self.lr)
-        plan, _ = self._plan(batch, means, scaling)
-        return class_scores(plan.clamp_(min=1e-38).log_(), batch)
+            means.move(transport(self._cost(batch, means)), self.lr)
+        return class_scores(transport(self._cost(batch, means)).clamp_(min=1e-38).log_(), batch)
 
-    def _transform(self, rows: Tensor) -> Tensor:
-        powered = rows.clamp(min=0).add_(1e-6)
-        powered = powered.sqrt_() if self.power == 0.5 else powered.pow_(self.power)
-        return powered.div_(lengths(powered).unsqueeze(2)) if self.normalize else powered
+    def _rows(self, batch: TaskBatch) -> Tensor:
+        """[B, W+Q, d] class means, then queries, after the power transform."""
+        way, _, query, dim = batch.shape
+        rows = batch.support.new_empty(len(batch), way + query, dim)
+        self._transform(batch.query, rows[:, way:])
+        rows[:, :way] = batch.class_means(self._transform(batch.support, torch.empty_like(batch.support)))
+        return rows
 
-    def _plan(self, batch: TaskBatch, means: Tensor, scaling: Tensor | None) -> tuple[Tensor, Tensor]:
-        # ‖q − p‖² without ‖q‖², which only scales a query's share and which the iteration undoes.
-        squares = means.square().sum(2, keepdim=True)
-        queries = batch.query.transpose(1, 2)
-        cost = torch.baddbmm(squares, means, queries, beta=self.strength, alpha=-2 * self.strength)
-        if batch.shot is None:
-            cost.masked_fill_(~batch.present.unsqueeze(2), torch.inf)
-        return sinkhorn(cost, batch.query_mask, self.rounds, scaling)
+    def _transform(self, rows: Tensor, out: Tensor) -> Tensor:
+        """(relu(x) + 1e-6)^power, as unit vectors where asked, written to ``out``."""
+        torch.clamp(rows, min=0, out=out).add_(1e-6)
+        if self.power != 0.5:
+            out.pow_(self.power)
+            return out.div_(torch.linalg.vector_norm(out, dim=2, keepdim=True)) if self.normalize else out
+        # The squared length of a row of roots is the sum of the row.
+        return out.div_(out.sum(2, keepdim=True)).sqrt_() if self.normalize else out.sqrt_()
+
+    def _cost(self, batch: TaskBatch, means: _Combined | _Moved) -> Tensor:
+        cost = means.distances().mul_(self.strength)
+        return cost if batch.shot is not None else cost.masked_fill_(~batch.present.unsqueeze(2), torch.inf)
 
 
-def sinkhorn(
-    cost: Tensor, mask: Tensor, rounds: int, scaling: Tensor | None = None, tolerance: float = 1e-6
-) -> tuple[Tensor, Tensor]:
-    """Transport plans [B, W, Q] for exp(−cost): queries of ``mask`` [B, Q] get 1 each, classes share them equally.
+def _products_pay(shape: TaskShape, steps: int) -> bool:
+    """Whether the products of all queries, once, cost less than those of means and queries in every step."""
+    way, _, query, dim = shape
+    return query * dim + steps * way * query < 2 * steps * way * dim
 
-    cost: [B, W, Q], +∞ where a class cannot be chosen. Each task stops on its own when no query's sum moves by
-    more than ``tolerance`` (relative) in a round, looked at every few rounds, or after ``rounds``; finished tasks
-    leave the batch. ``scaling`` [B, W] starts the iteration, usually at an earlier result. Returns the plan and the
-    scaling.
+
+def _products(rows: Tensor, way: int) -> tuple[Tensor, Tensor]:
+    """⟨x, q⟩ [B, W+Q, Q] of all rows [B, W+Q, d] with the queries, and ‖b_w‖² [B, W, 1] of the means before them."""
+    products = torch.bmm(rows, rows[:, way:].transpose(1, 2))
+    return products, rows[:, :way].square().sum(2, keepdim=True)
+
+
+class _Combined:
+    """Means as combinations p_w = a_w b_w + Σ_q c_wq q of the class means b_w and the queries: no row is read again.
+
+    All distances follow from the products of queries with one another [Q, Q] and with the class means [W, Q].
     """
-    # A query's smallest cost only scales its column, which the iteration undoes: subtracting it prevents underflow.
-    kernel = (cost.amin(1, keepdim=True) - cost).exp_().mul_(mask.unsqueeze(1))
-    usable = torch.isfinite(cost).any(2, keepdim=True)  # [B, W, 1]
-    share = mask.sum(1).view(-1, 1, 1) / usable.sum(1, keepdim=True).clamp(min=1) * usable
-    columns = usable.to(kernel.dtype) if scaling is None else scaling.unsqueeze(2).clone()
-    active = torch.arange(len(kernel), device=kernel.device)
-    part, v = kernel, columns
-    # [B, 1, Q]; a padded query has 0 everywhere: its sum is set to 1 so that nothing divides by zero
-    padded = (~mask).to(kernel.dtype).unsqueeze(1)
-    spare = None if bool(mask.all()) else padded
-    scaled = part * v
-    sums = scaled.sum(1, keepdim=True)
-    done = 0
-    while done < rounds and len(active):
-        before = sums
-        for _ in range(min(_CHECK_EVERY, rounds - done)):
-            before = sums
-            weight = sums.clamp(min=1e-30) if spare is None else sums.add(spare)
-            # Dividing by a query's sum gives it 1; the class sums of that are scaled to their share.
-            v = share.mul(v).div_(scaled.div_(weight).sum(2, keepdim=True).clamp_(min=1e-30))
-            torch.mul(part, v, out=scaled)
-            sums = scaled.sum(1, keepdim=True)
-            done += 1
-        columns[active] = v
-        keep = ((sums - before).abs_() > before * tolerance).any(2).squeeze(1)
-        if not bool(keep.all()):
-            active, part, share, v = active[keep], part[keep], share[keep], v[keep]
-            scaled, sums = scaled[keep], sums[keep]
-            spare = None if spare is None else spare[keep]
-    plan = kernel.mul_(columns)
-    return plan.div_(plan.sum(1, keepdim=True).clamp_(min=1e-30)), columns.squeeze(2)
+
+    def __init__(self, products: Tensor, squares: Tensor, counts: Tensor) -> None:
+        """As from ``_products``; counts: [B, W, 1] support rows of each class."""
+        way = counts.shape[1]
+        self.base, self.gram = products[:, :way], products[:, way:]  # ⟨b_w, q⟩ and ⟨q, q'⟩
+        self.squares = squares
+        self.counts = counts
+        self.own = torch.ones_like(counts)  # a
+        self.weights: Tensor | None = None  # c; None while it is 0
+
+    def distances(self) -> Tensor:
+        """[B, W, Q] ‖p_w − q‖² − ‖q‖²: the part left out moves all classes of a query alike."""
+        if self.weights is None:
+            return torch.sub(self.squares, self.base, alpha=2)
+        start = self.own * self.base
+        products = torch.baddbmm(start, self.weights, self.gram)  # ⟨p_w, q⟩
+        # ‖p‖² = a² ‖b‖² + Σ_q c_q (a ⟨b, q⟩ + ⟨p, q⟩)
+        squares = start.add_(products).mul_(self.weights).sum(2, keepdim=True)
+        squares.addcmul_(self.own.square(), self.squares)
+        return products.mul_(-2).add_(squares)
+
+    def move(self, plan: Tensor, lr: float) -> None:
+        """p ← p + lr · (mean over the support and the queries by the ``plan`` [B, W, Q] − p)."""
+        share = lr / plan.sum(2, keepdim=True).add_(self.counts).clamp_(min=1e-12)
+        self.own = self.own.mul(1 - lr).addcmul_(share, self.counts)
+        weights = plan.mul_(share)
+        self.weights = weights if self.weights is None else weights.add_(self.weights, alpha=1 - lr)
+
+
+class _Moved:
+    """The same means as vectors, for tasks with so many queries that the products of all of them would cost more."""
+
+    def __init__(self, rows: Tensor, counts: Tensor) -> None:
+        """rows: [B, W+Q, d] class means before queries; counts: [B, W, 1] support rows of each class."""
+        way = counts.shape[1]
+        self.counts = counts
+        self.queries = rows[:, way:]
+        self.means = rows[:, :way].clone()
+        self.sums = self.means * counts
+
+    def distances(self) -> Tensor:
+        """[B, W, Q] ‖p_w − q‖² − ‖q‖²: the part left out moves all classes of a query alike."""
+        squares = self.means.square().sum(2, keepdim=True)
+        return torch.baddbmm(squares, self.means, self.queries.transpose(1, 2), alpha=-2)
+
+    def move(self, plan: Tensor, lr: float) -> None:
+        """p ← p + lr · (mean over the support and the queries by the ``plan`` [B, W, Q] − p)."""
+        total = plan.sum(2, keepdim=True).add_(self.counts).clamp_(min=1e-12)
+        self.means.lerp_(torch.baddbmm(self.sums, plan, self.queries).div_(total), lr)
