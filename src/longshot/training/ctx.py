@@ -1,0 +1,102 @@
+"""CrossTransformers: episodes solved by attention between places; half of them tell images apart, not classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Generator, Tensor, nn
+
+from longshot.errors import UserError
+from longshot.methods.ctx import KEY, VALUE, class_scores, heads
+from longshot.methods.settings import check_count, check_number
+from longshot.networks.base import Network
+from longshot.training.augment import parse
+from longshot.training.base import Algorithm, Batch, Episode, Recipe, Step
+from longshot.training.protonet import mean_step
+
+# SimCLR's: crops of at least 8 % of the area (0.28 of a side), flips, colour; its blur and hue are left out.
+SIMCLR = "zoom(0.28)|flip|jitter(0.8)|grey(0.2)"
+
+
+class CTX(Algorithm):
+    """L = −log softmax over c of −1/n Σ_p ‖t_p − w_p‖² (``methods/ctx.py``), mean over the queries.
+
+    With probability ``simclr`` an episode becomes a SimCLR episode: every support image is a class of its own, the
+    queries are as many of the same images per class as there were queries, and all of them are augmented strongly, each
+    on its own. Such episodes keep the network from forgetting whatever does not tell the train classes apart.
+    ``width``: numbers per key and per value.
+    """
+
+    name: ClassVar[str] = "ctx"
+    paper: ClassVar[str] = "Doersch et al. 2020"
+    episodic: ClassVar[bool] = True
+    recipe: ClassVar[Recipe] = Recipe(optimiser="adam(lr=0.0006)", batch=1, steps=10_000)
+
+    def __init__(
+        self, *, way: int = 5, shot: int = 5, query: int = 10, width: int = 128, simclr: float = 0.5
+    ) -> None:
+        check_count(self.name, "way", way, least=2)
+        for setting, value in {"shot": shot, "query": query, "width": width}.items():
+            check_count(self.name, setting, value, least=1)
+        check_number(self.name, "simclr", simclr)
+        if simclr > 1:
+            raise UserError(f"ctx's simclr is {simclr!r}; it is the share of SimCLR episodes, from 0 to 1.")
+        self.way, self.shot, self.query, self.width, self.simclr = way, shot, query, width, simclr
+
+    @property
+    def method(self) -> str:
+        """The same attention for validation tasks."""
+        return "ctx"
+
+    def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
+        """Key head and value head [width, channels of the maps], as linear layers start."""
+        training = network.training
+        with torch.no_grad():
+            channels = int(network.eval().maps(torch.zeros(1, 3, *network.size)).shape[1])
+        network.train(training)
+        return {name: nn.Linear(channels, self.width).weight.detach() for name in (KEY, VALUE)}
+
+    def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:
+        """Mean over the episodes."""
+        assert not isinstance(data, Batch)
+        # The global generator is seeded by the step, so a resumed run turns the same episodes into SimCLR's.
+        changed = [
+            simclr_episode(episode) if float(torch.rand(())) < self.simclr else episode for episode in data
+        ]
+        logits = []
+        for episode in changed:
+            maps = network.maps(torch.cat([episode.support, episode.query])).float()
+            keys, values = heads(network, maps)
+            rows = len(episode.support)
+            logits.append(
+                class_scores(
+                    keys[:rows], values[:rows], episode.support_label, keys[rows:], values[rows:], episode.way
+                )
+            )
+        return mean_step(logits, changed)
+
+
+def simclr_episode(episode: Episode) -> Episode:
+    """Every support image a class of its own; queries are other views of the first few images of each class.
+
+    An image that was a query takes no part. Of a class with q queries the first q support images are asked for.
+    """
+    place = _place_in_class(episode.support_label, episode.way)
+    queries = torch.bincount(episode.query_label, minlength=episode.way)
+    asked = (place < queries[episode.support_label]).nonzero().squeeze(1)
+    low, high = (edge(episode.support, dim=(0, 2, 3), keepdim=True) for edge in (torch.amin, torch.amax))
+    # Images come scaled for the network; colour changes are meant for values from black (0) to white (1).
+    plain = (episode.support - low) / (high - low).clamp(min=1e-6)
+    generator = Generator().manual_seed(int(torch.randint(2**62, ())))
+    views = parse(SIMCLR)(torch.cat([plain, plain[asked]]), generator) * (high - low) + low
+    count = len(plain)
+    everyone = torch.arange(count, device=asked.device)
+    return Episode(views[:count], everyone, views[count:], asked, count)
+
+
+def _place_in_class(label: Tensor, way: int) -> Tensor:
+    """[S] number of earlier images of the same class."""
+    one_hot = nn.functional.one_hot(label, way)
+    return (one_hot.cumsum(0) * one_hot).sum(1) - 1
