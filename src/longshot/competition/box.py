@@ -80,7 +80,7 @@ class Box:
         host = [sys.executable, "-s", "-m", "inside.host"]
         pipes = [str(there), str(back)]
         start: Path | None = None
-        environment: dict[str, str] | None = {"PATH": os.environ.get("PATH", "")}
+        environment = {"PATH": os.environ.get("PATH", "")}
         if trusted:
             work = self.log.parent / "work"
             for name in ("data", "work"):
@@ -89,7 +89,8 @@ class Box:
                 (work / "data" / name).symlink_to(file.resolve())
             places = [submission.resolve(), work.resolve() / "data", work.resolve() / "work"]
             arguments = [*host, *map(str, places), *pipes]
-            start, environment = sandbox.PROGRAM.parent, None
+            start = sandbox.PROGRAM.parent
+            environment = {**os.environ, "PYTHONPATH": str(sandbox.PACKAGE.parent)}
         else:
             # Limits are set inside the box, after root is dropped: the kernel does not count root's processes.
             bounds = [f"--nproc={self.limits.processes}", f"--as={self.limits.memory}", "--core=0"]
@@ -98,6 +99,7 @@ class Box:
             places = [Path("/box", name) for name in ("submission", "data", "work")]
             inner = ["prlimit", *bounds, "env", "--chdir=/box/program", *host, *map(str, places), *pipes]
             binds = {"/box/program/inside": sandbox.PROGRAM, "/box/submission": submission.resolve()}
+            binds["/box/program/longshot"] = sandbox.PACKAGE  # submissions may use its networks and methods
             binds |= {f"/box/data/{name}": file.resolve() for name, file in data.items()}
             arguments = sandbox.command(inner, binds=binds, limits=self.limits, slot=slot, hidden=hidden)
         return subprocess.Popen(

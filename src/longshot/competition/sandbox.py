@@ -21,6 +21,7 @@ from longshot.competition.limits import Limits
 from longshot.errors import UserError
 
 PROGRAM = Path(__file__).parent / "inside"
+PACKAGE = Path(__file__).parent.parent
 FIRST_USER, USERS = 61184, 4336  # numbers that systemd keeps for services without an account
 WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".onnx", ".h5", ".hdf5", ".npz", ".pkl", ".bin", ".tflite")
 LARGE = 1 << 20  # bytes; a smaller file in a package is a test fixture or a table, hardly a network

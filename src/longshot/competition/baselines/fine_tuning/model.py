@@ -1,0 +1,58 @@
+"""Fine-tuning: a network trained on batches of all training classes; for every task only a last layer is fitted."""
+
+import torch
+import torch.nn.functional as F
+from api import Learner, MetaLearner, Predictor
+from helpers import DEVICE, backbone, embed, load, prepared, probabilities, save, settings
+from torch import nn
+
+SETTINGS = settings(__file__)
+
+
+class MyMetaLearner(MetaLearner):
+    def meta_fit(self, meta_train_generator, meta_valid_generator):
+        network = backbone(SETTINGS["network"])
+        head = nn.Linear(network.dim, self.train_classes).to(DEVICE)
+        optimiser = torch.optim.Adam([*network.parameters(), *head.parameters()], SETTINGS["lr"])
+        network.train()
+        for step, (images, labels) in enumerate(meta_train_generator(SETTINGS["train_steps"])):
+            scores = head(network(prepared(images)))
+            loss = F.cross_entropy(scores, labels.to(DEVICE))
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            if step % 100 == 0:
+                self.log((images, labels), scores.detach().argmax(1).cpu().numpy(), loss.item())
+        return MyLearner(network)
+
+
+class MyLearner(Learner):
+    def __init__(self, network=None):
+        self.network = network or backbone(SETTINGS["network"])
+
+    def fit(self, support_set):
+        images, labels, _, ways, _ = support_set
+        features, labels = embed(self.network, images), labels.to(DEVICE)
+        head = nn.Linear(features.shape[1], ways).to(DEVICE)
+        optimiser = torch.optim.Adam(head.parameters(), SETTINGS["task_lr"])
+        for _ in range(SETTINGS["task_steps"]):
+            chosen = torch.randint(len(features), (min(SETTINGS["task_batch"], len(features)),))
+            loss = F.cross_entropy(head(features[chosen]), labels[chosen])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        return Fitted(self.network, head)
+
+    def save(self, path_to_save):
+        save(self.network, path_to_save)
+
+    def load(self, path_to_load):
+        load(self.network, path_to_load)
+
+
+class Fitted(Predictor):
+    def __init__(self, network, head):
+        self.network, self.head = network, head
+
+    def predict(self, query_set):
+        return probabilities(self.head(embed(self.network, query_set)))

@@ -1,0 +1,87 @@
+"""First-order MAML: meta-training looks for weights from which a few gradient steps fit a task."""
+
+import copy
+
+import torch
+import torch.nn.functional as F
+from api import Learner, MetaLearner, Predictor
+from helpers import DEVICE, backbone, load, prepared, probabilities, save, settings
+from torch import nn
+
+SETTINGS = settings(__file__)
+
+
+class Model(nn.Module):
+    """A network and one vector that every class starts from, so that any number of ways can begin."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = backbone(SETTINGS["network"])
+        self.start = nn.Parameter(torch.zeros(1, self.network.dim, device=DEVICE))
+
+    def adapted(self, images, labels, ways):
+        """A copy after a few steps of gradient descent on the support set; gives its network and head."""
+        network = copy.deepcopy(self.network).train()
+        head = self.start.detach().repeat(ways, 1).requires_grad_()
+        parameters = [*network.parameters(), head]
+        for _ in range(SETTINGS["task_steps"]):
+            loss = F.cross_entropy(F.linear(network(prepared(images)), head), labels.to(DEVICE))
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+            with torch.no_grad():
+                for parameter, gradient in zip(parameters, gradients, strict=True):
+                    if gradient is not None:
+                        parameter -= SETTINGS["task_lr"] * gradient
+        return network, head
+
+
+class MyMetaLearner(MetaLearner):
+    def meta_fit(self, meta_train_generator, meta_valid_generator):
+        model = Model()
+        optimiser = torch.optim.Adam(model.parameters(), SETTINGS["lr"])
+        for step, task in enumerate(meta_train_generator(SETTINGS["train_tasks"])):
+            network, head = model.adapted(*task.support_set[:2], task.num_ways)
+            scores = F.linear(network(prepared(task.query_set[0])), head)
+            loss = F.cross_entropy(scores, task.query_set[1].to(DEVICE))
+            moved = [*network.parameters(), head]
+            gradients = torch.autograd.grad(loss / SETTINGS["meta_batch"], moved, allow_unused=True)
+            with torch.no_grad():  # first order: the gradient at the end is taken for the one at the start
+                add(model.start, gradients[-1].sum(0, keepdim=True))
+                for parameter, gradient in zip(model.network.parameters(), gradients[:-1], strict=True):
+                    add(parameter, gradient)
+            if step % SETTINGS["meta_batch"] == SETTINGS["meta_batch"] - 1:
+                optimiser.step()
+                optimiser.zero_grad()
+            if step % 100 == 0:
+                self.log(task, scores.detach().argmax(1).cpu().numpy(), loss.item())
+        return MyLearner(model)
+
+
+def add(parameter, gradient):
+    """Add to a parameter's gradient."""
+    if gradient is not None:
+        parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+
+
+class MyLearner(Learner):
+    def __init__(self, model=None):
+        self.model = model or Model()
+
+    def fit(self, support_set):
+        images, labels, _, ways, _ = support_set
+        return Adapted(*self.model.adapted(images, labels, ways))
+
+    def save(self, path_to_save):
+        save(self.model, path_to_save)
+
+    def load(self, path_to_load):
+        load(self.model, path_to_load)
+
+
+class Adapted(Predictor):
+    def __init__(self, network, head):
+        self.network, self.head = network.eval(), head
+
+    @torch.no_grad()
+    def predict(self, query_set):
+        features = torch.cat([self.network(prepared(part)) for part in query_set.split(64)])
+        return probabilities(F.linear(features, self.head))
