@@ -106,7 +106,7 @@ def class_map(
     points, shares = plane(embeddings)
     columns = min(len(panels), 2 if len(panels) in (2, 4) else 3)
     rows = math.ceil(len(panels) / columns)
-    with _figure(path, 3.4 * columns + 0.3, 3.2 * rows + 0.7) as figure:
+    with _figure(path, 3.4 * columns + 0.3, 3.1 * rows + 0.9) as figure:
         grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
@@ -143,7 +143,6 @@ def _draw_sets(axes: Any, points: Floats, sets: Mapping[str, NDArray[np.int64]])
         if len(sets[name]):
             x, y = points[sets[name]].mean(axis=0)
             axes.scatter([x], [y], s=150, color=colour, marker=marker(place), edgecolor="white", linewidth=2)
-    axes.set_box_aspect(0.9)
 
 
 def accuracy_by_divergence(

@@ -23,8 +23,8 @@ from longshot.progress import progress
 from longshot.reports.sheets import Cell, Sheet
 from longshot.studies import fields
 from longshot.studies import transfer_difficulty_fields as more
+from longshot.studies import transfer_difficulty_paper as paper
 from longshot.studies.tables import TableFile, ratio
-from longshot.studies.transfer_difficulty_paper import CORRELATIONS, SHORT
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -263,13 +263,8 @@ def tables(
                 _finding(method, words, name, {m: cells[m][i] for m in MEASURES})
                 for i, name in enumerate(names)
             ]
-    sheets.append(_published())
-    for name, numbers in CORRELATIONS.items():
-        for measure, r in numbers.items():
-            facts = {"source": "published", "dataset": name, "method": "", "model": "gaussian"}
-            records.append(
-                {**facts, "measure": measure, "r": r, "low": None, "high": None, "p": None, "tasks": 100}
-            )
+    sheets.append(paper.correlations_sheet(MEASURES))
+    records += paper.correlations_records()
     return [TableFile("correlations", sheets, records, lines)]
 
 
@@ -297,19 +292,6 @@ def _finding(method: str, words: str, name: str, cells: Mapping[str, Correlation
         f"{name}, {method}, {words}: from most to least negative {', '.join(MEASURES[m] for m in order)}; "
         f"interval below 0: {', '.join(below) or 'none'}."
     )
-
-
-def _published() -> Sheet:
-    block = []
-    for measure, label in MEASURES.items():
-        row = [Cell(label)]
-        for numbers in CORRELATIONS.values():
-            best = numbers[measure] == min(numbers.values())
-            row.append(Cell(f"{numbers[measure]:+.2f}", "best" if best else ""))
-        block.append(row)
-    heads = [("", "divergence"), *(("", name) for name in CORRELATIONS)]
-    note = "Published numbers: ImageNet-1k upstream, DenseNet121, 100 tasks each; not measured here."
-    return Sheet(f"Published: {SHORT}, table 2", heads, [block], note, labels=1)
 
 
 def _scatter(found: Divergences, accuracy: Floats, name: str, method: str, path: Path) -> None:

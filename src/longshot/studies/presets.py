@@ -17,6 +17,7 @@ from longshot.studies.fields import Fields
 RECIPES = {
     "better-testbed": "longshot.studies.better_testbed",
     "many-way": "longshot.studies.many_way",
+    "transfer-difficulty": "longshot.studies.transfer_difficulty",
     "divergence-correlation": "longshot.studies.divergence_correlation",
 }
 _TEXTS = ("name", "title", "paper", "checked")

@@ -155,12 +155,16 @@ def estimate_study(
 
 
 def method_calls(settings: dict[str, Any]) -> list[str]:
-    """The methods of a study as calls; ``all`` are those that work on one backbone."""
+    """The methods of a study as calls; ``all`` are those that work on the features of one backbone."""
     from longshot.methods.registry import list_methods
 
     if settings["methods"] != "all":
         return list(settings["methods"])
-    return [method["name"] for method in list_methods() if method["family"] != "several backbones"]
+    return [
+        method["name"]
+        for method in list_methods()
+        if method["needs"] == "features" and method["family"] != "several backbones"
+    ]
 
 
 def drawn(folder: Folder, name: str, draw: Callable[[], Testbed]) -> Testbed:

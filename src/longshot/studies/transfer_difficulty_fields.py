@@ -50,16 +50,17 @@ def number_above(bound: float) -> Field:
     return Field(f"a number above {bound:g}", parse)
 
 
-def some_of(choices: Sequence[str]) -> Field:
-    """A list of different names out of ``choices``, in the order of ``choices`` in the end."""
+def some_of(choices: Sequence[str], *, empty: bool = False) -> Field:
+    """A list of different names out of ``choices``, in the order of ``choices`` in the end; [] where ``empty``."""
 
     def parse(value: Any) -> list[str]:
         listed = value if isinstance(value, list) else [value]
-        if not listed or len(set(listed)) != len(listed) or not set(listed) <= set(choices):
+        if not (listed or empty) or len(set(listed)) != len(listed) or not set(listed) <= set(choices):
             raise ValueError
         return [name for name in choices if name in listed]
 
-    return Field(f"a list of one or more of {', '.join(choices)}", parse)
+    least = "none or more" if empty else "one or more"
+    return Field(f"a list of {least} of {', '.join(choices)}", parse)
 
 
 def one_of(choices: Sequence[str]) -> Field:

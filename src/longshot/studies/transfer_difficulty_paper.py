@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from longshot.reports.sheets import Cell, Sheet
+from longshot.studies.transfer_difficulty_stats import ADAPTING, METHODS
+
 SHORT = "Arnold and Sha, 2021"
 PAPER_METHODS = ("maml", "anil", "protonet", "multiclass")
 
@@ -50,3 +55,113 @@ SLOPES: dict[str, dict[str, float]] = {
     "LFW10": {"maml": -3.10, "anil": -3.61, "protonet": -4.45, "multiclass": -4.91},
     "EMNIST": {"maml": -2.55, "anil": -5.70, "protonet": -4.71, "multiclass": -3.23},
 }
+
+
+def hardest_sheet() -> Sheet:
+    """Table 1."""
+    rows = []
+    for method in METHODS:
+        row = [Cell(method)]
+        for values in HARDEST.values():
+            value = values[method]
+            best = value == max(one for one in values.values() if one is not None)
+            row.append(Cell("–" if value is None else f"{value:.2f}", "best" if best else ""))
+        rows.append(row)
+    note = "Published numbers, 5-way 5-shot at D = 0.96; not measured here."
+    return Sheet(f"Published: {SHORT}, table 1", _heads("method", HARDEST), [rows], note, labels=1)
+
+
+def hardest_records() -> list[dict[str, Any]]:
+    """Table 1 as CSV rows."""
+    records = []
+    for dataset, values in HARDEST.items():
+        for method in METHODS:
+            value = values[method]
+            if value is not None:
+                facts = {"source": "published", "dataset": dataset, "split": "R = 0.96", "way": 5, "shot": 5}
+                kind = {"method": method, "embedding": "adapts" if method in ADAPTING else "fixed"}
+                blank = {"low": None, "high": None, "tasks": None, "mark": ""}
+                records.append({**facts, **kind, "mean": round(value / 100, 6), **blank})
+    return records
+
+
+def correlations_sheet(labels: dict[str, str]) -> Sheet:
+    """Table 2; ``labels`` are the measures in order with their names."""
+    rows = []
+    for measure, label in labels.items():
+        row = [Cell(label)]
+        for numbers in CORRELATIONS.values():
+            best = numbers[measure] == min(numbers.values())
+            row.append(Cell(f"{numbers[measure]:+.2f}", "best" if best else ""))
+        rows.append(row)
+    note = "Published numbers: ImageNet-1k upstream, DenseNet121, 100 tasks each; not measured here."
+    return Sheet(f"Published: {SHORT}, table 2", _heads("divergence", CORRELATIONS), [rows], note, labels=1)
+
+
+def correlations_records() -> list[dict[str, Any]]:
+    """Table 2 as CSV rows."""
+    facts = {"source": "published", "method": "", "model": "gaussian"}
+    blank = {"low": None, "high": None, "p": None, "tasks": 100}
+    return [
+        {**facts, "dataset": name, "measure": measure, "r": r, **blank}
+        for name, numbers in CORRELATIONS.items()
+        for measure, r in numbers.items()
+    ]
+
+
+def accuracies_sheet() -> Sheet:
+    """Table 4 for CIFAR100."""
+    rows = [
+        [Cell(name), *(Cell(f"{value:.2f}") for shot in (1, 5) for value in by_shot[shot])]
+        for name, by_shot in CIFAR100.items()
+    ]
+    heads = [("", "split"), *((f"{shot}-shot", method) for shot in (1, 5) for method in PAPER_METHODS)]
+    note = "Published numbers of CIFAR100 with CNN4, 600 tasks; not measured here."
+    return Sheet(f"Published: {SHORT}, table 4", heads, [rows], note, labels=1)
+
+
+def accuracies_records() -> list[dict[str, Any]]:
+    """Table 4 for CIFAR100 as CSV rows."""
+    blank = {"low": None, "high": None, "tasks": None, "trainings": None}
+    return [
+        {
+            "source": "published",
+            "split": name,
+            "way": 5,
+            "shot": shot,
+            "method": method,
+            "mean": round(value / 100, 6),
+            **blank,
+        }
+        for name, by_shot in CIFAR100.items()
+        for shot, values in by_shot.items()
+        for method, value in zip(PAPER_METHODS, values, strict=True)
+    ]
+
+
+def slopes_sheet() -> Sheet:
+    """Table 5."""
+    rows = []
+    for method in PAPER_METHODS:
+        row = [Cell(method)]
+        for values in SLOPES.values():
+            best = values[method] == max(values.values())
+            row.append(Cell(f"{values[method]:+.2f}", "best" if best else ""))
+        rows.append(row)
+    note = "Published numbers; the shots are not printed with them. Not measured here."
+    return Sheet(f"Published: {SHORT}, table 5", _heads("method", SLOPES), [rows], note, labels=1)
+
+
+def slope_records() -> list[dict[str, Any]]:
+    """Table 5 as CSV rows; shares per unit."""
+    facts = {"source": "published", "shot": None, "x": "R", "minus": ""}
+    blank = {"low": None, "high": None, "p": None, "tasks_low": None, "tasks_high": None, "points": None}
+    return [
+        {**facts, "dataset": dataset, "method": method, "slope": round(value / 100, 6), **blank}
+        for dataset, values in SLOPES.items()
+        for method, value in values.items()
+    ]
+
+
+def _heads(first: str, names: Any) -> list[tuple[str, str]]:
+    return [("", first), *(("", name) for name in names)]

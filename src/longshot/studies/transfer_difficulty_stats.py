@@ -1,0 +1,127 @@
+"""What the study of transfer difficulty measured, and the statistics its tables are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from longshot.evaluation.statistics import Interval, Slope
+
+Floats = NDArray[np.float64]
+ADAPTING = ("maml", "finetune")  # change the embedding on the task
+FIXED = ("anil", "protonet", "multiclass")  # share one embedding between tasks
+METHODS = (
+    "maml",
+    "anil",
+    "protonet",
+    "multiclass",
+    "finetune",
+)  # the paper's order; Finetune is in its table 1 only
+_Z95 = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class Place:
+    """One split of the study: ``target`` is the divergence asked for, None for splits made without one."""
+
+    name: str
+    target: float | None
+    measured: float  # divergence of the means of the train and test classes
+    gap: float  # ‖mean of the train classes − mean of the test classes‖
+    twin: str = ""  # the earlier split with the same classes in every part, if any
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Accuracies [repeats, T] (shares) by (split, method, shots); all methods of a split had the same tasks."""
+
+    places: Sequence[Place]
+    methods: Sequence[str]
+    shots: Sequence[int]
+    accuracy: Mapping[tuple[str, str, int], Floats]
+    axis: str = "R"  # what ``Place.target`` counts
+
+    def tasks(self, split: str, method: str, shot: int) -> Floats:
+        """Accuracy per task [T], the mean over repeated trainings."""
+        found: Floats = self.accuracy[split, method, shot].mean(axis=0)
+        return found
+
+    @property
+    def sweep(self) -> list[Place]:
+        """The splits that have a target, by target."""
+        return sorted(
+            (place for place in self.places if place.target is not None),
+            key=lambda place: place.target or 0.0,
+        )
+
+    @property
+    def hardest(self) -> Place:
+        """The split of the largest target."""
+        return self.sweep[-1]
+
+
+@dataclass(frozen=True)
+class Steepness:
+    """A slope of accuracy against divergence, in shares per unit, with two intervals.
+
+    ``fit`` has the t interval over splits and trainings (n − 2 degrees of freedom): it holds for other splits of these
+    divergences. ``low`` and ``high`` hold for more tasks of the same splits and networks only.
+    """
+
+    fit: Slope
+    low: float
+    high: float
+
+
+def steepness(
+    scores: Scores, method: str, shot: int, *, against: str = "", measured: bool = False
+) -> Steepness:
+    """Regress mean accuracy on divergence over the sweep, one point per split and training.
+
+    x is the target, or with ``measured`` the divergence of the class means. With ``against`` y is the difference to
+    that method on the same splits and tasks, whose slope says which of the two falls faster.
+
+    The slope is Σ w_i ȳ_i with w_i = (x_i − x̄) / S_xx, so its error over tasks is √Σ w_i² s_i² / T_i.
+    """
+    from longshot.evaluation.statistics import slope
+
+    x, y, errors = [], [], []
+    for place in scores.sweep:
+        values = scores.accuracy[place.name, method, shot]
+        if against:
+            values = values - scores.accuracy[place.name, against, shot]
+        x.append(place.measured if measured else place.target or 0.0)
+        y.append(values.mean(axis=1))
+        per_task = values.mean(axis=0)
+        errors.append(per_task.var(ddof=1) / len(per_task) if len(per_task) > 1 else math.nan)
+    at = np.array(x)
+    repeats = len(y[0])
+    fit = slope(np.repeat(at, repeats), np.concatenate(y))
+    weights = (at - at.mean()) / float(((at - at.mean()) ** 2).sum())
+    reach = _Z95 * math.sqrt(float((weights**2 * np.array(errors)).sum()))
+    return Steepness(fit, fit.slope - reach, fit.slope + reach)
+
+
+def advantage(scores: Scores, place: Place, one: str, other: str, shot: int) -> Interval:
+    """Accuracy of ``one`` minus that of ``other`` on the same tasks of a split, with its t interval over tasks."""
+    from longshot.evaluation.statistics import mean_interval
+
+    return mean_interval(scores.tasks(place.name, one, shot) - scores.tasks(place.name, other, shot))
+
+
+def leader(scores: Scores, place: Place, names: Sequence[str], shot: int) -> str | None:
+    """The method of highest mean among ``names``, None when the study has none of them."""
+    there = [name for name in names if name in scores.methods]
+    return max(there, key=lambda name: float(scores.tasks(place.name, name, shot).mean())) if there else None
+
+
+def spread_of_targets(places: Sequence[Place]) -> bool:
+    """Whether the measured divergences of the sweep differ at all, so that a line can be laid through them."""
+    values = [place.measured for place in places if place.target is not None]
+    return len(values) > 1 and float(np.ptp(values)) > 1e-9 * max(1.0, max(values))
