@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,6 +13,7 @@ from longshot.ragged import Ragged
 from longshot.testbeds.base import Drawn, Plan, Pool
 from longshot.testbeds.difficult import Difficult
 from longshot.testbeds.streams import Streams
+from longshot.training.base import Recipe
 from longshot.training.protonet import ProtoNet
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class Adversarial(ProtoNet):
 
     name: ClassVar[str] = "adversarial"
     paper: ClassVar[str] = "Basu et al. 2023"
+    recipes: ClassVar[Mapping[str, Recipe]] = {}
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ from longshot.networks.base import Network
 if TYPE_CHECKING:
     from longshot.features.features import Features
     from longshot.testbeds.base import Instances
+    from longshot.training.validation import Validation
 
 
 class Batch(NamedTuple):
@@ -88,6 +89,7 @@ class Algorithm(ABC):
     def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
         """Start values of what is learned beside the network (put into ``network.extras``); none by default.
 
+        A network that training goes on from has former ones in ``network.extras``: hand those back to keep them.
         Names that start with ``head_`` serve training alone and are left out of the saved network.
         """
         return {}
@@ -95,6 +97,14 @@ class Algorithm(ABC):
     def instances(self, features: Features) -> Instances:
         """Which images the next ``refresh`` steps' episodes have, given the network's features of the train classes."""
         raise TypeError(f"{self.name} does not choose images by features")
+
+    def network(self, call: str) -> str:
+        """The call of the network that is trained where the user names ``call``: that one unless overridden."""
+        return call
+
+    def settle(self, network: Network, validation: Validation) -> None:
+        """Choose on validation tasks what descent does not learn, as an ensemble's weights; before each validation."""
+        return
 
     @abstractmethod
     def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:

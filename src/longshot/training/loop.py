@@ -18,6 +18,7 @@ from longshot.files import explain_disk_errors, write_json
 from longshot.networks import checkpoint
 from longshot.progress import Progress, progress
 from longshot.training.base import Algorithm
+from longshot.training.data import Settings
 from longshot.training.distributed import Team, launch
 from longshot.training.episodes import Data
 from longshot.training.folders import (
@@ -30,7 +31,7 @@ from longshot.training.folders import (
     read_trained,
 )
 from longshot.training.images import Prefetch, step_seed
-from longshot.training.setup import Job, Settings, prepare
+from longshot.training.setup import Job, prepare
 from longshot.training.state import load_state, save_state
 from longshot.training.steps import Diverged, Stepper
 
@@ -206,6 +207,7 @@ class _Training:
             return
         found = None
         if judged and self.job.validation is not None:
+            self.job.algorithm.settle(self.job.network, self.job.validation)
             found = self.job.validation.run(self.job.network)
             if facts.best is None or found.mean > facts.best:
                 facts.best, facts.best_step = found.mean, facts.step

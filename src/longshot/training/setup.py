@@ -16,19 +16,25 @@ from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.devices import pick_device
 from longshot.errors import UserError
+from longshot.features.pixels_cache import pixels
 from longshot.features.preprocess import Preprocessing
 from longshot.features.preprocess import parse as parse_preprocessing
 from longshot.files import hash_json
 from longshot.networks.base import Network
-from longshot.testbeds.base import Classes, Pool, Shape
+from longshot.testbeds.base import Pool, Shape
 from longshot.testbeds.classes import Uniform
-from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.shapes import Fixed
-from longshot.training.augment import Augmentation
 from longshot.training.augment import parse as parse_augmentation
 from longshot.training.base import Algorithm, Recipe
+from longshot.training.data import (
+    Settings,
+    choose_classes,
+    choose_shape,
+    images_per_step,
+    make_source,
+    make_validation,
+)
 from longshot.training.distributed import check_devices
-from longshot.training.episodes import Episodes, Shuffled, Source, check_enough, draw_tasks, sampler_settings
+from longshot.training.episodes import Source, check_enough, sampler_settings
 from longshot.training.images import Images, check_square, step_seed, with_rotations
 from longshot.training.optimisers import (
     canonical_optimiser,
@@ -39,44 +45,7 @@ from longshot.training.optimisers import (
 from longshot.training.registry import get_algorithm
 from longshot.training.validation import Validation
 
-HOLDOUT = 0.1  # share of the classes kept for validation where a dataset has no split of its own
-_VALIDATION_SEED = 1_000_003  # validation tasks are no training tasks, and the same for every training seed
 _PRECISIONS = ("auto", "float32", "bfloat16")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What a user may choose; None: as the algorithm's recipe or the network has it. See ``train``."""
-
-    network: str | None = None
-    split: str | None = None
-    size: int | None = None
-    preprocessing: str | None = None
-    steps: int | None = None
-    epochs: float | None = None
-    minutes: float | None = None
-    batch: int | None = None
-    way: int | None = None
-    shot: int | None = None
-    query: int | None = None
-    shape: Shape | None = None
-    classes: Classes | None = None
-    rotations: bool = False
-    holdout: float | None = None
-    recipe: str | None = None
-    optimiser: str | None = None
-    schedule: str | None = None
-    augment: str | None = None
-    clip: float | None = None
-    validate_every: int | None = None
-    validation_tasks: int = 100
-    checkpoint_every: int | None = None
-    start: str | Path | None = None
-    seed: int = 0
-    device: str = "auto"
-    precision: str = "auto"
-    devices: int = 1
-    allow_download: bool = False
 
 
 @dataclass(eq=False)
@@ -101,19 +70,24 @@ class Job:
     notes: list[str] = field(default_factory=list)
 
 
-def prepare(dataset: Dataset | str | Path, algorithm: str | Algorithm, settings: Settings) -> Job:
-    """Check and build everything; UserError with a remedy where something cannot work."""
+def prepare(
+    dataset: Dataset | str | Path, algorithm: str | Algorithm, settings: Settings, *, blank: bool = False
+) -> Job:
+    """Check and build everything; UserError with a remedy where something cannot work.
+
+    ``blank`` takes black pictures instead of decoding images: enough to measure what a step costs.
+    """
     _check(settings)
     data = open_dataset(dataset) if isinstance(dataset, str | Path) else dataset
     chosen = get_algorithm(algorithm)
     recipe = _recipe(chosen, settings)
     device = pick_device(settings.device)
     augment = parse_augmentation(recipe.augment)
-    shape = _shape(chosen, settings)
+    shape = choose_shape(chosen, settings)
     notes: list[str] = []
-    train, held = _classes(data, settings, shape, notes)
+    train, held = choose_classes(data, settings, shape, notes)
     check_devices(settings.devices, device, recipe.batch, "episodes" if chosen.episodic else "images")
-    network, transform = _network(settings)
+    network, transform = _network(settings, chosen)
     if settings.rotations:
         check_square(transform)
     pool = check_enough(Pool(data, train), shape, "train") if shape else Pool(data, train)
@@ -121,24 +95,22 @@ def prepare(dataset: Dataset | str | Path, algorithm: str | Algorithm, settings:
         notes.append(
             f"{len(train) - len(pool.classes)} train classes have fewer than {shape.min_images} images and are left out"
         )
-    from longshot.features.pixels_cache import pixels
-
-    plain = Images(pixels(data, transform.text), transform, device)
+    black = np.broadcast_to(np.zeros((1, 1, 1, 1), np.uint8), (len(data), *transform.size, 3))
+    plain = Images(black if blank else pixels(data, transform), transform, device)
     images = plain
     if settings.rotations:
         turned, sources, quarters = with_rotations(data, pool.classes)
         pool = Pool(turned, np.arange(len(turned.class_ids)))
         images = replace(plain, sources=sources, quarters=quarters)
-    source = _source(chosen, settings, recipe, images, pool, shape, augment)
+    source = make_source(chosen, settings, recipe, images, pool, shape, augment)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(step_seed(settings.seed, 0, 0))
         for name, value in chosen.extras(network, len(pool.classes)).items():
-            if name not in network.extras or network.extras[name].shape != value.shape:
-                network.extras[name] = torch.nn.Parameter(value)
+            network.extras[name] = torch.nn.Parameter(value.detach().clone())
     network.to(device).train()
     rows = int(pool.sizes[pool.classes].sum())
     steps = _steps(settings, recipe, rows, chosen)
-    validation = _validation(data, held, chosen, shape, plain, settings, notes)
+    validation = make_validation(data, held, chosen, shape, plain, settings, notes)
     every = settings.validate_every or min(steps, max(50, min(500, steps // 20)))
     identity = _identity(data, pool, held, chosen, network, transform, recipe, shape, settings, steps, every)
     return Job(
@@ -154,7 +126,7 @@ def prepare(dataset: Dataset | str | Path, algorithm: str | Algorithm, settings:
         settings=settings,
         device=device,
         half=_half(settings, device),
-        images=_images_per_step(source, shape),
+        images=images_per_step(source, shape),
         identity=identity,
         story={
             "preprocessing": transform.text,
@@ -215,54 +187,7 @@ def _recipe(algorithm: Algorithm, settings: Settings) -> Recipe:
     )
 
 
-def _shape(algorithm: Algorithm, settings: Settings) -> Shape | None:
-    """How many ways, shots and queries an episode has: as asked for, else as the algorithm says."""
-    named = {name: getattr(settings, name) for name in ("way", "shot", "query")}
-    given = {name: value for name, value in named.items() if value is not None}
-    if not algorithm.episodic:
-        if given or settings.shape or settings.classes:
-            what = f"--{next(iter(given))}" if given else "a sampler"
-            raise UserError(f"{algorithm.name} trains on batches, not on episodes; leave {what} out.")
-        return None
-    if settings.shape is not None:
-        if given:
-            raise UserError(f"The shape of episodes is given already; leave --{next(iter(given))} out.")
-        return settings.shape
-    own = {name: getattr(algorithm, name) for name in named if getattr(algorithm, name, None) is not None}
-    return Fixed(**{**own, **given})
-
-
-def _classes(
-    data: Dataset, settings: Settings, shape: Shape | None, notes: list[str]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Train classes and validation classes, disjoint."""
-    split = settings.split
-    if split is None and "train" in data.splits:
-        split = "train"
-    everything = split is None or split == "all"
-    train = data.split_classes(None if everything else split)
-    if split == "train" and "validation" in data.splits and settings.holdout is None:
-        return train, data.split_classes("validation")
-    share = settings.holdout if settings.holdout is not None else (0.0 if split == "all" else HOLDOUT)
-    if not share:
-        notes.append("no validation: no class is held out, so the last network is kept")
-        return train, train[:0]
-    needed = shape.min_way if shape else 2
-    count = max(5, round(share * len(train)))
-    if len(train) - count < needed:
-        if settings.holdout is not None:
-            raise UserError(
-                f"Holding out {count} of {len(train)} classes for validation leaves {len(train) - count}, but training "
-                f"needs {needed}; lower --holdout or --way."
-            )
-        notes.append(f"no validation: {len(train)} classes are too few to hold some out")
-        return train, train[:0]
-    order = np.random.default_rng([settings.seed, _VALIDATION_SEED]).permutation(len(train))
-    notes.append(f"{count} of {len(train)} classes are held out for validation")
-    return np.sort(train[order[count:]]), np.sort(train[order[:count]])
-
-
-def _network(settings: Settings) -> tuple[Network, Preprocessing]:
+def _network(settings: Settings, algorithm: Algorithm) -> tuple[Network, Preprocessing]:
     """The network to train, new or to go on from, and the preprocessing it is trained with."""
     from longshot.networks import checkpoint
     from longshot.networks.registry import get_network
@@ -286,7 +211,7 @@ def _network(settings: Settings) -> tuple[Network, Preprocessing]:
         transform = parse_preprocessing(_text(text, side))
         return get_network(start, size=transform.size, allow_download=settings.allow_download), transform
     transform = parse_preprocessing(_text(text, side))
-    call = settings.network or "cnn4"
+    call = algorithm.network(settings.network or "cnn4")
     return get_network(
         call, size=transform.size, seed=settings.seed, allow_download=settings.allow_download
     ), transform
@@ -297,31 +222,6 @@ def _text(preprocessing: str | None, side: int | None) -> str:
         return preprocessing
     side = 84 if side is None else side
     return f"decode|resize({side})|central_crop({side})|normalize(imagenet)"
-
-
-def _source(
-    algorithm: Algorithm,
-    settings: Settings,
-    recipe: Recipe,
-    images: Images,
-    pool: Pool,
-    shape: Shape | None,
-    augment: Augmentation,
-) -> Source:
-    if shape is None:
-        return Shuffled(images, pool, recipe.batch, settings.seed, augment)
-    return Episodes(
-        images,
-        pool,
-        recipe.batch,
-        settings.seed,
-        augment,
-        shape=shape,
-        classes=settings.classes or Uniform(),
-        instances=UniformInstances(),
-        refresh=algorithm.refresh,
-        chosen=algorithm.instances if algorithm.refresh else None,
-    )
 
 
 def _steps(settings: Settings, recipe: Recipe, rows: int, algorithm: Algorithm) -> int:
@@ -335,49 +235,11 @@ def _steps(settings: Settings, recipe: Recipe, rows: int, algorithm: Algorithm) 
     return max(1, math.ceil(recipe.epochs * rows / recipe.batch)) if recipe.epochs else recipe.steps
 
 
-def _validation(
-    data: Dataset,
-    held: NDArray[np.int64],
-    algorithm: Algorithm,
-    shape: Shape | None,
-    images: Images,
-    settings: Settings,
-    notes: list[str],
-) -> Validation | None:
-    if len(held) < 2:
-        return None
-    pool = Pool(data, held)
-    if shape is None or isinstance(shape, Fixed):
-        wanted = shape if isinstance(shape, Fixed) else Fixed()
-        smallest = int(pool.sizes[held].min())
-        shot = min(wanted.shot, max(1, smallest - 1))
-        shape = Fixed(min(wanted.way, len(held)), shot, max(1, min(wanted.query, smallest - shot)))
-    pool = check_enough(pool, shape, "validation")
-    tasks = draw_tasks(
-        pool,
-        settings.validation_tasks,
-        _VALIDATION_SEED,
-        shape=shape,
-        classes=settings.classes or Uniform(),
-        instances=UniformInstances(),
-    )
-    return Validation(tasks, images, algorithm.method)
-
-
 def _half(settings: Settings, device: torch.device) -> bool:
     """bfloat16 where it helps: on accelerators that have it; on a CPU only when asked for."""
     if settings.precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported()
     return settings.precision == "bfloat16"
-
-
-def _images_per_step(source: Source, shape: Shape | None) -> int:
-    if isinstance(source, Episodes) and shape is not None:
-        tasks = source.draw(0) if not source.refresh else None
-        if tasks is None:
-            return source.total * shape.min_way * shape.min_images
-        return round(source.total * (len(tasks.support.values) + len(tasks.query.values)) / len(tasks))
-    return source.total
 
 
 def _identity(

@@ -94,9 +94,6 @@ class Stepper:
         """Means over the devices: gradients, numbers, and running statistics, so that all stay the same network."""
         if self.team.size == 1:
             return
-        for parameter in self.parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         buffers = [buffer for buffer in self.job.network.buffers() if buffer.is_floating_point()]
         self.team.average([*gradients, *buffers, loss, accuracy])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from longshot.evaluation.statistics.intervals import Interval, mean_interval
-from longshot.methods.base import Method
+from longshot.methods.base import Method, TaskBatch
 from longshot.methods.batching import Gatherer, Tasks, batches, task_seeds
 from longshot.methods.images import ImageMethod, ImageTask
 from longshot.methods.registry import get_method
@@ -28,6 +29,12 @@ class Validation:
     images: Images
     method: str
 
+    @property
+    def images_read(self) -> int:
+        """Images that go through the network: every image once, or every task's own."""
+        both = np.concatenate([self.tasks.support.values, self.tasks.query.values])
+        return len(both) if isinstance(get_method(self.method), ImageMethod) else len(np.unique(both))
+
     def accuracies(self, network: Network) -> NDArray[np.float64]:
         """[T] share of each task's queries that the method gets right, the network in evaluation mode."""
         solver = get_method(self.method)
@@ -39,10 +46,14 @@ class Validation:
         """Mean accuracy over the tasks with its 95 % interval."""
         return mean_interval(self.accuracies(network))
 
-    def _by_features(self, method: Method, network: Network) -> NDArray[np.float64]:
+    def feature_batches(
+        self, network: Network, method: Method, blocks: Sequence[int] = ()
+    ) -> Iterator[tuple[NDArray[np.int64], TaskBatch, Tensor]]:
+        """(positions, batch, query labels) of all tasks by the network's vectors; ``blocks``: widths of its parts."""
         # Tasks share images: every image goes through the network once.
         rows = np.unique(np.concatenate([self.tasks.support.values, self.tasks.query.values]))
-        vectors = embed_rows(network, self.images, rows).cpu().numpy()
+        vectors = embed_rows(network, self.images, rows).cpu()
+        parts = [part.contiguous().numpy() for part in vectors.split(list(blocks) or vectors.shape[1], 1)]
         bound = BoundTasks(
             self.tasks.tasks,
             self.tasks.ways,
@@ -51,10 +62,12 @@ class Validation:
             self.tasks.query.with_values(np.searchsorted(rows, self.tasks.query.values)),
             self.tasks.query_label,
         )
-        tasks = Tasks.from_bound(bound)
-        found = np.empty(len(tasks))
+        yield from batches(Tasks.from_bound(bound), method, Gatherer(parts, self.images.device))
+
+    def _by_features(self, method: Method, network: Network) -> NDArray[np.float64]:
+        found = np.empty(len(self.tasks))
         with torch.no_grad():
-            for chosen, batch, targets in batches(tasks, method, Gatherer([vectors], self.images.device)):
+            for chosen, batch, targets in self.feature_batches(network, method):
                 right = (method.scores(batch).argmax(2) == targets) & batch.query_mask
                 found[chosen] = (right.sum(1) / batch.query_mask.sum(1)).cpu().numpy()
         return found

@@ -1,0 +1,216 @@
+"""``longshot train``: make a network that embeds images, on the train classes of a dataset."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from longshot.cli.common import device_option, dry_run_option, json_option, print_table, seed_option
+from longshot.cli.sample_options import (
+    COUNT,
+    POSITIVE,
+    GroupedCommand,
+    check_belongs,
+    class_options,
+    shape_options,
+)
+from longshot.errors import UserError
+
+if TYPE_CHECKING:
+    from longshot.training.data import Settings
+
+_SHAPE = ("shape", "way", "shot", "query")
+_CLASSES = ("classes", "level", "alpha", "beta", "coarsity", "distance", "reduction")
+
+
+class _Grouped(GroupedCommand):
+    """The sampler's options keep their headings, all others stand under one."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for param in self.params:
+            if not hasattr(param, "group"):
+                setattr(param, "group", "Training")  # noqa: B010 (click's options have no such field)
+
+
+@click.command(cls=_Grouped)
+@click.argument("name", required=False)
+@click.argument("dataset", required=False)
+@click.option(
+    "--list", "show", is_flag=True, help="Show the algorithms with their papers, settings and recipes."
+)
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of the trained network."
+)
+@click.option("--network", help="Network to train: cnn4, resnet12, resnet18, vit, timm:NAME, … [cnn4]")
+@click.option("--start", help="Go on from a saved network (its folder) or from a backbone with weights.")
+@click.option(
+    "--split", help="Train on the classes of this split, or on all. [train, where there are splits]"
+)
+@click.option(
+    "--holdout", type=float, help="Share of the classes held out for validation. [0.1 without splits]"
+)
+@click.option("--rotations", is_flag=True, help="Every train class in four orientations, as four classes.")
+@click.option("--size", type=COUNT, help="Height and width of the images. [84]")
+@click.option("--preprocessing", help="Whole preprocessing string in place of --size.")
+@click.option("--steps", type=COUNT, help="Steps of the optimiser. [as the recipe]")
+@click.option("--epochs", type=POSITIVE, help="Passes over the images instead of steps (batch training).")
+@click.option("--minutes", type=POSITIVE, help="Stop after so long, if steps are left then.")
+@click.option("--batch", type=COUNT, help="Images of a step, or episodes of a step. [as the recipe]")
+@click.option("--recipe", help="A named recipe of the algorithm, see --list.")
+@click.option("--optimiser", help='Such as "adam(lr=0.001)" or "sgd(lr=0.1, weight_decay=0.0005)".')
+@click.option("--schedule", help='constant, cosine or "step(at=[0.7, 0.9], factor=0.1)"; cosine(warmup=0.1).')
+@click.option("--augment", help='Such as "crop(8)|flip|jitter(0.4)"; also zoom(s), rotate(d), grey(p).')
+@click.option("--clip", type=click.FloatRange(min=0), help="Largest norm of the gradient. [not clipped]")
+@click.option("--validate-every", type=COUNT, help="Steps between validations. [about 20 in a run]")
+@click.option("--validation-tasks", type=COUNT, default=100, show_default=True, help="Tasks of a validation.")
+@click.option("--checkpoint-every", type=COUNT, help="Steps between checkpoints. [a minute, and validations]")
+@click.option("--devices", type=COUNT, default=1, show_default=True, help="Processes that share every step.")
+@click.option(
+    "--precision",
+    type=click.Choice(["auto", "float32", "bfloat16"]),
+    default="auto",
+    show_default=True,
+    help="auto: bfloat16 on accelerators that have it.",
+)
+@click.option("--allow-download", is_flag=True, help="Let timm: and hf: networks fetch their weights.")
+@shape_options
+@class_options
+@device_option
+@seed_option
+@dry_run_option
+@json_option
+def command(
+    name: str | None,
+    dataset: str | None,
+    show: bool,
+    out: Path | None,
+    dry_run: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Train a network on the train classes of DATASET; the best one on validation tasks is kept.
+
+    \b
+    Examples:
+      longshot train protonet toybox --size 28 --minutes 2 -o runs/proto
+      longshot train "protonet(way=20, shot=1)" toybox --network resnet12 --dry-run
+      longshot train multiclass toybox --epochs 20 --augment "crop(8)|flip" -o runs/multiclass
+      longshot train adversarial toybox --start runs/proto --steps 1000 -o runs/harder
+      longshot train --list
+
+    NAME is an algorithm with its settings; episodes come from any sampler of 'longshot sample' (--shape, --classes).
+    The folder is a backbone: longshot embed toybox --backbone runs/proto. The same command goes on after an
+    interruption and ends with the same weights.
+    """
+    if show:
+        _list(as_json)
+        return
+    if name is None or dataset is None:
+        raise UserError(
+            "'longshot train' needs an algorithm and a dataset, as in 'longshot train protonet toybox -o runs/proto'; "
+            "see 'longshot train --list'."
+        )
+    settings = _settings(options)
+    if dry_run:
+        _estimate(name, dataset, settings, as_json)
+        return
+    if out is None:
+        raise UserError("No folder to write to; name one with -o runs/proto.")
+    from longshot.training.loop import train
+
+    done = train(dataset, name, out=out, **vars(settings))
+    if as_json:
+        click.echo(json.dumps(done.as_dict(), indent=2, ensure_ascii=False))
+        return
+    for note in done.notes:
+        click.echo(note)
+    click.echo(f"{done.steps:,} steps in {_time(done.seconds)}")
+    if done.validation_accuracy is not None:
+        low, high = done.validation_interval or (done.validation_accuracy,) * 2
+        click.echo(
+            f"validation accuracy {100 * done.validation_accuracy:.1f} % [{100 * low:.1f}, {100 * high:.1f}] "
+            f"at step {done.best_step:,}, which is kept"
+        )
+    click.echo(f"{done.path}  a backbone: longshot embed {dataset} --backbone {done.path}")
+
+
+def _settings(options: dict[str, Any]) -> Settings:
+    """The options as the settings of a training; a sampler only where one was asked for."""
+    from longshot.cli.sample_choices import make_classes, make_shape
+    from longshot.training.data import Settings
+
+    drawn = {name: options.pop(name) for name in (*_SHAPE, *_CLASSES)}
+    # What 'longshot sample' may be told and training is not: instances and their rules.
+    sampler: defaultdict[str, Any] = defaultdict(lambda: None, {**drawn, "instances": "uniform"})
+    check_belongs(sampler)
+    given: dict[str, Any] = {name: drawn[name] for name in ("way", "shot", "query")}
+    if drawn["shape"] != "fixed":
+        given = {"shape": make_shape(sampler)}
+    if drawn["classes"] != "uniform" or drawn["coarsity"]:
+        given["classes"] = make_classes(defaultdict(lambda: None, {**drawn, "allow_repeats": True}))
+    return Settings(**options, **given)
+
+
+def _estimate(name: str, dataset: str, settings: Settings, as_json: bool) -> None:
+    from longshot.training.cost import estimate
+
+    told = estimate(dataset, name, settings)
+    if as_json:
+        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        return
+    validations = (
+        f" and {told['validations']} validations of {told['seconds_per_validation']:.1f} s"
+        if told["validations"]
+        else ""
+    )
+    click.echo(
+        f"would train {told['network']} ({told['parameters']:,} parameters, {told['gflops_per_image']:g} GFLOP an "
+        f"image) with {told['algorithm']} on {told['train_classes']:,} classes"
+    )
+    click.echo(
+        f"{told['steps']:,} steps of {told['images_per_step']:,} images at {told['steps_per_second']:g} steps/s"
+        f"{validations}: about {_time(told['seconds'])}, {told['bytes'] / 1e6:,.1f} MB on disk"
+    )
+    if told["steps_in_time"] < told["steps"]:
+        click.echo(f"--minutes {settings.minutes:g} will be over after about {told['steps_in_time']:,} steps")
+    for note in told["notes"]:
+        click.echo(note)
+
+
+def _list(as_json: bool) -> None:
+    from longshot.calls import parameters
+    from longshot.training.registry import algorithm_class, algorithm_names
+
+    rows = []
+    for name in algorithm_names():
+        found = algorithm_class(name)
+        for recipe_name, recipe in {"": found.recipe, **found.recipes}.items():
+            rows.append(
+                {
+                    "name": name,
+                    "trains on": "episodes" if found.episodic else "batches",
+                    "paper": found.paper,
+                    "settings": ", ".join(f"{k}={v!r}" for k, v in parameters(found.__init__).items()),
+                    "recipe": recipe_name,
+                    "optimiser": recipe.optimiser,
+                    "schedule": recipe.schedule,
+                    "batch": recipe.batch,
+                    "length": f"{recipe.epochs} epochs" if recipe.epochs else f"{recipe.steps:,} steps",
+                    "augment": recipe.augment,
+                }
+            )
+    print_table(
+        rows, as_json=as_json, footer='\nSettings as in longshot train "protonet(way=20, shot=1)" toybox.'
+    )
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
