@@ -30,7 +30,13 @@ def saved(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "call", ["cnn4(width=8)", "cnn4(width=8, norm='group', flatten=True)", "vit(width=16, depth=1, heads=2)"]
+    "call",
+    [
+        "cnn4(width=8)",
+        "cnn4(width=8, norm='group', flatten=True)",
+        "vit(width=16, depth=1, heads=2)",
+        "ensemble(of='cnn4(width=4)')",
+    ],
 )
 def test_round_trip_is_bit_equal(tmp_path: Path, call: str) -> None:
     network = get_network(call, size=(16, 16), seed=1)

@@ -9,6 +9,7 @@ from torch import nn
 from longshot.errors import UserError
 from longshot.networks.base import Network
 from longshot.networks.cost import count_flops, count_parameters
+from longshot.networks.ensemble import Ensemble
 from longshot.networks.foreign import Foreign
 from longshot.networks.norms import StandardisedConv2d, batch_statistics, groups
 from longshot.networks.registry import get_network, network_names
@@ -187,7 +188,7 @@ def test_flops_of_a_layer_are_counted() -> None:
 
 def test_calls_are_canonical() -> None:
     assert get_network("cnn4(norm='batch', width=32)", size=(28, 28)).call == "cnn4(width=32)"
-    assert network_names() == ["cnn4", "resnet12", "resnet18", "vit"]
+    assert network_names() == ["cnn4", "ensemble", "resnet12", "resnet18", "vit"]
 
 
 @pytest.mark.parametrize(
@@ -210,6 +211,33 @@ def test_calls_are_canonical() -> None:
 def test_wrong_calls_are_told(call: str, size: int, complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         get_network(call, size=(size, size))
+
+
+def test_an_ensemble_weighs_its_members() -> None:
+    """Squared distances of the joint vectors are the weighted sum of the members' on unit vectors."""
+    network = get_network("ensemble(of='cnn4(width=8)', members=2)", size=(16, 16)).eval()
+    assert isinstance(network, Ensemble)
+    network.weights.copy_(torch.tensor([0.3, 0.7]))
+    with torch.no_grad():
+        joint = network(images(16))
+        apart = [nn.functional.normalize(member(images(16)), dim=1) for member in network.each()]
+    assert joint.shape == (4, network.dim) == (4, 16)
+    expected = sum(w * torch.cdist(v, v).square() for w, v in zip((0.3, 0.7), apart, strict=True))
+    assert torch.allclose(torch.cdist(joint, joint).square(), expected, atol=1e-5)
+    assert not torch.allclose(apart[0], apart[1], atol=1e-3)  # different random weights
+    with pytest.raises(UserError, match="is an ensemble and has no map of its own"):
+        network.maps(images(16))
+
+
+def test_an_ensemble_of_different_networks() -> None:
+    call = "ensemble(of=['cnn4(width=8)', 'vit(width=16, depth=1)'])"
+    network = get_network(call, size=(16, 16))
+    assert network.call == call
+    assert network.dim == 24
+    with pytest.raises(UserError, match="An ensemble of 2 networks is named with members=3"):
+        get_network(call[:-1] + ", members=3)", size=(16, 16))
+    with pytest.raises(UserError, match="no network 'cnn5'"):
+        get_network("ensemble(of='cnn5')", size=(16, 16))
 
 
 def _run(module: nn.Module, batch: torch.Tensor) -> torch.Tensor:

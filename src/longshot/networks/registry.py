@@ -16,6 +16,7 @@ from longshot.networks.base import Network
 # name → module:class
 NETWORKS: dict[str, str] = {
     "cnn4": "longshot.networks.cnn4:CNN4",
+    "ensemble": "longshot.networks.ensemble:Ensemble",
     "resnet12": "longshot.networks.resnet12:ResNet12",
     "resnet18": "longshot.networks.resnet18:ResNet18",
     "vit": "longshot.networks.vit:ViT",
@@ -28,8 +29,12 @@ def network_names() -> list[str]:
     return sorted(NETWORKS)
 
 
-def is_registered(call: str) -> bool:
-    """Whether ``call`` builds one of Longshot's own networks."""
+def is_own(call: str) -> bool:
+    """Whether ``call`` builds one of Longshot's own networks, with nothing foreign inside."""
+    return _is_registered(call) and not any(name in call for name in _BACKBONES)
+
+
+def _is_registered(call: str) -> bool:
     return call.partition("(")[0].strip() in NETWORKS
 
 
@@ -39,15 +44,20 @@ def get_network(call: str, *, size: tuple[int, int], seed: int = 0, allow_downlo
     ``cnn4(width=32)``: a registered one, its weights drawn from ``seed``; ``timm:NAME``, ``hf:NAME``,
     ``torch:FILE.py:FUNCTION``, ``efficientnet-lite0`` or the folder of a saved network: with the weights it comes with.
     """
-    if not is_registered(call) and (call.startswith(_BACKBONES) or Path(call).exists()):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build(call, size, allow_download)
+
+
+def build(call: str, size: tuple[int, int], allow_download: bool = False) -> Network:
+    """As ``get_network``, with weights from torch's generator as it stands."""
+    if not _is_registered(call) and (call.startswith(_BACKBONES) or Path(call).exists()):
         return _with_weights(call, size, allow_download)
     name, settings = parse_call(call)
     chosen: Any = network_class(name)  # constructors differ in their settings; check_settings compares
     defaults = {key: value for key, value in parameters(chosen.__init__).items() if key != "size"}
     check_settings(f"The network '{name}'", settings, defaults)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        network: Network = chosen(size=size, **settings)
+    network: Network = chosen(size=size, **settings)
     network.call, network.size = format_call(name, settings, defaults), size
     return network.train()
 

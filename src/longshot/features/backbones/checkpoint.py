@@ -11,7 +11,7 @@ from longshot.files import hash_file
 from longshot.networks.base import Network
 from longshot.networks.checkpoint import load as load_network
 from longshot.networks.checkpoint import read_sidecar, weights_file
-from longshot.networks.registry import is_registered
+from longshot.networks.registry import is_own
 
 
 class Checkpoint(ModuleBackbone):
@@ -45,5 +45,5 @@ def load(name: str, *, device: str, preprocessing: str | None, allow_download: b
     """The backbone; weights are read on first use, the sidecar at once."""
     path = weights_file(name)
     story = read_sidecar(path)
-    kind = Checkpoint if is_registered(str(story["network"])) else ForeignCheckpoint
+    kind = Checkpoint if is_own(str(story["network"])) else ForeignCheckpoint
     return kind(name, path, preprocessing or str(story["preprocessing"]), device)
