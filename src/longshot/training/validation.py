@@ -53,7 +53,8 @@ class Validation:
         # Tasks share images: every image goes through the network once.
         rows = np.unique(np.concatenate([self.tasks.support.values, self.tasks.query.values]))
         vectors = embed_rows(network, self.images, rows).cpu()
-        parts = [part.contiguous().numpy() for part in vectors.split(list(blocks) or vectors.shape[1], 1)]
+        widths = list(blocks) or [vectors.shape[1]]
+        parts = [part.contiguous().numpy() for part in torch.split(vectors, widths, 1)]
         bound = BoundTasks(
             self.tasks.tasks,
             self.tasks.ways,
