@@ -51,7 +51,9 @@ class CTX(Algorithm):
         return "ctx"
 
     def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
-        """Key head and value head [width, channels of the maps], as linear layers start."""
+        """Key head and value head [width, channels of the maps], as linear layers start or as they were learned."""
+        if KEY in network.extras and len(network.extras[KEY]) == self.width:
+            return {name: network.extras[name].detach() for name in (KEY, VALUE)}
         training = network.training
         with torch.no_grad():
             channels = int(network.eval().maps(torch.zeros(1, 3, *network.size)).shape[1])
