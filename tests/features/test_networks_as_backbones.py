@@ -132,6 +132,20 @@ def test_a_users_network_is_trained_saved_and_found_again(network: Path, tmp_pat
         assert torch.allclose(load(str(saved))(images), made.eval()(images), atol=1e-6)
 
 
+def test_a_users_network_may_have_maps_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "from torch import nn\nfrom longshot.networks.base import Network\n\n"
+        "class Own(Network):\n    dim = 5\n    preprocessing = 'decode|resize(12,12)'\n"
+        "    def __init__(self):\n        super().__init__()\n        self.conv = nn.Conv2d(3, 5, 3)\n"
+        "    def maps(self, images):\n        return self.conv(images)\n"
+    )
+    name = f"torch:{tmp_path / 'own.py'}:Own"
+    network = load(name).network()
+    assert type(network).__name__ == "Own"
+    assert (network.call, network.size) == (name, (12, 12))
+    assert network.maps(torch.rand(2, 3, 12, 12)).shape == (2, 5, 10, 10)
+
+
 def test_features_alone_are_no_network(tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", np.zeros((3, 2)))
     for name in ("pixels", f"npy:{tmp_path / 'v.npy'}"):

@@ -143,6 +143,13 @@ def test_dropblock_drops_squares_and_keeps_the_mean() -> None:
     assert torch.equal(layer.eval()(maps), maps)
 
 
+def test_dropblock_is_as_rare_in_half_precision() -> None:
+    torch.manual_seed(0)
+    kept = DropBlock(0.1, 5).train()(torch.ones(400, 8, 10, 10, dtype=torch.bfloat16)) != 0
+    exact = DropBlock(0.1, 5).train()(torch.ones(400, 8, 10, 10)) != 0
+    assert abs(float(kept.float().mean()) - float(exact.float().mean())) < 0.01
+
+
 def test_dropblock_larger_than_the_map() -> None:
     torch.manual_seed(0)
     assert DropBlock(0.3, 5).train()(torch.ones(50, 4, 2, 2)).isfinite().all()

@@ -121,9 +121,13 @@ class ModuleBackbone(Backbone):
         return self.module
 
     def network(self) -> Network:
+        from longshot.networks.base import Network
         from longshot.networks.foreign import Foreign
 
         module = self.trainable().to(self.device)
+        if isinstance(module, Network):  # written by the user after Longshot's own interface
+            module.call, module.size = self.name, self.transform.size
+            return module.eval().requires_grad_(False)
         return Foreign(self.name, module, type(self).run, self.transform.size).eval().requires_grad_(False)
 
 
