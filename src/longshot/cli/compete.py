@@ -1,0 +1,290 @@
+"""``longshot compete``: run a blind competition on one machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from longshot.cli.common import json_option, print_table
+from longshot.errors import UserError
+
+if TYPE_CHECKING:
+    from longshot.competition.settings import Competition
+    from longshot.competition.store import Store
+
+_folder = click.argument("folder", type=click.Path(path_type=Path))
+
+
+@click.group()
+def command() -> None:
+    """Run a blind competition: other people's code on hidden tasks, in a sandbox.
+
+    \b
+    Example:
+      longshot compete init my-competition
+      longshot compete baseline prototypical proto --set "network=cnn4(width=16)" --set train_tasks=20
+      longshot compete submit my-competition proto --team "The Prototypes" --league meta-learning
+      longshot compete work my-competition
+      longshot compete leaderboard my-competition
+    """
+
+
+def _open(folder: Path) -> tuple[Competition, Store]:
+    try:
+        import sqlalchemy  # noqa: F401
+    except ImportError as error:
+        raise UserError(
+            'Competitions need sqlalchemy; to have it: pip install "longshot[compete]"'
+        ) from error
+    from longshot.competition.settings import load
+    from longshot.competition.store import Store
+
+    competition = load(folder)
+    return competition, Store(competition)
+
+
+@command.command("init")
+@_folder
+@click.option("--title", default="Toybox", show_default=True, help="Title of the competition.")
+@click.option(
+    "--tasks", type=click.IntRange(min=1), default=20, show_default=True, help="Tasks per test dataset."
+)
+@click.option("--minutes", type=float, default=30, show_default=True, help="Time a submission has.")
+def init_command(folder: Path, title: str, tasks: int, minutes: float) -> None:
+    """Make a working competition on the embedded default: the ten families of toybox are its domains.
+
+    \b
+    Example:
+      longshot compete init my-competition
+    """
+    from longshot.competition.init import init
+
+    competition = init(folder, title=title, tasks=tasks, minutes=minutes)
+    names = ", ".join(phase.name for phase in competition.phases)
+    click.echo(f"{folder}/competition.yaml: {len(competition.datasets)} datasets, phases {names}")
+
+
+@command.command("baseline")
+@click.argument("name", required=False)
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--set", "given", multiple=True, metavar="KEY=VALUE", help="Replace a setting; repeat for several."
+)
+def baseline_command(name: str | None, folder: Path | None, given: tuple[str, ...]) -> None:
+    """Write a baseline as a submission into FOLDER; without a name, list them.
+
+    \b
+    Example:
+      longshot compete baseline prototypical proto --set "network=cnn4(width=16)" --set train_tasks=20
+    """
+    from longshot.competition.baselines import BASELINES, write_baseline
+
+    if name is None:
+        print_table([{"baseline": key, "what": text} for key, text in BASELINES.items()])
+        return
+    settings: dict[str, Any] = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not equals:
+            raise UserError(f"'{one}' is no setting; write KEY=VALUE, as in --set train_tasks=20.")
+        try:
+            settings[key] = json.loads(value)
+        except ValueError:
+            settings[key] = value
+    click.echo(write_baseline(name, folder or Path(name), settings))
+
+
+@command.command("submit")
+@_folder
+@click.argument("submission", type=click.Path(path_type=Path))
+@click.option("--team", required=True, help="Name of the team.")
+@click.option("--phase", help="Phase to submit to.  [default: the first that takes submissions]")
+@click.option("--league", default="free-style", show_default=True, help="League to compete in.")
+@click.option("--pseudonym", help="Name to show in place of the team's, given with its first submission.")
+@click.option("--not-ranked", is_flag=True, help="Show the entry without a rank (conflict of interest).")
+@click.option("--fact-sheet", type=click.Path(path_type=Path), help="Text file that describes the method.")
+def submit_command(
+    folder: Path,
+    submission: Path,
+    team: str,
+    phase: str | None,
+    league: str,
+    pseudonym: str | None,
+    not_ranked: bool,
+    fact_sheet: Path | None,
+) -> None:
+    """Put a submission (a folder or a zip with a model.py) into the queue.
+
+    \b
+    Example:
+      longshot compete submit my-competition proto --team "The Prototypes"
+    """
+    from longshot.competition.queue import enter
+
+    competition, store = _open(folder)
+    taking = [one.name for one in competition.phases if one.submissions]
+    if fact_sheet is not None and not fact_sheet.is_file():
+        raise UserError(f"There is no fact sheet at {fact_sheet}; give a text file.")
+    number = enter(
+        competition,
+        store,
+        submission,
+        team=team,
+        phase=phase or taking[0],
+        league=league,
+        fact_sheet=fact_sheet.read_text(encoding="utf-8", errors="replace") if fact_sheet else None,
+        ranked=not not_ranked,
+        pseudonym=pseudonym,
+    )
+    where = f"in phase {phase or taking[0]}"
+    click.echo(f"submission {number} is queued {where}; 'longshot compete work {folder}' runs it")
+
+
+@command.command("work")
+@_folder
+@click.option("--forever", is_flag=True, help="Wait for further submissions when none is left.")
+def work_command(folder: Path, forever: bool) -> None:
+    """Run waiting submissions in the sandbox until none is left. Several workers may run at once.
+
+    \b
+    Example:
+      longshot compete work my-competition
+    """
+    from longshot.competition.worker import work
+
+    competition, store = _open(folder)
+    done = work(competition, store, forever=forever, told=click.echo)
+    click.echo(f"{done} runs done; no run is waiting")
+
+
+@command.command("status")
+@_folder
+@click.argument("number", required=False, type=int)
+@json_option
+def status_command(folder: Path, number: int | None, as_json: bool) -> None:
+    """List all submissions, or tell the history of one.
+
+    \b
+    Example:
+      longshot compete status my-competition
+      longshot compete status my-competition 3
+    """
+    import sqlalchemy as sa
+
+    from longshot.competition.store import submissions, teams
+
+    _, store = _open(folder)
+    if number is not None:
+        store.submission(number)
+        print_table(
+            [{"time": row["time"], "what": row["what"]} for row in store.history(number)], as_json=as_json
+        )
+        return
+    rows = store.rows(
+        sa.select(submissions, teams.c.name.label("name"))
+        .join(teams, teams.c.id == submissions.c.team)
+        .order_by(submissions.c.id)
+    )
+    shown = [
+        {
+            "submission": row["id"],
+            "team": row["name"],
+            "phase": row["phase"],
+            "league": row["league"],
+            "state": row["state"],
+            "score": _score(row["score"]),
+            "reason": (row["reason"] or "")
+            .strip()
+            .rpartition("\n")[2][:80],  # the last line says what it was
+        }
+        for row in rows
+    ]
+    print_table(shown, as_json=as_json, footer=None if rows else "no submissions yet")
+
+
+@command.command("leaderboard")
+@_folder
+@click.option("--phase", help="Phase to show.  [default: the last with scores]")
+@click.option("--league", help="League to show.  [default: all]")
+@json_option
+def leaderboard_command(folder: Path, phase: str | None, league: str | None, as_json: bool) -> None:
+    """Show who is where: the last valid submission of every team, ties to the earlier one.
+
+    \b
+    Example:
+      longshot compete leaderboard my-competition --phase feedback
+    """
+    from longshot.competition.ranking import leaderboard
+
+    competition, store = _open(folder)
+    rows: list[dict[str, Any]] = []
+    for name in [phase] if phase else [one.name for one in reversed(competition.phases)]:
+        for one in [league] if league else competition.leagues:
+            rows += [
+                {
+                    "phase": name,
+                    "league": one,
+                    "rank": "–" if entry.rank is None else entry.rank,
+                    "team": entry.team,
+                    "score": _score(entry.score),
+                    "submission": entry.submission,
+                    "submitted": entry.created,
+                }
+                for entry in leaderboard(competition, store, name, one)
+            ]
+        if rows:
+            break
+    print_table(rows, as_json=as_json, footer=None if rows else "no scored submissions yet")
+
+
+@command.command("rerun")
+@_folder
+@click.argument("number", type=int)
+def rerun_command(folder: Path, number: int) -> None:
+    """Put a submission that has ended back into the queue.
+
+    \b
+    Example:
+      longshot compete rerun my-competition 3
+    """
+    from longshot.competition.queue import rerun
+
+    _, store = _open(folder)
+    rerun(store, number)
+    click.echo(f"submission {number} is queued again")
+
+
+@command.command("final")
+@_folder
+@json_option
+def final_command(folder: Path, as_json: bool) -> None:
+    """Enter the last valid feedback submission of every team that passed the threshold into the final.
+
+    \b
+    Example:
+      longshot compete final my-competition
+    """
+    from longshot.competition.ranking import enter_final, final_on
+
+    competition, store = _open(folder)
+    rows = [
+        {
+            "team": row["team_name"],
+            "league": row["league"],
+            "feedback": row["id"],
+            "score": _score(row["score"]),
+            "final": row.get("final", ""),
+            "why not": row["why"],
+        }
+        for row in enter_final(competition, store)
+    ]
+    moment = final_on(competition, store)
+    said = "results are provisional" if moment is None else f"results are final on {moment:%Y-%m-%d}"
+    print_table(rows, as_json=as_json, footer=None if as_json else said)
+
+
+def _score(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"

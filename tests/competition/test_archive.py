@@ -1,0 +1,100 @@
+"""Zips that lie, leave their folder, explode or hold links are refused in one sentence and leave nothing behind."""
+
+from __future__ import annotations
+
+import stat
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from longshot.competition.archive import ArchiveLimits, unpack
+from longshot.errors import UserError
+
+
+def pack(path: Path, files: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_a_zip_is_unpacked(tmp_path):
+    source = pack(tmp_path / "s.zip", {"model.py": b"x = 1\n", "lib/net.py": b"y = 2\n"})
+    folder = unpack(source, tmp_path / "out")
+    assert (folder / "lib" / "net.py").read_bytes() == b"y = 2\n"
+
+
+def test_a_zip_of_one_folder_is_entered(tmp_path):
+    source = pack(tmp_path / "s.zip", {"mine/model.py": b"", "__MACOSX/x": b""})
+    assert unpack(source, tmp_path / "out").name == "mine"
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil.py", "/etc/evil", "a/../../evil", "..\\evil", "C:\\evil", "a/" * 30 + "x"]
+)
+def test_paths_that_leave_the_folder(tmp_path, name):
+    source = pack(tmp_path / "s.zip", {"model.py": b"", name: b"evil"})
+    with pytest.raises(UserError, match="not allowed"):
+        unpack(source, tmp_path / "deep" / "out")
+    assert not (tmp_path / "deep" / "out").exists()
+    assert not list(tmp_path.rglob("evil*"))
+
+
+def test_links(tmp_path):
+    source = tmp_path / "s.zip"
+    with zipfile.ZipFile(source, "w") as archive:
+        archive.writestr("model.py", "")
+        link = zipfile.ZipInfo("labels")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, "/etc/shadow")
+    with pytest.raises(UserError, match="is a link"):
+        unpack(source, tmp_path / "out")
+
+
+def test_a_folder_with_a_link(tmp_path):
+    folder = tmp_path / "s"
+    folder.mkdir()
+    (folder / "model.py").write_text("")
+    (folder / "shadow").symlink_to("/etc/shadow")
+    with pytest.raises(UserError, match="is a link"):
+        unpack(folder, tmp_path / "out")
+
+
+def test_a_bomb_is_stopped_while_it_unpacks(tmp_path):
+    source = pack(tmp_path / "s.zip", {"model.py": b"", "zeros": bytes(80 << 20)})
+    assert source.stat().st_size < 1 << 20
+    with pytest.raises(UserError, match="more than the 50 MB"):
+        unpack(source, tmp_path / "out", ArchiveLimits(bytes=50 << 20))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_hundred_thousand_files(tmp_path):
+    source = tmp_path / "s.zip"
+    with zipfile.ZipFile(source, "w") as archive:
+        for number in range(100_000):
+            archive.writestr(f"{number}", b"")
+    with pytest.raises(UserError, match="100,000 files, at most 2,000"):
+        unpack(source, tmp_path / "out")
+
+
+def test_twice_the_same_name(tmp_path):
+    source = tmp_path / "s.zip"
+    with zipfile.ZipFile(source, "w") as archive, pytest.warns(UserWarning):
+        archive.writestr("model.py", "a")
+        archive.writestr("model.py", "b")
+    with pytest.raises(UserError, match="twice"):
+        unpack(source, tmp_path / "out")
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04 cut off", b"not a zip at all"])
+def test_no_zip(tmp_path, data):
+    source = tmp_path / "s.zip"
+    source.write_bytes(data)
+    with pytest.raises(UserError, match="no zip that can be read"):
+        unpack(source, tmp_path / "out")
+
+
+def test_no_model(tmp_path):
+    with pytest.raises(UserError, match=r"no model\.py"):
+        unpack(pack(tmp_path / "s.zip", {"readme.md": b""}), tmp_path / "out")

@@ -1,0 +1,213 @@
+"""Submissions that try to cheat, to break out or to break down: each ends as a clear failure, or learns nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from longshot.competition import ingestion
+from longshot.competition.data import Data
+from longshot.competition.ingestion import Outcome
+from longshot.competition.sandbox import FIRST_USER, USERS
+from longshot.competition.settings import Competition, Phase
+
+pytestmark = pytest.mark.usefixtures("needs_sandbox")
+
+
+def attack(competition: Competition, folder: Path, tmp_path: Path, **limits: float) -> tuple[Outcome, str]:
+    """Run it as the feedback phase would; gives the outcome and the participant's log."""
+    phase: Phase = competition.phase("feedback")
+    phase = replace(phase, tasks=2, limits=replace(phase.limits, **limits))
+    outcome = ingestion.run(Data(competition), phase, folder, tmp_path / "run", seed=1)
+    return outcome, (tmp_path / "run" / "log.txt").read_text()
+
+
+def box_processes() -> list[str]:
+    """Processes that run as a user of the sandbox."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and FIRST_USER <= entry.stat().st_uid < FIRST_USER + USERS:
+                found.append(entry.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_an_honest_submission_is_scored(competition, submission, tmp_path):
+    outcome, log = attack(competition, submission(meta="print('hello')\nreturn MyLearner()"), tmp_path)
+    assert outcome.reason is None
+    assert outcome.scores["overall"]["normalized_accuracy"] == pytest.approx(0.0)  # always class 0
+    assert "hello" in log
+
+
+READERS = {
+    "the labels": "__import__('glob').glob('/**/*secret*', recursive=True)[0]",
+    "the organiser's files": "str(ORGANISER)",
+    "shadow": "'/etc/shadow'",
+    "another process": "'/proc/2/root/etc/shadow'",
+}
+
+
+@pytest.mark.parametrize("what", READERS)
+def test_reading_what_is_not_its_own_fails(competition, submission, tmp_path, what):
+    target = READERS[what].replace("ORGANISER", repr(str(competition.folder / "competition.yaml")))
+    outcome, _ = attack(competition, submission(meta=f"open({target}).read()\nreturn MyLearner()"), tmp_path)
+    assert outcome.scores is None
+    assert outcome.reason.startswith("it failed in meta_fit")
+
+
+def test_the_environment_holds_nothing(competition, submission, tmp_path, monkeypatch):
+    monkeypatch.setenv("ORGANISERS_TOKEN", "very-secret")
+    body = """
+    import glob, os
+    print(dict(os.environ))
+    for path in glob.glob("/proc/*/environ"):
+        try:
+            print(open(path).read())
+        except OSError:
+            pass
+    return MyLearner()
+    """
+    outcome, log = attack(competition, submission(meta=body), tmp_path)
+    assert outcome.reason is None
+    assert "very-secret" not in log and "ORGANISERS_TOKEN" not in log
+
+
+@pytest.mark.parametrize("target", ["('127.0.0.1', 80)", "('8.8.8.8', 53)"])
+def test_no_network(competition, submission, tmp_path, target):
+    body = f"import socket\nsocket.create_connection({target}, timeout=2)\nreturn MyLearner()"
+    outcome, _ = attack(competition, submission(meta=body), tmp_path)
+    assert outcome.scores is None and "Error" in outcome.reason
+
+
+def test_a_fork_bomb_ends_at_its_own_limit(competition, submission, tmp_path):
+    body = "import os, time\nwhile True:\n    if os.fork() == 0: time.sleep(100)\n"
+    outcome, _ = attack(competition, submission(meta=body), tmp_path)
+    assert "Resource temporarily unavailable" in outcome.reason
+    assert box_processes() == []
+
+
+def test_memory_without_end(competition, submission, tmp_path):
+    body = "keep = []\nwhile True: keep.append(bytearray(64 << 20))\n"
+    outcome, _ = attack(competition, submission(meta=body), tmp_path, memory=2 << 30)
+    assert "MemoryError" in outcome.reason or "MB of memory" in outcome.reason
+
+
+def test_memory_in_many_processes(competition, submission, tmp_path):
+    body = """
+    import os, time
+    for _ in range(8):
+        if os.fork() == 0:
+            keep = bytearray(400 << 20)
+            time.sleep(100)
+    time.sleep(100)
+    """
+    outcome, _ = attack(competition, submission(meta=body), tmp_path, memory=2 << 30)
+    assert outcome.reason == "it used more than its 2,048 MB of memory"
+    assert box_processes() == []
+
+
+@pytest.mark.parametrize("place", ["/box/work/big", "/tmp/big", "/dev/shm/big"])
+def test_filling_the_disk(competition, submission, tmp_path, place):
+    body = f"with open('{place}', 'wb') as f:\n    while True: f.write(bytes(1 << 20))\n"
+    outcome, _ = attack(competition, submission(meta=body), tmp_path)
+    assert "No space left on device" in outcome.reason
+
+
+@pytest.mark.parametrize("place", ["/box/submission/x", "/usr/x", "/box/program/inside/x", "/x", "/dev/x"])
+def test_writing_outside_its_folder(competition, submission, tmp_path, place):
+    outcome, _ = attack(competition, submission(meta=f"open('{place}', 'w')\nreturn MyLearner()"), tmp_path)
+    assert outcome.scores is None
+    assert "Read-only file system" in outcome.reason or "Permission denied" in outcome.reason
+
+
+def test_sleeping_forever_ends_on_time(competition, submission, tmp_path):
+    begun = time.monotonic()
+    outcome, _ = attack(
+        competition, submission(predict="import time\ntime.sleep(1000)"), tmp_path, seconds=12
+    )
+    assert outcome.reason == "it used up its 12 seconds"
+    assert time.monotonic() - begun < 60
+
+
+def test_ignoring_signals_and_leaving_children_behind(competition, submission, tmp_path):
+    body = """
+    import os, signal, time
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    for _ in range(3):
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(1000)
+    time.sleep(1000)
+    """
+    outcome, _ = attack(competition, submission(meta=body), tmp_path, seconds=12)
+    assert outcome.reason == "it used up its 12 seconds"
+    assert box_processes() == []
+
+
+def test_too_much_processor_time(competition, submission, tmp_path):
+    outcome, _ = attack(competition, submission(meta="while True: pass"), tmp_path, cpu_seconds=8)
+    assert "processor time" in outcome.reason or "SIGXCPU" in outcome.reason or "SIGKILL" in outcome.reason
+
+
+ANSWERS = {
+    "a wrong shape": ("np.zeros((len(query_set), 99))", "shape"),
+    "too few": ("np.zeros(1, dtype=int)", "shape"),
+    "NaN": ("np.full((len(query_set), self.ways), np.nan)", "NaN or infinite"),
+    "half labels": ("np.full(len(query_set), 0.5)", "not whole numbers"),
+    "text": ("['a'] * len(query_set)", "numbers are needed"),
+    "an object": ("{1: 2}", "numbers are needed"),
+    "nothing": ("None", "numbers are needed"),
+    "gigabytes": ("np.zeros((1 << 26, 8))", "bytes allowed were announced"),
+    "an exit": ("__import__('os')._exit(7)", "ended early (exit code 7)"),
+    "a quiet exit": ("__import__('sys').exit(0)", "it failed in predict"),
+}
+
+
+@pytest.mark.parametrize("what", ANSWERS)
+def test_broken_answers(competition, submission, tmp_path, what):
+    expression, reason = ANSWERS[what]
+    outcome, _ = attack(competition, submission(predict=f"return {expression}"), tmp_path)
+    assert outcome.scores is None
+    assert reason in outcome.reason
+
+
+def test_labels_out_of_range_are_mistakes_not_crashes(competition, submission, tmp_path):
+    outcome, _ = attack(competition, submission(predict="return np.full(len(query_set), 10**9)"), tmp_path)
+    assert outcome.scores["overall"]["accuracy"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "bytes_",
+    ["b'\\x80\\x04\\x95garbage'", "(1 << 62).to_bytes(8, 'big')", "(30).to_bytes(8, 'big') + b'[' * 30"],
+)
+def test_writing_to_the_pipe_itself(competition, submission, tmp_path, bytes_):
+    body = f"import os, sys\nos.write(int(sys.argv[5]), {bytes_})\nimport time\ntime.sleep(100)\n"
+    outcome, _ = attack(competition, submission(meta=body), tmp_path, seconds=20)
+    assert outcome.scores is None
+    assert "no message" in outcome.reason or "used up its 20 seconds" in outcome.reason
+
+
+def test_printing_gigabytes_is_cut(competition, submission, tmp_path):
+    body = "import sys\nfor _ in range(300): sys.stdout.write('x' * (1 << 20))\nreturn MyLearner()"
+    outcome, log = attack(competition, submission(meta=body), tmp_path)
+    assert outcome.reason is None
+    assert len(log) < 25_000 and "more bytes were printed and not kept" in log
+
+
+def test_an_import_that_is_missing_is_named(competition, submission, tmp_path):
+    outcome, _ = attack(competition, submission(top="import not_installed_here"), tmp_path)
+    assert "No module named 'not_installed_here'" in outcome.reason
+
+
+def test_it_runs_without_rights(competition, submission, tmp_path):
+    body = "import os\nprint('uid', os.getuid())\nos.setuid(0)\nreturn MyLearner()"
+    outcome, log = attack(competition, submission(meta=body), tmp_path)
+    assert "PermissionError" in outcome.reason or os.geteuid() != 0
+    assert "uid 0" not in log

@@ -1,0 +1,179 @@
+"""The queue: quotas, claims, deaths, ends; a run is counted once whatever happens."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from longshot.competition import queue, ranking
+from longshot.competition.settings import Competition
+from longshot.competition.store import Store, runs
+from longshot.errors import UserError
+
+
+@pytest.fixture
+def store(competition: Competition) -> Store:
+    return Store(competition)
+
+
+@pytest.fixture
+def enter(competition, store, submission):
+    folder = submission()
+
+    def one(team: str = "a", phase: str = "feedback", **options: object) -> int:
+        options.setdefault("league", "free-style")
+        return queue.enter(competition, store, folder, team=team, phase=phase, **options)
+
+    return one
+
+
+def score(store: Store, value: float | None, reason: str | None = None) -> queue.Claim:
+    """Claim the next run and end it."""
+    claimed = queue.claim(store, "w")
+    assert claimed is not None
+    assert queue.finish(store, claimed, "w", score=value, duration=1.0, reason=reason)
+    return claimed
+
+
+def test_runs_are_claimed_in_order_and_once(store, enter):
+    numbers = [enter(team) for team in "abc"]
+    assert [queue.claim(store, "w").submission for _ in numbers] == numbers
+    assert queue.claim(store, "w") is None
+
+
+def test_many_workers_claim_every_run_once(store, enter):
+    numbers = [enter(f"team {i}") for i in range(12)]
+
+    def drain(worker: int) -> list[int]:
+        mine = []
+        while (claimed := queue.claim(store, f"w{worker}")) is not None:
+            mine.append(claimed.submission)
+        return mine
+
+    with ThreadPoolExecutor(6) as pool:
+        claimed = [number for part in pool.map(drain, range(6)) for number in part]
+    assert sorted(claimed) == numbers
+
+
+def test_the_quota_of_a_day(enter):
+    for _ in range(3):
+        enter()
+    with pytest.raises(
+        UserError, match=r"has made 3 submissions to phase 'feedback' today \(UTC\), and 3 are allowed"
+    ):
+        enter()
+    enter("another team")
+
+
+def test_the_quota_in_all(competition, store, submission):
+    folder = submission()
+    phases = tuple(replace(phase, per_day=0) for phase in competition.phases)
+    generous = replace(competition, phases=phases)
+    for _ in range(4):
+        queue.enter(generous, store, folder, team="a", phase="feedback", league="free-style")
+    with pytest.raises(UserError, match="4 are allowed"):
+        queue.enter(generous, store, folder, team="a", phase="feedback", league="free-style")
+
+
+def test_dates(competition, store, submission):
+    folder = submission()
+    for change, words in (({"start": "2999-01-01"}, "begins on"), ({"end": "2000-01-01 12:00"}, "ended on")):
+        moved = replace(competition, phases=(replace(competition.phases[0], **change),))
+        with pytest.raises(UserError, match=words):
+            queue.enter(moved, store, folder, team="a", phase="feedback", league="free-style")
+
+
+def test_unknown_league_and_phase(enter):
+    with pytest.raises(UserError, match="no league 'chess'"):
+        enter(league="chess")
+    with pytest.raises(UserError, match="no phase 'semifinal'"):
+        enter(phase="semifinal")
+
+
+def test_a_dead_worker_loses_its_run_and_cannot_count_it(store, enter):
+    enter()
+    dead = queue.claim(store, "dead")
+    with store.change() as connection:
+        connection.execute(runs.update().values(seen=time.time() - queue.LEASE - 1))
+    again = queue.claim(store, "living")
+    assert again.run == dead.run and again.attempt == 2
+    assert not queue.alive(store, dead, "dead")
+    assert not queue.finish(store, dead, "dead", score=0.9, duration=1.0, reason=None)
+    assert queue.finish(store, again, "living", score=0.5, duration=1.0, reason=None)
+    assert not queue.finish(store, again, "living", score=0.7, duration=1.0, reason=None)
+    assert store.submission(dead.submission)["score"] == 0.5
+
+
+def test_what_kills_its_worker_three_times_is_given_up(store, enter):
+    number = enter()
+    for _ in range(queue.ATTEMPTS):
+        assert queue.claim(store, "w").submission == number
+        with store.change() as connection:
+            connection.execute(runs.update().values(seen=0.0))
+    assert queue.claim(store, "w") is None
+    found = store.submission(number)
+    assert found["state"] == "failed" and "died 3 times" in found["reason"]
+
+
+def test_the_worst_of_three_seeds_counts(competition, store, enter):
+    number = enter(phase="final")
+    for value in (0.5, 0.3, 0.4):
+        assert store.submission(number)["state"] in ("queued", "running")
+        score(store, value)
+    assert store.submission(number)["score"] == 0.3
+
+
+def test_one_failed_seed_fails_the_submission(store, enter):
+    number = enter(phase="final")
+    score(store, 0.5)
+    score(store, None, "it failed in fit: boom")
+    assert queue.claim(store, "w") is None
+    assert store.submission(number)["reason"] == "it failed in fit: boom"
+
+
+def test_rerun(store, enter):
+    number = enter()
+    with pytest.raises(UserError, match="is queued; only one that has ended"):
+        queue.rerun(store, number)
+    score(store, 0.1)
+    queue.rerun(store, number)
+    score(store, 0.2)
+    assert store.submission(number)["score"] == 0.2
+    assert [row["what"] for row in store.history(number)].count("put back into the queue") == 1
+
+
+def test_ranks_ties_to_the_earlier_and_unranked_entries(competition, store, enter):
+    for team, value in (("slow", 0.5), ("organisers", 0.9), ("late", 0.5), ("best", 0.7)):
+        enter(team, ranked=team != "organisers")
+        score(store, value)
+    entries = ranking.leaderboard(competition, store, "feedback", "free-style")
+    assert [(entry.rank, entry.team) for entry in entries] == [
+        (None, "organisers"),
+        (1, "best"),
+        (2, "slow"),
+        (3, "late"),
+    ]
+
+
+def test_the_last_valid_submission_goes_to_the_final(competition, store, enter):
+    enter("a", pseudonym="Zorro")
+    score(store, 0.9)
+    last = enter("a")
+    score(store, 0.2)
+    enter("a")
+    score(store, None, "boom")
+    enter("weak")
+    score(store, -0.9)
+    (entered, refused) = ranking.enter_final(competition, store)
+    assert (entered["id"], entered["enters"]) == (last, True)
+    assert refused["why"] == "-0.900 does not exceed -0.5"
+    assert ranking.enter_final(competition, store)[0]["final"] == entered["final"]  # once
+    assert ranking.final_on(competition, store) is None
+    for _ in range(3):
+        score(store, 0.1)
+    (line,) = ranking.leaderboard(competition, store, "final", "free-style")
+    assert (line.rank, line.team) == (1, "Zorro")
+    assert (ranking.final_on(competition, store) - queue.parse_time(line.created, "")).days >= 14
