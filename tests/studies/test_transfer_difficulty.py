@@ -113,7 +113,7 @@ def test_slopes_table_holds_the_slopes() -> None:
     assert len(rows) == 2 * (5 + 4 + 5)  # own slope, minus MAML's, against the measured divergence
     assert "the flattest slope is that of finetune" in table.lines[0]
     assert (
-        "falls with the R beyond the interval over splits for maml, anil, protonet, multiclass" in table.lines[0]
+        "falls with R beyond the interval over splits for maml, anil, protonet, multiclass" in table.lines[0]
     )
 
 

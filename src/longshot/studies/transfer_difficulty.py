@@ -131,7 +131,6 @@ def run(study: Study, dataset: Dataset, out: Path, *, device: str, workers: int 
             for method in settings["methods"]
             for shot in settings["shots"]
         },
-        axis="share of the farthest" if settings["mode"] == "graded" else "R",
     )
     drawings = figures(settings, dataset, features, splits, scores, rows, networks)
     written = [*tables(scores, settings["way"]), trainings_table(networks)]
@@ -147,7 +146,7 @@ def estimate(
     settings = study.settings
     check_classes(settings, dataset)
     Folder(out, study, {"name": dataset.name, "fingerprint": dataset.fingerprint})
-    names = [split_name(settings["mode"], target) for target in settings["divergences"]] + settings["also"]
+    names = [split_name(target) for target in settings["divergences"]] + settings["also"]
     wanted = trainings(settings, names)
     first = [Training(EVERYTHING, "multiclass", None, 0)] if settings["backbone"] == TRAINED else []
     records = [

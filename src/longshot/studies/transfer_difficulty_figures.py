@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from longshot.features.features import Features
     from longshot.splits.split import Split
 
+_AXIS = "R, the divergence asked for"
+
 
 def figures(
     settings: Mapping[str, Any],
@@ -51,7 +53,7 @@ def figures(
             line = None if fit is None else (fit.intercept, fit.slope)
             series.append(Series(method, x, *_intervals(values), line))
         title = f"{dataset.name}, {settings['way']}-way {shot}-shot, test classes"
-        draw = partial(accuracy_by_divergence, series, title=title, xlabel=scores.axis, chance=chance)
+        draw = partial(accuracy_by_divergence, series, title=title, xlabel=_AXIS, chance=chance)
         found[f"accuracy-{shot}-shot"] = partial(_both, draw)
     if "multiclass" in settings["methods"]:
         shot = settings["shots"][-1]
@@ -77,7 +79,7 @@ def figures(
             accuracy_by_divergence,
             series,
             title=title,
-            xlabel=scores.axis,
+            xlabel=_AXIS,
             chance=chance,
             colours=tuple(SETS.values()),
         )

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from longshot.splits.split import Split
     from longshot.testbeds.testbed import Testbed
 
-MODES = ("graded", "principal", "paper")
-ALSO = ("random", "given")
+MODES = ("principal", "paper")
+ALSO = ("random", "semantic", "given")
 TRAINED = "trained"  # the backbone setting that stands for a network trained on all classes
 EVERYTHING = "all classes"
 # method → how its network is trained, and the method that solves tasks with it
@@ -103,6 +103,10 @@ def check_classes(settings: Mapping[str, Any], dataset: Dataset) -> None:
             f"Dataset '{dataset.name}' has {len(dataset.class_ids)} classes, so a split has {test} test classes, but "
             f"tasks are {settings['way']}-way: {5 * settings['way']} classes are needed, or a smaller --set way=…"
         )
+    if "semantic" in settings["also"] and dataset.taxonomy is None:
+        raise UserError(
+            f"Dataset '{dataset.name}' has no taxonomy, which a semantic split needs; leave it out of --set also=…"
+        )
     if "given" in settings["also"] and not all(dataset.splits.get(part) for part in ("train", "test")):
         raise UserError(
             f"Dataset '{dataset.name}' has no train and test classes of its own; leave 'given' out of --set also=…"
@@ -111,17 +115,25 @@ def check_classes(settings: Mapping[str, Any], dataset: Dataset) -> None:
 
 def make_splits(settings: Mapping[str, Any], dataset: Dataset, features: Features) -> dict[str, Split]:
     """Name → split: one per divergence, then those made without one."""
-    found = {}
-    for target in settings["divergences"]:
-        found[split_name(settings["mode"], target)] = _at(settings, dataset, features, target)
+    from longshot.splits.build import Recipe, sweep
+    from longshot.splits.opening import open_split
+    from longshot.splits.split import Split
+
+    recipe = Recipe(mode=settings["mode"], measure=settings["measure"], seed=settings["seed"])
+    made = sweep(dataset, features, settings["divergences"], recipe)
+    found = dict(zip(map(split_name, settings["divergences"]), made, strict=True))
     for kind in settings["also"]:
-        found[kind] = _without_target(settings, dataset, kind)
+        if kind == "given":
+            own = {part: tuple(dataset.splits.get(part, ())) for part in ("train", "validation", "test")}
+            found[kind] = Split(kind, dataset.fingerprint, {"mode": kind}, **own)
+        else:
+            found[kind] = open_split(f"{kind}(seed={settings['seed']})", dataset)
     return found
 
 
-def split_name(mode: str, target: float) -> str:
-    """What the tables call a split: R for ATG, a share for graded ones."""
-    return f"share {target:g}" if mode == "graded" else f"R = {target:g}"
+def split_name(target: float) -> str:
+    """What the tables call the split of a divergence."""
+    return f"R = {target:g}"
 
 
 def places(settings: Mapping[str, Any], splits: Mapping[str, Split], features: Features) -> list[Place]:
@@ -131,7 +143,7 @@ def places(settings: Mapping[str, Any], splits: Mapping[str, Split], features: F
 
     embeddings = class_embeddings(features)
     where = {class_id: place for place, class_id in enumerate(features.class_ids)}
-    targets = {split_name(settings["mode"], target): target for target in settings["divergences"]}
+    targets = {split_name(target): target for target in settings["divergences"]}
     found: list[Place] = []
     known: dict[str, str] = {}
     for name, split in splits.items():
@@ -151,44 +163,6 @@ def places(settings: Mapping[str, Any], splits: Mapping[str, Split], features: F
     return found
 
 
-def _at(settings: Mapping[str, Any], dataset: Dataset, features: Features, target: float) -> Split:
-    """The split for one divergence, or for one share of the farthest where splits are graded."""
-    from longshot.splits.assign import assign, part_sizes
-    from longshot.splits.embeddings import class_embeddings
-    from longshot.splits.graded import graded
-    from longshot.splits.objective import Objective
-    from longshot.splits.optimise import minimise
-    from longshot.splits.principal import on_axis
-    from longshot.splits.split import from_labels
-
-    embeddings, sizes = class_embeddings(features), part_sizes(len(features.class_ids))
-    mode, measure, seed = settings["mode"], settings["measure"], settings["seed"]
-    made = {"mode": mode, "measure": measure, "seed": seed, "features": features.hash}
-    if mode == "graded":
-        found = graded(embeddings, sizes, target, measure=measure, seed=seed)
-        reached = {"share": target, "divergence": found.reached, "farthest": found.farthest}
-        return from_labels(split_name(mode, target), dataset, found.parts, {**made, **reached})
-    objective = Objective(embeddings, target, measure)
-    minimum = on_axis(objective)
-    if mode == "paper":
-        minimum = minimise(objective, minimum.centroids)
-    parts = assign(minimum.terms.scores, sizes, seed)
-    reached = {"target": target, "divergence": minimum.terms.divergence}
-    return from_labels(split_name(mode, target), dataset, parts, {**made, **reached})
-
-
-def _without_target(settings: Mapping[str, Any], dataset: Dataset, kind: str) -> Split:
-    from longshot.splits.assign import assign, part_sizes
-    from longshot.splits.split import Split, from_labels
-
-    if kind == "given":
-        own = {part: tuple(dataset.splits.get(part, ())) for part in ("train", "validation", "test")}
-        return Split(kind, dataset.fingerprint, {"mode": kind}, **own)
-    count = len(dataset.class_ids)
-    parts = assign(np.zeros(count), part_sizes(count), settings["seed"])  # ties are broken at random
-    return from_labels(kind, dataset, parts, {"mode": kind, "seed": settings["seed"]})
-
-
 def bed_name(split: str, part: str, shot: int) -> str:
     """The name of a testbed of the study."""
     return f"{slug(split)}-{part}-{shot}-shot"
@@ -199,7 +173,7 @@ def bed_names(settings: Mapping[str, Any], splits: Mapping[str, Any]) -> dict[st
     wanted = [(split, "test", shot) for split in splits for shot in settings["shots"]]
     if "multiclass" in settings["methods"]:
         wanted += [
-            (split_name(settings["mode"], target), part, settings["shots"][-1])
+            (split_name(target), part, settings["shots"][-1])
             for target in settings["divergences"]
             for part in ("train", "validation")
         ]

@@ -45,7 +45,6 @@ class Scores:
     methods: Sequence[str]
     shots: Sequence[int]
     accuracy: Mapping[tuple[str, str, int], Floats]
-    axis: str = "R"  # what ``Place.target`` counts
 
     def tasks(self, split: str, method: str, shot: int) -> Floats:
         """Accuracy per task [T], the mean over repeated trainings."""
@@ -84,7 +83,7 @@ def steepness(
 ) -> Steepness:
     """Regress mean accuracy on divergence over the sweep, one point per split and training.
 
-    x is the target, or with ``measured`` the divergence of the class means. With ``against`` y is the difference to
+    x is the target R, or with ``measured`` the divergence of the class means. With ``against`` y is the difference to
     that method on the same splits and tasks, whose slope says which of the two falls faster.
 
     The slope is Σ w_i ȳ_i with w_i = (x_i − x̄) / S_xx, so its error over tasks is √Σ w_i² s_i² / T_i.

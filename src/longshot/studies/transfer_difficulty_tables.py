@@ -65,9 +65,7 @@ def splits_table(scores: Scores) -> TableFile:
         ]
         for place in scores.places
     ]
-    heads = [
-        ("", name) for name in ("split", scores.axis, "divergence of class means", "gap", "same classes as")
-    ]
+    heads = [("", name) for name in ("split", "R", "divergence of class means", "gap", "same classes as")]
     note = (
         "Asked for, and what the classes ended up with: the divergence of the two class means and their distance. An R "
         "is the divergence of ATG's centroids, which lie further out than the class means."
@@ -159,7 +157,7 @@ def slopes_table(scores: Scores) -> TableFile:
         flattest = max(found, key=lambda name: found[name].fit.slope)
         falling = [name for name, one in found.items() if one.fit.high < 0]
         lines.append(
-            f"{shot}-shot: accuracy falls with the {scores.axis} beyond the interval over splits for "
+            f"{shot}-shot: accuracy falls with R beyond the interval over splits for "
             f"{_listed(falling)}; the flattest slope is that of {flattest}."
         )
         block_flat = [
@@ -170,10 +168,10 @@ def slopes_table(scores: Scores) -> TableFile:
     heads = [
         ("", "method"),
         ("", "shots"),
-        (f"against {scores.axis}", "slope"),
-        (f"against {scores.axis}", "interval over tasks alone"),
+        ("against R", "slope"),
+        ("against R", "interval over tasks alone"),
     ]
-    heads += [(f"against {scores.axis}", "minus MAML's slope")] if "maml" in scores.methods else []
+    heads += [("against R", "minus MAML's slope")] if "maml" in scores.methods else []
     heads += [("against the class means' divergence", "slope")] if others else []
     count = len(scores.sweep)
     repeats = len(next(iter(scores.accuracy.values())))
