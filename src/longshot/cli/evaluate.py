@@ -82,8 +82,9 @@ def command(
       longshot sample toybox --tasks 600 -o easy.parquet
       longshot evaluate easy.parquet --backbone pixels --method protonet -o runs/first
 
-    Features that are not in the cache are computed first. The same command after an interruption goes on from
-    there; with other methods, backbones or testbeds it extends the run.
+    Features that are not in the cache are computed first; methods that adapt the network (see 'longshot methods') read
+    the images instead. The same command after an interruption goes on from there; with other methods, backbones or
+    testbeds it extends the run.
     """
     from longshot.datasets.registry import parse_dataset_options
     from longshot.evaluation.estimates import estimate
@@ -122,6 +123,7 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
     records = results.summary()
     seeds = {record["seed"] for record in records}
     ways = any(record["top5"] < 1 for record in records)
+    adapted = any(facts.get("kind", "frozen") != "frozen" for facts in results.run["methods"].values())
     rows = []
     for record in records:
         row = {
@@ -137,6 +139,9 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
         if ways:
             row["top-5 %"] = _percent(record, "top5")
         row["loss"] = f"{record['loss']:.3f}"
+        if adapted:
+            seconds = record["seconds"]
+            row["s/task"] = "" if seconds is None else f"{seconds / record['tasks']:.2g}"
         if len(seeds) > 1:
             row["seed"] = record["seed"]
         rows.append(row)
@@ -161,6 +166,7 @@ def _print_estimate(records: list[dict[str, Any]], as_json: bool) -> None:
             "backbone": record["backbone"],
             "method": record["method"],
             "left": f"{record['left']:,} {'tasks' if record['method'] else 'images'}",
+            "per task": "" if record["per_task"] is None else f"{record['per_task']:,.3g} s",
             "time": f"about {record['seconds']:,.1f} s",
             "disk": f"{record['bytes'] / 1e6:,.1f} MB",
         }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from longshot.cli.common import json_option, print_table
@@ -19,7 +21,9 @@ def command(context: click.Context, as_json: bool) -> None:
       longshot methods check mine.py:MyMethod
       longshot evaluate easy.parquet --backbone pixels --method "protonet(distance='cosine')" -o runs/first
 
-    An inductive method looks at one query at a time; a transductive one also at the other queries of its task.
+    An inductive method looks at one query at a time; a transductive one also at the other queries of its task. The
+    network is frozen (the method works on features), adapted to each task, or meta-trained for the method; the last two
+    need the images and the network (--backbone), features alone (--features) do not do.
     """
     if context.invoked_subcommand is not None:
         return
@@ -33,6 +37,8 @@ def command(context: click.Context, as_json: bool) -> None:
         {
             "name": record["name"],
             "setting": record["setting"],
+            "network": record["kind"],
+            "needs": record["needs"],
             "family": record["family"],
             "paper": record["paper"],
             "settings": ", ".join(f"{key}={value!r}" for key, value in record["settings"].items()),
@@ -60,15 +66,24 @@ def check(method: str, as_json: bool) -> None:
     Exits with 1 when a rule is broken. A method may refuse tasks with absent classes or of unequal size by raising
     longshot.errors.UserError with the reason.
     """
-    from longshot.methods.checks import CHECKS, run_checks
+    import torch
+
+    from longshot.evaluation.threads import one_thread
+    from longshot.methods import checks, checks_images
+    from longshot.methods.images import ImageMethod
     from longshot.methods.registry import get_method
     from longshot.progress import progress
 
     chosen = get_method(method)
+    rules: dict[str, Any]
+    if isinstance(chosen, ImageMethod):
+        rules, outcomes = {**checks_images.CHECKS}, checks_images.run_checks(chosen)
+    else:
+        rules, outcomes = {**checks.CHECKS}, checks.run_checks(chosen)
     rows = []
-    with progress("check", total=len(CHECKS), unit="rules") as bar:
-        for name, result, reason in run_checks(chosen):
-            rule = (CHECKS[name].__doc__ or "").strip().splitlines()[0]
+    with progress("check", total=len(rules), unit="rules") as bar, one_thread(torch.device("cpu")):
+        for name, result, reason in outcomes:
+            rule = (rules[name].__doc__ or "").strip().splitlines()[0]
             rows.append({"check": name, "result": result, "rule": rule, "reason": reason})
             bar.advance()
     if as_json:

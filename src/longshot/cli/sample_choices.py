@@ -152,10 +152,10 @@ def judge_tasks(
 
     from longshot.devices import pick_device
     from longshot.methods.batching import Gatherer, Tasks, batches
-    from longshot.methods.registry import get_method
+    from longshot.methods.registry import feature_method
     from longshot.testbeds.filtered import filtered
 
-    method = get_method(options["judge"] or "protonet")
+    method = feature_method(options["judge"] or "protonet")
     tasks = Tasks.from_bound(testbed.bind(dataset.name, features.keys, features.fingerprint))
     gatherer = Gatherer([features.array], pick_device(device))
     scores = np.empty(len(tasks))

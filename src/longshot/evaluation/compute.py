@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,14 @@ import torch
 from numpy.typing import NDArray
 
 from longshot.errors import UserError
+from longshot.evaluation.image_source import ImageSource, same_shape
 from longshot.evaluation.inputs import Source
 from longshot.evaluation.metrics import Metrics, task_metrics
 from longshot.evaluation.results import METRICS
 from longshot.evaluation.units import Unit, ragged_list
-from longshot.methods.base import Method, TaskBatch
+from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, Tasks, batches
+from longshot.methods.images import ImageMethod
 from longshot.testbeds.bound import BoundTasks
 
 
@@ -27,11 +29,11 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """A unit with what it takes to compute it."""
+    """A unit with what it takes to compute it: a Method with a Source, an ImageMethod with an ImageSource."""
 
     unit: Unit
-    method: Method
-    source: Source
+    method: Method | ImageMethod
+    source: Source | ImageSource
     bound: BoundTasks
     coarsity: NDArray[np.float64] | None  # [tasks of the testbed], NaN where it was not measured
 
@@ -45,26 +47,27 @@ class Outcome:
     scores: Any | None
 
 
+# Positions of some tasks, their scores [B, Q, W], query labels [B, Q] and ways [B]; W, Q after padding.
+Scored = tuple[NDArray[np.int64], torch.Tensor, torch.Tensor, torch.Tensor]
+
+
 @torch.no_grad()
 def compute(work: Work, device: torch.device, keep_scores: bool, tick: Callable[[int], None]) -> Outcome:
     """Run the method over the unit's tasks. ``tick(n)`` is called after every n tasks and may raise Stopped."""
-    unit, method = work.unit, work.method
+    unit = work.unit
     tasks = Tasks.from_bound(work.bound, unit.start, unit.stop, unit.seed)
-    gatherer = Gatherer([features.array for features in work.source.features], device)
     order: list[NDArray[np.int64]] = []
     measured: list[Metrics] = []
     kept: list[torch.Tensor] = []
     seconds = np.zeros(len(tasks))
     clock = time.perf_counter()
-    for chosen, batch, labels in batches(tasks, method, gatherer):
-        scores = method.scores(batch)
-        _check_shape(scores, batch, method)
+    for chosen, scores, labels, ways in score(work.method, work.source, tasks, device):
         if device.type != "cpu":
             torch.accelerator.synchronize()
         now = time.perf_counter()
         seconds[chosen] = (now - clock) / len(chosen)
         order.append(chosen)
-        measured.append(task_metrics(scores, labels, batch.ways))
+        measured.append(task_metrics(scores, labels, ways))
         if keep_scores:
             kept.append(scores.float())
         tick(len(chosen))
@@ -72,8 +75,29 @@ def compute(work: Work, device: torch.device, keep_scores: bool, tick: Callable[
     return _assemble(work, tasks, order, measured, kept if keep_scores else None, seconds)
 
 
-def _check_shape(scores: torch.Tensor, batch: TaskBatch, method: Method) -> None:
-    wanted = (len(batch), batch.query.shape[1], batch.way)
+def score(
+    method: Method | ImageMethod, source: Source | ImageSource, tasks: Tasks, device: torch.device
+) -> Iterator[Scored]:
+    """Scores of all tasks, some at a time: batches of similar size from features, equal shapes as images."""
+    if isinstance(method, ImageMethod):
+        assert isinstance(source, ImageSource)
+        for chosen in same_shape(tasks, method.at_once):
+            images, labels = source.tasks(tasks, chosen)
+            found = method.scores(images, source.network)
+            scores = torch.stack(list(found))
+            ways = torch.from_numpy(tasks.ways[chosen]).to(scores.device)
+            _check_shape(scores, (*labels.shape, images[0].way), method)
+            yield chosen, scores, labels, ways
+        return
+    assert isinstance(source, Source)
+    gatherer = Gatherer([features.array for features in source.features], device)
+    for chosen, batch, labels in batches(tasks, method, gatherer):
+        scores = method.scores(batch)
+        _check_shape(scores, (*labels.shape, batch.way), method)
+        yield chosen, scores, labels, batch.ways
+
+
+def _check_shape(scores: torch.Tensor, wanted: tuple[int, ...], method: Method | ImageMethod) -> None:
     if tuple(scores.shape) != wanted:
         raise UserError(
             f"The method {method.call} returned scores of the shape {tuple(scores.shape)}, but "
@@ -130,6 +154,11 @@ def _explain_invalid(work: Work, tasks: Tasks, position: int) -> None:
     """Say whether the features or the method brought NaN or infinite scores into a task."""
     unit = work.unit
     where = f"task {tasks.index[position]} of testbed '{unit.testbed_name}'"
+    if isinstance(work.source, ImageSource):
+        raise UserError(
+            f"The method {work.method.call} returned NaN or infinite scores for {where}, as after too large a "
+            f"learning rate; choose other settings."
+        )
     rows = np.concatenate(
         [
             tasks.support[tasks.support_offsets[position] : tasks.support_offsets[position + 1]],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -12,18 +13,23 @@ import numpy as np
 import torch
 
 from longshot.evaluation import units
+from longshot.evaluation.choices import leaves_open
 from longshot.evaluation.inputs import backbone_parts
-from longshot.evaluation.plan import Plan, Testbeds
+from longshot.evaluation.plan import Methods, Plan, Testbeds
 from longshot.evaluation.results import open_folder
+from longshot.evaluation.threads import one_thread
 from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, Tasks, batches
+from longshot.methods.images import ImageMethod
 from longshot.testbeds.bound import BoundTasks
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
+    from longshot.features.backbones.base import ModuleBackbone
     from longshot.features.features import Features
 
+_PROBE_IMAGES = 16  # of a timed gradient step
 _ROW_BYTES = 60  # of a result row beside its predictions, after compression
 
 
@@ -31,7 +37,7 @@ def estimate(
     testbeds: Testbeds,
     *,
     backbones: str | Features | Sequence[str | Features],
-    methods: str | Method | Sequence[str | Method],
+    methods: Methods,
     out: str | os.PathLike[str],
     datasets: Mapping[str, Dataset | str | Path] | None = None,
     device: str = "auto",
@@ -42,7 +48,8 @@ def estimate(
     """What ``evaluate`` with the same arguments would take; all is checked and nothing is written.
 
     One record per dataset to embed, then one per testbed × backbone × method: ``left`` (images or tasks to do),
-    ``seconds`` (from a timed batch on made-up features) and ``bytes`` on disk.
+    ``seconds`` (from a timed batch on made-up features, or a timed gradient step of the network) and ``bytes`` on
+    disk; ``per_task`` is the time of one task on one core.
     """
     folder = Path(out)
     plan = Plan(testbeds, backbones, methods, datasets, device, workers, seed)
@@ -53,10 +60,19 @@ def estimate(
         for backbone in plan.backbones:
             for method in plan.methods:
                 left = len(testbed)
-                if backbone not in to_embed:  # features are at hand, so units have their ids
+                on_images = isinstance(method, ImageMethod)
+                if on_images or backbone not in to_embed:  # what a unit's id says is at hand
                     works = plan.cell(testbed, backbone, method)
                     states = [units.part_state(folder, work.unit, save_scores) for work in works]
                     left = sum(len(w.unit) for w, s in zip(works, states, strict=True) if s != "done")
+                per_task, extra = 0.0, 0
+                if left and isinstance(method, ImageMethod):
+                    per_task = _probe_network(testbed, method, plan.networks[backbone])
+                    if leaves_open(method):
+                        extra = method.validation * len(method.candidates()) * len(testbed.datasets)
+                elif left:
+                    assert isinstance(method, Method)
+                    per_task = _probe(testbed, method, dims[backbone], plan.device)
                 records.append(
                     {
                         "step": "evaluate",
@@ -64,9 +80,8 @@ def estimate(
                         "backbone": backbone,
                         "method": method.call,
                         "left": left,
-                        "seconds": _probe(testbed, method, dims[backbone], plan.device) * left / plan.workers
-                        if left
-                        else 0.0,
+                        "per_task": per_task,
+                        "seconds": per_task * (left + extra) / plan.workers,
                         "bytes": int(left * _bytes_per_task(testbed, save_scores)),
                     }
                 )
@@ -80,7 +95,7 @@ def _embedding(plan: Plan) -> tuple[list[dict[str, Any]], dict[str, int]]:
     dims = {name: next(iter(by_dataset.values())).dim for name, by_dataset in plan.given.items()}
     records = []
     for backbone in plan.backbones:
-        if backbone in plan.given:
+        if backbone in plan.given or len(plan.on_images) == len(plan.methods):
             continue
         for dataset in plan.datasets.values():
             found = [
@@ -97,6 +112,7 @@ def _embedding(plan: Plan) -> tuple[list[dict[str, Any]], dict[str, int]]:
                             "backbone": backbone,
                             "method": None,
                             "left": part["images"],
+                            "per_task": None,
                             "seconds": part["seconds"],
                             "bytes": part["bytes"],
                         }
@@ -108,7 +124,7 @@ def _embedding(plan: Plan) -> tuple[list[dict[str, Any]], dict[str, int]]:
 def _probe(testbed: Testbed, method: Method, dim: int, device: torch.device) -> float:
     """Seconds per task on one thread: one batch of the testbed's middle-sized task, features made up."""
     support, query = testbed.column("support_label"), testbed.column("query_label")
-    middle = int(np.argsort(np.diff(support.offsets), kind="stable")[len(testbed) // 2])
+    middle = _middle(testbed)
     size = int(support.lengths[middle]), int(query.lengths[middle])
     one = np.zeros(64, np.int64) + middle
     rng = np.random.default_rng(0)
@@ -129,6 +145,31 @@ def _probe(testbed: Testbed, method: Method, dim: int, device: torch.device) -> 
         if time.perf_counter() - start > 1:
             break
     return (time.perf_counter() - start) / done
+
+
+def _probe_network(testbed: Testbed, method: ImageMethod, backbone: ModuleBackbone) -> float:
+    """Seconds per task on one thread: what the method says of a middle-sized task, a gradient step timed."""
+    network = copy.deepcopy(backbone.network()).requires_grad_(True)
+    middle = _middle(testbed)
+    support, query = (int(testbed.column(f"{part}_label").lengths[middle]) for part in ("support", "query"))
+    way = int(testbed.table["way"][middle].as_py())
+    count = min(support, _PROBE_IMAGES)
+    images = torch.zeros(count, 3, *backbone.transform.size, device=backbone.device)
+    times = []
+    with one_thread(backbone.device):
+        for _ in range(3):  # the first passes through a network are slow
+            start = time.perf_counter()
+            network(images).sum().backward()
+            if backbone.device.type != "cpu":
+                torch.accelerator.synchronize()
+            times.append(time.perf_counter() - start)
+    return method.flops_per_task(way, support, query, forward=min(times) / (3 * count))
+
+
+def _middle(testbed: Testbed) -> int:
+    """The task of middle size."""
+    lengths = testbed.column("support_label").lengths
+    return int(np.argsort(lengths, kind="stable")[len(testbed) // 2])
 
 
 def _bytes_per_task(testbed: Testbed, save_scores: bool) -> float:

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from longshot.devices import pick_device
 from longshot.errors import UserError
+from longshot.evaluation.choices import leaves_open, validation_split
 from longshot.evaluation.compute import Work
+from longshot.evaluation.image_source import ImageSource, adaptable
 from longshot.evaluation.inputs import (
     Source,
     TestbedLike,
@@ -26,29 +28,34 @@ from longshot.evaluation.inputs import (
 )
 from longshot.evaluation.results import add_entry, add_testbed
 from longshot.evaluation.units import Unit, chunks
-from longshot.methods.base import Method
+from longshot.methods.base import AnyMethod, Method
+from longshot.methods.images import ImageMethod
 from longshot.methods.registry import get_method
 from longshot.testbeds.bound import BoundTasks
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
+    from longshot.features.backbones.base import ModuleBackbone
     from longshot.features.features import Features
 
 Testbeds = TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike]
+Methods = str | Method | ImageMethod | Sequence[str | Method | ImageMethod]
+_UNIT_OF_IMAGES = 4  # tasks per unit of a method that adapts a network: each may cost seconds or minutes
 
 
 class Plan:
     """Testbeds × backbones × methods. Making one checks every name and file and computes nothing.
 
-    Features are opened, and embedded when the cache lacks them, by ``cell`` and ``works``.
+    Features are opened, and embedded when the cache lacks them, by ``cell`` and ``works``, and only for methods that
+    work on features.
     """
 
     def __init__(
         self,
         testbeds: Testbeds,
         backbones: str | Features | Sequence[str | Features],
-        methods: str | Method | Sequence[str | Method],
+        methods: Methods,
         datasets: Mapping[str, Dataset | str | Path] | None,
         device: str,
         workers: int | None,
@@ -74,8 +81,29 @@ class Plan:
             for testbed in opened.values():
                 for dataset, fingerprint in testbed.datasets.items():
                     features_for(self.given, name, dataset, fingerprint)
+        self.networks = {name: self._adaptable(name, device) for name in self.backbones if self.on_images}
+        for method in self.on_images:
+            if leaves_open(method):
+                for opened_dataset in self.datasets.values():
+                    validation_split(opened_dataset, method)
         self._sources: dict[tuple[str, str], Source] = {}
+        self._images: dict[tuple[str, str], ImageSource] = {}
         self._bound: dict[tuple[str, str], BoundTasks] = {}
+
+    @property
+    def on_images(self) -> list[ImageMethod]:
+        """Those of the methods that need images and a network."""
+        return [method for method in self.methods if isinstance(method, ImageMethod)]
+
+    def _adaptable(self, backbone: str, device: str) -> ModuleBackbone:
+        """The backbone's network for the methods that adapt one; UserError when there is none."""
+        method = self.on_images[0].call
+        if backbone in self.given:
+            raise UserError(
+                f"The method {method} needs the images and the network, but only features of '{backbone}' were "
+                f"given; give the network instead, with --backbone."
+            )
+        return adaptable(backbone, method, device)
 
     def register(self, run: dict[str, Any]) -> None:
         """Enter testbeds and methods into run.json; UserError where a name already means something else."""
@@ -105,22 +133,31 @@ class Plan:
                     if key not in entered:
                         facts = dict(zip(("testbed", "backbone", "method", "seed"), key, strict=True))
                         run["cells"].append({**facts, "units": [work.unit.id for work in cell]})
-        for (backbone, fingerprint), source in self._sources.items():
-            what = f"the backbone '{backbone}' on '{source.features[0].dataset}'"
+        sources: list[tuple[tuple[str, str], Source | ImageSource]]
+        sources = [*self._sources.items(), *self._images.items()]
+        for (backbone, fingerprint), source in sources:
             known, facts = run["backbones"].setdefault(backbone, {}), source.story()
+            what = f"the backbone '{backbone}' on '{facts['dataset']}'"
             if fingerprint in known:  # the same images under another name are still the same
                 facts["dataset"] = known[fingerprint]["dataset"]
             add_entry(known, fingerprint, facts, what)
         return works
 
-    def cell(self, testbed: Testbed, backbone: str, method: Method) -> list[Work]:
+    def cell(self, testbed: Testbed, backbone: str, method: Method | ImageMethod) -> list[Work]:
         """The units of one testbed × backbone × method."""
         works = []
         coarsity = _coarsity(testbed)
         for dataset, fingerprint in testbed.datasets.items():
-            source = self._source(backbone, dataset, fingerprint)
-            bound = self._bind(testbed, dataset, source)
-            for start, stop in chunks(len(bound)):
+            source: Source | ImageSource
+            if isinstance(method, ImageMethod):
+                size = max(_UNIT_OF_IMAGES, method.at_once)
+                source = self._image_source(backbone, fingerprint)
+                bound = self._bind(testbed, dataset, source.dataset)
+            else:
+                size = None
+                source = self._source(backbone, dataset, fingerprint)
+                bound = self._bind(testbed, dataset, source.features[0])
+            for start, stop in chunks(len(bound), size):
                 unit = Unit(
                     testbed=testbed.content_hash,
                     testbed_name=self.names[testbed.content_hash],
@@ -151,12 +188,17 @@ class Plan:
             self._sources[backbone, fingerprint] = source
         return self._sources[backbone, fingerprint]
 
-    def _bind(self, testbed: Testbed, dataset: str, source: Source) -> BoundTasks:
-        """Row numbers; all features of one fingerprint have their rows in the same order."""
+    def _image_source(self, backbone: str, fingerprint: str) -> ImageSource:
+        if (backbone, fingerprint) not in self._images:
+            source = ImageSource(self.networks[backbone], self.datasets[fingerprint])
+            self._images[backbone, fingerprint] = source
+        return self._images[backbone, fingerprint]
+
+    def _bind(self, testbed: Testbed, dataset: str, rows: Features | Dataset) -> BoundTasks:
+        """Row numbers; a dataset and all features of its fingerprint have their rows in the same order."""
         key = (testbed.content_hash, dataset)
         if key not in self._bound:
-            features = source.features[0]
-            self._bound[key] = testbed.bind(dataset, features.keys, features.fingerprint)
+            self._bound[key] = testbed.bind(dataset, rows.keys, rows.fingerprint)
         return self._bound[key]
 
 
@@ -166,8 +208,8 @@ def _listed(backbones: str | Features | Sequence[str | Features]) -> list[str | 
     return [backbones] if isinstance(backbones, str | Features) else list(backbones)
 
 
-def _methods(methods: str | Method | Sequence[str | Method]) -> list[Method]:
-    listed = [methods] if isinstance(methods, str | Method) else list(methods)
+def _methods(methods: Methods) -> list[Method | ImageMethod]:
+    listed = [methods] if isinstance(methods, str | AnyMethod) else list(methods)
     if not listed:
         raise UserError("No method was given and at least 1 is needed, as in --method protonet.")
     chosen = [get_method(method) for method in listed]

@@ -181,11 +181,34 @@ def add_testbed(run: dict[str, Any], name: str, testbed: Testbed) -> str:
 
 
 def add_entry(entries: dict[str, Any], key: str, facts: dict[str, Any], what: str) -> None:
-    """Record ``facts`` under a name; a name means one thing in a run, so other facts are a UserError."""
+    """Record ``facts`` under a name; a name means one thing in a run, so other facts are a UserError.
+
+    Facts that the entry lacks are added to it: a folder of an earlier version, or one that knew only the network and
+    now also its features, is extended.
+    """
     known = entries.setdefault(key, facts)
-    if known != facts:
-        differs = sorted(k for k in {*known, *facts} if known.get(k) != facts.get(k))
+    differs = sorted(name for name in {*known} & {*facts} if not _agree(known[name], facts[name]))
+    if differs:
         raise UserError(
             f"The run already holds results of {what} with another {' and '.join(differs)}; "
             f"evaluate into another folder, so that two different things do not share a name."
         )
+    entries[key] = _merged(known, facts)
+
+
+def _agree(one: Any, other: Any) -> bool:
+    """Equal wherever both say something."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return all(_agree(one[key], other[key]) for key in {*one} & {*other})
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_agree, one, other))
+    return bool(one == other)
+
+
+def _merged(one: Any, other: Any) -> Any:
+    """What two values that agree say together."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {**other, **{key: _merged(one[key], other.get(key, one[key])) for key in one}}
+    if isinstance(one, list) and isinstance(other, list):
+        return [_merged(a, b) for a, b in zip(one, other, strict=True)]
+    return one

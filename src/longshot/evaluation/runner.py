@@ -5,21 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
-
-import numpy as np
-import torch
+from typing import TYPE_CHECKING, Any
 
 from longshot.errors import UserError
 from longshot.evaluation import provenance, units
-from longshot.evaluation.compute import Stopped, Work, compute
-from longshot.evaluation.plan import Plan, Testbeds
+from longshot.evaluation.choices import choose_settings
+from longshot.evaluation.compute import Work, compute
+from longshot.evaluation.image_source import ImageSource, free_memory
+from longshot.evaluation.plan import Methods, Plan, Testbeds
 from longshot.evaluation.results import Results, open_folder, testbed_path
+from longshot.evaluation.threads import Tick, one_thread, run_jobs
 from longshot.files import explain_disk_errors, write_json
 from longshot.methods.base import Method, TaskShape
 from longshot.methods.batching import advise, bytes_per_task
@@ -30,13 +28,14 @@ if TYPE_CHECKING:
     from longshot.features.features import Features
 
 MEMORY = 2 << 30  # bytes that the batches of all workers together may take
+FREE_SHARE = 0.75  # of the machine's free memory that networks adapted beside one another may take
 
 
 def evaluate(
     testbeds: Testbeds,
     *,
     backbones: str | Features | Sequence[str | Features],
-    methods: str | Method | Sequence[str | Method],
+    methods: Methods,
     out: str | os.PathLike[str],
     datasets: Mapping[str, Dataset | str | Path] | None = None,
     device: str = "auto",
@@ -46,10 +45,11 @@ def evaluate(
 ) -> Results:
     """Run every method on every testbed through every backbone; results go into the folder ``out``.
 
-    Everything is checked first. Features that are not in the cache are computed. Units that are already in the
-    folder are not computed again, so the same call after an interruption goes on from there, and a call with other
-    methods, backbones or testbeds extends the run. ``workers`` (threads; default: one per core) and batch sizes
-    do not change the results.
+    Everything is checked first. Features that are not in the cache are computed; a method that adapts the network to
+    a task reads its images instead, and chooses what it leaves open on validation tasks (run.json: choices). Units
+    that are already in the folder are not computed again, so the same call after an interruption goes on from there,
+    and a call with other methods, backbones or testbeds extends the run. ``workers`` (threads; default: one per
+    core) and batch sizes do not change the results.
 
     >>> evaluate("easy.parquet", backbones="pixels", methods="protonet", out="runs/first")  # doctest: +SKIP
     """
@@ -75,81 +75,66 @@ def evaluate(
             if not copy.is_file():
                 testbed.save(copy)
         write_json(folder / "run.json", run)
-        _run(plan, works, folder, save_scores)
+        _run(plan, works, folder, save_scores, run)
         session["finished"] = provenance.now()
         write_json(folder / "run.json", run)
     return Results(folder)
 
 
-def _run(plan: Plan, works: list[Work], folder: Path, save_scores: bool) -> None:
+def _run(plan: Plan, works: list[Work], folder: Path, save_scores: bool, run: dict[str, Any]) -> None:
     """Compute the units that are not in the folder, on ``plan.workers`` threads."""
     states = [units.part_state(folder, work.unit, save_scores) for work in works]
     damaged = states.count("damaged")
     if damaged:
         print(f"note: {damaged} damaged result files in {folder} are computed anew", file=sys.stderr)
     todo = [work for work, state in zip(works, states, strict=True) if state != "done"]
-    for array in {id(f.array): f.array for work in todo for f in work.source.features}.values():
-        advise(array)
+    _prepare(todo)
+    workers = _affordable(plan, todo)
     total = sum(len(work.unit) for work in works)
-    with progress("evaluate", total=total, unit="tasks") as bar, _one_thread(plan.device):
-        bar.skip(total - sum(len(work.unit) for work in todo))
-        finished: SimpleQueue[int] = SimpleQueue()
-        stop = threading.Event()
 
-        def tick(count: int) -> None:
-            if stop.is_set():
-                raise Stopped
-            finished.put(count)
+    def one(work: Work, tick: Tick) -> None:
+        outcome = compute(work, plan.device, save_scores, tick)
+        units.write_unit(folder, work.unit, outcome.columns, outcome.seconds.tolist(), outcome.scores)
 
-        def one(work: Work) -> None:
-            if not stop.is_set():
-                outcome = compute(work, plan.device, save_scores, tick)
-                units.write_unit(folder, work.unit, outcome.columns, outcome.seconds.tolist(), outcome.scores)
-
-        with ThreadPoolExecutor(_affordable(plan.workers, todo), "evaluate") as pool:
-            waiting: set[Future[None]] = {pool.submit(one, work) for work in todo}
-            try:
-                while waiting:
-                    done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-                    with contextlib.suppress(Empty):
-                        while True:
-                            bar.advance(finished.get_nowait())
-                    for future in done:
-                        future.result()
-            except BaseException:
-                # An error or Ctrl-C: units under way stop after their present batch; finished ones are on disk.
-                stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+    with one_thread(plan.device):
+        todo = choose_settings(todo, run, workers, partial(write_json, folder / "run.json", run))
+        jobs: list[Callable[[Tick], None]] = [partial(one, work) for work in todo]
+        with progress("evaluate", total=total, unit="tasks") as bar:
+            bar.skip(total - sum(len(work.unit) for work in todo))
+            run_jobs(jobs, workers, bar)
 
 
-def _affordable(workers: int, works: Sequence[Work]) -> int:
-    """At most ``workers``, and no more than have room for their largest batch within MEMORY."""
-    largest = 1
+def _prepare(works: Sequence[Work]) -> None:
+    """Tell the system how features will be read; build networks and decode images before threads meet in them."""
+    sources = {id(work.source): work.source for work in works}.values()
+    for source in sources:
+        if isinstance(source, ImageSource):
+            source.prepare()
+        else:
+            for features in source.features:
+                advise(features.array)
+
+
+def _affordable(plan: Plan, works: Sequence[Work]) -> int:
+    """At most ``plan.workers``, and no more than have room for their largest batch or adapted network."""
+    allowed = plan.workers
     for work in works:
-        bound = work.bound
-        if not len(bound):
+        if not len(work.bound):
             continue
-        shape = TaskShape(
-            int(bound.ways.max()),
-            int(np.diff(bound.support.offsets).max()),
-            int(np.diff(bound.query.offsets).max()),
-            work.source.dim,
-        )
-        largest = max(largest, work.method.batch_bytes, bytes_per_task(work.method, shape))
-    return max(1, min(workers, MEMORY // largest, len(works)))
-
-
-@contextlib.contextmanager
-def _one_thread(device: torch.device) -> Iterator[None]:
-    """Each worker computes on one thread, so that sums do not depend on how many threads share them."""
-    before = torch.get_num_threads()
-    if device.type == "cpu":
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+        support, query = (int(part.lengths.max()) for part in (work.bound.support, work.bound.query))
+        if isinstance(work.source, ImageSource):
+            # Copies of a network beside one another gain nothing on an accelerator.
+            room = (
+                FREE_SHARE * free_memory() // work.source.bytes_per_task(support)
+                if plan.device.type == "cpu"
+                else 1
+            )
+        else:
+            assert isinstance(work.method, Method)
+            shape = TaskShape(int(work.bound.ways.max()), support, query, work.source.dim)
+            room = MEMORY // max(work.method.batch_bytes, bytes_per_task(work.method, shape))
+        allowed = min(allowed, int(room))
+    return max(1, min(allowed, len(works)))
 
 
 @contextlib.contextmanager

@@ -60,7 +60,7 @@ class Unit:
     testbed_name: str
     dataset: str
     backbone: str
-    features: str  # hash
+    features: str  # hash; of weights and preprocessing where the method sees images
     method: str  # canonical call
     identity: str  # method, settings, version
     setting: str
@@ -86,9 +86,9 @@ def chunk_size(tasks: int) -> int:
     return int(min(max(2 ** math.ceil(math.log2(max(tasks, 1) / 32)), 128), 4096))
 
 
-def chunks(tasks: int) -> list[tuple[int, int]]:
-    """(start, stop) of each unit over ``tasks`` tasks."""
-    size = chunk_size(tasks)
+def chunks(tasks: int, size: int | None = None) -> list[tuple[int, int]]:
+    """(start, stop) of each unit over ``tasks`` tasks, of ``size`` tasks or what ``chunk_size`` says."""
+    size = size or chunk_size(tasks)
     return [(start, min(start + size, tasks)) for start in range(0, tasks, size)]
 
 

@@ -37,14 +37,6 @@ class ImageTask:
         return torch.Generator().manual_seed((self.seed + stream * 0x9E3779B97F4A7C15) % 2**63)
 
 
-@dataclass(frozen=True)
-class LabelledTask:
-    """A task with its query labels: validation tasks, on which a method may choose its settings."""
-
-    task: ImageTask
-    query_label: Tensor  # [Q] int64
-
-
 class ImageMethod(AnyMethod):
     """A way to classify queries that sees images and the network itself: fine-tuning, adapters, inner loops.
 
@@ -55,14 +47,15 @@ class ImageMethod(AnyMethod):
 
     kind: ClassVar[Kind] = "adapted"
     at_once: ClassVar[int] = 1  # tasks handed over together where their shapes are equal
-    validation: ClassVar[int] = 0  # labelled tasks per dataset wanted by ``choose`` before the first task
+    validation: ClassVar[int] = 0  # tasks of a dataset's validation classes on which a candidate is chosen
 
-    def choose(self, tasks: Sequence[LabelledTask], network: Network) -> ImageMethod:
-        """The method with settings chosen on ``tasks`` (of one dataset's validation classes); itself by default.
+    def candidates(self) -> Sequence[ImageMethod]:
+        """The method with each of the settings it may choose from; empty when nothing is left to choose.
 
-        Called once per dataset, only where ``validation`` is above 0. The choice is written to run.json.
+        The one with the highest mean accuracy on ``validation`` tasks takes the method's place, chosen once per testbed
+        and dataset before its first task. The choice is written to run.json.
         """
-        return self
+        return ()
 
     @abstractmethod
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
@@ -73,4 +66,7 @@ class ImageMethod(AnyMethod):
 
     @abstractmethod
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
-        """Estimated floating-point work of one task; ``forward`` is that of the network on one image."""
+        """Work of one task when the network on one image is ``forward``: flops from flops, seconds from seconds.
+
+        A gradient step on n images counts as 3n forward passes.
+        """

@@ -11,11 +11,13 @@ from longshot.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.methods.base import Method
+    from longshot.methods.images import ImageMethod
 
-# name → module:class
+# name → module:class, of methods on features
 METHODS: dict[str, str] = {
     "bd-cspn": "longshot.methods.rectify:BDCSPN",
     "cosine-head": "longshot.methods.finetune:CosineHead",
+    "ctx": "longshot.methods.ctx:CTX",
     "finetune": "longshot.methods.finetune:Finetune",
     "laplacianshot": "longshot.methods.rectify:LaplacianShot",
     "logistic": "longshot.methods.linear:LogisticRegression",
@@ -30,6 +32,13 @@ METHODS: dict[str, str] = {
     "transductive-finetuning": "longshot.methods.finetune:TransductiveFinetuning",
 }
 
+# of methods that need the images and the network
+IMAGE_METHODS: dict[str, str] = {
+    "finetune-5": "longshot.methods.finetune_network:Finetune5",
+    "finetune-all": "longshot.methods.finetune_network:FinetuneAll",
+    "transductive-finetune-all": "longshot.methods.finetune_network:TransductiveFinetuneAll",
+}
+
 
 def is_own(name: str) -> bool:
     """Whether ``name`` (before any parenthesis) points to a file or to scikit-learn."""
@@ -37,23 +46,29 @@ def is_own(name: str) -> bool:
 
 
 def method_names() -> list[str]:
-    """Names of the registered methods, sorted."""
+    """Names of the registered methods on features, sorted."""
     return sorted(METHODS)
 
 
-def method_class(name: str) -> type[Method]:
+def image_method_names() -> list[str]:
+    """Names of the registered methods that need images and a network, sorted."""
+    return sorted(IMAGE_METHODS)
+
+
+def method_class(name: str) -> type[Method | ImageMethod]:
     """The class registered under ``name``; UserError with the nearest name when there is none."""
-    if name not in METHODS:
-        near = get_close_matches(name, METHODS, n=1, cutoff=0.5)
-        hint = f"did you mean '{near[0]}'?" if near else f"the methods are {', '.join(method_names())}."
+    known = METHODS | IMAGE_METHODS
+    if name not in known:
+        near = get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"did you mean '{near[0]}'?" if near else f"the methods are {', '.join(sorted(known))}."
         raise UserError(f"There is no method '{name}'; {hint} See 'longshot methods'.")
-    module, _, attribute = METHODS[name].partition(":")
-    found: type[Method] = getattr(import_module(module), attribute)
+    module, _, attribute = known[name].partition(":")
+    found: type[Method | ImageMethod] = getattr(import_module(module), attribute)
     return found
 
 
-def get_method(method: str | Method) -> Method:
-    """A method from its call; a Method object is handed back as it is.
+def get_method(method: str | Method | ImageMethod) -> Method | ImageMethod:
+    """A method from its call; a method object is handed back as it is.
 
     ``protonet(distance='cosine')``: registered; ``mine.py:MyMethod(k=3)``: a class or function in a file;
     ``sklearn:sklearn.svm.SVC(C=1)``: a scikit-learn classifier. UserError: unknown name (with the nearest), unknown
@@ -74,15 +89,32 @@ def get_method(method: str | Method) -> Method:
         raise UserError(f"The method call '{method}' has a setting of the wrong type: {error}.") from error
 
 
+def feature_method(method: str | Method) -> Method:
+    """``get_method`` where only features are at hand; UserError for a method that needs images and a network."""
+    from longshot.methods.images import ImageMethod
+
+    chosen = get_method(method)
+    if isinstance(chosen, ImageMethod):
+        raise UserError(
+            f"The method {chosen.call} needs the images and the network, and only features are at hand here; "
+            f"choose a method on features, such as protonet."
+        )
+    return chosen
+
+
 def list_methods() -> list[dict[str, Any]]:
-    """One record per method: name, setting, family, paper, settings with their defaults."""
+    """One record per method: name, setting, kind, whether it needs images, family, paper, settings with defaults."""
+    from longshot.methods.images import ImageMethod
+
     records = []
-    for name in method_names():
+    for name in [*method_names(), *image_method_names()]:
         chosen = method_class(name)
         records.append(
             {
                 "name": name,
                 "setting": chosen.setting,
+                "kind": chosen.kind,
+                "needs": "images" if issubclass(chosen, ImageMethod) else "features",
                 "family": chosen.family,
                 "paper": chosen.paper,
                 "settings": parameters(chosen.__init__),

@@ -1,0 +1,185 @@
+"""Settings that a method leaves open, chosen on a few tasks of the dataset's validation classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+from longshot.evaluation.compute import Work, score
+from longshot.evaluation.image_source import ImageSource
+from longshot.evaluation.metrics import WORST_LOSS, task_metrics
+from longshot.evaluation.threads import Tick, run_jobs
+from longshot.methods.batching import Tasks
+from longshot.methods.images import ImageMethod
+from longshot.progress import progress
+from longshot.ragged import Ragged
+from longshot.testbeds.bound import BoundTasks
+
+if TYPE_CHECKING:
+    from longshot.datasets.dataset import Dataset
+
+_SEED = 0  # of the validation tasks: the same whatever the seed of the run
+Measured = tuple[dict[str, Any], str, int, list[float]]  # record, candidate, task, [accuracy, loss]
+
+
+def leaves_open(method: object) -> bool:
+    """Whether the method must choose among candidates before its first task."""
+    return isinstance(method, ImageMethod) and method.validation > 0 and len(method.candidates()) > 0
+
+
+def validation_split(dataset: Dataset, method: ImageMethod) -> str:
+    """``validation`` or else ``train``: where the method's validation tasks come from; UserError when neither is."""
+    for split in ("validation", "train"):
+        if len(dataset.splits.get(split, ())) >= 2:
+            return split
+    candidates = method.candidates()
+    raise UserError(
+        f"The method {method.call} chooses a setting on tasks of validation classes, but the dataset '{dataset.name}' "
+        f"has neither validation nor train classes; give the setting itself, as in "
+        f"{candidates[len(candidates) // 2].call}."
+    )
+
+
+def validation_tasks(dataset: Dataset, split: str, like: BoundTasks, count: int) -> BoundTasks:
+    """``count`` tasks of the split's classes with the shapes of ``count`` tasks spread over ``like``.
+
+    Ways, shots and queries per class are those of the task copied, as far as classes and images go round.
+    """
+    classes = dataset.split_classes(split)
+    rng = np.random.default_rng([_SEED, count])
+    copied = np.linspace(0, len(like) - 1, count).round().astype(np.int64)
+    parts: dict[str, list[NDArray[np.int64]]] = {
+        "support": [],
+        "support_label": [],
+        "query": [],
+        "query_label": [],
+    }
+    ways = []
+    for task in copied.tolist():
+        way = min(int(like.ways[task]), len(classes))
+        shots, queries = (
+            np.bincount(labels.row(task).astype(np.int64), minlength=way)[:way]
+            for labels in (like.support_label, like.query_label)
+        )
+        rows: dict[str, list[NDArray[np.int64]]] = {name: [np.empty(0, np.int64)] for name in parts}
+        for label, chosen in enumerate(rng.permutation(classes)[:way].tolist()):
+            pool = dataset.rows(chosen)
+            drawn = pool.start + rng.permutation(pool.stop - pool.start)
+            shot = min(int(shots[label]), max(len(drawn) - 1, 0))
+            query = drawn[shot : shot + int(queries[label])]
+            rows["support"].append(drawn[:shot])
+            rows["support_label"].append(np.full(shot, label))
+            rows["query"].append(query)
+            rows["query_label"].append(np.full(len(query), label))
+        for name, values in rows.items():
+            parts[name].append(np.concatenate(values))
+        ways.append(way)
+    ragged = {name: Ragged.from_lists(values) for name, values in parts.items()}
+    return BoundTasks(tasks=np.arange(count), ways=np.array(ways), **ragged)
+
+
+def choose_settings(
+    works: Sequence[Work], run: dict[str, Any], workers: int, save: Callable[[], None]
+) -> list[Work]:
+    """The works with the chosen candidate in place of a method that leaves a setting open.
+
+    What was measured goes into ``run["choices"]`` task by task (``save`` writes it), so that an interrupted choice goes
+    on where it was. The candidate with the highest mean accuracy is chosen, the lower loss deciding between equals.
+    """
+    records: dict[str, dict[str, Any]] = {}
+    jobs: list[Callable[[Tick], Measured]] = []
+    open_works = [work for work in works if leaves_open(work.method)]
+    for work in open_works:
+        key = choice_key(work)
+        if key in records:
+            continue
+        records[key], missing = _record(work, run)
+        jobs += missing
+    if jobs:
+        with progress("choose settings", total=len(jobs), unit="tasks") as bar:
+
+            def note(measured: Measured) -> None:
+                record, candidate, task, values = measured
+                record["measured"][candidate][task] = values
+                save()
+
+            run_jobs(jobs, workers, bar, note)
+    for work in open_works:
+        records[choice_key(work)]["chosen"] = _best(work.method, records[choice_key(work)]["measured"])
+    if records:
+        save()
+    return [_settled(work, records) if leaves_open(work.method) else work for work in works]
+
+
+def choice_key(work: Work) -> str:
+    """One choice per testbed, dataset, backbone and method; the seed of the run has no part in it."""
+    unit = work.unit
+    return " | ".join((unit.testbed_name, unit.dataset, unit.backbone, unit.method))
+
+
+def _record(work: Work, run: dict[str, Any]) -> tuple[dict[str, Any], list[Callable[[Tick], Measured]]]:
+    """The entry of run.json for a choice, and a job for every candidate and task that it lacks."""
+    method, source = work.method, work.source
+    assert isinstance(method, ImageMethod) and isinstance(source, ImageSource)
+    split = validation_split(source.dataset, method)
+    tasks = Tasks.from_bound(
+        validation_tasks(source.dataset, split, work.bound, method.validation), seed=_SEED
+    )
+    candidates = {candidate.call: candidate for candidate in method.candidates()}
+    facts = {"identity": method.identity, "network": source.hash, "split": split, "tasks": len(tasks)}
+    choices = run.setdefault("choices", {})
+    record: dict[str, Any] = choices.setdefault(choice_key(work), {})
+    if any(record.get(name) != value for name, value in facts.items()):
+        record.clear()
+        record |= {**facts, "measured": {call: [None] * len(tasks) for call in candidates}, "chosen": None}
+    jobs: list[Callable[[Tick], Measured]] = [
+        partial(_measure, record, candidates[call], source, tasks, task)
+        for call, values in record["measured"].items()
+        for task, value in enumerate(values)
+        if value is None
+    ]
+    return record, jobs
+
+
+@torch.no_grad()
+def _measure(
+    record: dict[str, Any], method: ImageMethod, source: ImageSource, tasks: Tasks, task: int, tick: Tick
+) -> Measured:
+    """Accuracy and loss of one candidate on one task; none right at the worst loss where it breaks down."""
+    alone = replace(
+        tasks,
+        index=tasks.index[task : task + 1],
+        seeds=tasks.seeds[task : task + 1],
+        ways=tasks.ways[task : task + 1],
+        support_offsets=tasks.support_offsets[task : task + 2],
+        query_offsets=tasks.query_offsets[task : task + 2],
+    )
+    [(_, scores, labels, ways)] = score(method, source, alone, source.backbone.device)
+    metrics = task_metrics(scores, labels, ways)
+    values = [float(metrics.accuracy), float(metrics.loss)]
+    tick(1)
+    return record, method.call, task, [0.0, WORST_LOSS] if bool(metrics.invalid) else values
+
+
+def _best(method: object, measured: dict[str, list[list[float]]]) -> str:
+    assert isinstance(method, ImageMethod)
+
+    def rank(call: str) -> tuple[float, float]:
+        accuracy, loss = np.mean(measured[call], axis=0)
+        return float(accuracy), -float(loss)
+
+    # The first of those that are equal, in the order the method names them.
+    return max((candidate.call for candidate in method.candidates()), key=rank)
+
+
+def _settled(work: Work, records: dict[str, dict[str, Any]]) -> Work:
+    assert isinstance(work.method, ImageMethod)
+    chosen = records[choice_key(work)]["chosen"]
+    return replace(work, method=next(c for c in work.method.candidates() if c.call == chosen))

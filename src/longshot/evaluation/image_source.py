@@ -1,0 +1,166 @@
+"""A dataset as images and the network they go through, for methods that adapt the network to a task."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+from longshot.evaluation.inputs import backbone_parts
+from longshot.files import hash_text
+from longshot.methods.batching import Tasks
+from longshot.methods.images import ImageTask
+
+if TYPE_CHECKING:
+    from longshot.datasets.dataset import Dataset
+    from longshot.features.backbones.base import ModuleBackbone
+    from longshot.networks.base import Network
+
+
+_DECODE_ALL = 2 << 30  # bytes up to which a dataset is decoded whole, and kept in the cache
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSource:
+    """One dataset's images, preprocessed as one backbone wants them, and the backbone's network."""
+
+    backbone: ModuleBackbone
+    dataset: Dataset
+    _local: threading.local = field(default_factory=threading.local, init=False, repr=False)
+
+    @cached_property
+    def hash(self) -> str:
+        """What stands in a unit's id in place of the features' hash: weights and preprocessing."""
+        return hash_text("network", self.backbone.weights_hash, self.backbone.preprocessing)
+
+    @cached_property
+    def network(self) -> Network:
+        """The network, frozen and in evaluation mode; built on first use (from one thread)."""
+        return self.backbone.network()
+
+    def story(self) -> dict[str, Any]:
+        """What run.json says; a part of what ``Source.story`` says about the same backbone."""
+        facts = {
+            "backbone": self.backbone.name,
+            "weights_hash": self.backbone.weights_hash,
+            "preprocessing": self.backbone.preprocessing,
+        }
+        return {"dataset": self.dataset.name, "networks": [facts]}
+
+    def tasks(self, tasks: Tasks, chosen: NDArray[np.int64]) -> tuple[list[ImageTask], torch.Tensor]:
+        """The tasks at positions ``chosen`` (all of one shape) with their images, and query labels [B, Q]."""
+        made, labels = [], []
+        for position in chosen.tolist():
+            support = slice(*tasks.support_offsets[position : position + 2].tolist())
+            query = slice(*tasks.query_offsets[position : position + 2].tolist())
+            images = self._images(np.concatenate((tasks.support[support], tasks.query[query])))
+            count = support.stop - support.start
+            made.append(
+                ImageTask(
+                    support=images[:count],
+                    support_label=torch.from_numpy(tasks.support_label[support]).to(images.device),
+                    query=images[count:],
+                    way=int(tasks.ways[position]),
+                    seed=int(tasks.seeds[position]),
+                    index=int(tasks.index[position]),
+                )
+            )
+            labels.append(torch.from_numpy(tasks.query_label[query]).to(images.device))
+        return made, torch.stack(labels)
+
+    def bytes_per_task(self, support: int) -> int:
+        """Rough memory of adapting the network to a task: weights, gradient and moments, and what layers keep.
+
+        Networks of this project keep 100 to 400 times the bytes of their input until the gradient is taken.
+        """
+        height, width = self.backbone.transform.size
+        weights = sum(parameter.numel() for parameter in self.network.parameters())
+        return 4 * 4 * weights + support * 4 * 3 * height * width * 256
+
+    def _images(self, rows: NDArray[np.int64]) -> torch.Tensor:
+        """[n, 3, H, W] float32 on the network's device."""
+        transform, device = self.backbone.transform, self.backbone.device
+        scale, shift = (
+            torch.tensor(v, device=device).view(3, 1, 1) for v in (transform.scale, transform.shift)
+        )
+        pixels = torch.from_numpy(self._pixels(rows)).to(device).permute(0, 3, 1, 2)
+        return pixels.float().contiguous().mul_(scale).add_(shift)
+
+    def prepare(self) -> None:
+        """Build the network and decode a small dataset once, before threads meet in them."""
+        _ = self.network, self._decoded
+
+    def _pixels(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Bytes [n, H, W, 3]; each thread reads through its own copy of the store."""
+        if self._decoded is not None:
+            return self._decoded[rows]
+        if not hasattr(self._local, "store"):
+            self._local.store = pickle.loads(self._pickled)
+        transform = self.backbone.transform
+        return np.stack([transform.pixels(self._local.store.read(row)) for row in rows.tolist()])
+
+    @cached_property
+    def _decoded(self) -> NDArray[np.uint8] | None:
+        """[N, H, W, 3] of all images; None when they are so many that reading those of the tasks is cheaper."""
+        from longshot.features.pixels_cache import pixels
+
+        height, width = self.backbone.transform.size
+        if len(self.dataset) * height * width * 3 > _DECODE_ALL:
+            return None
+        return pixels(self.dataset, self.backbone.transform)
+
+    @cached_property
+    def _pickled(self) -> bytes:
+        return pickle.dumps(self.dataset.store)
+
+
+def free_memory() -> int:
+    """Bytes of memory that nobody uses; half of what a machine of 8 GB has where the system does not say."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 4 << 30
+
+
+def same_shape(tasks: Tasks, at_once: int) -> list[NDArray[np.int64]]:
+    """Positions of tasks with equal (way, support, query), in groups of at most ``at_once``; in task order."""
+    groups: dict[tuple[int, int, int], list[list[int]]] = {}
+    sizes = zip(
+        tasks.ways.tolist(),
+        np.diff(tasks.support_offsets).tolist(),
+        np.diff(tasks.query_offsets).tolist(),
+        strict=True,
+    )
+    ordered: list[list[int]] = []
+    for position, shape in enumerate(sizes):
+        of_shape = groups.setdefault(shape, [])
+        if not of_shape or len(of_shape[-1]) >= at_once:
+            of_shape.append([])
+            ordered.append(of_shape[-1])
+        of_shape[-1].append(position)
+    return [np.asarray(group, np.int64) for group in ordered]
+
+
+def adaptable(name: str, method: str, device: str) -> ModuleBackbone:
+    """The backbone as a network that methods can adapt; UserError when it is none."""
+    from longshot.features.backbones import load_backbone
+    from longshot.features.backbones.base import ModuleBackbone, no_network
+
+    parts = backbone_parts(name)
+    if len(parts) > 1:
+        raise UserError(
+            f"The method {method} adapts one network, but '{name}' is {len(parts)} side by side; "
+            f"give one of them."
+        )
+    backbone = load_backbone(name, device)
+    if not isinstance(backbone, ModuleBackbone):
+        raise no_network(name)
+    return backbone

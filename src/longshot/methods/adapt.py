@@ -1,0 +1,174 @@
+"""What methods share that train a network on a task: its support, losses, gradient steps that fit into memory."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from longshot.methods.base import LOWEST
+from longshot.methods.images import ImageTask
+from longshot.networks.base import Network
+
+
+@dataclass(frozen=True)
+class Support:
+    """A task's support in an order of its own and with labels that skip absent classes.
+
+    The order follows from the images alone. So what a method draws at random (minibatches, augmentation) belongs to
+    images and not to places, and other names for the classes, which sort the support differently, change no score.
+    """
+
+    images: Tensor  # [S, 3, H, W]
+    labels: Tensor  # [S] int64 in 0…P−1
+    classes: Tensor  # [P] int64, the classes that have support
+    way: int
+
+    @classmethod
+    def of(cls, task: ImageTask) -> Support:
+        order = content_order(task.support)
+        classes, labels = torch.unique(task.support_label[order], return_inverse=True)
+        return cls(task.support[order], labels, classes, task.way)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def spread(self, scores: Tensor) -> Tensor:
+        """[Q, way] from scores [Q, P] of the classes that are there; −∞ for the others."""
+        wide = scores.new_full((len(scores), self.way), LOWEST)
+        wide[:, self.classes] = scores.detach()
+        return wide
+
+    def first_seen(self) -> Tensor:
+        """[P] the place of each class when classes are lined up by their first image."""
+        place = torch.arange(len(self), device=self.labels.device)
+        seen = torch.full((len(self.classes),), len(self), device=self.labels.device)
+        first = seen.scatter_reduce(0, self.labels, place, "amin")
+        return first.argsort().argsort()
+
+
+def content_order(rows: Tensor) -> Tensor:
+    """[N] an order of rows [N, …] that depends on what is in them, not on where they stand."""
+    flat = rows.flatten(1)
+    # Weights that are not multiples of one another, so that images of equal brightness differ.
+    weights = torch.arange(1, flat.shape[1] + 1, device=rows.device).sqrt().frac() + 0.5
+    return (flat * weights).sum(1).argsort()
+
+
+def trainable(network: Network) -> Network:
+    """A copy whose parameters take gradients. It stays in evaluation mode: batch norms keep their statistics."""
+    return copy.deepcopy(network).requires_grad_(True)
+
+
+def class_means(vectors: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """[P, d] means of vectors [S, d] by class."""
+    sums = vectors.new_zeros(classes, vectors.shape[1]).index_add(0, labels, vectors)
+    return sums / torch.bincount(labels, minlength=classes).clamp(min=1).unsqueeze(1)
+
+
+def cosine_logits(vectors: Tensor, means: Tensor, scale: float) -> Tensor:
+    """[N, P] scale · cos(x_n, p_c)."""
+    return scale * F.normalize(vectors, dim=1) @ F.normalize(means, dim=1).T
+
+
+def distance_logits(vectors: Tensor, means: Tensor, scale: float) -> Tensor:
+    """[N, P] −scale · ‖x_n − p_c‖² + a constant of the row."""
+    return scale * (2 * vectors @ means.T - means.square().sum(1))
+
+
+def mean_entropy(logits: Tensor) -> Tensor:
+    """Mean over rows of H(softmax(logits)), in nats."""
+    logs = logits.log_softmax(1)
+    return -(logs.exp() * logs).sum(1).mean()
+
+
+# ---- gradient steps in pieces
+
+
+class Room:
+    """How many images go through a network at once; all until memory runs out, then half as many, and so on."""
+
+    def __init__(self) -> None:
+        self.limit: int | None = None
+        self._lock = threading.Lock()
+
+    def halve(self, tried: int, error: Exception) -> None:
+        """Remember that ``tried`` images were too many; the error itself where it is another or 1 was too many."""
+        if not out_of_memory(error) or tried <= 1:
+            raise error
+        with self._lock:
+            said = self.limit is not None
+            self.limit = min(self.limit or tried, (tried + 1) // 2)
+        if not said:
+            print(
+                f"note: not enough memory for {tried} images in one pass through the network; "
+                f"they go in halves, with the same result in more time",
+                file=sys.stderr,
+            )
+
+
+ROOM = Room()
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error says that memory ran out, on any device."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and ("out of memory" in text or "allocate memory" in text)
+
+
+def descend(
+    network: Network,
+    images: Tensor,
+    loss: Callable[[Tensor], Tensor],
+    optimiser: torch.optim.Optimizer,
+) -> None:
+    """One step of the optimiser on ``loss(network(images))``; images [N, 3, H, W], the loss of vectors [N, d].
+
+    Images that do not fit into memory at once go in pieces: first their vectors without a graph, then the loss's
+    gradient to the vectors, then piece by piece a second pass that carries it into the weights. The sum is the same
+    because no layer mixes images in evaluation mode.
+    """
+    while True:
+        limit = min(ROOM.limit or len(images), len(images))
+        optimiser.zero_grad(set_to_none=True)
+        try:
+            with torch.enable_grad():
+                if limit == len(images):
+                    loss(network(images)).backward()  # type: ignore[no-untyped-call]
+                else:
+                    _backward_in_pieces(network, torch.split(images, limit), loss)
+            break
+        except (RuntimeError, MemoryError) as error:
+            ROOM.halve(limit, error)
+    optimiser.step()
+
+
+def _backward_in_pieces(
+    network: Network, pieces: tuple[Tensor, ...], loss: Callable[[Tensor], Tensor]
+) -> None:
+    with torch.no_grad():
+        vectors = torch.cat([network(piece) for piece in pieces])
+    vectors.requires_grad_()
+    loss(vectors).backward()  # type: ignore[no-untyped-call]
+    assert vectors.grad is not None
+    for piece, slope in zip(pieces, torch.split(vectors.grad, len(pieces[0])), strict=True):
+        network(piece).backward(slope)
+
+
+@torch.no_grad()
+def embed(network: Network, images: Tensor) -> Tensor:
+    """[N, d] vectors of images [N, 3, H, W], without a graph."""
+    while True:
+        limit = min(ROOM.limit or len(images), len(images))
+        try:
+            return torch.cat([network(piece) for piece in torch.split(images, limit)])
+        except (RuntimeError, MemoryError) as error:
+            ROOM.halve(limit, error)
