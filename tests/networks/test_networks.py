@@ -145,9 +145,9 @@ def test_dropblock_drops_squares_and_keeps_the_mean() -> None:
 
 def test_dropblock_is_as_rare_in_half_precision() -> None:
     torch.manual_seed(0)
-    kept = DropBlock(0.1, 5).train()(torch.ones(400, 8, 10, 10, dtype=torch.bfloat16)) != 0
-    exact = DropBlock(0.1, 5).train()(torch.ones(400, 8, 10, 10)) != 0
-    assert abs(float(kept.float().mean()) - float(exact.float().mean())) < 0.01
+    kept = DropBlock(0.02, 5).train()(torch.ones(400, 8, 10, 10, dtype=torch.bfloat16)) != 0
+    exact = DropBlock(0.02, 5).train()(torch.ones(400, 8, 10, 10)) != 0
+    assert abs(float(kept.float().mean()) - float(exact.float().mean())) < 0.005
 
 
 def test_dropblock_larger_than_the_map() -> None:
