@@ -1,0 +1,50 @@
+"""One way to name any split: a file, ``random``, ``semantic``, or a published list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from longshot.calls import check_settings, parameters, parse_call
+from longshot.datasets.dataset import Dataset
+from longshot.errors import UserError
+from longshot.splits import published, simple
+from longshot.splits.split import Split
+
+_MADE = {"random": simple.random_split, "semantic": simple.semantic_split}
+
+
+def open_split(spec: str | Path, dataset: Dataset, *, order: str | Path | None = None) -> Split:
+    """The split that ``spec`` names, checked against ``dataset``.
+
+    A path of a split.json; ``random`` or ``random(seed=3, ratios=(0.5, 0.2, 0.3))``; ``semantic`` or
+    ``semantic(level=1, seed=3)``; ``atg:cifar100@0.96``, ``cifar-fs``, ``fc100``. ``order`` names the file that tells
+    which class has which number, for published lists whose class names are not known.
+
+    >>> open_split("random(seed=1)", open_dataset("toybox")).sizes  # doctest: +SKIP
+    """
+    text = str(spec)
+    if Path(text).is_file():
+        split = Split.load(text)
+        split.resolve(dataset)
+        return split
+    if text in published.names() or text.startswith("atg:"):
+        return published.published_split(text, dataset, order)
+    name, settings = parse_call(text)
+    if name in _MADE:
+        defaults = {k: v for k, v in parameters(_MADE[name]).items() if k != "dataset"}
+        check_settings(f"The split '{name}'", settings, defaults)
+        try:
+            return _MADE[name](dataset, **settings)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"The settings of the split '{text}' do not fit ({error}).") from error
+    if text.endswith(".json") or "/" in text:
+        raise UserError(f"There is no split file {text}; make one with 'longshot split DATASET -o {text}'.")
+    raise UserError(
+        f"There is no split '{text}': give the path of a split.json, random, semantic, or a published one "
+        f"({', '.join(n for n in published.names() if '@' not in n)}, atg:cifar100@0.96 …)."
+    )
+
+
+def with_split(dataset: Dataset, spec: str | Path | None, *, order: str | Path | None = None) -> Dataset:
+    """``dataset`` with the split that ``spec`` names in place of its own; unchanged when ``spec`` is None."""
+    return dataset if spec is None else open_split(spec, dataset, order=order).apply(dataset)

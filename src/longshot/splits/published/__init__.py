@@ -1,0 +1,146 @@
+"""Published class lists by name: the paper's 20 ATG partitions, CIFAR-FS and FC100, as data beside this file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from longshot.datasets.dataset import SPLITS, Dataset, count, first
+from longshot.errors import UserError
+from longshot.splits.split import Split
+
+_CIFAR = ("cifar-fs", "fc100")
+
+
+@cache
+def _table(name: str) -> dict[str, Any]:
+    text = files(__package__).joinpath(f"{name}.json").read_text(encoding="utf-8")
+    table: dict[str, Any] = json.loads(text)
+    return table
+
+
+def names() -> list[str]:
+    """Every published split: ``atg:DATASET@R``, ``cifar-fs``, ``fc100``."""
+    atg = [
+        f"atg:{name}@{r}" for name, facts in _table("atg")["datasets"].items() for r in facts["partitions"]
+    ]
+    return [*atg, *_CIFAR]
+
+
+def partition(name: str) -> dict[str, list[int]]:
+    """{part: class numbers} of an ATG partition as the paper prints it, in the paper's order."""
+    dataset, _, divergence = name.removeprefix("atg:").partition("@")
+    known = _table("atg")["datasets"]
+    if dataset not in known:
+        raise UserError(f"There is no published split '{name}'; ATG was published for {', '.join(known)}.")
+    partitions = known[dataset]["partitions"]
+    if divergence not in partitions:
+        raise UserError(
+            f"There is no published split '{name}': atg:{dataset} has the divergences {', '.join(partitions)}, "
+            f"as in atg:{dataset}@{next(iter(partitions))}."
+        )
+    numbers: dict[str, list[int]] = {part: list(partitions[divergence][part]) for part in SPLITS}
+    return numbers
+
+
+def published_split(name: str, dataset: Dataset, order: str | Path | None = None) -> Split:
+    """The split ``name`` in the class ids of ``dataset``.
+
+    The tables give class numbers. They are matched by class name where the names are known (CIFAR-100, EMNIST, whatever
+    the folder a class lies in), by number where the classes of the dataset are called 0, 1, 2 …, by alphabet for
+    LFW, and otherwise through ``order``: a text file with one class id a line, in the order of the numbers.
+    """
+    if name in _CIFAR:
+        facts = _table("cifar100")["splits"][name]
+        numbers = {part: [cifar100_names().index(c) for c in facts[part]] for part in SPLITS}
+        made_for, source = _made_for("cifar100"), facts["source"]
+    elif name.startswith("atg:"):
+        numbers = partition(name)
+        made_for, source = _made_for(name.removeprefix("atg:").partition("@")[0]), _table("atg")["source"]
+    else:
+        raise UserError(f"There is no published split '{name}'; there are {', '.join(names())}.")
+    ids = _read_order(Path(order), dataset, made_for, name) if order else _find_order(dataset, made_for, name)
+    parts = {part: tuple(sorted(ids[number] for number in members)) for part, members in numbers.items()}
+    made = {
+        "mode": "published",
+        "source": source,
+        "made_for": made_for["title"],
+        "class_order": made_for["order"],
+    }
+    return Split(name, dataset.fingerprint, made, **parts)
+
+
+def cifar100_names() -> list[str]:
+    """CIFAR-100's fine classes in the order of their labels, which is the alphabet."""
+    return sorted(fine for members in _table("cifar100")["superclasses"].values() for fine in members)
+
+
+def _made_for(key: str) -> dict[str, Any]:
+    facts = {k: v for k, v in _table("atg")["datasets"][key].items() if k != "partitions"}
+    return {**facts, "names": cifar100_names()} if key == "cifar100" else facts
+
+
+def _find_order(dataset: Dataset, made_for: dict[str, Any], split: str) -> list[str]:
+    """Class ids of the dataset in the order of the table's numbers."""
+    size = int(made_for["classes"])
+    if "names" in made_for:
+        by_name = _unique(dataset, made_for["names"])
+        if all(_plain(name, made_for["names"]) in by_name for name in made_for["names"]):
+            return [by_name[_plain(name, made_for["names"])] for name in made_for["names"]]
+    if len(dataset.class_ids) == size and all(name.isdecimal() for name in dataset.class_names):
+        numbered = {int(name): c for name, c in zip(dataset.class_names, dataset.class_ids, strict=True)}
+        if set(numbered) == set(range(size)):
+            return [numbered[i] for i in range(size)]
+    if "least_images" in made_for:
+        enough = dataset.sizes >= made_for["least_images"]
+        people = [c for c, able in zip(dataset.class_ids, enough, strict=True) if able]
+        if len(people) == size:
+            return sorted(people, key=lambda c: c.rsplit("/", 1)[-1].replace("_", " "))
+    found = f"'{dataset.name}' has {count(len(dataset.class_ids), 'class', 'classes')}"
+    if len(dataset.class_ids) == size:
+        found += f" with other names ({first(dataset.class_names)})"
+        remedy = (
+            "give their order with --order FILE (one class id a line)"
+            if "names" not in made_for
+            else f"name them {first(made_for['names'], 2)} or give their order with --order FILE (one class id a line)"
+        )
+    else:
+        remedy = f"open {made_for['title']} itself"
+    raise UserError(
+        f"The split '{split}' was made for {made_for['title']} with {size} classes ({made_for['order']}), but "
+        f"{found}; {remedy}."
+    )
+
+
+def _read_order(path: Path, dataset: Dataset, made_for: dict[str, Any], split: str) -> list[str]:
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"The class order {path} cannot be read ({error}); give a text file.") from error
+    if len(lines) != made_for["classes"] or len(set(lines)) != len(lines):
+        raise UserError(
+            f"The class order {path} has {len(set(lines)):,} different lines, but '{split}' was made for "
+            f"{made_for['title']} with {made_for['classes']} classes; give one class id a line."
+        )
+    return [dataset.class_ids[dataset.class_index(line)] for line in lines]
+
+
+def _plain(name: str, known: Sequence[str]) -> str:
+    """A name without the spellings that differ between copies; capitals count where they tell classes apart."""
+    name = name.replace(" ", "_").replace("-", "_")
+    return name if len({k.lower() for k in known}) < len(known) else name.lower()
+
+
+def _unique(dataset: Dataset, known: Sequence[str]) -> dict[str, str]:
+    """{plain class name: class id}; a name that two classes have tells nothing and is left out."""
+    found: dict[str, str] = {}
+    twice: set[str] = set()
+    for name, class_id in zip(dataset.class_names, dataset.class_ids, strict=True):
+        plain = _plain(name, known)
+        twice.update({plain} if plain in found else ())
+        found[plain] = class_id
+    return {plain: class_id for plain, class_id in found.items() if plain not in twice}

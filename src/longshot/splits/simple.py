@@ -1,0 +1,125 @@
+"""Splits that need no features: at random, and by whole super-classes of a taxonomy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import Dataset, count
+from longshot.errors import UserError
+from longshot.splits.assign import RATIOS, assign, part_sizes
+from longshot.splits.split import Split, from_labels
+from longshot.taxonomy.dag import Taxonomy
+
+
+def random_split(dataset: Dataset, ratios: Sequence[float] = RATIOS, seed: int = 0) -> Split:
+    """Classes at random: what a divergence of 0 means."""
+    sizes = part_sizes(len(dataset.class_ids), ratios)
+    parts = assign(np.zeros(len(dataset.class_ids)), sizes, seed)
+    made = {"mode": "random", "ratios": list(ratios), "seed": seed}
+    return from_labels(f"random(seed={seed})", dataset, parts, made)
+
+
+def semantic_split(
+    dataset: Dataset, ratios: Sequence[float] = RATIOS, seed: int = 0, level: int | None = None
+) -> Split:
+    """Whole super-classes: no class of one part has a sibling in another, as in FC100 and tieredImageNet.
+
+    Super-classes are the parents of the classes, or the nodes at depth ``level`` of the taxonomy; those that share a
+    class count as one. ``seed`` shuffles them; then test, and of the rest validation, take the super-classes whose
+    classes sum nearest to the sizes that the ratios ask for.
+    """
+    if dataset.taxonomy is None:
+        raise UserError(
+            f"Dataset '{dataset.name}' has no taxonomy to take super-classes from; nest the class folders or put a "
+            f"taxonomy.csv (parent,child) beside them."
+        )
+    wanted = part_sizes(len(dataset.class_ids), ratios)
+    families = super_classes(dataset.taxonomy, dataset.class_ids, level)
+    needed = 3 if wanted[1] else 2
+    if len(families) < needed:
+        at = "the parents of its classes" if level is None else f"level {level} of its taxonomy"
+        raise UserError(
+            f"Dataset '{dataset.name}' has {count(len(families), 'super-class', 'super-classes')} at {at}; a "
+            f"semantic split needs {needed}: give another --level (see 'longshot taxonomy show')."
+        )
+    order = np.random.default_rng(seed).permutation(len(families)).tolist()
+    rest = [families[i] for i in order]
+    chosen: list[list[tuple[str, tuple[str, ...]]]] = []
+    for size, others in (
+        (wanted[2], needed - 1),
+        (wanted[1], 1),
+    ):  # each leaves enough for the parts after it
+        taken = _nearest([len(members) for _, members in rest], size, len(rest) - others) if size else []
+        chosen.append([rest[i] for i in taken])
+        rest = [family for i, family in enumerate(rest) if i not in set(taken)]
+    test, validation = chosen
+    parts = [_positions(dataset, group) for group in (rest, validation, test)]
+    made = {
+        "mode": "semantic",
+        "level": level,
+        "ratios": list(ratios),
+        "seed": seed,
+        "super_classes": {
+            part: sorted(name for name, _ in group)
+            for part, group in zip(("train", "validation", "test"), (rest, validation, test), strict=True)
+        },
+    }
+    return from_labels(f"semantic(seed={seed})", dataset, parts, made)
+
+
+def super_classes(
+    taxonomy: Taxonomy, class_ids: Sequence[str], level: int | None = None
+) -> list[tuple[str, tuple[str, ...]]]:
+    """[(name, classes)] sorted by name, disjoint: groups that share a class are joined, ``a + b`` by name."""
+    groups = taxonomy.groups(class_ids) if level is None else taxonomy.groups_at(class_ids, level)
+    home: dict[str, str] = {}
+    above: dict[str, str] = {group: group for group in groups}
+
+    def top(group: str) -> str:
+        while above[group] != group:
+            group = above[group]
+        return group
+
+    for group, members in groups.items():
+        for member in members:
+            above[top(group)] = top(home.setdefault(member, group))
+    joined: dict[str, list[str]] = {}
+    for group in groups:
+        joined.setdefault(top(group), []).append(group)
+    found = []
+    for names in joined.values():
+        everyone = sorted({member for group in names for member in groups[group]})
+        found.append((" + ".join(name or taxonomy.label(name) for name in names), tuple(everyone)))
+    return sorted(found)
+
+
+def _nearest(sizes: Sequence[int], target: int, most: int) -> list[int]:
+    """Positions of at most ``most`` sizes whose sum is nearest to ``target``, at least one; fewer and earlier first.
+
+    Subset sums: ``fewest[s]`` is the smallest number of the sizes seen so far that sum to s.
+    """
+    limit = max(2 * target, min(sizes))
+    unreached = len(sizes) + 1
+    fewest = np.full(limit + 1, unreached)
+    fewest[0] = 0
+    history: list[NDArray[np.int64]] = []
+    for size in sizes:
+        history.append(fewest.copy())
+        if size <= limit:
+            fewest[size:] = np.minimum(fewest[size:], history[-1][: limit + 1 - size] + 1)
+    sums = np.flatnonzero((fewest <= most) & (np.arange(limit + 1) > 0))
+    total = int(sums[np.argmin(np.abs(sums - target))])
+    taken = []
+    for i in range(len(sizes) - 1, -1, -1):
+        if history[i][total] > fewest[total]:  # without size i this sum takes more, so it is in
+            taken.append(i)
+            total -= sizes[i]
+        fewest = history[i]
+    return sorted(taken)
+
+
+def _positions(dataset: Dataset, families: Sequence[tuple[str, tuple[str, ...]]]) -> NDArray[np.int64]:
+    return np.array([dataset.class_index(c) for _, members in families for c in members], dtype=np.int64)
