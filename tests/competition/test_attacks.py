@@ -46,7 +46,7 @@ def test_an_honest_submission_is_scored(competition, submission, tmp_path):
 
 
 READERS = {
-    "the labels": "__import__('glob').glob('/**/*secret*', recursive=True)[0]",
+    "the labels": "__import__('glob').glob('/box/**/*secret*', recursive=True)[0]",
     "the organiser's files": "str(ORGANISER)",
     "shadow": "'/etc/shadow'",
     "another process": "'/proc/2/root/etc/shadow'",
@@ -164,7 +164,7 @@ ANSWERS = {
     "text": ("['a'] * len(query_set)", "numbers are needed"),
     "an object": ("{1: 2}", "numbers are needed"),
     "nothing": ("None", "numbers are needed"),
-    "gigabytes": ("np.zeros((1 << 26, 8))", "bytes allowed were announced"),
+    "gigabytes": ("np.zeros((1 << 24, 8), np.float32)", "bytes allowed were announced"),
     "an exit": ("__import__('os')._exit(7)", "ended early (exit code 7)"),
     "a quiet exit": ("__import__('sys').exit(0)", "it failed in predict"),
 }
