@@ -91,7 +91,7 @@ def _norm(
     scale = scale if weight is None else scale * weight
     shift = -mean * scale if bias is None else bias - mean * scale
     shape = (-1, *[1] * (input.dim() - 2))
-    return input * scale.view(shape) + shift.view(shape)
+    return torch.addcmul(shift.view(shape), input, scale.view(shape))
 
 
 def private_copy(network: Network) -> Network:

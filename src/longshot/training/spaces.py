@@ -1,0 +1,228 @@
+"""Search spaces: parameters with what they may be, and the calls that they are put into."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from longshot.calls import format_call, parse_call
+from longshot.errors import UserError
+
+_KINDS = ("choose", "uniform", "log")
+_KEYS = ("source", "algorithm", "method", "train", "parameters", "found")
+_FORM = "choose(a, b, …), uniform(low, high) or log(low, high)"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What one parameter may be: 'choose' among ``values``, or a number between two by 'uniform' or 'log'."""
+
+    kind: str
+    values: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(map(repr, self.values))})"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A point of a space, put into words: what to train (``algorithm``, ``train``) and what to solve tasks with."""
+
+    algorithm: str | None
+    method: str | None
+    train: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Space:
+    """Parameters and the calls they go into. With ``algorithm`` a trial trains a network, else it only evaluates."""
+
+    name: str
+    algorithm: str | None
+    method: str | None
+    parameters: Mapping[str, Parameter]
+    train: Mapping[str, Any] = field(default_factory=dict)
+    found: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for files and comparisons."""
+        return {
+            "name": self.name,
+            "algorithm": self.algorithm,
+            "method": self.method,
+            "train": dict(self.train),
+            "parameters": {name: str(parameter) for name, parameter in self.parameters.items()},
+        }
+
+    def fixed(self, values: Mapping[str, Any]) -> Space:
+        """The space with some parameters held at one value, which may lie outside of it."""
+        for name in values:
+            if name not in self.parameters:
+                raise UserError(
+                    f"The space '{self.name}' has no parameter '{name}'; it has {', '.join(self.parameters)}."
+                )
+        held = {name: Parameter("choose", (value,)) for name, value in values.items()}
+        return replace(self, parameters={**self.parameters, **held})
+
+    def points(self, most: int) -> list[dict[str, Any]] | None:
+        """Every point where there are at most ``most`` of them; None where there are more."""
+        if any(parameter.kind != "choose" for parameter in self.parameters.values()):
+            return None
+        sizes = [len(parameter.values) for parameter in self.parameters.values()]
+        if math.prod(sizes) > most:
+            return None
+        values = itertools.product(*(parameter.values for parameter in self.parameters.values()))
+        return [dict(zip(self.parameters, point, strict=True)) for point in values]
+
+    def trial(self, point: Mapping[str, Any], steps: int | None = None) -> Trial:
+        """The calls at ``point``. ``steps``: length of a training, which a decaying learning rate must know."""
+        train = {key: _fill(value, point) for key, value in self.train.items()}
+        if "schedule" in train:
+            train["schedule"] = _schedule(str(train["schedule"]), steps)
+        return Trial(
+            None if self.algorithm is None else str(_fill(self.algorithm, point)),
+            None if self.method is None else str(_fill(self.method, point)),
+            train,
+        )
+
+
+def space_names() -> list[str]:
+    """Names of the spaces that come with Longshot."""
+    return list(_own())
+
+
+def get_space(name: str) -> Space:
+    """A space by its name, or the only one of a YAML file."""
+    if name.endswith((".yaml", ".yml")):
+        try:
+            text = Path(name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"The space {name} cannot be read: {error}.") from error
+        found = _parse(text, name)
+        if len(found) != 1:
+            raise UserError(f"{name} holds {len(found)} spaces; one is needed.")
+        return _space(*next(iter(found.items())))
+    known = _own()
+    if name not in known:
+        near = get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}."
+        raise UserError(
+            f"There is no search space '{name}'; {hint} A space of your own: a YAML file, or --search NAME=… with a "
+            f"method or an algorithm."
+        )
+    return _space(name, known[name])
+
+
+def space_of_call(call: str, search: Mapping[str, str], *, trains: bool) -> Space:
+    """The space of a method (or, with ``trains``, of an algorithm) with some of its settings searched."""
+    name, given = parse_call(call)
+    for key in search:
+        if key in given:
+            raise UserError(f"'{key}' is both given in '{call}' and searched; leave it out of one.")
+    settings = [f"{key}={value!r}" for key, value in given.items()] + [f"{key}={{{key}}}" for key in search]
+    text = f"{name}({', '.join(settings)})"
+    parameters = {key: parse_parameter(key, value) for key, value in search.items()}
+    return Space(call, text if trains else None, None if trains else text, parameters)
+
+
+def parse_parameter(name: str, text: object) -> Parameter:
+    """``choose(1, 2)``, ``uniform(0, 1)`` or ``log(1e-4, 1e-1)``; only literals are read."""
+    wrong = f"The parameter '{name}' is '{text}'; write {_FORM}."
+    match = re.fullmatch(r"\s*(\w+)\s*\((.*)\)\s*", str(text), re.DOTALL)
+    if match is None or match[1] not in _KINDS:
+        raise UserError(wrong)
+    try:
+        values = ast.literal_eval(f"({match[2]},)")
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise UserError(wrong) from error
+    kind = match[1]
+    if kind == "choose":
+        return Parameter(kind, tuple(values))
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    if (
+        len(values) != 2
+        or len(numbers) != 2
+        or not values[0] < values[1]
+        or (kind == "log" and values[0] <= 0)
+    ):
+        above = " above 0" if kind == "log" else ""
+        raise UserError(
+            f"The parameter '{name}' is '{text}'; {kind} takes two numbers{above}, the lower first."
+        )
+    return Parameter(kind, (float(values[0]), float(values[1])))
+
+
+def _own() -> dict[str, Any]:
+    text = files("longshot.training").joinpath("spaces.yaml").read_text(encoding="utf-8")
+    return _parse(text, "spaces.yaml")
+
+
+def _parse(text: str, place: str) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"{place} is not YAML: {' '.join(str(error).split())}.") from error
+    if not isinstance(found, dict) or not all(isinstance(value, dict) for value in found.values()):
+        raise UserError(
+            f"{place} is no search space; write 'name:' and under it method or algorithm, and parameters."
+        )
+    return found
+
+
+def _space(name: str, told: Mapping[str, Any]) -> Space:
+    unknown = [key for key in told if key not in _KEYS]
+    if unknown:
+        raise UserError(
+            f"The space '{name}' says '{unknown[0]}', which means nothing; it takes {', '.join(_KEYS)}."
+        )
+    listed = told.get("parameters")
+    if not isinstance(listed, dict) or not listed:
+        raise UserError(
+            f"The space '{name}' has no parameters; give at least 1, such as 'lr: log(1e-4, 1e-1)'."
+        )
+    algorithm, method, train = told.get("algorithm"), told.get("method"), told.get("train") or {}
+    if not algorithm and not method:
+        raise UserError(f"The space '{name}' has neither an algorithm nor a method; give one of them.")
+    parameters = {key: parse_parameter(key, value) for key, value in listed.items()}
+    for word in _words([algorithm, method, *train.values()]):
+        if word not in parameters:
+            raise UserError(f"The space '{name}' uses {{{word}}}, but has no parameter of that name.")
+    return Space(
+        name, algorithm, method, parameters, train, told.get("found") or {}, str(told.get("source", ""))
+    )
+
+
+def _words(texts: list[Any]) -> Iterator[str]:
+    for text in texts:
+        yield from re.findall(r"{(\w+)}", text if isinstance(text, str) else "")
+
+
+def _fill(template: Any, point: Mapping[str, Any]) -> Any:
+    """``{name}`` alone is the value itself; inside a longer text it is written as Python writes it."""
+    if not isinstance(template, str):
+        return template
+    alone = re.fullmatch(r"{(\w+)}", template)
+    if alone:
+        return point[alone[1]]
+    return re.sub(r"{(\w+)}", lambda match: repr(point[match[1]]), template)
+
+
+def _schedule(text: str, steps: int | None) -> str:
+    """``decay(every=n, rate=r)``, lr · r^⌊step/n⌋, as the schedule ``step`` that training knows."""
+    name, settings = parse_call(text)
+    if name != "decay":
+        return text
+    every = int(settings["every"])
+    bounds = list(range(every, steps or every, every))
+    return format_call("step", {"at": bounds, "factor": settings["rate"]}) if bounds else "constant"
