@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "embed": ("embed", "Run a backbone over a dataset and keep the features."),
     "taxonomy": ("taxonomy", "Show class hierarchies and distances between classes."),
     "train": ("train", "Train a network on the train classes of a dataset."),
+    "tune": ("tune", "Search for settings on validation tasks."),
     "sample": ("sample", "Draw tasks into a testbed file."),
     "inspect": ("inspect", "Describe a testbed and check it against its dataset."),
     "methods": ("methods", "List the methods that learn from a support set."),
