@@ -21,7 +21,7 @@ from longshot.training.images import Images
 from longshot.training.validation import Validation
 
 HOLDOUT = 0.1  # share of the classes kept for validation where a dataset has no split of its own
-_VALIDATION_SEED = 1_000_003  # validation tasks are no training tasks, and the same for every training seed
+_VALIDATION_SEED = 1_000_003  # validation classes and tasks are the same for every seed of training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def choose_classes(
             )
         notes.append(f"no validation: {len(train)} classes are too few to hold some out")
         return train, train[:0]
-    order = np.random.default_rng([settings.seed, _VALIDATION_SEED]).permutation(len(train))
+    order = np.random.default_rng(_VALIDATION_SEED).permutation(len(train))
     notes.append(f"{count} of {len(train)} classes are held out for validation")
     return np.sort(train[order[count:]]), np.sort(train[order[:count]])
 

@@ -91,7 +91,8 @@ def train(
     if asked.devices == 1:
         return _run(prepare(dataset, algorithm, asked), Team(), folder)
     opened = open_dataset(dataset) if isinstance(dataset, str | Path) else dataset
-    prepare(opened, algorithm, asked)  # mistakes and the cache of images, before any process starts
+    # Mistakes are told and images cached before any process starts.
+    check_folder(folder, prepare(opened, algorithm, asked).identity)
     launch(asked.devices, asked.device, _member, opened, algorithm, asked, folder)
     return read_trained(folder)
 

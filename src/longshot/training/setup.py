@@ -263,7 +263,7 @@ def _identity(
         "dataset": data.name,
         "fingerprint": data.fingerprint,
         "train classes": len(pool.classes),
-        "classes": hash_json([list(pool.class_ids), [data.class_ids[c] for c in held]]),
+        "classes": hash_json([list(pool.class_ids), [data.class_ids[c] for c in held]])[:16],
         "rotations": settings.rotations,
         "preprocessing": transform.text,
         "optimiser": recipe.optimiser,

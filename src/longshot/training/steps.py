@@ -50,8 +50,8 @@ class Stepper:
 
     def _gradients(self, data: Data) -> tuple[torch.Tensor, torch.Tensor]:
         """Gradients of the mean loss; where memory is short, in parts of half the size, said once."""
-        total = _count(data)
-        before = self.part
+        total, before = _count(data), self.part
+        what = "images" if isinstance(data, Batch) else "episodes"
         while True:
             try:
                 found = self._backward(data, self.part or total)
@@ -59,8 +59,7 @@ class Stepper:
             except (torch.OutOfMemoryError, RuntimeError) as error:
                 if not out_of_memory(error):
                     raise
-                size = self.part or total
-                what = "images" if isinstance(data, Batch) else "episodes"
+                size = min(self.part or total, total)
                 if size == 1:
                     raise UserError(
                         f"There is too little memory for a single one of the {what} of a step on "
@@ -101,7 +100,12 @@ class Stepper:
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether an exception says that memory ran out, on a device or in the machine."""
-    return isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error)
+    said = (
+        "not enough memory",
+        "can't allocate memory",
+        "out of memory",
+    )  # torch on CPUs, by system; on devices
+    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in said)
 
 
 def _count(data: Data) -> int:

@@ -1,0 +1,68 @@
+"""``longshot train`` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_from_training_to_results(run_cli: RunCli, photos: Path, tmp_path: Path) -> None:
+    """Train, then use the folder as a backbone on the street."""
+    arguments = ["protonet(way=2, shot=2, query=3)", photos, "--network", "cnn4(width=8)", "--size", "16"]
+    more = ["--steps", "10", "--validation-tasks", "10", "-o", tmp_path / "net", "--json"]
+    told = json.loads(run_cli("train", *arguments, *more).stdout)
+    assert told["steps"] == 10
+    assert 0 <= told["validation_accuracy"] <= 1
+    assert told["notes"] == ["5 of 8 classes are held out for validation"]
+    run_cli("sample", photos, "--tasks", "20", "--way", "3", "-o", tmp_path / "bed.parquet")
+    done = run_cli(
+        *("evaluate", tmp_path / "bed.parquet", "--backbone", tmp_path / "net", "--method", "protonet"),
+        *("-o", tmp_path / "run", "--json"),
+    )
+    assert json.loads(done.stdout)[0]["accuracy"] > 0.2
+    again = run_cli("train", *arguments, *more[:-1], "--seed", "3", check=False)
+    assert again.returncode == 2
+    assert "another training (seed was 0, now 3)" in again.stderr
+
+
+def test_the_cost_before_it_starts(run_cli: RunCli, photos: Path, tmp_path: Path) -> None:
+    arguments = ["matching(way=2, shot=2, query=3)", photos, "--network", "cnn4(width=4)", "--size", "16"]
+    told = json.loads(
+        run_cli("train", *arguments, "--steps", "70", "-o", tmp_path / "net", "--dry-run", "--json").stdout
+    )
+    assert told["steps"] == 70
+    assert told["images_per_step"] == 10
+    assert told["steps_per_second"] > 0
+    assert told["validations"] == 2
+    assert not (tmp_path / "net").exists()
+    shown = run_cli("train", *arguments, "--minutes", "0.0001", "--dry-run").stdout
+    assert "would train cnn4(width=4)" in shown
+    assert "will be over after about" in shown
+
+
+def test_the_list(run_cli: RunCli) -> None:
+    rows = json.loads(run_cli("train", "--list", "--json").stdout)
+    named = {(row["name"], row["recipe"]): row for row in rows}
+    assert named["protonet", ""]["paper"] == "Snell et al. 2017"
+    assert named["multiclass", "semantic"]["length"] == "500 epochs"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["protonet"], ["needs an algorithm and a dataset"]),
+        (["protonet", "toybox", "-o", "x", "--alpha", "1"], ["--alpha 1.0 goes with --classes semantic"]),
+    ],
+)
+def test_mistakes(run_cli: RunCli, tmp_path: Path, arguments: list[str], words: list[str]) -> None:
+    done = run_cli("train", *arguments, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr

@@ -1,0 +1,222 @@
+"""The loop as a whole on small pictures: learning, resuming to the bit, and what stops it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from longshot.errors import UserError
+from longshot.networks import checkpoint
+from longshot.networks.base import Network
+from longshot.training.adversarial import Adversarial
+from longshot.training.base import Batch, Episode, Step
+from longshot.training.folders import read_facts
+from longshot.training.loop import train
+from longshot.training.protonet import ProtoNet
+
+SMALL = {"network": "cnn4(width=4)", "size": 16}
+CALL = "protonet(query=3, shot=2, way=2)"
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "history.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def weights(folder: Path) -> Mapping[str, torch.Tensor]:
+    return load_file(folder / "state.safetensors")
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
+    assert (one / "network.safetensors").read_bytes() == (other / "network.safetensors").read_bytes()
+
+
+class Stops(Exception):
+    """Something from outside."""
+
+
+def test_what_a_training_leaves(photos: Path, tmp_path: Path) -> None:
+    done = train(photos, CALL, out=tmp_path / "a", steps=20, validate_every=10, validation_tasks=20, **SMALL)
+    records = history(done.path)
+    assert [record["step"] for record in records] == list(range(2, 21, 2))
+    names = {
+        "step",
+        "seconds",
+        "loss",
+        "train_accuracy",
+        "lr",
+        "best",
+        "validation_accuracy",
+        "validation_interval",
+    }
+    assert all(set(record) == names for record in records)
+    judged = {
+        record["step"]: record["validation_accuracy"] for record in records if record["validation_accuracy"]
+    }
+    assert set(judged) == {10, 20}
+    assert done.validation_accuracy == max(judged.values())
+    assert judged[done.best_step] == done.validation_accuracy
+    network, story = checkpoint.load(done.path)
+    assert story["validation"]["accuracy"] == done.validation_accuracy
+    assert story["training"]["algorithm"] == CALL
+    assert len(story["data"]["classes"]) == 3  # of 8, 5 are held out
+    assert not set(story["data"]["classes"]) & set(story["data"]["validation_classes"])
+    assert network.dim == 4
+    again = train(photos, CALL, out=tmp_path / "a", steps=20, validate_every=10, validation_tasks=20, **SMALL)
+    assert again == done  # finished: nothing is done twice
+
+
+def test_killed_and_resumed_is_the_same_to_the_bit(photos: Path, tmp_path: Path) -> None:
+    """A real SIGKILL of a real command."""
+    options = ["--size", "16", "--network", "cnn4(width=4)", "--steps", "240", "--validate-every", "60"]
+    options += ["--checkpoint-every", "7", "--augment", "crop(2)|flip", "--optimiser", "sgd(lr=0.05)"]
+    options += ["--validation-tasks", "10", "--schedule", "cosine"]
+
+    def start(folder: Path) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "longshot.cli.main", "train", CALL, str(photos), "-o", str(folder)]
+        return subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    killed = start(cut)
+    while killed.poll() is None and (read_facts(cut) or {"step": 0})["step"] < 40:
+        time.sleep(0.01)
+    os.kill(killed.pid, signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    facts = read_facts(cut)
+    assert facts is not None
+    assert 40 <= facts["step"] < 240
+    runs = [start(whole), start(cut)]
+    assert [run.wait() for run in runs] == [0, 0]
+    assert_same_weights(whole, cut)
+    for one, other in zip(history(whole), history(cut), strict=True):
+        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+
+
+class StopsAt(Adversarial):
+    """Adversarial training that something stops before a given step's loss."""
+
+    calls = 0
+    last = 10**9
+
+    def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:
+        self.calls += 1
+        if self.calls > self.last:
+            raise Stops
+        return super().loss(network, data)
+
+
+def test_difficult_episodes_survive_an_interruption(photos: Path, tmp_path: Path) -> None:
+    """They were chosen by a network that is gone by then; the checkpoint has them."""
+    given = {"way": 2, "shot": 2, "query": 3, "every": 8}
+    options: dict[str, Any] = {"steps": 20, "checkpoint_every": 3, "validation_tasks": 5, **SMALL}
+    train(photos, Adversarial(**given), out=tmp_path / "whole", **options)  # type: ignore[arg-type]
+    cut = StopsAt(**given)  # type: ignore[arg-type]
+    cut.last = 13  # in the second choice, behind the checkpoint of step 12
+    with pytest.raises(Stops):
+        train(photos, cut, out=tmp_path / "cut", **options)
+    train(photos, Adversarial(**given), out=tmp_path / "cut", **options)  # type: ignore[arg-type]
+    assert_same_weights(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_a_loss_that_is_no_number_stops(photos: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"steps": 40, "checkpoint_every": 1, "validation_tasks": 5, **SMALL}
+    with pytest.raises(UserError, match=r"at step \d+ with learning rate 1e\+30") as caught:
+        train(photos, CALL, out=tmp_path / "a", optimiser="sgd(lr=1e30)", **options)
+    assert "checkpoint of step" in str(caught.value)
+    assert "lower the learning rate" in str(caught.value)
+    facts = read_facts(tmp_path / "a")
+    assert facts is not None
+    assert f"at step {facts['step'] + 1:,}" in str(caught.value)
+
+
+class Hungry(ProtoNet):
+    """ProtoNet on a device that holds two episodes."""
+
+    def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:
+        if len(data) > 2:
+            torch.empty(2**48)  # more than any machine has: the allocator's own error
+        return super().loss(network, data)
+
+
+def test_too_little_memory_halves_and_says_so_once(
+    photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options: dict[str, Any] = {"steps": 4, "batch": 8, "holdout": 0.0, "optimiser": "sgd(lr=0.05)", **SMALL}
+    train(photos, ProtoNet(way=2, shot=2, query=3), out=tmp_path / "all", **options)
+    capfd.readouterr()
+    train(photos, Hungry(way=2, shot=2, query=3), out=tmp_path / "parts", **options)
+    told = capfd.readouterr().err
+    assert told.count("too little memory") == 1
+    assert "8 episodes at once: from here on in parts of 2" in told
+    one, other = weights(tmp_path / "all"), weights(tmp_path / "parts")
+    for name, value in one.items():
+        torch.testing.assert_close(value, other[name], rtol=1e-4, atol=1e-5)
+
+
+def test_another_training_in_the_folder_is_refused(photos: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"out": tmp_path / "a", "steps": 2, "validation_tasks": 5, **SMALL}
+    train(photos, CALL, **options)
+    with pytest.raises(UserError, match=r"another training \(seed was 0, now 1\)"):
+        train(photos, CALL, **options, seed=1)
+    with pytest.raises(UserError, match="algorithm was protonet"):
+        train(photos, "matching(way=2, shot=2, query=3)", **options)
+    more = train(photos, CALL, **{**options, "steps": 4})  # more steps of the same are the same training
+    assert more.steps == 4
+
+
+def test_minutes_end_a_training(photos: Path, tmp_path: Path) -> None:
+    done = train(photos, CALL, out=tmp_path / "a", minutes=1e-6, validation_tasks=5, **SMALL)
+    assert done.steps == 1
+    assert done.validation_accuracy is not None
+
+
+def test_going_on_from_a_saved_network(photos: Path, tmp_path: Path) -> None:
+    first = train(photos, CALL, out=tmp_path / "a", steps=5, validation_tasks=5, **SMALL)
+    # With a rate of zero and batch norm's running statistics aside, the weights stay those of the start.
+    options: dict[str, Any] = {"steps": 1, "optimiser": "sgd(lr=0.0)", "validation_tasks": 5}
+    train(photos, "multiclass", out=tmp_path / "b", start=first.path, **options)
+    one, other = (load_file(tmp_path / name / "network.safetensors") for name in "ab")
+    assert one.keys() == other.keys()  # the head over the train classes is left out
+    assert all(
+        torch.equal(one[name], other[name]) for name in one if "running" not in name and "num_" not in name
+    )
+    with pytest.raises(UserError, match="leave --network cnn4 out"):
+        train(photos, CALL, out=tmp_path / "c", start=first.path, network="cnn4")
+
+
+@pytest.mark.parametrize(
+    ("call", "options", "words"),
+    [
+        ("protonet(way=9)", {}, ["8 train classes", "needs 9", "--way"]),
+        ("protonet(way=2, shot=20, query=15)", {}, ["0 of them with the 35 images", "--shot"]),
+        ("multiclass", {"way": 3}, ["trains on batches", "leave --way out"]),
+        (CALL, {"network": "cnn5"}, ["'cnn5'", "cnn4"]),
+        (CALL, {"epochs": 2}, ["draws episodes", "--steps"]),
+        (CALL, {"split": "tests"}, ["no split 'tests'"]),
+        (CALL, {"recipe": "best"}, ["no recipe 'best'", "pmf"]),
+        (CALL, {"devices": 2}, ["1 episodes", "multiple of 2"]),
+        (CALL, {"precision": "half"}, ["no precision 'half'"]),
+        (CALL, {"step": 3}, ["no setting 'step'"]),
+    ],
+)
+def test_mistakes(photos: Path, tmp_path: Path, call: str, options: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        train(photos, call, out=tmp_path / "a", **{**SMALL, **options})
+    for word in words:
+        assert word in str(caught.value)
+    assert not (tmp_path / "a").exists()
