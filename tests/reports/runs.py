@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -153,9 +154,11 @@ def write_run(
                     len(rows),
                 )
                 part = {key: [values[row] for row in rows] for key, values in found.items()}
-                write_unit(path, unit, part, [0.001] * len(rows), part.pop("scores", None))
+                write_unit(
+                    path, unit, part, [one.get("seconds", 0.001)] * len(rows), part.pop("scores", None)
+                )
                 units.append(unit.id)
-            run["methods"][method] = {"setting": setting}
+            run["methods"][method] = {"setting": setting, "kind": one.get("kind", "frozen")}
             run["cells"].append(
                 {
                     "testbed": testbed.content_hash,
@@ -182,3 +185,25 @@ def draw_images(dataset: str, keys: Sequence[str]) -> list[Image.Image]:
 def read_rows(run: Path) -> pa.Table:
     """All result rows of a run folder, read without Longshot."""
     return pa.concat_tables([pq.read_table(part) for part in sorted(run.glob("part-*.parquet"))])
+
+
+def write_history(folder: Path, records: int = 40, every: int = 10, **changes: Any) -> Path:
+    """A history whose loss falls; validated every so often, best in the middle."""
+    folder.mkdir(parents=True)
+    lines = []
+    for step in range(1, records + 1):
+        checked = every and step % every == 0
+        mean = 0.8 - abs(step - records // 2) / (4 * records)
+        record = {
+            "step": step,
+            "seconds": 1.5 * step,
+            "loss": 2 / step,
+            "train_accuracy": 0.5,
+            "lr": 0.01,
+            "validation_accuracy": mean if checked else None,
+            "validation_interval": [mean - 0.02, mean + 0.02] if checked else None,
+            "best": bool(checked),
+        }
+        lines.append(json.dumps({**record, **changes}))
+    (folder / "history.jsonl").write_text("\n".join(lines) + "\n")
+    return folder

@@ -14,7 +14,7 @@ from longshot.reports.report import report
 from longshot.reports.summary import summarise
 
 from .conftest import MakeRun
-from .runs import DEFAULT, draw_images, write_run
+from .runs import DEFAULT, draw_images, write_history, write_run
 
 pytestmark = pytest.mark.browser
 ATTACK = "<script>window.hacked = true</script>"
@@ -48,7 +48,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         "any" + "-y" * 40: {"vary": True, "coarsity": True, "datasets": ("shapes", f"{ATTACK}{'d' * 50}")},
     }
     run = write_run(folder / "run", tasks=60, beds=beds, series=series, names=names, scores=True)
-    return run, report(run, folder / "page.html", images=draw_images, published="semantic")
+    trained = write_history(folder / f"net{'-z' * 60}")
+    page = report(run, folder / "page.html", images=draw_images, published="semantic", training=[trained])
+    return run, page
 
 
 def test_opens_from_disk_silently(browser: Any, written: tuple[Path, Path]) -> None:
@@ -151,7 +153,8 @@ def test_complete_without_scripts(browser: Any, written: tuple[Path, Path]) -> N
     assert sections == [make.__name__ for make in SECTIONS]
     plots = {name: opened.page.locator(f"#{name} svg.plot").count() for name in sections}
     assert {name: count for name, count in plots.items() if count} == {
-        "paired": 2, "distribution": 2, "by_shape": 2, "difficulty": 4, "drop": 1, "ranks": 2, "calibrated": 2
+        "paired": 2, "cost": 2, "distribution": 2, "by_shape": 2, "difficulty": 4, "drop": 1, "ranks": 2,
+        "calibrated": 2, "training": 2,
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from longshot.reports.page import SECTIONS
 from longshot.reports.report import render
 
 from .conftest import MakeRun
-from .runs import DEFAULT, draw_images
+from .runs import DEFAULT, draw_images, write_history
 
 ATTACK = "<script>alert('x')</script>\" onload=\"alert(2)"
 
@@ -68,9 +68,10 @@ def test_equal_runs_give_equal_pages(make_run: MakeRun, tmp_path: Path) -> None:
     assert page(run) == page(copy)
 
 
-def test_every_section_is_there(make_run: MakeRun) -> None:
+def test_every_section_is_there(make_run: MakeRun, tmp_path: Path) -> None:
     beds = {"one": {"coarsity": True}, "two": {"vary": True}}
-    assert {make.__name__ for make in SECTIONS} <= set(Tags(page(make_run(beds=beds))).ids)
+    text = page(make_run(beds=beds), training=[write_history(tmp_path / "net")])
+    assert {make.__name__ for make in SECTIONS} <= set(Tags(text).ids)
 
 
 def test_a_fixed_shape_has_no_plot_by_way(make_run: MakeRun) -> None:

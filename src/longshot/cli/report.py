@@ -49,14 +49,21 @@ _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".csv": "csv", ".tex"
 )
 @click.option(
     "--layout",
-    type=click.Choice(["plain", "quartiles", "ways"]),
+    type=click.Choice(["plain", "quartiles", "ways", "cost"]),
     default="plain",
     show_default=True,
-    help="Of md and latex tables, as in the semantic-sampling paper; quartiles: by coarsity (its tables 1 and 2); "
-    "ways: by the number of classes, top-1 and top-5 (its table 3).",
+    help="Of md and latex tables. As in the semantic-sampling paper, quartiles: by coarsity (its tables 1 and 2), "
+    "ways: by the number of classes, top-1 and top-5 (its table 3). cost: time per task beside accuracy.",
 )
 @click.option(
     "--published", metavar="PAPER", help="Put a paper's own numbers beside, marked as published: semantic."
+)
+@click.option(
+    "--training",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Folder of 'longshot train' whose learning curves to show; may be given several times.",
 )
 @click.option("--title", help="Heading of the page.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
@@ -69,6 +76,7 @@ def command(
     datasets: tuple[str, ...],
     layout: str,
     published: str | None,
+    training: tuple[Path, ...],
     title: str | None,
     as_json: bool,
 ) -> None:
@@ -100,6 +108,7 @@ def command(
         focus=focus,
         layout=layout,
         published=published,
+        training=training,
     )
     if str(out) == "-" or (out is None and kind != "html"):
         click.echo(text, nl=False)

@@ -23,12 +23,16 @@ METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss
 
 @dataclass(frozen=True)
 class Series:
-    """What was measured: a backbone with a method; ``note`` tells apart what would read the same."""
+    """What was measured: a backbone with a method; ``note`` tells apart what would read the same.
+
+    ``kind`` says what becomes of the network: "frozen", "adapted" to every task, or "meta-trained".
+    """
 
     backbone: str
     method: str
     setting: str
     note: str = ""
+    kind: str = "frozen"
 
     @property
     def label(self) -> str:
@@ -126,7 +130,7 @@ def load(runs: str | Path | Results | Sequence[str | Path | Results]) -> ReportD
             "A report needs at least 1 run folder, 0 were given; make one with 'longshot evaluate'."
         )
     opened = [run if isinstance(run, Results) else Results(Path(run)) for run in listed]
-    names = _unique([Path(run.path).resolve().name or "run" for run in opened])
+    names = unique_names([Path(run.path).resolve().name or "run" for run in opened])
     parts: dict[tuple[str, str, str, str, int], list[tuple[str, Cell]]] = {}
     bed_names: dict[str, str] = {}
     copies: dict[str, tuple[Testbed | None, str]] = {}
@@ -224,6 +228,11 @@ def _arrange(
         Bed(h, name if plain.count(name) == 1 else f"{name} ({h[:8]})", *copies[h])
         for h, name in zip(hashes, plain, strict=True)
     )
+    kinds = {
+        method: str(facts.get("kind", "frozen"))
+        for run in reversed(runs)
+        for method, facts in run.get("methods", {}).items()
+    }
     seeds: dict[tuple[str, str, str], set[int]] = {}
     clashing: set[tuple[str, str, str, int]] = set()
     for (_, backbone, method, setting, seed), found in parts.items():
@@ -236,7 +245,7 @@ def _arrange(
         for name, cell in found if (backbone, method, setting, seed) in clashing else found[:1]:
             notes = [f"seed {seed}"] if len(seeds[backbone, method, setting]) > 1 else []
             notes += [name] if (backbone, method, setting, seed) in clashing else []
-            one = Series(backbone, method, setting, ", ".join(notes))
+            one = Series(backbone, method, setting, ", ".join(notes), kinds.get(method, "frozen"))
             cells[hashes.index(bed), series.setdefault(one, len(series))] = cell
     return ReportData(tuple(runs), tuple(names), tuple(missing), beds, tuple(series), cells)
 
@@ -245,7 +254,7 @@ def _same(one: Cell, other: Cell) -> bool:
     return np.array_equal(one.tasks, other.tasks) and np.array_equal(one.accuracy, other.accuracy)
 
 
-def _unique(names: list[str]) -> list[str]:
+def unique_names(names: list[str]) -> list[str]:
     """Number what would read the same: run, run → run, run (2)."""
     seen: dict[str, int] = {}
     unique = []

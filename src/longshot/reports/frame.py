@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.reports import svg, tables
+from longshot.reports.costs import duration
 from longshot.reports.sections.base import points
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def environment() -> Environment:
         points=points,
         slope=_slope,
         correlation=_correlation,
+        duration=duration,
     )
     made.globals.update(colour=svg.colour, swatch=swatch)
     return made
@@ -66,19 +68,21 @@ def _whole(value: int) -> str:
     return f"{value:,}"
 
 
-def swatch(index: int) -> str:
-    """Corner points of the marker of a series in a 12 × 12 box, as SVG markup without any user text."""
+def swatch(index: int, marker: str | None = None) -> str:
+    """The marker of a series (or another one, in its colour) in a 12 × 12 box, as SVG without any user text."""
     from markupsafe import Markup
 
-    shapes = {
-        "o": '<circle cx="6" cy="6" r="4.2"/>',
-        "s": '<rect x="2" y="2" width="8" height="8"/>',
-        "D": '<path d="M6 1 11 6 6 11 1 6z"/>',
-        "^": '<path d="M6 1.5 11 10.5H1z"/>',
-        "v": '<path d="M6 10.5 11 1.5H1z"/>',
-        "P": '<path d="M4 1h4v3h3v4H8v3H4V8H1V4h3z"/>',
-        "X": '<path d="M3.5 1 6 3.5 8.5 1 11 3.5 8.5 6 11 8.5 8.5 11 6 8.5 3.5 11 1 8.5 3.5 6 1 3.5z"/>',
-        "*": '<path d="M6 .8 7.5 4.4 11.4 4.7 8.4 7.2 9.3 11 6 8.9 2.7 11 3.6 7.2.6 4.7 4.5 4.4z"/>',
-    }
     opening = f'<svg class="swatch" viewBox="0 0 12 12" aria-hidden="true" style="fill:{svg.colour(index)}">'
-    return Markup(f"{opening}{shapes[svg.marker(index)]}</svg>")
+    return Markup(f"{opening}{_SHAPES[marker or svg.marker(index)]}</svg>")
+
+
+_SHAPES = {
+    "o": '<circle cx="6" cy="6" r="4.2"/>',
+    "s": '<rect x="2" y="2" width="8" height="8"/>',
+    "D": '<path d="M6 1 11 6 6 11 1 6z"/>',
+    "^": '<path d="M6 1.5 11 10.5H1z"/>',
+    "v": '<path d="M6 10.5 11 1.5H1z"/>',
+    "P": '<path d="M4 1h4v3h3v4H8v3H4V8H1V4h3z"/>',
+    "X": '<path d="M3.5 1 6 3.5 8.5 1 11 3.5 8.5 6 11 8.5 8.5 11 6 8.5 3.5 11 1 8.5 3.5 6 1 3.5z"/>',
+    "*": '<path d="M6 .8 7.5 4.4 11.4 4.7 8.4 7.2 9.3 11 6 8.9 2.7 11 3.6 7.2.6 4.7 4.5 4.4z"/>',
+}

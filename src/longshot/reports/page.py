@@ -13,6 +13,7 @@ import numpy as np
 
 from longshot.reports import frame, plots, tables
 from longshot.reports.data import ReportData
+from longshot.reports.learning_curves import Training
 from longshot.reports.pictures import Images, albums
 from longshot.reports.published import Published
 from longshot.reports.sections.base import (
@@ -27,11 +28,13 @@ from longshot.reports.sections.base import (
 )
 from longshot.reports.sections.calibration import calibrated
 from longshot.reports.sections.confusions import confused
+from longshot.reports.sections.cost import cost
 from longshot.reports.sections.difficulty import difficulty
 from longshot.reports.sections.drops import drop
 from longshot.reports.sections.paired import paired
 from longshot.reports.sections.planning import enough
 from longshot.reports.sections.ranks import ranks
+from longshot.reports.sections.training import training
 from longshot.reports.summary import compare_all, leaders, summarise
 
 
@@ -43,10 +46,11 @@ def render_page(
     title: str | None = None,
     focus: str | None = None,
     published: Published | None = None,
+    trainings: Sequence[Training] = (),
 ) -> str:
     """The whole page as one text without any reference to another file."""
     pairs = compare_all(data)
-    request = Request(data, pairs, summarise(data, pairs), images, pictures, focus, published)
+    request = Request(data, pairs, summarise(data, pairs), images, pictures, focus, published, trainings)
     sections = [section for make in SECTIONS if (section := make(request)) is not None]
     environment = frame.environment()
     bodies = [
@@ -210,6 +214,7 @@ def tasks(request: Request) -> Section | None:
 SECTIONS: tuple[Callable[[Request], Section | None], ...] = (
     results,
     paired,
+    cost,
     distribution,
     by_shape,
     difficulty,
@@ -218,6 +223,7 @@ SECTIONS: tuple[Callable[[Request], Section | None], ...] = (
     confused,
     calibrated,
     enough,
+    training,
     tasks,
     provenance,
 )

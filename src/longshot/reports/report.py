@@ -23,11 +23,8 @@ _TABLES: dict[str, Callable[[ReportData], str]] = {
     "json": tables.to_json,
 }
 FORMATS = ("html", *_TABLES)
-LAYOUTS = (
-    "plain",
-    "quartiles",
-    "ways",
-)  # the first for all formats, the others of the semantic-sampling paper
+PAPERS = ("quartiles", "ways")  # layouts of the semantic-sampling paper
+LAYOUTS = ("plain", *PAPERS, "cost")  # the first for all formats, the others for Markdown and LaTeX
 
 
 def report(
@@ -41,6 +38,7 @@ def report(
     focus: str | None = None,
     layout: str = "plain",
     published: str | None = None,
+    training: Sequence[str | Path] = (),
 ) -> Path:
     """Write the report of one or several runs to ``out`` and return its path.
 
@@ -49,8 +47,9 @@ def report(
     tasks each testbed shows. ``focus`` chooses and marks them by the series whose name holds this text,
     instead of by the mean over all series with the marks of the best. ``layout`` (Markdown and LaTeX) writes
     tables as in the semantic-sampling paper, "quartiles" by coarsity (its tables 1 and 2) and "ways" by the number of
-    classes (its table 3); ``published="semantic"`` puts that paper's own numbers beside, marked as published, there
-    and on the page.
+    classes (its table 3), or with "cost" time beside accuracy; ``published="semantic"`` puts that paper's own numbers
+    beside, marked as published, there and on the page. ``training`` are folders of 'longshot train' whose learning
+    curves the page shows.
     """
     text = render(
         load(run),
@@ -61,6 +60,7 @@ def report(
         focus=focus,
         layout=layout,
         published=published,
+        training=training,
     )
     path = Path(out)
     write_text(path, text)
@@ -77,21 +77,38 @@ def render(
     focus: str | None = None,
     layout: str = "plain",
     published: str | None = None,
+    training: Sequence[str | Path] = (),
 ) -> str:
     """The report as text."""
     paper = _paper(format, layout, published)
+    if training and format != "html":
+        raise UserError(
+            f"Learning curves stand on the page, not in a {format} table; leave --training or --format out."
+        )
     if layout != "plain":
-        from longshot.reports import quartiles, sheets, ways
+        from longshot.reports import costs, quartiles, sheets, ways
 
-        found = (quartiles if layout == "quartiles" else ways).sheets(data, paper)
+        if layout == "cost":
+            found = costs.sheets(data)
+        else:
+            found = (quartiles if layout == "quartiles" else ways).sheets(data, paper)
         return (sheets.to_markdown if format == "md" else sheets.to_latex)(found)
     if format in _TABLES:
         return _TABLES[format](data)
     if format != "html":
         raise UserError(f"There is no report format '{format}'; the formats are {', '.join(FORMATS)}.")
+    from longshot.reports.learning_curves import read_trainings
     from longshot.reports.page import render_page
 
-    return render_page(data, images=images, pictures=pictures, title=title, focus=focus, published=paper)
+    return render_page(
+        data,
+        images=images,
+        pictures=pictures,
+        title=title,
+        focus=focus,
+        published=paper,
+        trainings=read_trainings(training),
+    )
 
 
 def _paper(format: str, layout: str, name: str | None) -> Published | None:
@@ -105,9 +122,9 @@ def _paper(format: str, layout: str, name: str | None) -> Published | None:
             f"The layout '{layout}' is for the formats md and latex, not {format}; add --format latex, or leave "
             "--layout out."
         )
-    if name is not None and format != "html" and layout == "plain":
+    if name is not None and format != "html" and layout not in PAPERS:
         raise UserError(
-            f"Published numbers stand on the page and in the layouts {' and '.join(LAYOUTS[1:])}, not in the plain "
-            f"{format} table; add --layout {LAYOUTS[1]}."
+            f"Published numbers stand on the page and in the layouts {' and '.join(PAPERS)}, not in the {layout} "
+            f"{format} table; add --layout {PAPERS[0]}."
         )
     return None if name is None else published(name)

@@ -67,6 +67,14 @@ def summarise(data: ReportData, pairs: Pairs | None = None) -> dict[tuple[int, i
     return entries
 
 
+def time_spent(cell: Cell) -> tuple[float, float]:
+    """Median seconds per task and seconds of all tasks; NaN where some were not recorded."""
+    seconds = cell.metrics["seconds"]
+    if np.isnan(seconds).any():
+        return math.nan, math.nan
+    return float(np.median(seconds)), float(np.sum(seconds))
+
+
 def interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
     """Mean and Student-t 95 % interval; the bounds are NaN for fewer than two values."""
     from longshot.evaluation.statistics import mean_interval

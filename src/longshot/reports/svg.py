@@ -13,6 +13,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,9 +23,30 @@ WIDTH = 360  # drawing units; about one CSS pixel each on a phone
 COLOURS = 8  # series colours in the style sheet, --s1 … --s8
 MARKERS = "osD^vPX*"
 
+
+@dataclass(frozen=True)
+class Palette:
+    """The colours that plots are drawn in; ``series`` has ``COLOURS`` of them."""
+
+    ink: str
+    muted: str
+    grid: str
+    paper: str
+    series: tuple[str, ...]
+
+
 # stand-in → CSS variable. The stand-ins are colours nobody would choose.
 INK, MUTED, GRID, PAPER = "#010101", "#020202", "#030303", "#fefefe"
 SERIES = [f"#0000{10 + i:02x}" for i in range(COLOURS)]
+PAGE = Palette(INK, MUTED, GRID, PAPER, tuple(SERIES))
+# For files of their own: the page's light colours, as in the style sheet.
+LIGHT = Palette(
+    "#17202b",
+    "#586574",
+    "#dde2e8",
+    "#ffffff",
+    ("#0072b2", "#d55e00", "#009e73", "#b6589a", "#4aa3dc", "#c98a00", "#6c7683", "#5b3fa0"),
+)
 CHANCE: dict[str, Any] = {"color": MUTED, "linewidth": 1, "linestyle": (0, (3, 3)), "zorder": 0.5}
 _VARIABLES = {
     INK: "var(--ink)",
@@ -55,8 +77,8 @@ def shorten(text: str, length: int) -> str:
 
 
 @contextmanager
-def new_figure(height: float) -> Iterator[Figure]:
-    """A figure of ``WIDTH × height`` units under the report's settings; no display, no global state."""
+def new_figure(height: float, *, width: float = WIDTH, palette: Palette = PAGE) -> Iterator[Figure]:
+    """A figure of ``width × height`` units under the report's settings; no display, no global state."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -65,18 +87,18 @@ def new_figure(height: float) -> Iterator[Figure]:
         "svg.hashsalt": "longshot",  # equal plots give equal bytes
         "text.parse_math": False,  # a $ in a class name is a dollar
         "font.size": 11,
-        "axes.edgecolor": GRID,
-        "axes.labelcolor": MUTED,
+        "axes.edgecolor": palette.grid,
+        "axes.labelcolor": palette.muted,
         "axes.linewidth": 1,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.axisbelow": True,
-        "grid.color": GRID,
+        "grid.color": palette.grid,
         "grid.linewidth": 0.8,
-        "xtick.color": GRID,
-        "ytick.color": GRID,
-        "xtick.labelcolor": MUTED,
-        "ytick.labelcolor": MUTED,
+        "xtick.color": palette.grid,
+        "ytick.color": palette.grid,
+        "xtick.labelcolor": palette.muted,
+        "ytick.labelcolor": palette.muted,
         "xtick.major.size": 0,
         "ytick.major.size": 0,
     }
@@ -87,7 +109,9 @@ def new_figure(height: float) -> Iterator[Figure]:
     try:
         with matplotlib.rc_context(settings), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing")
-            yield Figure(figsize=(WIDTH / 72, height / 72), facecolor="none")
+            yield Figure(
+                figsize=(width / 72, height / 72), facecolor="none" if palette is PAGE else palette.paper
+            )
     finally:
         logger.setLevel(level)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from longshot.reports.data import ReportData, Series
-from longshot.reports.summary import Entry, summarise
+from longshot.reports.summary import Entry, summarise, time_spent
 
 Entries = dict[tuple[int, int], Entry]
 MARKDOWN_MARKS = {"best": "**{}**", "tied": "**{}** ="}
@@ -41,6 +41,7 @@ def rows(data: ReportData, entries: Entries | None = None) -> list[dict[str, Any
 
 def _row(data: ReportData, entry: Entry) -> dict[str, Any]:
     bed, series = data.beds[entry.bed], data.series[entry.series]
+    median, total = time_spent(data.cells[entry.bed, entry.series])
     numbers = {
         "mean": entry.mean,
         "low": entry.low,
@@ -48,6 +49,8 @@ def _row(data: ReportData, entry: Entry) -> dict[str, Any]:
         "n": entry.n,
         "std": entry.std,
         **{name: value for name, value in entry.metrics.items() if name != "accuracy"},
+        "seconds_median": median,
+        "seconds_total": total,
         "chance": entry.chance,
         "p_against_best": entry.p,
     }
@@ -56,6 +59,7 @@ def _row(data: ReportData, entry: Entry) -> dict[str, Any]:
         "backbone": series.backbone,
         "method": series.method,
         "setting": series.setting,
+        "kind": series.kind,
         "note": series.note,
         **{name: None if math.isnan(value) else value for name, value in numbers.items()},
         "mark": entry.mark,

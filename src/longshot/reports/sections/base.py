@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from longshot.reports.summary import Entry, Pairs
 
 if TYPE_CHECKING:
     from longshot.evaluation.statistics import Interval
+    from longshot.reports.learning_curves import Training
     from longshot.reports.published import Published
 
 MAX_LINES = svg.COLOURS  # in one plot with lines; more cannot be told apart
@@ -40,6 +42,7 @@ class Request:
     pictures: int
     focus: str | None
     published: Published | None = None
+    trainings: Sequence[Training] = ()
 
 
 def strongest(request: Request, bed: int, limit: int) -> tuple[list[tuple[int, Cell]], int]:

@@ -1,0 +1,177 @@
+"""The plot of accuracy against time: one numbered point per series, and the front that nobody beats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.reports.costs import duration
+from longshot.reports.svg import COLOURS, INK, MUTED, PAPER, SERIES, WIDTH, new_axes, new_figure, to_svg
+
+Box = tuple[float, float, float, float]  # left, bottom, right, top in drawing units
+KINDS = {"frozen": "o", "adapted": "s", "meta-trained": "^"}
+_HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 290, 44, 14, 12, 46
+_ANGLES = (
+    135,
+    45,
+    -45,
+    -135,
+    180,
+    0,
+    90,
+    -90,
+)  # of a number around its point, as tried: the front leaves to the right
+_RADII = (10, 18, 26, 35, 46, 58, 72, 88, 104)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A series: its place in the report (colour), its number in the plot, kind and measured values (shares)."""
+
+    index: int
+    number: int
+    label: str
+    kind: str
+    seconds: float
+    mean: float
+    low: float  # NaN for a single task
+    high: float
+    front: bool
+
+
+def marker_of(kind: str) -> str:
+    """Matplotlib's marker of a kind of method."""
+    return KINDS.get(kind, "D")
+
+
+def scatter(points: Sequence[Point], *, prefix: str) -> str:
+    """Mean accuracy with its interval against seconds per task on a logarithmic axis; the front as stairs."""
+    with new_figure(_HEIGHT) as figure:
+        axes = new_axes(figure, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
+        axes.set_xscale("log")
+        seconds = np.array([max(point.seconds, 1e-9) for point in points])
+        left, right = _limits(seconds)
+        axes.set_xlim(left, right)
+        bounds = [100 * b for p in points for b in (p.low, p.mean, p.high) if not math.isnan(b)]
+        margin = max(1.5, 0.08 * (max(bounds) - min(bounds)))
+        axes.set_ylim(max(-1.0, min(bounds) - margin), min(101.0, max(bounds) + margin))
+        _stairs(axes, points, seconds, right)
+        for point, x in zip(points, seconds, strict=True):
+            shown = SERIES[point.index % COLOURS]
+            if not math.isnan(point.low):
+                axes.vlines([x], 100 * point.low, 100 * point.high, color=shown, linewidth=1.4)
+            axes.plot(
+                [x],
+                [100 * point.mean],
+                marker=marker_of(point.kind),
+                markersize=8,
+                color=shown,
+                markeredgecolor=PAPER,
+                markeredgewidth=0.7,
+                zorder=3,
+            )
+        _number(axes, figure, points, seconds)
+        _time_axis(axes, left, right)
+        axes.grid(axis="y")
+        axes.set_xlabel("time per task (median, logarithmic)")
+        axes.set_ylabel("accuracy (%)")
+        told = "; ".join(
+            f"{p.number} {p.label} {100 * p.mean:.1f} % in {duration(p.seconds)}" for p in points
+        )
+        return to_svg(figure, prefix, f"Accuracy against time per task: {told}")
+
+
+def _limits(seconds: NDArray[np.float64]) -> tuple[float, float]:
+    """Ends of the time axis: a tenth of the span beyond the points, and a factor of four at least."""
+    low, high = float(seconds.min()), float(seconds.max())
+    margin = max(0.1 * math.log(high / low), 0.5 * math.log(4))
+    return low * math.exp(-margin), high * math.exp(margin)
+
+
+def _stairs(axes: Any, points: Sequence[Point], seconds: NDArray[np.float64], right: float) -> None:
+    """The best that can be had within a time: level from each point of the front to the next slower one."""
+    front = sorted((x, 100 * p.mean) for p, x in zip(points, seconds, strict=True) if p.front)
+    x, y = [one for one, _ in front], [one for _, one in front]
+    axes.step(
+        [*x, right], [*y, y[-1]], where="post", color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1
+    )
+
+
+def _time_axis(axes: Any, left: float, right: float) -> None:
+    """At most six round times, so that their labels never touch."""
+    decades = math.log10(right / left)
+    subs = (1.0,) if decades > 2.5 else (1.0, 3.0) if decades > 1.2 else (1.0, 2.0, 5.0)
+    ticks = [
+        sub * 10.0**power
+        for power in range(math.floor(math.log10(left)), math.ceil(math.log10(right)) + 1)
+        for sub in subs
+        if left <= sub * 10.0**power <= right
+    ]
+    ticks = ticks[:: math.ceil(len(ticks) / 6)]
+    axes.set_xticks(ticks, [_tick(tick) for tick in ticks])
+    axes.set_xticks([], minor=True)
+    axes.vlines(
+        ticks, *axes.get_ylim(), color=axes.xaxis.get_gridlines()[0].get_color(), linewidth=0.8, zorder=0.4
+    )
+
+
+def _tick(seconds: float) -> str:
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
+        if seconds >= size * 0.999:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.1g} s"
+
+
+def _number(axes: Any, figure: Any, points: Sequence[Point], seconds: NDArray[np.float64]) -> None:
+    """The number of each point beside it; a thin line leads to one that had to stand far off."""
+    data = np.stack([seconds, [100 * point.mean for point in points]], axis=1)
+    places = axes.transData.transform(data) * 72 / figure.dpi
+    taken: list[Box] = [(x - 4.5, y - 4.5, x + 4.5, y + 4.5) for x, y in places]
+    unit = (
+        72 / figure.dpi * (axes.transData.transform((1, 100)) - axes.transData.transform((1, 0)))[1]
+    )  # of a share
+    for point, (x, y) in zip(points, places, strict=True):
+        if not math.isnan(point.low):
+            taken.append(
+                (x - 1, y - unit * (point.mean - point.low), x + 1, y + unit * (point.high - point.mean))
+            )
+    far = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.6, "shrinkA": 6, "shrinkB": 5}
+    for point, at, (x, y) in zip(points, data, places, strict=True):
+        half = 3.6 * len(str(point.number)) + 1
+        tried = [_box(x, y, angle, radius, half) for radius in _RADII for angle in _ANGLES]
+        place = next((i for i, box in enumerate(tried) if _free(box, taken)), None)
+        if place is None:  # no room: the table has all numbers
+            continue
+        left, bottom, right, top = tried[place]
+        taken.append(tried[place])
+        axes.annotate(
+            str(point.number),
+            at,
+            xytext=((left + right) / 2 - x, (bottom + top) / 2 - y),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            color=INK,
+            fontsize=10,
+            weight="bold" if point.front else "normal",
+            arrowprops=None if place < len(_ANGLES) else far,
+        )
+
+
+def _box(x: float, y: float, angle: float, radius: float, half: float) -> Box:
+    turn = math.radians(angle)
+    middle, height = x + (radius + half - 4) * math.cos(turn), y + radius * math.sin(turn)
+    return middle - half, height - 6, middle + half, height + 6
+
+
+def _free(box: Box, taken: Sequence[Box]) -> bool:
+    if box[0] < _LEFT + 1 or box[2] > WIDTH - 2 or box[1] < _BOTTOM + 1 or box[3] > _HEIGHT - 1:
+        return False
+    return not any(
+        box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3] for other in taken
+    )

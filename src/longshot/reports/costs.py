@@ -1,0 +1,108 @@
+"""What accuracy costs: seconds per task beside the mean, and which series nobody beats at both."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.errors import UserError
+from longshot.reports import tables
+from longshot.reports.data import ReportData
+from longshot.reports.sheets import Cell, Sheet
+from longshot.reports.summary import Entry, Floats, summarise, time_spent
+
+HEADS = ("Method", "Backbone", "Setting", "Network")
+NOTE = (
+    "Mean accuracy over tasks in %, ± half the 95 % interval; time of the method per task (median) and for all tasks, "
+    "on the machine of the run, without the features of a frozen network, which are computed once. Bold: first place "
+    "on the testbed; = where several share it. “front”: nothing measured here is both quicker and more accurate."
+)
+_UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One series on one testbed: seconds per task (median) and of all tasks; ``front`` as in :func:`pareto`."""
+
+    entry: Entry
+    median: float
+    total: float
+    front: bool
+
+
+def costs(data: ReportData, entries: dict[tuple[int, int], Entry], bed: int) -> list[Cost]:
+    """The series of a testbed whose times were recorded, the quickest first."""
+    spent = {s: time_spent(cell) for s, cell in data.column(bed)}
+    known = sorted((s for s in spent if not math.isnan(spent[s][0])), key=lambda s: (spent[s][0], s))
+    seconds = np.array([spent[s][0] for s in known])
+    accuracy = np.array([entries[bed, s].mean for s in known])
+    front = pareto(seconds, accuracy)
+    return [Cost(entries[bed, s], *spent[s], bool(front[i])) for i, s in enumerate(known)]
+
+
+def pareto(seconds: Floats, accuracy: Floats) -> NDArray[np.bool_]:
+    """Which of n points no other dominates: none is at least as quick and as accurate, and better at one. [n] → [n]"""
+    quicker = seconds[None, :] <= seconds[:, None]
+    better = accuracy[None, :] >= accuracy[:, None]
+    strictly = (seconds[None, :] < seconds[:, None]) | (accuracy[None, :] > accuracy[:, None])
+    beaten: NDArray[np.bool_] = np.any(quicker & better & strictly, axis=1)
+    return ~beaten
+
+
+def duration(seconds: float) -> str:
+    """Three figures and a unit: 0.00123 → ``1.23 ms``; a dash where there is no number."""
+    if math.isnan(seconds):
+        return "–"
+    size, unit = next((one for one in _UNITS if seconds >= one[0]), _UNITS[-1])
+    value = seconds / size
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
+
+
+def sheets(data: ReportData) -> list[Sheet]:
+    """One table per testbed, frozen networks first, the quickest first; UserError when no times were recorded."""
+    entries = summarise(data)
+    found = []
+    for b, bed in enumerate(data.beds):
+        mine = costs(data, entries, b)
+        kinds = dict.fromkeys(data.series[one.entry.series].kind for one in mine)
+        blocks = [
+            [_row(data, one) for one in mine if _kind(data, one) == kind]
+            for kind in sorted(kinds, key=_order)
+        ]
+        if blocks:
+            columns = ("Accuracy", "Per task", "In all", "Front")
+            heads = [("", head) for head in (*HEADS, *columns)]
+            found.append(Sheet(f"{bed.name}: accuracy and cost", heads, blocks, NOTE, labels=len(HEADS)))
+    if not found:
+        raise UserError(
+            f"The layout 'cost' needs the seconds of every task, and 0 of {len(data.beds)} testbeds have them; run "
+            "'longshot evaluate' again in a new folder."
+        )
+    return found
+
+
+def _kind(data: ReportData, one: Cost) -> str:
+    return data.series[one.entry.series].kind
+
+
+def _order(kind: str) -> tuple[int, str]:
+    known = ("frozen", "adapted", "meta-trained")
+    return (known.index(kind) if kind in known else len(known), kind)
+
+
+def _row(data: ReportData, one: Cost) -> list[Cell]:
+    series = data.series[one.entry.series]
+    label = series.method + (f" ({series.note})" if series.note else "")
+    return [
+        Cell(label),
+        Cell(series.backbone),
+        Cell(series.setting),
+        Cell(series.kind),
+        Cell(tables.mean_and_half(one.entry), one.entry.mark),
+        Cell(duration(one.median)),
+        Cell(duration(one.total)),
+        Cell("front" if one.front else ""),
+    ]

@@ -1,0 +1,56 @@
+"""Accuracy and cost: what a task takes beside how well it goes."""
+
+from __future__ import annotations
+
+from longshot.reports.cost_plot import KINDS, Point, marker_of, scatter
+from longshot.reports.costs import Cost, costs
+from longshot.reports.sections.base import MAX_ROWS, Request, Section, plot_label
+
+
+def cost(request: Request) -> Section | None:
+    """Accuracy against seconds per task, with the front; there when the times of a testbed were recorded.
+
+    A plot holds the front and the highest means.
+    """
+    panels, kinds = [], set[str]()
+    for b, bed in enumerate(request.data.beds):
+        found = costs(request.data, request.entries, b)
+        if not found:
+            continue
+        points = [_point(request, one, place) for place, one in enumerate(found, start=1)]
+        drawn = sorted(points, key=lambda point: (not point.front, -point.mean))[:MAX_ROWS]
+        kinds |= {point.kind for point in points}
+        panels.append(
+            {
+                "bed": bed.name,
+                "svg": scatter(sorted(drawn, key=lambda point: point.number), prefix=f"cost{b}"),
+                "left_out": len(points) - len(drawn),
+                "lines": [
+                    (p, request.data.series[p.index], one) for p, one in zip(points, found, strict=True)
+                ],
+            }
+        )
+    if not panels:
+        return None
+    context = {
+        "panels": panels,
+        "limit": MAX_ROWS,
+        "kinds": [k for k in KINDS if k in kinds],
+        "marker": marker_of,
+    }
+    return Section("cost", "Accuracy and cost", context)
+
+
+def _point(request: Request, one: Cost, number: int) -> Point:
+    entry = one.entry
+    return Point(
+        entry.series,
+        number,
+        plot_label(request.data, entry.series),
+        request.data.series[entry.series].kind,
+        one.median,
+        entry.mean,
+        entry.low,
+        entry.high,
+        one.front,
+    )
