@@ -105,7 +105,7 @@ def test_training_goes_on_at_another_size(saved: Path, tmp_path: Path) -> None:
         get_network(str(tmp_path / "flat"), size=(32, 32))
 
 
-def test_efficientnet_as_a_network_keeps_its_batch_norms() -> None:
+def test_efficientnet_as_a_network_keeps_its_batch_norms(tmp_path: Path) -> None:
     pytest.importorskip("efficientnet_lite_pytorch")
     backbone = load("efficientnet-lite0", preprocessing="decode|resize(64,64)|normalize(0.498,0.502)")
     network, images = backbone.network(), torch.rand(2, 3, 64, 64)
@@ -115,7 +115,11 @@ def test_efficientnet_as_a_network_keeps_its_batch_norms() -> None:
         assert network.maps(images).shape == (2, 1280, 2, 2)
     trained = get_network("efficientnet-lite0", size=(64, 64))
     trained(images).square().mean().backward()
-    assert all(p.grad is not None for n, p in trained.named_parameters() if "_fc" not in n)
+    saved = load(str(save(tmp_path / "tuned", trained, {"preprocessing": backbone.preprocessing})))
+    with torch.no_grad():
+        assert torch.allclose(saved(images), trained.eval()(images), atol=1e-5)
+    trained.train()
+    assert all(p.grad is not None for p in trained.parameters())
 
 
 def test_a_users_network_is_trained_saved_and_found_again(network: Path, tmp_path: Path) -> None:

@@ -36,12 +36,13 @@ class EfficientNetLite(ModuleBackbone):
         return network
 
     def trainable(self) -> nn.Module:
-        """With its batch norms, as its weights were trained."""
+        """With its batch norms, as its weights were trained; without the classifier of ImageNet."""
         from efficientnet_lite_pytorch import EfficientNet
 
         network: nn.Module = EfficientNet.from_name(self.name)
         # The package's own loader unpickles anything; tensors are all we need.
         network.load_state_dict(torch.load(self.file, map_location="cpu", weights_only=True))
+        network._fc = nn.Identity()
         return network
 
     @staticmethod
