@@ -40,7 +40,7 @@ def dataset_of() -> Callable[..., Dataset]:
 def features_of() -> Callable[..., Features]:
     """Features [N, dim] of a dataset: classes spread along one long direction and some shorter ones."""
 
-    def make(dataset: Dataset, dim: int = 16, seed: int = 0) -> Features:
+    def make(dataset: Dataset, dim: int = 64, seed: int = 0) -> Features:
         rng = np.random.default_rng(seed)
         scales = np.concatenate([[1.0], np.full(dim - 1, 0.3)])
         means = 1.5 + rng.standard_normal((len(dataset.class_ids), dim)) * scales

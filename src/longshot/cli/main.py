@@ -19,6 +19,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "taxonomy": ("taxonomy", "Show class hierarchies and distances between classes."),
     "train": ("train", "Train a network on the train classes of a dataset."),
     "tune": ("tune", "Search for settings on validation tasks."),
+    "split": ("split", "Divide classes into train, validation and test, at a chosen distance."),
+    "splits": ("splits", "Compare and draw class splits; class trees against a taxonomy."),
     "sample": ("sample", "Draw tasks into a testbed file."),
     "inspect": ("inspect", "Describe a testbed and check it against its dataset."),
     "methods": ("methods", "List the methods that learn from a support set."),

@@ -1,0 +1,222 @@
+"""Making splits at a chosen divergence from features: the modes, restarts, and what the result tells.
+
+``paper``      minimise J from a start; sort the classes by log p_train − log p_test.
+``principal``  put the centroids on the leading axis where D = R; draw the classes from p_train and p_test.
+
+Sorting looks at the direction of μ_train − μ_test alone: on the unit sphere the score is 2T z·(μ_train − μ_test) plus
+a constant, so R, which sets the length of that vector, changes no place in the order. Drawing keeps what R says:
+class c belongs to the test side with probability p_test / (p_train + p_test), which is ½ for all at R = 0 and certain
+when R is large. Noise of the logistic distribution on the scores does just that, and the sizes stay exact.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import Dataset
+from longshot.errors import UserError
+from longshot.features.features import Features
+from longshot.splits.assign import RATIOS, Parts, agreement, assign, part_sizes
+from longshot.splits.compare import flatten
+from longshot.splits.divergences import check_measure, gap
+from longshot.splits.embeddings import class_embeddings
+from longshot.splits.objective import Objective
+from longshot.splits.optimise import Minimum, minimise, random_start, whitening
+from longshot.splits.principal import on_axis, principal_axis
+from longshot.splits.split import Split, from_labels
+
+Array = NDArray[np.float64]
+MODES = ("principal", "paper")
+ASSIGNMENTS = ("drawn", "sorted")
+OPTIMISERS = ("lbfgs", "sgd")
+STARTS = ("principal", "random")
+TOLERANCE = 0.01  # D may miss R by this share before it counts as not reached
+_EVEN = 1e-3  # objectives this close are equal: the earlier start wins
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to split. ``assignment`` None is the mode's own: drawn for principal, sorted for paper."""
+
+    mode: str = "principal"
+    measure: str = "kl-symmetric"
+    ratios: tuple[float, ...] = RATIOS
+    restarts: int = 1
+    optimiser: str = "lbfgs"
+    start: str = "principal"
+    assignment: str | None = None
+    penalty: float = 1.0
+    temperature: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_measure(self.measure)
+        for name, given, known in (
+            ("mode", self.mode, MODES),
+            ("optimiser", self.optimiser, OPTIMISERS),
+            ("start", self.start, STARTS),
+            ("assignment", self.assignment or "drawn", ASSIGNMENTS),
+        ):
+            if given not in known:
+                raise UserError(f"There is no {name} '{given}'; there are {', '.join(known)}.")
+        if not (math.isfinite(self.penalty) and self.penalty > 0):
+            raise UserError(f"A penalty of {self.penalty:g} was asked for; a number above 0 is needed.")
+        if self.restarts < 1:
+            raise UserError(f"{self.restarts} restarts were asked for; at least 1 is needed.")
+        if self.restarts > 1 and self.mode == "principal" and self.assigns == "sorted":
+            raise UserError(
+                "Mode principal with sorted classes has nothing random to restart; leave --restarts out."
+            )
+
+    @property
+    def assigns(self) -> str:
+        """How classes are assigned: as asked, or the mode's own way."""
+        return self.assignment or ("drawn" if self.mode == "principal" else "sorted")
+
+
+@dataclass(frozen=True, eq=False)
+class Splitter:
+    """A dataset seen through features, ready to be split; what all splits share is computed once."""
+
+    dataset: Dataset
+    features: Features
+
+    def __post_init__(self) -> None:
+        if self.features.class_ids != self.dataset.class_ids:
+            raise UserError(
+                f"The features are those of dataset '{self.features.dataset}' ({len(self.features.class_ids):,} "
+                f"classes), but '{self.dataset.name}' ({len(self.dataset.class_ids):,} classes) is to be split: "
+                f"embed that with 'longshot embed'."
+            )
+
+    @cached_property
+    def embeddings(self) -> Array:
+        """z [M, d] on the unit sphere, turned into min(M, d) dimensions: no distance between classes changes."""
+        return flatten(class_embeddings(self.features))
+
+    @cached_property
+    def axis(self) -> Array:
+        """The leading axis [d]."""
+        return principal_axis(self.embeddings)
+
+    @cached_property
+    def basis(self) -> Array:
+        """The whitened coordinates [d, r] that L-BFGS works in."""
+        return whitening(self.embeddings)
+
+    def split(self, divergence: float, recipe: Recipe | None = None) -> Split:
+        """The split at ``divergence`` (R); UserError when R cannot be reached, with what can."""
+        recipe = recipe or Recipe()
+        if not (math.isfinite(divergence) and divergence >= 0):
+            raise UserError(
+                f"A divergence of {divergence:g} was asked for; it must be a number from 0 upwards."
+            )
+        sizes = part_sizes(len(self.dataset.class_ids), recipe.ratios)
+        objective = Objective(self.embeddings, divergence, recipe.measure, recipe.penalty, recipe.temperature)
+        minima = self._minima(objective, recipe)
+        partitions = [self._assign(m, sizes, recipe, i) for i, m in enumerate(minima)]
+        lowest = min(m.terms.penalised for m in minima)
+        best = next(i for i, m in enumerate(minima) if m.terms.penalised <= lowest + _EVEN)
+        if abs(minima[best].terms.divergence - divergence) > max(TOLERANCE * divergence, 1e-6):
+            raise UserError(self._short_of(objective, minima[best], recipe))
+        made = self._story(objective, minima[best], partitions[best], recipe)
+        if recipe.restarts > 1:
+            made["agreement"] = agreement(partitions)
+        return from_labels(f"{recipe.mode}@{divergence:g}", self.dataset, partitions[best], made)
+
+    def _minima(self, objective: Objective, recipe: Recipe) -> list[Minimum]:
+        """Where each restart ended. The first starts on the axis unless the start is random; the others at random."""
+        if recipe.mode == "principal":
+            return [on_axis(objective, self.axis)] * recipe.restarts
+        streams = np.random.SeedSequence(recipe.seed).spawn(recipe.restarts)
+        starts = [random_start(objective.embeddings.shape[1], np.random.default_rng(s)) for s in streams]
+        if recipe.start == "principal":
+            starts[0] = on_axis(objective, self.axis).centroids
+        if recipe.optimiser == "sgd":
+            from longshot.splits.sgd import descend
+
+            return [descend(objective, start) for start in starts]
+        return [minimise(objective, start, self.basis) for start in starts]
+
+    def _assign(self, found: Minimum, sizes: tuple[int, int, int], recipe: Recipe, restart: int) -> Parts:
+        scores = found.terms.scores
+        if recipe.assigns == "drawn":
+            # the same noise at every divergence: a sweep then moves classes one by one
+            noise = np.random.default_rng([recipe.seed, restart]).logistic(size=len(scores))
+            return assign(scores + noise, sizes, recipe.seed)
+        return assign(scores, sizes, recipe.seed)
+
+    def _short_of(self, objective: Objective, found: Minimum, recipe: Recipe) -> str:
+        asked, reached = objective.target, found.terms.divergence
+        if recipe.optimiser == "sgd":
+            remedy = "SGD did not converge, use --optimiser lbfgs"
+        else:
+            enough = self._enough_penalty(objective, recipe)
+            meets = f"--penalty {enough:g} reaches {asked:g}, and " if enough else ""
+            remedy = (
+                f"with a penalty of {recipe.penalty:g} that is the nearest; {meets}--mode principal reaches any that "
+                f"can be reached"
+            )
+        return (
+            f"A {objective.measure} divergence of {asked:g} was asked for, but the minimum of the objective on these "
+            f"{len(objective.embeddings):,} class embeddings in {objective.embeddings.shape[1]:,} dimensions has "
+            f"{reached:.4g}: {remedy}."
+        )
+
+    def _enough_penalty(self, objective: Objective, recipe: Recipe) -> float | None:
+        """The smallest power of ten times λ with which the minimum of J has D = R, if one of five has."""
+        for power in range(1, 6):
+            trial = dataclasses.replace(objective, penalty=recipe.penalty * 10.0**power)
+            found = min(self._minima(trial, recipe), key=lambda m: m.terms.penalised)
+            if abs(found.terms.divergence - objective.target) <= TOLERANCE * objective.target:
+                return trial.penalty
+        return None
+
+    def _story(self, objective: Objective, found: Minimum, parts: Parts, recipe: Recipe) -> dict[str, Any]:
+        sizes = tuple(len(part) for part in parts)
+        farthest = assign(self.embeddings @ self.axis, (sizes[0], sizes[1], sizes[2]))
+        asked = {k: v for k, v in dataclasses.asdict(recipe).items() if k != "ratios"}
+        if recipe.mode == "principal":
+            asked = {k: v for k, v in asked.items() if k not in ("optimiser", "start", "penalty")}
+        return {
+            **asked,
+            "ratios": list(recipe.ratios),
+            "assignment": recipe.assigns,
+            "divergence_asked": objective.target,
+            "divergence": found.terms.divergence,
+            "objective": objective.bound + found.terms.penalised,
+            "objective_above_bound": found.terms.penalised,
+            "steps": found.steps,
+            "centroid_distance": float(np.linalg.norm(found.centroids[0] - found.centroids[1])),
+            "gap": gap(self.embeddings, parts[0], parts[2]),
+            "gap_farthest": gap(self.embeddings, farthest[0], farthest[2]),
+            "backbone": self.features.backbone,
+            "features": self.features.hash,
+            "weights_hash": self.features.weights_hash,
+            "preprocessing": self.features.preprocessing,
+            "versions": {name: version(name) for name in ("longshot", "numpy", "scipy")},
+        }
+
+
+def make_split(
+    dataset: Dataset, features: Features, divergence: float, recipe: Recipe | None = None
+) -> Split:
+    """Split the classes of ``dataset`` at ``divergence``, seen through ``features``."""
+    return Splitter(dataset, features).split(divergence, recipe)
+
+
+def sweep(
+    dataset: Dataset, features: Features, divergences: Sequence[float], recipe: Recipe | None = None
+) -> list[Split]:
+    """One split for each divergence; class embeddings, axis and coordinates are computed once."""
+    splitter = Splitter(dataset, features)
+    return [splitter.split(divergence, recipe) for divergence in divergences]
