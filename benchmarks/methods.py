@@ -22,7 +22,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -104,9 +104,14 @@ def ours(
             for chosen, batch, _ in batches(tasks, method, gatherer):
                 predictions[start + torch.from_numpy(chosen)] = method.scores(batch).contiguous().argmax(2)
 
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(chunk, range(0, count, step)))
+    list(_workers(threads).map(chunk, range(0, count, step)))
     return predictions
+
+
+@cache
+def _workers(threads: int) -> ThreadPoolExecutor:
+    """Threads that live on from one call to the next, as the runner's do from one unit to the next."""
+    return ThreadPoolExecutor(threads)
 
 
 def theirs(

@@ -142,3 +142,25 @@ def test_a_task_draws_the_same_numbers_in_any_batch() -> None:
     assert torch.equal(all_of_them[2], alone[0])
     assert not torch.equal(all_of_them[1], all_of_them[2])
     assert not torch.equal(alone, gatherer.batch(tasks, np.array([2]))[0].normal(3, 5, stream=1))
+
+
+def test_a_batch_that_is_still_in_use_keeps_its_rows_when_its_gatherer_is_gone() -> None:
+    tasks = make([(3, 2, 4)] * 5)
+    ones, zeros = np.ones((50, 4), np.float32), np.zeros((50, 4), np.float32)
+    kept, _ = Gatherer([ones], CPU).batch(tasks, np.arange(5))
+    view = kept.query[2:, 1:]
+    del kept
+    Gatherer([zeros], CPU).batch(tasks, np.arange(5))
+    Gatherer([zeros], CPU).batch(tasks, np.arange(5))
+    assert view.min() == 1
+
+
+def test_memory_goes_from_one_gatherer_to_the_next() -> None:
+    tasks = make([(3, 2, 4)] * 5)
+    places = []
+    for value in range(3):
+        batch, _ = Gatherer([np.full((50, 4), value, np.float32)], CPU).batch(tasks, np.arange(5))
+        places.append(batch.support.data_ptr())
+        assert batch.support.max() == value
+        del batch
+    assert len(set(places)) == 1

@@ -10,10 +10,10 @@ from longshot.calls import parse_call
 from longshot.methods.base import Method, TaskBatch
 from longshot.methods.checks import CHECKS, CheckFailed
 from longshot.methods.protonet import ProtoNet
-from longshot.methods.registry import get_method, method_names
+from longshot.methods.registry import get_method, method_class, method_names
 
 CALLS = [
-    *method_names(),
+    *(name for name in method_names() if issubclass(method_class(name), Method)),
     "protonet(distance='cosine')",
     "protonet(scale=0.1)",
     "simpleshot(center='none', distance='cosine')",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -52,14 +54,16 @@ class Tasks:
         query_label, _ = _cut(bound.query_label, wanted)
         # Methods may rely on class-major support; lexsort is stable, so equal labels keep their order.
         owner = np.repeat(np.arange(len(support_offsets) - 1), np.diff(support_offsets))
-        order = np.lexsort((support_label, owner))
+        if ((support_label[1:] < support_label[:-1]) & (owner[1:] == owner[:-1])).any():
+            order = np.lexsort((support_label, owner))
+            support, support_label = support[order], support_label[order]
         index = np.asarray(bound.tasks[wanted], np.int64)
         return cls(
             index=index,
             seeds=task_seeds(seed, index),
             ways=np.asarray(bound.ways[wanted], np.int64),
-            support=support[order],
-            support_label=support_label[order],
+            support=support,
+            support_label=support_label,
             support_offsets=support_offsets,
             query=query,
             query_label=query_label,
@@ -124,6 +128,27 @@ def plan(
     return batches
 
 
+class _Spare(threading.local):
+    """Memory for batches, kept by each thread from one Gatherer to the next."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, NDArray[np.uint8]] = {}
+
+    def take(self) -> dict[str, NDArray[np.uint8]]:
+        """What nothing else refers to: the tensors of a batch that is still in use refer to its memory."""
+        free = {name: self.held[name] for name in self.held if _references(self.held, name) == _UNSHARED}
+        self.held = {}
+        return free
+
+
+def _references(held: dict[str, NDArray[np.uint8]], name: str) -> int:
+    return sys.getrefcount(held[name])
+
+
+_SPARE = _Spare()
+_UNSHARED = _references({"": np.empty(0, np.uint8)}, "")
+
+
 class Gatherer:
     """Reads rows of one or several features arrays (side by side) into padded batches on a device.
 
@@ -136,7 +161,10 @@ class Gatherer:
         self.blocks = tuple(int(array.shape[1]) for array in arrays)
         self.dim = sum(self.blocks)
         self._sources = [_as_tensor(array) for array in arrays]
-        self._buffers: dict[tuple[str, torch.dtype], Tensor] = {}
+        self._held = _SPARE.take()
+
+    def __del__(self) -> None:
+        _SPARE.held = self._held
 
     def batch(self, tasks: Tasks, chosen: NDArray[np.int64]) -> tuple[TaskBatch, Tensor]:
         """The tasks at positions ``chosen`` as a TaskBatch, and their query labels [B, Q] (−1 = padding)."""
@@ -177,11 +205,12 @@ class Gatherer:
         return out.view(*rows.shape, self.dim).to(self.device)
 
     def _buffer(self, name: str, dtype: torch.dtype, rows: int, width: int) -> Tensor:
-        held = self._buffers.get((name, dtype))
-        if held is None or held.numel() < rows * width:
-            held = torch.empty(rows * width, dtype=dtype, pin_memory=self.device.type == "cuda")
-            self._buffers[name, dtype] = held
-        return held[: rows * width].view(rows, width)
+        size = rows * width * dtype.itemsize
+        held = self._held.get(name)
+        if held is None or held.size < size:
+            fresh = torch.empty(size, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
+            held = self._held[name] = fresh.numpy()
+        return torch.from_numpy(held[:size]).view(dtype).view(rows, width)
 
 
 def batches(
@@ -216,6 +245,9 @@ def _pad(
     longest = int(lengths.max())
     positions = np.arange(longest)
     if longest == lengths.min():
+        if (np.diff(chosen) == 1).all():  # equal tasks behind one another: a table already
+            cut = slice(offsets[chosen[0]], offsets[chosen[-1] + 1])
+            return values[cut].reshape(-1, longest), labels[cut].reshape(-1, longest)
         where = starts + positions
         return values[where], labels[where]
     inside = positions < lengths

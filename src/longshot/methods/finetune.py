@@ -11,6 +11,7 @@ from longshot.methods.numerics import (
     DistanceLogits,
     adam,
     balance_gradient,
+    class_means,
     class_scores,
     cosines,
     cross_entropy_gradient,
@@ -114,7 +115,7 @@ class TransductiveFinetuning(_Trained):
             slope[:, :, shots:] = entropy_gradient(chance[:, :, shots:], guessed_weight)
             return logits.backward(slope, means)
 
-        means = adam(batch.class_means(), gradient, steps=self.steps, lr=self.lr)
+        means = adam(class_means(batch), gradient, steps=self.steps, lr=self.lr)
         return class_scores(logits(means)[:, :, shots:], batch)
 
 
@@ -164,7 +165,7 @@ class TIM(_Trained):
             slope[:, :, shots:] = unsure.add_(balance_gradient(guessed, guessed_weight), alpha=self.marginal)
             return logits.backward(slope, means)
 
-        means = adam(batch.class_means(), gradient, steps=self.steps, lr=self.lr)
+        means = adam(class_means(batch), gradient, steps=self.steps, lr=self.lr)
         return class_scores(logits(means)[:, :, shots:], batch)
 
 
@@ -182,7 +183,7 @@ def _cosine_head(batch: TaskBatch, steps: int, lr: float, temperature: float) ->
         chance = present_only(logits(means), batch).softmax(1)
         return logits.backward(cross_entropy_gradient(chance, target, weight), means)
 
-    means = adam(batch.class_means(), gradient, steps=steps, lr=lr)
+    means = adam(class_means(batch), gradient, steps=steps, lr=lr)
     return cosines(means, batch.query).mul_(temperature)
 
 
@@ -192,7 +193,7 @@ def _linear_head(batch: TaskBatch, steps: int, lr: float, temperature: float) ->
     turned = rows.transpose(1, 2)
     target, weight, _ = _targets(batch)
     weight = weight * temperature
-    means = batch.class_means()
+    means = class_means(batch)
     start = torch.cat((2 * means, -means.square().sum(2, keepdim=True)), dim=2)
 
     def gradient(head: Tensor) -> Tensor:

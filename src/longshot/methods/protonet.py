@@ -7,7 +7,7 @@ from torch import Tensor
 
 from longshot.errors import UserError
 from longshot.methods.base import Method, TaskBatch
-from longshot.methods.numerics import class_scores, cosines
+from longshot.methods.numerics import class_means, class_scores, cosines
 
 _SCALES = {"euclidean": 1.0, "cosine": 10.0}
 
@@ -38,7 +38,7 @@ class ProtoNet(Method):
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
         scale = _SCALES[self.distance] if self.scale is None else float(self.scale)
-        means = batch.class_means()  # [B, W, d]
+        means = class_means(batch)  # [B, W, d]
         if self.distance == "cosine":
             scores = cosines(means, batch.query).mul_(scale)
         else:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from longshot.methods.base import Method, TaskBatch, TaskShape
-from longshot.methods.numerics import class_scores, pieces
+from longshot.methods.numerics import class_means, class_scores, pieces
 from longshot.methods.settings import check_count, check_number
 from longshot.methods.transport import Transport
 
@@ -79,7 +79,7 @@ class PTMAP(Method):
         way, _, query, dim = batch.shape
         rows = batch.support.new_empty(len(batch), way + query, dim)
         self._transform(batch.query, rows[:, way:])
-        rows[:, :way] = batch.class_means(self._transform(batch.support, torch.empty_like(batch.support)))
+        rows[:, :way] = class_means(batch, self._transform(batch.support, torch.empty_like(batch.support)))
         return rows
 
     def _transform(self, rows: Tensor, out: Tensor) -> Tensor:

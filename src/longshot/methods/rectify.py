@@ -23,6 +23,7 @@ from longshot.methods.numerics import (
 )
 from longshot.methods.settings import check_count, check_number
 
+_DENSE = 16  # classes up to which a product with a matrix of mostly zeros is the faster sum
 _FEW = 4  # neighbours up to which repeated maxima are faster than a partial sort
 
 
@@ -56,6 +57,22 @@ class Rows(NamedTuple):
         """[B, W, d] Σ_n weights_wn x_n."""
         return torch.bmm(weights if self.factor is None else weights * self.factor, self.values)
 
+    def shared_out(self, weights: Tensor, owner: Tensor, way: int) -> Tensor:
+        """[B, way, d] Σ weights_n x_n over the rows n of each ``owner``; weights and owner [B, 1, N]."""
+        if way <= _DENSE or self.values.device.type != "cpu":
+            spread = weights.new_zeros(len(weights), way, weights.shape[2])
+            return self.sums(spread.scatter_(1, owner, weights))
+        # Many classes: adding each row to one class is 1/way of the work of a product with a matrix of mostly zeros.
+        count, _, dim = self.values.shape
+        first = torch.arange(0, count * way, way, device=owner.device).view(-1, 1, 1)
+        bag, order = (owner + first).flatten().sort()
+        starts = torch.searchsorted(bag, torch.arange(count * way, device=owner.device))
+        weights = (weights if self.factor is None else weights * self.factor).flatten()[order]
+        sums = torch.nn.functional.embedding_bag(
+            order, self.values.flatten(0, 1), starts, mode="sum", per_sample_weights=weights
+        )
+        return sums.view(count, way, dim)
+
 
 def rectified_means(batch: TaskBatch, support: Rows, query: Rows, scale: float) -> Tensor:
     """[B, W, d] class means that also weigh in the queries, after moving the queries onto the support.
@@ -85,11 +102,10 @@ def rectified_means(batch: TaskBatch, support: Rows, query: Rows, scale: float) 
     # exp(scale · cos) relative to exp(scale): the factor cancels, and nothing overflows for large scales
     support_weight = support_cosine.sub_(1).mul_(scale).exp_().mul_(true)
     taken = best.clamp_(max=1).sub_(1).mul_(scale).exp_().mul_(query_share > 0)
-    query_weight = torch.zeros_like(query_cosine).scatter_(1, nearest, taken)
-    gained = query_weight.sum(2, keepdim=True)
-    total = gained.squeeze(2).scatter_add(1, own, support_weight).unsqueeze(2)
+    gained = means.new_zeros(means.shape[:2]).scatter_add_(1, nearest.squeeze(1), taken.squeeze(1))
+    total = gained.scatter_add(1, own, support_weight).unsqueeze(2)
     sums = class_sums(batch, support.weighted(support_weight), support.values)
-    sums.add_(query.sums(query_weight)).addcmul_(gained, shift)
+    sums.add_(query.shared_out(taken, nearest, batch.way)).addcmul_(gained.unsqueeze(2), shift)
     return sums.div_(total.clamp_(min=EPSILON))
 
 
