@@ -66,3 +66,19 @@ def test_mistakes(run_cli: RunCli, tmp_path: Path, arguments: list[str], words: 
     assert "Traceback" not in done.stderr
     for word in words:
         assert word in done.stderr
+
+
+def test_settings_that_tuning_found(run_cli: RunCli, photos: Path, tmp_path: Path) -> None:
+    """A best.yaml says what is trained; what the command line says goes first."""
+    file = tmp_path / "best.yaml"
+    file.write_text(
+        "algorithm: matching(way=2, shot=2, query=3)\n"
+        "train: {network: cnn4(width=4), size: 16, steps: 9, optimiser: sgd(lr=0.01)}\n"
+    )
+    arguments = ["--steps", "2", "--validation-tasks", "5", "-o", tmp_path / "net", "--json"]
+    assert json.loads(run_cli("train", file, photos, *arguments).stdout)["steps"] == 2
+    told = json.loads((tmp_path / "net" / "training.json").read_text("utf-8"))["settings"]
+    assert told["network"] == "cnn4(width=4)"
+    assert told["optimiser"].startswith("sgd(lr=0.01")
+    assert told["algorithm"].startswith("matching")
+    assert (tmp_path / "net" / "curves.svg").is_file()

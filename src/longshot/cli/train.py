@@ -19,6 +19,7 @@ from longshot.cli.sample_options import (
     shape_options,
 )
 from longshot.errors import UserError
+from longshot.tuned import is_tuned, tuned_training
 
 if TYPE_CHECKING:
     from longshot.training.data import Settings
@@ -103,9 +104,9 @@ def command(
       longshot train adversarial toybox --start runs/proto --steps 1000 -o runs/harder
       longshot train --list
 
-    NAME is an algorithm with its settings; episodes come from any sampler of 'longshot sample' (--shape, --classes).
-    The folder is a backbone: longshot embed toybox --backbone runs/proto. The same command goes on after an
-    interruption and ends with the same weights.
+    NAME is an algorithm with its settings, or a best.yaml of 'longshot tune'; episodes come from any sampler of
+    'longshot sample' (--shape, --classes). The folder is a backbone: longshot embed toybox --backbone runs/proto. The
+    same command goes on after an interruption and ends with the same weights.
     """
     if show:
         _list(as_json)
@@ -116,6 +117,8 @@ def command(
             "see 'longshot train --list'."
         )
     settings = _settings(options)
+    if is_tuned(name):
+        name, settings = _tuned(name, settings)
     if dry_run:
         _estimate(name, dataset, settings, as_json)
         return
@@ -154,6 +157,23 @@ def _settings(options: dict[str, Any]) -> Settings:
     if drawn["classes"] != "uniform" or drawn["coarsity"]:
         given["classes"] = make_classes(defaultdict(lambda: None, {**drawn, "allow_repeats": True}))
     return Settings(**options, **given)
+
+
+def _tuned(file: str, settings: Settings) -> tuple[str, Settings]:
+    """The algorithm and settings of a file that 'longshot tune' wrote; what the command line says goes first."""
+    from dataclasses import fields, replace
+
+    from longshot.training.data import Settings
+
+    name, told = tuned_training(file)
+    defaults = {field.name: field.default for field in fields(Settings)}
+    unknown = [key for key in told if key not in defaults]
+    if unknown:
+        raise UserError(
+            f"{file} sets '{unknown[0]}', which training does not have; see 'longshot train --help'."
+        )
+    open_ = {key: value for key, value in told.items() if getattr(settings, key) == defaults[key]}
+    return name, replace(settings, **open_)
 
 
 def _estimate(name: str, dataset: str, settings: Settings, as_json: bool) -> None:

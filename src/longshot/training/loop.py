@@ -17,6 +17,7 @@ from longshot.errors import UserError
 from longshot.files import explain_disk_errors, write_json
 from longshot.networks import checkpoint
 from longshot.progress import Progress, progress
+from longshot.reports.learning_curves import write_curves
 from longshot.training.base import Algorithm
 from longshot.training.data import Settings
 from longshot.training.distributed import Team, launch
@@ -195,6 +196,7 @@ class _Training:
                 facts.best_step = facts.step
                 self._keep()
             self._checkpoint()
+            write_curves([self.folder], self.folder / "curves.svg")
 
     def _out_of_time(self, seconds: float) -> bool:
         minutes = self.job.settings.minutes

@@ -1,0 +1,115 @@
+"""How busy a training loop keeps the processor, and how many steps a second it does.
+
+ProtoNet (5-way 5-shot, 10 queries: 75 images a step) with CNN4 on toybox, images of 28 and of 84 pixels from the cache,
+with and without augmentation. Three ways to do the same steps, in turns, so that a busy machine slows all:
+
+- compute: the data of a step lies in memory already, nothing is loaded;
+- Longshot: the loop's own loading, one thread ahead;
+- peer: a torch DataLoader that opens and decodes the pictures of every episode (two worker processes).
+
+Busy: processor seconds of the steps (forward, backward, update) / processor seconds of the whole loop, loading thread
+included; wanted at least 90 %. Waiting: share of the clock that the loop stood still for images.
+
+    python -m benchmarks training
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from longshot.datasets import open_dataset
+from longshot.training.base import Episode
+from longshot.training.data import Settings
+from longshot.training.distributed import Team
+from longshot.training.episodes import Episodes
+from longshot.training.images import Prefetch
+from longshot.training.setup import Job, prepare
+from longshot.training.steps import Stepper
+
+STEPS, ROUNDS = 6, 4
+
+
+class Decoding(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
+    """Episodes as most code loads them: every picture opened, resized and scaled when it is asked for."""
+
+    def __init__(self, job: Job) -> None:
+        assert isinstance(job.source, Episodes)
+        self.data, self.transform = job.source.pool.dataset, job.source.images.transform
+        self.tasks = [job.source.tasks(step)[0] for step in range(STEPS * ROUNDS)]
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        task = self.tasks[index]
+        rows = np.concatenate([task.support.values, task.query.values])
+        images = torch.from_numpy(np.stack([self.transform(self.data.image(int(row))) for row in rows]))
+        labels = [
+            torch.from_numpy(part.values.astype(np.int64)) for part in (task.support_label, task.query_label)
+        ]
+        return images, labels[0], labels[1]
+
+
+def as_episode(found: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> Episode:
+    images, support, query = found
+    return Episode(images[: len(support)], support, images[len(support) :], query, 5)
+
+
+def measure(size: int, augment: str) -> None:
+    settings = Settings(size=size, augment=augment, validation_tasks=2, device="cpu")
+    job = prepare(open_dataset("toybox"), "protonet", settings)
+    stepper = Stepper(job, Team())
+    ready = job.source.load(0, (0, 1))
+    for _ in range(2):
+        stepper.step(0, ready)
+    peer: Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = iter(
+        DataLoader(Decoding(job), batch_size=None, num_workers=2)
+    )
+    clock = dict.fromkeys(("compute", "Longshot", "peer"), 0.0)
+    stepping = whole = waited = 0.0
+    with Prefetch(lambda step: job.source.load(step, (0, 1)), 0) as images:
+        for turn in range(ROUNDS):
+            start = time.perf_counter()
+            for _ in range(STEPS):
+                stepper.step(0, ready)
+            clock["compute"] += time.perf_counter() - start
+
+            start, used = time.perf_counter(), time.process_time()
+            for step in range(STEPS):
+                asked = time.perf_counter()
+                data = images.take((turn + 1) * STEPS)
+                waited += time.perf_counter() - asked
+                mine = time.thread_time()
+                stepper.step(turn * STEPS + step, data)
+                stepping += time.thread_time() - mine
+            whole += time.process_time() - used
+            clock["Longshot"] += time.perf_counter() - start
+
+            start = time.perf_counter()
+            for _ in range(STEPS):
+                stepper.step(0, [as_episode(next(peer))])
+            clock["peer"] += time.perf_counter() - start
+    steps = STEPS * ROUNDS
+    rates = ", ".join(f"{name} {steps / seconds:.2f}" for name, seconds in clock.items())
+    print(
+        f"{size} px, {augment or 'no augmentation'}: busy {100 * stepping / whole:.1f} %, "
+        f"waiting {100 * waited / clock['Longshot']:.1f} %; steps/s: {rates}; Longshot / peer "
+        f"{clock['peer'] / clock['Longshot']:.2f} ×, Longshot / compute {clock['compute'] / clock['Longshot']:.2f}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    torch.set_num_threads(1)  # so that a thread's clock counts all of its work
+    for size in (28, 84):
+        for augment in ("", "crop(4)|flip|jitter(0.4)"):
+            measure(size, augment)
+
+
+if __name__ == "__main__":
+    main()
