@@ -79,6 +79,8 @@ def test_other_weights_are_another_backbone(saved: Path, tmp_path: Path) -> None
 def test_wrong_paths_are_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no saved network at"):
         load(str(tmp_path))
+    with pytest.raises(UserError, match=r"no saved network at .*absent\.pt"):
+        load(str(tmp_path / "absent.pt"))
     torch.save({}, tmp_path / "w.pt")
     with pytest.raises(UserError, match="is a pickle"):
         load(str(tmp_path / "w.pt"))

@@ -232,6 +232,9 @@ def test_an_ensemble_weighs_its_members() -> None:
     expected = sum(w * torch.cdist(v, v).square() for w, v in zip((0.3, 0.7), apart, strict=True))
     assert torch.allclose(torch.cdist(joint, joint).square(), expected, atol=1e-5)
     assert not torch.allclose(apart[0], apart[1], atol=1e-3)  # different random weights
+    told = network.facts()["members"]
+    assert isinstance(told, list)
+    assert told[1] == {"network": "cnn4(width=8)", "weight": pytest.approx(0.7)}
     with pytest.raises(UserError, match="is an ensemble and has no map of its own"):
         network.maps(images(16))
 

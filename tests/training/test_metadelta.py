@@ -134,6 +134,7 @@ def test_a_training_ends_as_a_backbone(bars: Path, tmp_path: Path, fresh_cache: 
     assert isinstance(network, Ensemble)
     assert abs(float(network.weights.sum()) - 1) < 1e-5
     assert story["network"] == "ensemble(members=2, of='cnn4(width=8)')"
+    assert [member["weight"] for member in story["members"]] == network.weights.tolist()
     assert not network.extras  # heads serve training alone
     assert trained.validation_accuracy is not None
     assert trained.validation_accuracy > 0.3  # chance is 0.2

@@ -28,6 +28,10 @@ class Network(nn.Module, ABC):
         super().__init__()
         self.extras = nn.ParameterDict({name: nn.Parameter(value) for name, value in (extras or {}).items()})
 
+    def facts(self) -> dict[str, object]:
+        """What the sidecar of the saved network says of it beyond its call, as JSON."""
+        return {}
+
     @abstractmethod
     def maps(self, images: Tensor) -> Tensor:
         """[B, 3, H, W] → [B, dim, h, w], before pooling (a transformer's patches laid out as a map)."""

@@ -46,6 +46,7 @@ def save(folder: str | Path, network: Network, story: Mapping[str, Any]) -> Path
         save_file(tensors, temporary, metadata={"format": "pt"})  # one entry: more come in any order
     sidecar = {
         **story,
+        **network.facts(),
         "format": FORMAT,
         "network": network.call,
         "dim": network.dim,
@@ -129,12 +130,12 @@ def weights_file(place: str | Path) -> Path:
         if not (path / WEIGHTS).is_file() and pickled:
             raise _pickle(pickled[0])
         path = path / WEIGHTS
-    if path.suffix in _PICKLES:
-        raise _pickle(path)
     if not path.is_file():
         raise UserError(
             f"There is no saved network at {place}: {path} is missing; train one with 'longshot train'."
         )
+    if path.suffix in _PICKLES:
+        raise _pickle(path)
     return path
 
 

@@ -48,6 +48,11 @@ class Ensemble(Network):
         """The members."""
         return [cast(Network, member) for member in self.members]
 
+    def facts(self) -> dict[str, object]:
+        """The members with their weights."""
+        pairs = zip(self.each(), self.weights.tolist(), strict=True)
+        return {"members": [{"network": member.call, "weight": weight} for member, weight in pairs]}
+
     def maps(self, images: Tensor) -> Tensor:
         """Members' maps differ in size and meaning: there is no common one."""
         raise UserError(
