@@ -53,12 +53,16 @@ class Support:
         return first.argsort().argsort()
 
 
-def content_order(rows: Tensor) -> Tensor:
-    """[N] an order of rows [N, …] that depends on what is in them, not on where they stand."""
-    flat = rows.flatten(1)
-    # Weights that are not multiples of one another, so that images of equal brightness differ.
-    weights = torch.arange(1, flat.shape[1] + 1, device=rows.device).sqrt().frac() + 0.5
-    return (flat * weights).sum(1).argsort()
+def content_order(images: Tensor) -> Tensor:
+    """[N] an order of images [N, …] that depends on what is in them, not on where they stand."""
+    return content_key(images.flatten(1)).argsort()
+
+
+def content_key(rows: Tensor) -> Tensor:
+    """[…] a number for each row […, d] that other rows do not share, short of chance."""
+    # Weights that are no multiples of one another, so that images of equal brightness differ.
+    weights = torch.arange(1, rows.shape[-1] + 1, device=rows.device).sqrt().frac() + 0.5
+    return (rows * weights).sum(-1)
 
 
 def trainable(network: Network) -> Network:

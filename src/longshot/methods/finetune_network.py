@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from longshot.errors import UserError
@@ -78,6 +78,7 @@ class FinetuneAll(ImageMethod):
     family = "fine-tuning"
     paper = "Hu et al. 2022"
     validation: ClassVar[int] = 5
+    step_cost: ClassVar[float] = 3.0  # of an image in a gradient step, in forward passes
 
     def __init__(
         self,
@@ -110,9 +111,9 @@ class FinetuneAll(ImageMethod):
             return prototypes.scores(network)
         if self.lr is None:
             raise UserError(f"{self.name} has no learning rate yet; give one, as in {self.name}(lr=0.001).")
-        model = trainable(network)
-        optimiser = torch.optim.Adam(model.parameters(), lr=self.lr, fused=True)
         generator = task.generator()
+        model, moving = self._model(network, generator)
+        optimiser = torch.optim.Adam(moving, lr=self.lr, fused=True)
         loss = self._loss(prototypes)
         for _ in range(self.steps):
             images = [prototypes.support.images]
@@ -120,6 +121,11 @@ class FinetuneAll(ImageMethod):
                 images.append(augment(prototypes.support.images, generator))
             descend(model, torch.cat((*images, *self._beside(task))), loss, optimiser)
         return prototypes.scores(model)
+
+    def _model(self, network: Network, generator: torch.Generator) -> tuple[Network, Sequence[nn.Parameter]]:
+        """A copy of the network for one task, and those of its parameters that are trained."""
+        model = trainable(network)
+        return model, list(model.parameters())
 
     def _loss(self, prototypes: Prototypes) -> Callable[[Tensor], Tensor]:
         return prototypes.loss
@@ -131,7 +137,7 @@ class FinetuneAll(ImageMethod):
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """Support and its augmented copy in every step, both once at the end with the queries."""
         seen = support * (1 + min(self.augmentation, 1))
-        return forward * (3 * self.steps * seen + support + query)
+        return forward * (self.step_cost * self.steps * seen + support + query)
 
 
 class TransductiveFinetuneAll(FinetuneAll):
@@ -162,7 +168,10 @@ class TransductiveFinetuneAll(FinetuneAll):
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """The queries are in every step."""
-        return super().flops_per_task(way, support, query, forward) + forward * 3 * self.steps * query
+        return (
+            super().flops_per_task(way, support, query, forward)
+            + forward * self.step_cost * self.steps * query
+        )
 
 
 class Finetune5(ImageMethod):

@@ -1,4 +1,4 @@
-"""A user's own method: a class or a function from a Python file, or a scikit-learn classifier by import path."""
+"""A user's own method: a class or a function from a Python file. (scikit-learn: own_sklearn.py.)"""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ from torch import Tensor
 
 from longshot.calls import check_settings, format_call, parameters
 from longshot.errors import UserError
-from longshot.methods.base import LOWEST, Method, TaskBatch, TaskShape, mask_absent
+from longshot.methods.base import LOWEST, AnyMethod, Method, TaskBatch, TaskShape, mask_absent
+from longshot.methods.images import ImageMethod
 
 _TASK_ARGUMENTS = 4  # of a function: support, support_label, query, way
-_SKLEARN = "sklearn:"
 
 
 class MethodError(UserError):
     """A user's method raised or returned something else than scores; never a refusal of a kind of task."""
 
 
-def own_method(name: str, settings: Mapping[str, Any]) -> Method:
+def own_method(name: str, settings: Mapping[str, Any]) -> Method | ImageMethod:
     """The method behind ``file.py:Name`` or ``sklearn:module.Class``, with its settings."""
-    if name.startswith(_SKLEARN):
-        return _sklearn_method(name, settings)
+    if name.startswith("sklearn:"):
+        from longshot.methods.own_sklearn import sklearn_method
+
+        return sklearn_method(name, settings)
     return _file_method(name, settings)
 
 
-class _Own(Method):
+class Own(AnyMethod):
     """A method whose name, settings and identity come from elsewhere than its class."""
 
     family = "own"
@@ -64,7 +66,7 @@ class _Own(Method):
 # ---- a Python file
 
 
-def _file_method(name: str, settings: Mapping[str, Any]) -> Method:
+def _file_method(name: str, settings: Mapping[str, Any]) -> Method | ImageMethod:
     file, _, attribute = name.rpartition(".py")
     path, attribute = Path(f"{file}.py"), attribute.removeprefix(":")
     if not path.is_file():
@@ -76,6 +78,10 @@ def _file_method(name: str, settings: Mapping[str, Any]) -> Method:
     found = _pick(module, path, attribute)
     title = f"{path}:{found.__name__}"
     source = sha256(code).hexdigest()[:16]
+    if inspect.isclass(found) and issubclass(found, ImageMethod):
+        from longshot.methods.own_images import from_image_class
+
+        return from_image_class(found, title, path, source, settings)
     if inspect.isclass(found) and issubclass(found, Method):
         return _from_class(found, title, path, source, settings)
     return _from_function(found, title, path, source, settings)
@@ -97,7 +103,7 @@ def _run_file(path: Path, code: bytes) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise MethodError(f"{path} cannot be loaded: {_own_lines(error, path)}") from error
+        raise MethodError(f"{path} cannot be loaded: {own_lines(error, path)}") from error
     return module
 
 
@@ -108,7 +114,9 @@ def _pick(module: ModuleType, path: Path, attribute: str) -> Any:
         for name, value in vars(module).items()
         if getattr(value, "__module__", None) == module.__name__ and not name.startswith("_")
     }
-    methods = [name for name, value in here.items() if inspect.isclass(value) and issubclass(value, Method)]
+    methods = [
+        name for name, value in here.items() if inspect.isclass(value) and issubclass(value, AnyMethod)
+    ]
     functions = [name for name, value in here.items() if inspect.isfunction(value)]
     if not attribute:
         choices = methods or functions
@@ -125,40 +133,52 @@ def _pick(module: ModuleType, path: Path, attribute: str) -> Any:
         )
         raise UserError(f"{path} has no method '{attribute}'; {hint}")
     found = vars(module)[attribute]
-    if not (inspect.isfunction(found) or (inspect.isclass(found) and issubclass(found, Method))):
+    if not (
+        inspect.isfunction(found) or (inspect.isclass(found) and issubclass(found, Method | ImageMethod))
+    ):
         raise UserError(
-            f"'{attribute}' in {path} is neither a class derived from longshot.methods.base.Method nor a function "
-            f"of (support, support_label, query, way)."
+            f"'{attribute}' in {path} is neither a class derived from longshot.methods.base.Method (or "
+            f"images.ImageMethod) nor a function of (support, support_label, query, way)."
         )
     return found
+
+
+def make(found: type[Any], title: str, path: Path, settings: Mapping[str, Any]) -> Any:
+    """An object of the user's class, its settings checked and its mistakes told."""
+    check_settings(f"The method '{title}'", settings, parameters(found.__init__))
+    check_setting(title, getattr(found, "setting", None))
+    try:
+        return found(**settings)
+    except UserError:
+        raise
+    except Exception as error:
+        raise MethodError(f"{title} cannot be made: {own_lines(error, path)}") from error
+
+
+def traits(found: type[AnyMethod], title: str, *others: str) -> dict[str, Any]:
+    """What the class around a user's object takes over from the user's class."""
+    given = {
+        "name": title,
+        "setting": found.setting,
+        "family": getattr(found, "family", "own"),
+        "paper": getattr(found, "paper", ""),
+        "kind": found.kind,
+        "version": found.version,
+    }
+    return {**given, **{name: getattr(found, name) for name in others}}
 
 
 def _from_class(
     found: type[Method], title: str, path: Path, source: str, settings: Mapping[str, Any]
 ) -> Method:
-    defaults = parameters(found.__init__)
-    check_settings(f"The method '{title}'", settings, defaults)
-    _check_setting(title, getattr(found, "setting", None))
-    try:
-        inner = found(**settings)
-    except UserError:
-        raise
-    except Exception as error:
-        raise MethodError(f"{title} cannot be made: {_own_lines(error, path)}") from error
-    traits = {
-        "name": title,
-        "setting": found.setting,
-        "family": getattr(found, "family", "own"),
-        "paper": getattr(found, "paper", ""),
-        "version": found.version,
-        "batch_bytes": found.batch_bytes,
-        "tolerance": found.tolerance,
-    }
-    made: type[_FromClass] = type(found.__name__, (_FromClass,), traits)
-    return made(inner, path, settings, defaults, source)
+    inner = make(found, title, path, settings)
+    made: type[_FromClass] = type(
+        found.__name__, (_FromClass,), traits(found, title, "batch_bytes", "tolerance")
+    )
+    return made(inner, path, settings, parameters(found.__init__), source)
 
 
-class _FromClass(_Own):
+class _FromClass(Own, Method):
     """A user's Method object; its mistakes are told with the lines of its file."""
 
     def __init__(
@@ -184,11 +204,11 @@ class _FromClass(_Own):
         except UserError:
             raise
         except Exception as error:
-            raise MethodError(f"{self.name} failed on {where}: {_own_lines(error, self._path)}") from error
+            raise MethodError(f"{self.name} failed on {where}: {own_lines(error, self._path)}") from error
         wanted = (len(batch), batch.query.shape[1], batch.way)
         if not isinstance(scores, Tensor) or tuple(scores.shape) != wanted:
             raise MethodError(
-                f"{self.name} returned {_describe(scores)} for {where}; a tensor of the shape {wanted} "
+                f"{self.name} returned {describe(scores)} for {where}; a tensor of the shape {wanted} "
                 f"(tasks, queries, classes) is needed."
             )
         return scores
@@ -210,13 +230,12 @@ def _from_function(
     check_settings(f"The method '{title}'", settings, defaults)
     # A function is handed all queries of a task: unless it says otherwise, it may have looked at them together.
     setting = getattr(found, "setting", "transductive")
-    _check_setting(title, setting)
-    traits = {"name": title, "setting": setting}
-    made: type[_FromFunction] = type(found.__name__, (_FromFunction,), traits)
+    check_setting(title, setting)
+    made: type[_FromFunction] = type(found.__name__, (_FromFunction,), {"name": title, "setting": setting})
     return made(found, path, settings, defaults, source)
 
 
-class _FromFunction(_Own):
+class _FromFunction(Own, Method):
     """A user's function of one task: f(support [S, d], support_label [S], query [Q, d], way) → scores [Q, way]."""
 
     def __init__(
@@ -240,12 +259,10 @@ class _FromFunction(_Own):
             except UserError:
                 raise
             except Exception as error:
-                raise MethodError(
-                    f"{self.name} failed on {where}: {_own_lines(error, self._path)}"
-                ) from error
+                raise MethodError(f"{self.name} failed on {where}: {own_lines(error, self._path)}") from error
             if tuple(scores.shape) != (len(query), way):
                 raise MethodError(
-                    f"{self.name} returned {_describe(given)} for {where}; the shape ({len(query)}, {way}) "
+                    f"{self.name} returned {describe(given)} for {where}; the shape ({len(query)}, {way}) "
                     f"(queries, classes) is needed."
                 )
             found[row, : len(query), :way] = scores
@@ -271,13 +288,13 @@ def _tasks(batch: TaskBatch, row: int | None = None) -> str:
     return f"tasks {int(batch.index.min())} to {int(batch.index.max())}"
 
 
-def _describe(value: Any) -> str:
+def describe(value: Any) -> str:
     if isinstance(value, Tensor) or hasattr(value, "shape"):
         return f"scores of the shape {tuple(value.shape)}"
     return f"a {type(value).__name__}"
 
 
-def _check_setting(title: str, setting: Any) -> None:
+def check_setting(title: str, setting: Any) -> None:
     if setting not in ("inductive", "transductive"):
         raise UserError(
             f'{title} has the setting {setting!r}; write setting = "inductive" (one query at a time) or '
@@ -285,7 +302,7 @@ def _check_setting(title: str, setting: Any) -> None:
         )
 
 
-def _own_lines(error: Exception, path: Path) -> str:
+def own_lines(error: Exception, path: Path) -> str:
     """ "ZeroDivisionError: division by zero" and the traceback's lines that lie in the user's file."""
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name == path.name:
         text = (error.text or "").strip()
@@ -297,90 +314,3 @@ def _own_lines(error: Exception, path: Path) -> str:
         if Path(frame.filename).resolve() == own
     ]
     return "\n".join([f"{type(error).__name__}: {error}", *lines])
-
-
-# ---- scikit-learn
-
-
-def _sklearn_method(name: str, settings: Mapping[str, Any]) -> Method:
-    path = name.removeprefix(_SKLEARN)
-    module, _, attribute = path.rpartition(".")
-    if not module:
-        raise UserError(f"'{name}' is no import path; write it in full, as in sklearn:sklearn.svm.SVC.")
-    try:
-        found = getattr(importlib.import_module(module), attribute, None)
-    except ImportError as error:
-        if error.name == "sklearn":
-            hint = "pip install scikit-learn"
-            raise UserError(f"'{name}' needs scikit-learn, which is not installed: {hint}.") from error
-        raise UserError(f"There is no module '{module}' for the method '{name}': {error}.") from error
-    if not inspect.isclass(found) or not hasattr(found, "fit") or not hasattr(found, "predict"):
-        raise UserError(f"'{path}' is not a class with fit and predict; name a scikit-learn classifier.")
-    defaults = parameters(found.__init__)
-    check_settings(f"'{path}'", settings, defaults)
-    try:
-        found(**settings)
-    except Exception as error:
-        raise UserError(f"'{name}' cannot be made: {type(error).__name__}: {error}.") from error
-    version = getattr(importlib.import_module(module.partition(".")[0]), "__version__", "?")
-    traits = {"name": name, "setting": "inductive", "family": "scikit-learn"}
-    source = f"{module.partition('.')[0]}-{version}"
-    made: type[_FromSklearn] = type(attribute, (_FromSklearn,), traits)
-    return made(found, settings, defaults, source)
-
-
-class _FromSklearn(_Own):
-    """A classifier with fit and predict, fitted on each task's support.
-
-    Scores are log predict_proba where it exists, else decision_function, else 0 for the predicted class and −1 for the
-    others. A ``random_state`` that is left open is taken from the task.
-    """
-
-    tolerance = 1e-2  # solvers stop when they are close, and the order of sums moves where
-
-    def __init__(
-        self, made: Callable[..., Any], given: Mapping[str, Any], defaults: Mapping[str, Any], source: str
-    ) -> None:
-        super().__init__(given, defaults, source)
-        self._make = made
-
-    def scores(self, batch: TaskBatch) -> Tensor:
-        """[B, Q, W], one task at a time on the CPU."""
-        found = batch.query.new_full((len(batch), batch.query.shape[1], batch.way), LOWEST)
-        for row, where, support, label, query, _ in each_task(batch):
-            settings = dict(self._given)
-            if self._defaults.get("random_state", 0) is None:
-                settings.setdefault("random_state", int(batch.seeds[row]) % 2**32)
-            try:
-                classes, scores = _fit_and_score(
-                    self._make(**settings), support.cpu(), label.cpu(), query.cpu()
-                )
-            except Exception as error:
-                raise MethodError(
-                    f"{self.name} failed on {where}: {type(error).__name__}: {error}"
-                ) from error
-            if tuple(scores.shape) != (len(query), len(classes)):
-                raise MethodError(
-                    f"{self.name} gives scores of the shape {tuple(scores.shape)} for {where}; "
-                    f"({len(query)}, {len(classes)}) (queries, classes) is needed."
-                )
-            found[row, : len(query), classes.to(found.device)] = scores.to(found)
-        return mask_absent(found, batch)
-
-
-def _fit_and_score(model: Any, support: Tensor, label: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-    """The classes that have support [C] and the scores [Q, C] in their order."""
-    present = torch.unique(label)
-    if len(present) == 1:  # nothing to tell apart, and most classifiers refuse it
-        return present, torch.zeros(len(query), 1)
-    model.fit(support.numpy(), label.numpy())
-    classes = torch.as_tensor(model.classes_).long() if hasattr(model, "classes_") else present
-    if hasattr(model, "predict_proba"):
-        chance = torch.as_tensor(model.predict_proba(query.numpy()), dtype=torch.float32)
-        return classes, chance.clamp(min=1e-12).log()
-    if hasattr(model, "decision_function"):
-        value = torch.as_tensor(model.decision_function(query.numpy()), dtype=torch.float32)
-        # Two classes: one number per query, positive for the second.
-        return classes, torch.stack((-value / 2, value / 2), 1) if value.dim() == 1 else value
-    predicted = torch.as_tensor(model.predict(query.numpy())).long()
-    return classes, (predicted.unsqueeze(1) == classes).float() - 1

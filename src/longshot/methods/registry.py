@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 METHODS: dict[str, str] = {
     "bd-cspn": "longshot.methods.rectify:BDCSPN",
     "cosine-head": "longshot.methods.finetune:CosineHead",
-    "ctx": "longshot.methods.ctx:CTX",
     "finetune": "longshot.methods.finetune:Finetune",
+    "finetune-last": "longshot.methods.finetune_last:FinetuneLast",
     "laplacianshot": "longshot.methods.rectify:LaplacianShot",
     "logistic": "longshot.methods.linear:LogisticRegression",
     "matching": "longshot.methods.neighbours:MatchingNetworks",
@@ -34,8 +34,17 @@ METHODS: dict[str, str] = {
 
 # of methods that need the images and the network
 IMAGE_METHODS: dict[str, str] = {
+    "anil": "longshot.methods.inner_loops:ANIL",
+    "bit": "longshot.methods.adapt_heads:BiT",
+    "ctx": "longshot.methods.ctx:CTX",
     "finetune-5": "longshot.methods.finetune_network:Finetune5",
     "finetune-all": "longshot.methods.finetune_network:FinetuneAll",
+    "lora": "longshot.methods.adapters:LoRA",
+    "maml": "longshot.methods.inner_loops:MAML",
+    "md-transfer": "longshot.methods.adapt_heads:MDTransfer",
+    "offset": "longshot.methods.adapters:OffsetAdapter",
+    "protomaml": "longshot.methods.inner_loops:ProtoMAML",
+    "train-from-scratch": "longshot.methods.adapt_heads:TrainFromScratch",
     "transductive-finetune-all": "longshot.methods.finetune_network:TransductiveFinetuneAll",
 }
 

@@ -1,0 +1,258 @@
+"""All layers and a head of their own trained on each task's support: transfer learning per task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from longshot.methods.adapt import Support, class_means, cosine_logits, descend, embed, trainable
+from longshot.methods.images import ImageMethod, ImageTask
+from longshot.methods.settings import check_choice, check_count, check_number
+from longshot.networks.base import Network
+
+
+class Head(nn.Module):
+    """Class vectors over the network's: ⟨x, w_c⟩ + b_c, or scale · cos(x, w_c)."""
+
+    def __init__(self, start: Tensor, scale: float | None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(start.clone())  # [P, d]
+        self.bias = nn.Parameter(start.new_zeros(len(start))) if scale is None else None
+        self.scale = scale
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """[N, P] logits of vectors [N, d]."""
+        if self.scale is None:
+            return F.linear(vectors, self.weight, self.bias)
+        return cosine_logits(vectors, self.weight, self.scale)
+
+
+def train(
+    support: Support,
+    model: Network,
+    head: Head,
+    optimiser: torch.optim.Optimizer,
+    *,
+    steps: int,
+    batch: int | None,
+    generator: torch.Generator,
+    rate: Callable[[int], float] | None = None,
+) -> None:
+    """``steps`` on the support's cross-entropy: all of it, or ``batch`` images drawn anew (repeats allowed) each step,
+    every class as often as the others.
+
+    ``rate(step)`` gives the learning rate of a step where it changes.
+    """
+    whole = batch is None or batch >= len(support)
+    chance = 1 / torch.bincount(support.labels)[support.labels].cpu()
+    for step in range(steps):
+        if rate is not None:
+            for group in optimiser.param_groups:
+                group["lr"] = rate(step)
+        images, labels = support.images, support.labels
+        if not whole:
+            assert batch is not None
+            drawn = torch.multinomial(chance, batch, replacement=True, generator=generator).to(images.device)
+            images, labels = images[drawn], labels[drawn]
+
+        def loss(vectors: Tensor, labels: Tensor = labels) -> Tensor:
+            return F.cross_entropy(head(vectors), labels)
+
+        descend(model, images, loss, optimiser)
+
+
+def _finish(support: Support, model: Network, head: Head, query: Tensor) -> Tensor:
+    with torch.no_grad():
+        return support.spread(head(embed(model, query)))
+
+
+class TrainFromScratch(ImageMethod):
+    """The network's architecture with new random weights, trained on the support alone with a linear head.
+
+    Adam on minibatches. Having no statistics of earlier data, batch norms use those of the minibatch while training and
+    their running mean afterwards. The head starts at zero.
+    """
+
+    name = "train-from-scratch"
+    setting = "inductive"
+    family = "transfer"
+    paper = "Carrión-Ojeda et al. 2022"
+
+    def __init__(self, *, steps: int = 100, lr: float = 1e-3, batch: int = 4) -> None:
+        check_count(self.name, "steps", steps)
+        check_number(self.name, "lr", lr, above=0)
+        check_count(self.name, "batch", batch, least=2)
+        self.steps, self.lr, self.batch = steps, lr, batch
+
+    def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
+        """Per task [Q, way]; see the class."""
+        return [self._one(task, network) for task in tasks]
+
+    def _one(self, task: ImageTask, network: Network) -> Tensor:
+        support, generator = Support.of(task), task.generator()
+        model = trainable(network)
+        restart(model, generator)
+        norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+        head = Head(support.images.new_zeros(len(support.classes), model.dim), None)
+        optimiser = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=self.lr, fused=True)
+        for norm in norms:
+            norm.train()
+        train(support, model, head, optimiser, steps=self.steps, batch=self.batch, generator=generator)
+        for norm in norms:
+            norm.eval()
+        return _finish(support, model, head, task.query)
+
+    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
+        """A minibatch in every step, the queries at the end."""
+        return forward * (3 * self.steps * min(self.batch, support) + query)
+
+
+@torch.no_grad()
+def restart(network: Network, generator: torch.Generator) -> None:
+    """New weights as PyTorch starts layers: uniform within ±1/√fan-in, norms at 1 and 0, tokens N(0, 0.02²)."""
+    for module in network.modules():
+        own = dict(module.named_parameters(recurse=False))
+        if isinstance(module, _BatchNorm):
+            module.reset_running_stats()
+        if isinstance(module, _BatchNorm | nn.GroupNorm | nn.LayerNorm):
+            for name, parameter in own.items():
+                parameter.fill_(1.0 if name == "weight" else 0.0)
+            continue
+        weight = own.get("weight")
+        bound = None if weight is None or weight.ndim < 2 else 1 / math.sqrt(weight[0].numel())
+        for parameter in own.values():
+            drawn = torch.empty(parameter.shape)
+            drawn = (
+                drawn.normal_(0, 0.02, generator=generator)
+                if bound is None
+                else drawn.uniform_(-bound, bound, generator=generator)
+            )
+            parameter.copy_(drawn)
+
+
+class BiT(ImageMethod):
+    """Big Transfer: SGD with momentum on all layers and a linear head that starts at zero.
+
+    The learning rate rises over the first fifth of the steps and falls to a tenth after two, three and four fifths
+    (the paper's rule for small data; ``schedule='constant'`` leaves it alone). The whole support in every step up to
+    ``batch`` images.
+    """
+
+    name = "bit"
+    setting = "inductive"
+    family = "transfer"
+    paper = "Kolesnikov et al. 2020"
+
+    def __init__(
+        self,
+        *,
+        steps: int = 500,
+        lr: float = 0.003,
+        momentum: float = 0.9,
+        batch: int = 512,
+        schedule: str = "rule",
+    ) -> None:
+        check_count(self.name, "steps", steps)
+        check_number(self.name, "lr", lr, above=0)
+        check_number(self.name, "momentum", momentum)
+        check_count(self.name, "batch", batch, least=1)
+        check_choice(self.name, "schedule", schedule, ("rule", "constant"))
+        self.steps, self.lr, self.momentum, self.batch = steps, lr, momentum, batch
+        self.schedule = schedule
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step."""
+        if self.schedule == "constant":
+            return self.lr
+        fifth = self.steps / 5
+        if step < fifth:
+            return self.lr * step / fifth
+        return self.lr * 0.1 ** max(0, math.ceil(step / fifth) - 2)
+
+    def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
+        """Per task [Q, way]; see the class."""
+        found = []
+        for task in tasks:
+            support, model = Support.of(task), trainable(network)
+            head = Head(support.images.new_zeros(len(support.classes), model.dim), None)
+            optimiser = torch.optim.SGD(
+                [*model.parameters(), *head.parameters()], lr=self.lr, momentum=self.momentum, fused=True
+            )
+            generator = task.generator()
+            train(
+                support,
+                model,
+                head,
+                optimiser,
+                steps=self.steps,
+                batch=self.batch,
+                generator=generator,
+                rate=self.rate,
+            )
+            found.append(_finish(support, model, head, task.query))
+        return found
+
+    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
+        """The support in every step, the queries at the end."""
+        return forward * (3 * self.steps * min(self.batch, support) + query)
+
+
+class MDTransfer(ImageMethod):
+    """Meta-Dataset's fine-tuning baseline: Adam on all layers and a cosine head, the whole support in every step.
+
+    head 'cosine':  logits = scale · cos(x, w_c), as the VTAB+MD paper's search chose it
+    head 'linear':  logits = ⟨x, w_c⟩ + b_c
+
+    ``start``: class vectors drawn from a normal distribution (the paper), or the class means ('prototypes').
+    """
+
+    name = "md-transfer"
+    setting = "inductive"
+    family = "transfer"
+    paper = "Triantafillou et al. 2020"
+
+    def __init__(
+        self,
+        *,
+        steps: int = 100,
+        lr: float = 1e-2,
+        scale: float = 10.0,
+        head: str = "cosine",
+        start: str = "normal",
+    ) -> None:
+        check_count(self.name, "steps", steps)
+        check_number(self.name, "lr", lr, above=0)
+        check_number(self.name, "scale", scale, above=0)
+        check_choice(self.name, "head", head, ("cosine", "linear"))
+        check_choice(self.name, "start", start, ("normal", "prototypes"))
+        self.steps, self.lr, self.scale, self.head, self.start = steps, lr, scale, head, start
+
+    def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
+        """Per task [Q, way]; see the class."""
+        found = []
+        for task in tasks:
+            support, model, generator = Support.of(task), trainable(network), task.generator()
+            start = self._start(support, model, generator)
+            head = Head(start, self.scale if self.head == "cosine" else None)
+            optimiser = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=self.lr, fused=True)
+            train(support, model, head, optimiser, steps=self.steps, batch=None, generator=generator)
+            found.append(_finish(support, model, head, task.query))
+        return found
+
+    def _start(self, support: Support, model: Network, generator: torch.Generator) -> Tensor:
+        """[P, d] first class vectors; drawn ones belong to the classes' images, not to their names."""
+        count = len(support.classes)
+        if self.start == "prototypes":
+            return class_means(embed(model, support.images), support.labels, count)
+        drawn = torch.randn(count, model.dim, generator=generator).to(support.images.device)
+        # A cosine head has no length; a linear one starts near zero.
+        return (drawn if self.head == "cosine" else drawn * 0.01)[support.first_seen()]
+
+    def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
+        """The support in every step, the queries at the end."""
+        return forward * (3 * self.steps * support + query)
