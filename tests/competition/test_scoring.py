@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics
 
-from longshot.competition.scoring import METRICS, TaskScore, labels_from, score_task, summarize
+from longshot.competition.inside.scoring import (
+    METRICS,
+    TaskScore,
+    labels_from,
+    score_task,
+    student,
+    summarize,
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -69,7 +76,8 @@ def test_intervals_equal_scipy_and_one_task_has_none():
         TaskScore("a" if i < 11 else "b", 2 + i % 3, 1, 0.5, dict.fromkeys(METRICS, float(value)))
         for i, value in enumerate(values)
     ]
-    found = summarize(tasks)
+    factors = {n: float(stats.t.ppf(0.975, n - 1)) for n in range(2, 13)}
+    found = summarize(tasks, student(factors))
     low, high = stats.t.interval(0.95, 11, values.mean(), stats.sem(values))
     assert found["overall"]["accuracy_ci95"] == pytest.approx((high - low) / 2)
     assert found["by_dataset"]["b"]["accuracy_ci95"] is None

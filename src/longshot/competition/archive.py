@@ -24,22 +24,29 @@ class ArchiveLimits:
 
 
 def unpack(source: Path, folder: Path, limits: ArchiveLimits | None = None) -> Path:
-    """Unpack the zip (or copy the folder) ``source`` into the new ``folder``; gives the folder that holds model.py.
+    """Unpack a submission into the new ``folder``; gives the folder that holds model.py (UserError when none does)."""
+    unpack_any(source, folder, limits)
+    try:
+        return _root(source, folder)
+    except UserError:
+        shutil.rmtree(folder)
+        raise
+
+
+def unpack_any(source: Path, folder: Path, limits: ArchiveLimits | None = None) -> Path:
+    """Unpack the zip (or copy the folder) ``source`` into the new ``folder``, and give it back.
 
     UserError in one sentence for a path that leaves the folder, a link, too many files or bytes, an encrypted or
-    damaged archive, and for a missing model.py. What was unpacked until then is removed.
+    damaged archive. What was unpacked until then is removed.
     """
     limits = limits or ArchiveLimits()
     folder.mkdir(parents=True)
     try:
-        if source.is_dir():
-            _copy(source, folder, limits)
-        else:
-            _extract(source, folder, limits)
-        return _root(source, folder)
+        (_copy if source.is_dir() else _extract)(source, folder, limits)
     except BaseException:
         shutil.rmtree(folder)
         raise
+    return folder
 
 
 def _extract(source: Path, folder: Path, limits: ArchiveLimits) -> None:
@@ -124,7 +131,7 @@ def _root(source: Path, folder: Path) -> Path:
 
 
 def _wrong(source: Path, reason: str) -> UserError:
-    return UserError(f"The submission {source.name} cannot be taken: {reason}.")
+    return UserError(f"The archive {source.name} cannot be taken: {reason}.")
 
 
 def _show(name: str) -> str:

@@ -39,7 +39,7 @@ def probe() -> str | None:
         return "bubblewrap (bwrap) is not installed"
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         return "setpriv (of util-linux) is not installed"
-    test = [*_walls(Limits(), (), {}), *_drop(0), "/usr/bin/env", "true"]
+    test = [*_walls(Limits(), (), {}, {}), *_drop(0), "/usr/bin/env", "true"]
     done = subprocess.run(test, capture_output=True, text=True, timeout=30)
     if done.returncode == 0:
         return None
@@ -54,13 +54,20 @@ def require() -> None:
 
 
 def command(
-    arguments: list[str], *, binds: Mapping[str, Path], limits: Limits, slot: int, hidden: Sequence[Path] = ()
+    arguments: list[str],
+    *,
+    binds: Mapping[str, Path],
+    limits: Limits,
+    slot: int,
+    hidden: Sequence[Path] = (),
+    writable: Mapping[str, Path] | None = None,
 ) -> list[str]:
     """The whole command line: ``arguments`` inside walls. ``binds``: path in the box → path outside, read-only.
 
-    ``slot`` tells boxes that run at the same time apart; ``hidden`` are files that cannot be read there.
+    ``slot`` tells boxes that run at the same time apart; ``hidden`` are files that cannot be read there; ``writable``
+    folders are bound so that the box may write to them.
     """
-    return [*_walls(limits, hidden, binds), *_drop(slot), *arguments]
+    return [*_walls(limits, hidden, binds, writable or {}), *_drop(slot), *arguments]
 
 
 def python_paths() -> list[Path]:
@@ -82,7 +89,9 @@ def weight_files() -> tuple[Path, ...]:
     return tuple(path for path in files if path.is_file() and path.stat().st_size >= LARGE)
 
 
-def _walls(limits: Limits, hidden: Sequence[Path], binds: Mapping[str, Path]) -> list[str]:
+def _walls(
+    limits: Limits, hidden: Sequence[Path], binds: Mapping[str, Path], writable: Mapping[str, Path]
+) -> list[str]:
     root = os.geteuid() == 0
     wall = ["bwrap", "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
     wall += ["--unshare-uts", "--unshare-cgroup-try", "--hostname", "box", "--clearenv"]
@@ -121,6 +130,8 @@ def _walls(limits: Limits, hidden: Sequence[Path], binds: Mapping[str, Path]) ->
     wall += ["--symlink", "/box/work", "/tmp"]
     for inside, outside in binds.items():
         wall += [*_parents(Path(inside)), "--ro-bind", str(outside), inside]
+    for inside, outside in writable.items():
+        wall += [*_parents(Path(inside)), "--bind", str(outside), inside]
     wall += ["--remount-ro", "/", "--chdir", "/box"]
     for name, value in environment().items():
         wall += ["--setenv", name, value]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.evaluation.statistics.intervals import mean_interval
-
+HalfWidth = Callable[[Sequence[float]], float | None]  # of the 95 % interval of a mean; None for one value
 METRICS = ("normalized_accuracy", "accuracy", "macro_f1", "macro_precision", "macro_recall")
 
 
@@ -70,15 +69,16 @@ def score_task(predicted: NDArray[np.int64], truth: NDArray[np.int64], ways: int
     }
 
 
-def summarize(tasks: Sequence[TaskScore]) -> dict[str, Any]:
+def summarize(tasks: Sequence[TaskScore], half_width: HalfWidth) -> dict[str, Any]:
     """``overall``, ``by_dataset``, ``by_ways``, ``by_shots``: mean, 95 % half width and number of tasks per metric."""
 
     def grouped(key: str) -> dict[str, Any]:
         values = sorted({getattr(task, key) for task in tasks})
-        return {str(value): _means([t for t in tasks if getattr(t, key) == value]) for value in values}
+        groups = {value: [task for task in tasks if getattr(task, key) == value] for value in values}
+        return {str(value): _means(group, half_width) for value, group in groups.items()}
 
     return {
-        "overall": _means(tasks),
+        "overall": _means(tasks, half_width),
         "by_dataset": grouped("dataset"),
         "by_ways": grouped("ways"),
         "by_shots": grouped("shots"),
@@ -86,10 +86,20 @@ def summarize(tasks: Sequence[TaskScore]) -> dict[str, Any]:
     }
 
 
-def _means(tasks: Sequence[TaskScore]) -> dict[str, Any]:
+def student(factors: Mapping[int, float]) -> HalfWidth:
+    """t(n) · s / √n with the two-sided 95 % factors of Student's t by number of values."""
+
+    def half_width(values: Sequence[float]) -> float | None:
+        count = len(values)
+        return None if count < 2 else float(factors[count] * np.std(values, ddof=1) / np.sqrt(count))
+
+    return half_width
+
+
+def _means(tasks: Sequence[TaskScore], half_width: HalfWidth) -> dict[str, Any]:
     """Mean of each metric with its Student-t interval over tasks; one task gives no interval."""
     out: dict[str, Any] = {"tasks": len(tasks)}
     for metric in METRICS:
-        interval = mean_interval([task.scores[metric] for task in tasks])
-        out[metric], out[f"{metric}_ci95"] = interval.mean, interval.half
+        values = [task.scores[metric] for task in tasks]
+        out[metric], out[f"{metric}_ci95"] = float(np.mean(values)), half_width(values)
     return out

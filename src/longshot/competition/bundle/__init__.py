@@ -1,0 +1,1 @@
+"""Codabench bundles (version 2): written from a competition, checked, and run locally."""

@@ -1,0 +1,207 @@
+"""Check a Codabench bundle as its unpacker will, with sentences that say what to change."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from longshot.errors import UserError
+
+_PROGRAMS = ("ingestion_program", "scoring_program")
+_DATA = ("input_data", "reference_data")
+
+
+def check_bundle(path: Path) -> list[str]:
+    """Everything that is wrong with the bundle, one sentence each; empty when it can be uploaded."""
+    if not path.is_file():
+        raise UserError(f"There is no bundle at {path}; write one with 'longshot compete bundle'.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _Checker(archive).check()
+    except zipfile.BadZipFile as error:
+        raise UserError(
+            f"{path} is no zip that can be read; a bundle is a zip with competition.yaml in it."
+        ) from error
+
+
+class _Checker:
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self.archive = archive
+        self.names = set(archive.namelist())
+        self.found: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.found.append(text)
+
+    def check(self) -> list[str]:
+        if "competition.yaml" not in self.names:
+            inner = sorted(name for name in self.names if name.endswith("/competition.yaml"))
+            hint = f"; it is at {inner[0]}: zip the folder's contents, not the folder" if inner else ""
+            self.say(f"There is no competition.yaml at the top of the zip{hint}.")
+            return self.found
+        try:
+            described = yaml.safe_load(self.archive.read("competition.yaml"))
+        except yaml.YAMLError as error:
+            self.say(f"competition.yaml is not YAML that can be read: {' '.join(str(error).split())[:200]}.")
+            return self.found
+        if not isinstance(described, dict):
+            self.say("competition.yaml must hold settings by name.")
+            return self.found
+        if str(described.get("version")) != "2":
+            self.say(f"'version' is {described.get('version')!r} and must be 2.")
+        self._text(described, "title", 256)
+        self._image(described)
+        self._file(described.get("terms"), "terms")
+        self._pages(described.get("pages"))
+        tasks = self._tasks(described.get("tasks"))
+        self._phases(described.get("phases"), tasks)
+        self._leaderboards(described.get("leaderboards"))
+        return self.found
+
+    def _text(self, entry: dict[str, Any], key: str, longest: int, where: str = "competition.yaml") -> None:
+        value = entry.get(key)
+        if not isinstance(value, str) or not value:
+            self.say(f"{where} has no '{key}'.")
+        elif len(value) > longest:
+            self.say(f"{where}: '{key}' has {len(value)} letters, at most {longest} are allowed.")
+
+    def _file(self, name: Any, where: str) -> bool:
+        if not isinstance(name, str) or not name:
+            self.say(f"'{where}' names no file.")
+        elif name not in self.names:
+            self.say(f"'{where}' names the file {name}, which is not in the zip.")
+        else:
+            return True
+        return False
+
+    def _image(self, described: dict[str, Any]) -> None:
+        from PIL import Image, UnidentifiedImageError
+
+        if self._file(described.get("image"), "image"):
+            try:
+                with Image.open(io.BytesIO(self.archive.read(described["image"]))) as image:
+                    image.load()
+            except (UnidentifiedImageError, OSError):
+                self.say(f"The image {described['image']} cannot be decoded; use a PNG or JPEG.")
+
+    def _entries(self, value: Any, where: str) -> list[dict[str, Any]]:
+        if not isinstance(value, list) or not value:
+            self.say(f"'{where}' must be a list with at least 1 entry.")
+            return []
+        wrong = [entry for entry in value if not isinstance(entry, dict)]
+        if wrong:
+            self.say(f"'{where}' holds {type(wrong[0]).__name__} where settings by name are needed.")
+        return [entry for entry in value if isinstance(entry, dict)]
+
+    def _pages(self, value: Any) -> None:
+        for position, page in enumerate(self._entries(value, "pages")):
+            self._text(page, "title", 256, f"page {position}")
+            self._file(page.get("file"), f"file of page {position}")
+
+    def _tasks(self, value: Any) -> set[int]:
+        known: set[int] = set()
+        for position, task in enumerate(self._entries(value, "tasks")):
+            where = f"task {position}"
+            self._text(task, "name", 256, where)
+            index = task.get("index")
+            if not isinstance(index, int):
+                self.say(f"{where} has no 'index'.")
+            elif index in known:
+                self.say(f"{where} has the index {index} of another task.")
+            else:
+                known.add(index)
+            if "scoring_program" not in task:
+                self.say(f"{where} has no 'scoring_program'.")
+            for key in (*_PROGRAMS, *_DATA):
+                if key in task and self._file(task[key], f"{key} of {where}"):
+                    self._inner(task[key], key, where)
+        return known
+
+    def _inner(self, name: str, key: str, where: str) -> None:
+        if not name.endswith(".zip"):
+            self.say(f"'{key}' of {where} is {name}; ship it as a zip, sub-folders are not unpacked.")
+            return
+        try:
+            with zipfile.ZipFile(io.BytesIO(self.archive.read(name))) as inner:
+                if key not in _PROGRAMS:
+                    return
+                if "metadata.yaml" not in inner.namelist() and "metadata" not in inner.namelist():
+                    self.say(f"'{key}' of {where} ({name}) has no metadata.yaml at its top.")
+                    return
+                metadata = "metadata.yaml" if "metadata.yaml" in inner.namelist() else "metadata"
+                facts = yaml.safe_load(inner.read(metadata))
+                if not isinstance(facts, dict) or not isinstance(facts.get("command"), str):
+                    self.say(f"metadata.yaml in {name} has no 'command'.")
+                elif any(sign in facts["command"] for sign in ("|", ";", "&&", ">", "$")):
+                    self.say(f"The command in {name} uses a shell's signs, but no shell runs it.")
+        except (zipfile.BadZipFile, yaml.YAMLError):
+            self.say(f"'{key}' of {where} ({name}) cannot be read.")
+
+    def _phases(self, value: Any, tasks: set[int]) -> None:
+        phases = self._entries(value, "phases")
+        for position, phase in enumerate(phases):
+            where = f"phase {phase.get('name', position)!r}"
+            self._text(phase, "name", 256, where)
+            for key in ("start", "end"):
+                moment = phase.get(key)
+                if moment is None:
+                    if key == "start" or position + 1 < len(phases):
+                        self.say(f"{where} has no '{key}'; only the last phase may go on for ever.")
+                elif isinstance(moment, dt.date):
+                    self.say(
+                        f"{where}: '{key}' is not quoted, so its time of day is lost; write it in quotes."
+                    )
+                elif not _is_moment(moment):
+                    self.say(
+                        f"{where}: '{key}' is {moment!r}, which is no date such as \"2027-06-15 12:00:00\"."
+                    )
+            used = phase.get("tasks")
+            if not isinstance(used, list) or not used:
+                self.say(f"{where} has no 'tasks'.")
+            else:
+                for index in used:
+                    if index not in tasks:
+                        self.say(f"{where} uses the task {index}, and there is none of that index.")
+            if position == 0 and phase.get("auto_migrate_to_this_phase"):
+                self.say(f"{where} is the first and cannot have 'auto_migrate_to_this_phase'.")
+
+    def _leaderboards(self, value: Any) -> None:
+        boards = self._entries(value, "leaderboards")
+        if len(boards) > 1:
+            self.say(f"There are {len(boards)} leaderboards, but only the first counts; keep one.")
+        for board in boards[:1]:
+            self._text(board, "title", 64, "the leaderboard")
+            self._text(board, "key", 36, "the leaderboard")
+            columns = self._entries(board.get("columns"), "columns of the leaderboard")
+            indices = [column.get("index") for column in columns]
+            for position, column in enumerate(columns):
+                where = f"column {position}"
+                self._text(column, "title", 36, where)
+                self._text(column, "key", 36, where)
+                if not isinstance(column.get("index"), int):
+                    self.say(f"{where} has no 'index'.")
+                over = column.get("computation_indexes") or []
+                if column.get("computation") and not over:
+                    self.say(
+                        f"{where} computes '{column['computation']}' over no column: add 'computation_indexes'."
+                    )
+                for one in over:
+                    if not str(one).isdigit() or int(one) not in indices:
+                        self.say(f"{where} computes over the column {one}, and there is none of that index.")
+            if "primary_index" in board and board["primary_index"] not in indices:
+                self.say(
+                    f"'primary_index' is {board['primary_index']}, and there is no column of that index."
+                )
+
+
+def _is_moment(value: Any) -> bool:
+    try:
+        dt.datetime.fromisoformat(str(value))
+    except ValueError:
+        return False
+    return True

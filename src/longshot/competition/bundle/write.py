@@ -1,0 +1,226 @@
+"""Write a competition as a Codabench bundle: pages, data, tasks, the two programs and competition.yaml in one zip."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from longshot.competition import sandbox
+from longshot.competition.bundle.pages import pages
+from longshot.competition.data import Data
+from longshot.competition.settings import Competition, Phase
+from longshot.evaluation.statistics.intervals import t_quantile
+from longshot.files import atomic
+from longshot.progress import progress
+
+PROGRAMS = Path(__file__).parent / "programs"
+IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"  # has Python, NumPy and torch, and the programs need no more
+COMMANDS = {
+    "ingestion": "python3 /app/program/ingestion.py /app/input_data /app/output /app/ingested_program",
+    "scoring": "python3 /app/program/scoring.py /app/input /app/output",
+}
+
+
+def write_bundle(competition: Competition, out: Path, *, docker_image: str = IMAGE) -> Path:
+    """Write the bundle to ``out`` (a zip). Test labels are in the reference data only, which ingestion never sees."""
+    data = Data(competition)
+    taking = [phase for phase in competition.phases if phase.submissions]
+    runs = [(phase, seed) for phase in taking for seed in phase.seeds]
+    with (
+        atomic(out) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as bundle,
+        progress("bundle", total=len(runs) + 1, unit="tasks") as bar,
+    ):
+        for kind in COMMANDS:
+            bundle.writestr(f"{kind}_program.zip", _program(kind))
+        bundle.writestr("logo.png", _logo())
+        for name, text in pages(competition, taking).items():
+            bundle.writestr(name, text)
+        bar.advance(1)
+        tasks = []
+        for index, (phase, seed) in enumerate(runs):
+            name = f"{phase.name}-{seed}"
+            inputs, truth = _task_data(data, phase, seed)
+            bundle.writestr(f"input-{name}.zip", inputs, zipfile.ZIP_STORED)
+            bundle.writestr(f"reference-{name}.zip", truth)
+            tasks.append(
+                {
+                    "index": index,
+                    "name": f"{phase.name}, seed {seed}",
+                    "description": f"{phase.tasks} tasks of each of {len(phase.test)} datasets",
+                    "input_data": f"input-{name}.zip",
+                    "reference_data": f"reference-{name}.zip",
+                    "ingestion_program": "ingestion_program.zip",
+                    "scoring_program": "scoring_program.zip",
+                }
+            )
+            bar.advance(1)
+        bundle.writestr("competition.yaml", _yaml(competition, taking, runs, tasks, docker_image))
+    return out
+
+
+def _yaml(
+    competition: Competition,
+    taking: list[Phase],
+    runs: list[tuple[Phase, int]],
+    tasks: list[dict[str, Any]],
+    docker_image: str,
+) -> str:
+    phases = []
+    for position, phase in enumerate(taking):
+        entry: dict[str, Any] = {
+            "index": position,
+            "name": phase.name,
+            "description": f"Phase {phase.name}",
+            "start": _moment(phase.start) or _moment(dt.datetime.now(dt.UTC).isoformat()),
+            "tasks": [index for index, (owner, _) in enumerate(runs) if owner is phase],
+            "max_submissions_per_day": phase.per_day,
+            "max_submissions": phase.total,
+            "execution_time_limit": round(phase.limits.seconds),
+        }
+        if phase.end is not None:
+            entry["end"] = _moment(phase.end)
+        elif position + 1 < len(taking):  # every phase but the last must end
+            later = _moment(taking[position + 1].start)
+            entry["end"] = later or _moment((dt.datetime.now(dt.UTC) + dt.timedelta(days=60)).isoformat())
+        if position:
+            entry["auto_migrate_to_this_phase"] = True
+        phases.append(entry)
+    columns = [
+        {"title": "Normalised accuracy", "key": "worst", "index": 0, "sorting": "desc", "computation": "min"},
+        {"title": "One run", "key": "normalized_accuracy", "index": 1, "sorting": "desc", "hidden": True},
+        {"title": "Duration (s)", "key": "duration", "index": 2, "sorting": "asc"},
+    ]
+    columns[0]["computation_indexes"] = ["1"]  # over the run's score, hidden itself: the worst of the seeds
+    described = {
+        "version": 2,
+        "title": competition.title[:256],
+        "description": "Any-way any-shot image classification across domains",
+        "image": "logo.png",
+        "terms": "terms.md",
+        "docker_image": docker_image,
+        "registration_auto_approve": False,
+        "pages": [
+            {"title": "Overview", "file": "overview.md"},
+            {"title": "Evaluation", "file": "evaluation.md"},
+            {"title": "Submission", "file": "submission.md"},
+        ],
+        "fact_sheet": {
+            "league": {
+                "key": "league",
+                "type": "select",
+                "title": "League",
+                "selection": list(competition.leagues),
+                "is_required": True,
+                "is_on_leaderboard": True,
+            }
+        },
+        "tasks": tasks,
+        "phases": phases,
+        "leaderboards": [
+            {
+                "title": "Results",
+                "key": "results",
+                "submission_rule": "Force_Last",
+                "primary_index": 0,
+                "columns": columns,
+            }
+        ],
+    }
+    return yaml.dump(described, Dumper=_Quoted, sort_keys=False, allow_unicode=True)
+
+
+class _Quoted(yaml.SafeDumper):
+    """Texts that look like dates are quoted: read as dates they would lose their time of day."""
+
+
+def _moment(text: str | None) -> str | None:
+    if text is None:
+        return None
+    return dt.datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _task_data(data: Data, phase: Phase, seed: int) -> tuple[bytes, bytes]:
+    """The input data (no query labels) and the reference data of one run, each a zip."""
+    hidden = data.test_tasks(phase, seed)
+    shown = [
+        {
+            "dataset": task.dataset,
+            "ways": task.ways,
+            "shots": task.shots,
+            "seed": task.seed,
+            "support": task.support.tolist(),
+            "support_label": task.support_label.tolist(),
+            "query": task.query.tolist(),
+        }
+        for task in hidden
+    ]
+    truth = [
+        {"dataset": t.dataset, "ways": t.ways, "shots": t.shots, "query_label": t.query_label.tolist()}
+        for t in hidden
+    ]
+    files: dict[str, bytes] = {}
+    for name, path in data.training_files(phase).items():
+        files[f"train/{name}"] = path.read_bytes()
+    for name in phase.test:
+        files[f"test/{name}.npy"] = _shuffled(data, name, shown)
+    files["tasks.json"] = json.dumps({"seed": seed, "tasks": shown}).encode()
+    factors = {count: t_quantile(count - 1, 0.95) for count in range(2, len(hidden) + 1)}
+    reference = {"tasks": truth, "t95": factors}
+    return _zip(files), _zip({"truth.json": json.dumps(reference).encode()})
+
+
+def _shuffled(data: Data, name: str, tasks: list[dict[str, Any]]) -> bytes:
+    """A test dataset's images in an order of their own: class-major rows would give the labels away.
+
+    The rows of ``tasks`` are renamed to match.
+    """
+    pixels = data.pixels(name)
+    order = np.random.default_rng(int(data.secret()[:12], 16)).permutation(len(pixels))
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    for task in tasks:
+        if task["dataset"] == name:
+            for key in ("support", "query"):
+                task[key] = place[task[key]].tolist()
+    stream = io.BytesIO()
+    np.save(stream, pixels[order])
+    return stream.getvalue()
+
+
+def _program(kind: str) -> bytes:
+    files = {
+        f"{kind}.py": (PROGRAMS / f"{kind}.py").read_bytes(),
+        "metadata.yaml": yaml.safe_dump({"command": COMMANDS[kind]}).encode(),
+    }
+    for path in sorted(sandbox.PROGRAM.glob("*.py")):
+        files[f"inside/{path.name}"] = path.read_bytes()
+    return _zip(files)
+
+
+def _zip(files: Mapping[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return stream.getvalue()
+
+
+def _logo() -> bytes:
+    from PIL import Image, ImageDraw
+
+    image = Image.new("RGB", (256, 256), (32, 58, 92))
+    draw = ImageDraw.Draw(image)
+    for radius, colour in ((100, (230, 236, 244)), (66, (200, 72, 60)), (30, (230, 236, 244))):
+        draw.ellipse((128 - radius, 128 - radius, 128 + radius, 128 + radius), fill=colour)
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    return stream.getvalue()

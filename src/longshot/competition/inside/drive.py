@@ -1,0 +1,95 @@
+"""Handing tasks to a submission and taking its answers: support first, queries only after it has fitted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from . import scoring, wire
+
+
+class Channel(Protocol):
+    """Both directions of the pipe to a submission; failures of the submission are raised."""
+
+    def send(
+        self, kind: str, fields: dict[str, Any] | None = None, **arrays: np.ndarray[Any, Any]
+    ) -> None: ...
+
+    def receive(self, kind: str) -> wire.Message: ...
+
+
+class OpenTask(Protocol):
+    """A task without the labels of its queries; rows count in its dataset's images."""
+
+    @property
+    def dataset(self) -> str: ...
+    @property
+    def ways(self) -> int: ...
+    @property
+    def shots(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def support(self) -> np.ndarray[Any, Any]: ...
+    @property
+    def support_label(self) -> np.ndarray[Any, Any]: ...
+    @property
+    def query(self) -> np.ndarray[Any, Any]: ...
+
+
+class BadAnswer(Exception):
+    """The submission answered with something that is no prediction."""
+
+
+def begin(channel: Channel, seed: int) -> float:
+    """Have the submission meta-trained; gives the seconds it says it took."""
+    channel.send("begin", {"seed": seed})
+    seconds = channel.receive("trained").fields.get("seconds", 0.0)
+    return float(seconds) if isinstance(seconds, int | float) else 0.0
+
+
+def answer_all(
+    channel: Channel,
+    tasks: Sequence[OpenTask],
+    pixels: Callable[[str], np.ndarray[Any, Any]],
+    tick: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """One answer per task: predicted labels [n] and the seconds it took. ``pixels(dataset)``: uint8 [N, H, W, 3]."""
+    answers = []
+    for position, task in enumerate(tasks):
+        images = pixels(task.dataset)
+        begun = time.monotonic()
+        fields = {"ways": task.ways, "shots": task.shots, "seed": task.seed}
+        channel.send("task", fields, support=images[task.support], labels=task.support_label)
+        channel.receive("fitted")
+        channel.send("query", query=images[task.query])
+        predicted = channel.receive("predicted").arrays.get("predicted")
+        try:
+            if predicted is None:
+                raise ValueError("it sent no prediction")
+            labels = scoring.labels_from(predicted, len(task.query), task.ways)
+        except ValueError as error:
+            raise BadAnswer(f"in task {position + 1} of {len(tasks)}, {error}") from error
+        answers.append({"predicted": labels.tolist(), "seconds": time.monotonic() - begun})
+        tick()
+    channel.send("end")
+    return answers
+
+
+def score_answers(
+    tasks: Sequence[OpenTask], truths: Sequence[np.ndarray[Any, Any]], answers: Sequence[dict[str, Any]]
+) -> list[scoring.TaskScore]:
+    """The scores of answers in the order of their tasks; ``truths`` are the query labels."""
+    return [
+        scoring.TaskScore(
+            task.dataset,
+            task.ways,
+            task.shots,
+            float(answer["seconds"]),
+            scoring.score_task(np.asarray(answer["predicted"], np.int64), truth, task.ways),
+        )
+        for task, truth, answer in zip(tasks, truths, answers, strict=True)
+    ]
