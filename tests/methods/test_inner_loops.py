@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from longshot.methods.images import ImageTask
 from longshot.methods.inner_loops import ANIL, MAML, ProtoMAML
+from longshot.networks import inner
 from longshot.networks.base import Network
 from longshot.networks.registry import get_network
 
@@ -73,7 +74,8 @@ def test_support_statistics_are_those_of_batch_norm_in_training_mode() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tasks_together_equal_tasks_alone(kind: type[MAML]) -> None:
+def test_tasks_together_equal_tasks_alone(kind: type[MAML], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inner, "at_once", lambda device: 3)  # as on an accelerator
     net, tasks = network(), [task(seed) for seed in range(4)]
     method = kind(steps=3, lr=0.1)
     with torch.no_grad():

@@ -174,7 +174,7 @@ def test_protomaml_is_first_order_but_differentiates_its_start() -> None:
 def test_tasks_together_equal_one_task_at_a_time(name: str, norm: str) -> None:
     network, data = tiny(norm), [*episodes(3), *episodes(2, shot=1)]
     loop = get_algorithm(f"{name}(lr=0.3)").loop  # type: ignore[attr-defined]
-    together, alone = (meta_step(network, loop, data, at_once=count) for count in (4, 1))
+    together, alone = (meta_step(network, loop, data, together=count) for count in (4, 1))
     torch.testing.assert_close(together.loss, alone.loss, rtol=1e-6, atol=0)
     assert together.accuracy == pytest.approx(alone.accuracy)
     weights = list(body_weights(network).values())

@@ -28,7 +28,7 @@ class MAML(ImageMethod):
     family: ClassVar[str] = "inner loop"
     paper: ClassVar[str] = "Finn et al. 2017"
     kind = "meta-trained"
-    at_once = 4
+    at_once = 16
     moves: ClassVar[Moves] = "all"
     start: ClassVar[Start] = "zero"
     fallback: ClassVar[tuple[float, int]] = (0.01, 5)  # lr, steps
@@ -43,20 +43,21 @@ class MAML(ImageMethod):
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
         """Per task [Q, way]; see the class."""
-        from longshot.networks.inner import InnerLoop, body_weights, private_copy, query_logits
+        from longshot.networks.inner import InnerLoop, at_once, body_weights, private_copy, query_logits
 
         lr, steps = self._trained_for(network)
         loop = InnerLoop(steps, lr, self.moves, self.start, second_order=False)
-        logits = query_logits(
-            private_copy(network),
-            body_weights(network),
-            loop,
-            torch.stack([task.support for task in tasks]),
-            torch.stack([task.support_label for task in tasks]),
-            torch.stack([task.query for task in tasks]),
-            tasks[0].way,
-        )
-        return list(logits)
+        own, weights = private_copy(network), body_weights(network)
+        together = at_once(tasks[0].support.device)
+        scores: list[Tensor] = []
+        for start in range(0, len(tasks), together):
+            part = tasks[start : start + together]
+            images, labels, queries = (
+                torch.stack([getattr(task, name) for task in part])
+                for name in ("support", "support_label", "query")
+            )
+            scores.extend(query_logits(own, weights, loop, images, labels, queries, part[0].way))
+        return scores
 
     def _trained_for(self, network: Network) -> tuple[float, int]:
         lr, steps = network.extras["inner"].tolist() if "inner" in network.extras else self.fallback

@@ -12,12 +12,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from longshot.networks.base import Network
-from longshot.networks.inner import InnerLoop, body_weights, has_batch_norm, private_copy, query_logits
+from longshot.networks.inner import (
+    InnerLoop,
+    at_once,
+    body_weights,
+    has_batch_norm,
+    private_copy,
+    query_logits,
+)
 from longshot.training.base import Episode, Step
-
-# On a CPU two tasks in one call are as fast as any number, and the graph through an inner loop is large: it is
-# differentiated and freed group by group. An accelerator wants more work per call.
-AT_ONCE = {"cpu": 2, "cuda": 16, "mps": 8}
 
 
 class _Part(NamedTuple):
@@ -40,17 +43,18 @@ class _Computed(torch.autograd.Function):
 
 
 def meta_step(
-    network: Network, loop: InnerLoop, episodes: Sequence[Episode], *, at_once: int | None = None
+    network: Network, loop: InnerLoop, episodes: Sequence[Episode], *, together: int | None = None
 ) -> Step:
     """Mean over the episodes of the query loss after the inner loop, with its gradient; accuracy on the queries.
 
-    Episodes of equal shape are computed ``at_once`` together; groups run on threads of their own on a CPU. The running
+    Episodes of equal shape are computed ``together``, as many as suit the device. The graph through an inner loop is
+    large, so it is differentiated and freed group by group; on a CPU groups run on threads of their own. The running
     statistics of batch norms, which the inner loop does not use, follow the supports, so that the network also serves
     as a frozen backbone.
     """
     weights = body_weights(network)
     device = next(iter(weights.values())).device
-    groups = list(_groups(episodes, at_once or AT_ONCE.get(device.type, 1)))
+    groups = list(_groups(episodes, together or at_once(device)))
     threads = min(len(groups), torch.get_num_threads()) if device.type == "cpu" else 1
     copies = [private_copy(network) for _ in range(threads)]
 
