@@ -21,6 +21,8 @@ from longshot.networks import checkpoint
 from longshot.networks.base import Network
 from longshot.training.adversarial import Adversarial
 from longshot.training.base import Batch, Episode, Step
+from longshot.training.cost import estimate
+from longshot.training.data import Settings
 from longshot.training.folders import read_facts
 from longshot.training.loop import train
 from longshot.training.protonet import ProtoNet
@@ -183,6 +185,25 @@ def test_minutes_end_a_training(photos: Path, tmp_path: Path) -> None:
     done = train(photos, CALL, out=tmp_path / "a", minutes=1e-6, validation_tasks=5, **SMALL)
     assert done.steps == 1
     assert done.validation_accuracy is not None
+
+
+def test_half_precision(photos: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"steps": 3, "holdout": 0.0, "optimiser": "sgd(lr=0.05)", **SMALL}
+    for precision in ("float32", "bfloat16"):
+        train(photos, CALL, out=tmp_path / precision, precision=precision, **options)
+    full, half = (weights(tmp_path / name) for name in ("float32", "bfloat16"))
+    name = "network.blocks.0.0.weight"
+    assert half[name].dtype == torch.float32  # the weights themselves stay whole
+    assert not torch.equal(full[name], half[name])
+    torch.testing.assert_close(full[name], half[name], rtol=0.1, atol=0.02)
+
+
+@pytest.mark.parametrize("call", ["adversarial(way=2, shot=2, query=3, every=4)", "multiclass"])
+def test_the_cost_of_any_algorithm(photos: Path, call: str) -> None:
+    told = estimate(photos, call, Settings(steps=10, validation_tasks=4, **SMALL))  # type: ignore[arg-type]
+    assert told["steps"] == 10
+    assert told["images_per_step"] == (64 if call == "multiclass" else 10)
+    assert told["seconds"] > 0
 
 
 def test_going_on_from_a_saved_network(photos: Path, tmp_path: Path) -> None:
