@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 
 from longshot.errors import UserError
 from longshot.features.extract import embed
@@ -141,6 +142,28 @@ def test_a_training_ends_as_a_backbone(bars: Path, tmp_path: Path, fresh_cache: 
     features = embed(bars, str(tmp_path / "run"), device="cpu")
     assert features.dim == 16
     assert np.allclose((features.array.astype(np.float32) ** 2).sum(1), 1, atol=1e-2)
+
+
+@pytest.mark.parametrize("algorithm", ["metadelta(members=2)", "ctx(width=4, way=3, shot=2, query=2)"])
+def test_a_training_in_two_parts_ends_the_same(
+    bars: Path, tmp_path: Path, fresh_cache: Path, algorithm: str
+) -> None:
+    """Turns and SimCLR episodes are drawn from the step's seed, not from where a run began."""
+    settings = {
+        "network": "cnn4(width=4)",
+        "size": 32,
+        "validation_tasks": 4,
+        "validate_every": 3,
+        "device": "cpu",
+    }
+    if algorithm.startswith("metadelta"):
+        settings["batch"] = 8
+    train(bars, algorithm, out=tmp_path / "whole", steps=6, **settings)
+    for steps in (3, 6):
+        train(bars, algorithm, out=tmp_path / "parts", steps=steps, **settings)
+    whole, parts = (load_file(tmp_path / name / "state.safetensors") for name in ("whole", "parts"))
+    assert whole.keys() == parts.keys()
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
 
 
 def test_images_that_are_not_square_are_told() -> None:
