@@ -276,14 +276,14 @@ def check_absent_class(method: Method) -> str | None:
 
 
 def check_many_ways(method: Method) -> None:
-    """Forty classes work, and most queries have their class among the first five."""
-    world = World.make(classes=40, per_class=10, dim=48, spread=0.5)
+    """A hundred classes work; queries have their class among the first five far more often than by chance."""
+    world = World.make(classes=100, per_class=5, dim=48, spread=0.5)
     rng = np.random.default_rng(8)
-    tasks = [world.task(rng, [3] * 40, [2] * 40) for _ in range(2)]
+    tasks = [world.task(rng, [3] * 100, [2] * 100)]
     for scores, task in zip(run(method, world, tasks), tasks, strict=True):
         own = np.take_along_axis(scores, task.query_label[:, None], 1)
         top5 = float(((scores > own).sum(1) < 5).mean())
-        _demand(top5 > 0.6, f"top-5 accuracy on 40-way tasks is {top5:.2f}, not above 0.60")
+        _demand(top5 > 0.3, f"top-5 accuracy on 100-way tasks is {top5:.2f}, not above 0.30 (chance: 0.05)")
 
 
 def check_setting(method: Method) -> None:
