@@ -104,6 +104,16 @@ def test_one_task_one_series(make_run: MakeRun) -> None:
     assert "reaches" in text and not re.search(r"\bnan\b", text.lower())
 
 
+def test_transductive_is_marked_in_plots_legends_and_tables(make_run: MakeRun) -> None:
+    text = page(make_run(), pictures=0)
+    sections = dict(re.findall(r'<section id="(\w+)">(.*?)</section>', text, re.DOTALL))
+    assert "tim(steps=100) · net (t)" in sections["distribution"]
+    tag = '<span class="tag trans">transductive</span>'
+    rows = [row for row in re.findall(r"<tr>.*?</tr>", text, re.DOTALL) if "tim(steps=100)" in row]
+    assert len(rows) > 5 and all('class="tag trans"' in row for row in rows)
+    assert re.search(r"tim\(steps=100\) · net</span>&nbsp;" + tag, sections["by_shape"])
+
+
 def test_focus_chooses_the_marked_series(make_run: MakeRun) -> None:
     text = page(make_run(), focus="PIXELS")
     assert "Chosen by one series; marked are the predictions of" in text
