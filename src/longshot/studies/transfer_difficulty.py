@@ -62,6 +62,8 @@ FIELDS: fields.Fields = {
     "query": fields.whole(1),
     "tasks": fields.whole(4),
     "train_shot": more.optional_whole(1),
+    "inner_steps": fields.whole(1),
+    "inner_lr": more.number_above(0),
     "steps": fields.whole(1),
     "minutes": more.number_above(0),
     "repeats": fields.whole(1),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
+from longshot.calls import format_call
 from longshot.errors import UserError
 from longshot.files import hash_json
 from longshot.studies.transfer_difficulty_stats import Floats, Place
@@ -48,7 +49,10 @@ class Training:
         """The algorithm as ``longshot train`` takes it."""
         if self.shot is None:
             return self.algorithm
-        return f"{self.algorithm}(way={settings['way']}, shot={self.shot}, query={settings['query']})"
+        episode = {"way": settings["way"], "shot": self.shot, "query": settings["query"]}
+        if self.algorithm in ("maml", "anil"):
+            episode |= {"steps": settings["inner_steps"], "lr": settings["inner_lr"]}
+        return format_call(self.algorithm, episode)
 
     def seed(self, settings: Mapping[str, Any]) -> int:
         """Its seed: repeats differ, methods and splits of one repeat share it."""
