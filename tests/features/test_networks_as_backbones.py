@@ -138,6 +138,26 @@ def test_a_users_network_is_trained_saved_and_found_again(network: Path, tmp_pat
         assert torch.allclose(load(str(saved))(images), made.eval()(images), atol=1e-6)
 
 
+def test_a_saved_network_runs_no_code_that_the_user_has_not(
+    network: Path, tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = tmp_path / "code.py"
+    code.write_text(network.read_text())
+    made = get_network(f"torch:{code}:make", size=(12, 12))
+    saved = save(tmp_path / "mine", made, {"preprocessing": "decode|resize(12,12)"})
+    assert load(str(saved)).dim == 20
+    monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "of-somebody-else"))
+    with pytest.raises(
+        UserError, match=r"asks to run .*code\.py, which is not there or was never run as it is now"
+    ):
+        load(str(saved)).network()
+    assert load(f"torch:{code}:make").dim == 20
+    assert load(str(saved)).dim == 20
+    code.write_text(network.read_text() + "# changed\n")
+    with pytest.raises(UserError, match=r"if you trust that file, run it once: longshot embed"):
+        load(str(saved)).network()
+
+
 def test_a_users_network_may_have_maps_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "from torch import nn\nfrom longshot.networks.base import Network\n\n"

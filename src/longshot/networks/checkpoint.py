@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,13 @@ from longshot.errors import UserError
 from longshot.features.preprocess import parse
 from longshot.files import atomic, hash_file, write_json
 from longshot.networks.base import Network
-from longshot.networks.cost import count_parameters
 from longshot.networks.registry import get_network
 
 FORMAT = 1
 WEIGHTS, SIDECAR = "network.safetensors", "network.json"
 TRAINING_ONLY = "extras.head_"  # a head over the train classes is of no use afterwards
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".tar")
+_CODE = re.compile(r"torch:([^'\"]+?):(\w+)")
 _NEEDED = ("format", "network", "dim", "size", "preprocessing", "weights_hash")
 
 
@@ -51,7 +52,7 @@ def save(folder: str | Path, network: Network, story: Mapping[str, Any]) -> Path
         "network": network.call,
         "dim": network.dim,
         "size": list(network.size),
-        "parameters": count_parameters(network),
+        "parameters": sum(p.numel() for n, p in network.named_parameters() if n in tensors),
         "preprocessing": preprocessing,
         "weights_hash": hash_file(folder / WEIGHTS),
         "versions": {"longshot": longshot.__version__, "torch": torch.__version__},
@@ -70,6 +71,7 @@ def load(folder: str | Path) -> tuple[Network, dict[str, Any]]:
             f"The weights {path} (hash {found[:12]}) are not those that {path.with_suffix('.json').name} tells of "
             f"({str(story['weights_hash'])[:12]}); copy both files together, or train again."
         )
+    _check_code(str(story["network"]), path)
     network = get_network(str(story["network"]), size=(int(story["size"][0]), int(story["size"][1])))
     # What was learned beside the network has no place in it yet.
     for name, value in tensors.items():
@@ -179,6 +181,18 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             f"The weights {path} ({path.stat().st_size:,} bytes) are truncated or no safetensors file "
             f"({' '.join(str(error).split()).rstrip('.')}); copy them again, or train again."
         ) from error
+
+
+def _check_code(call: str, path: Path) -> None:
+    """A sidecar may name a Python file; it is run only if the user has run it before by naming it themselves."""
+    from longshot.features.backbones.torch_file import was_run
+
+    for file, function in _CODE.findall(call):
+        if not was_run(Path(file)):
+            raise UserError(
+                f"The network {path.parent} asks to run {file}, which is not there or was never run as it is now; "
+                f"if you trust that file, run it once: longshot embed toybox --backbone torch:{file}:{function} --dry-run"
+            )
 
 
 def _pickle(path: Path) -> UserError:

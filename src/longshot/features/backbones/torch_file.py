@@ -6,6 +6,7 @@ FUNCTION takes no argument and returns an ``nn.Module`` from images [B, 3, H, W]
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch import nn
 
 from longshot.errors import UserError
 from longshot.features.backbones.base import ModuleBackbone, hash_state
+from longshot.files import cache_dir, hash_file
 
 PREPROCESSING = "decode|resize(146)|central_crop(128)|normalize(imagenet)"
 
@@ -62,9 +64,20 @@ def load(name: str, *, device: str, preprocessing: str | None, allow_download: b
             f"Backbone '{name}': {function} is or returns a {type(network).__name__}; "
             f"a function that returns a torch.nn.Module is needed."
         )
+    with contextlib.suppress(OSError):  # a cache on a read-only disk
+        _mark(path).touch()
     default = getattr(network, "preprocessing", None) or PREPROCESSING
     text = path.read_text(encoding="utf-8", errors="surrogateescape")
     return TorchFile(name, network, text, preprocessing or default, device)
+
+
+def was_run(path: Path) -> bool:
+    """Whether the user has named this very file before: what a saved network asks to run must be known to them."""
+    return path.is_file() and _mark(path).exists()
+
+
+def _mark(path: Path) -> Path:
+    return cache_dir("code") / hash_file(path)
 
 
 def _run(path: Path) -> dict[str, Any]:
