@@ -154,7 +154,7 @@ def test_a_saved_network_runs_no_code_that_the_user_has_not(
     assert load(f"torch:{code}:make").dim == 20
     assert load(str(saved)).dim == 20
     code.write_text(network.read_text() + "# changed\n")
-    with pytest.raises(UserError, match=r"if you trust that file, run it once: longshot embed"):
+    with pytest.raises(UserError, match=r"if you trust it, run it once: longshot embed"):
         load(str(saved)).network()
 
 

@@ -191,7 +191,7 @@ def _check_code(call: str, path: Path) -> None:
         if not was_run(Path(file)):
             raise UserError(
                 f"The network {path.parent} asks to run {file}, which is not there or was never run as it is now; "
-                f"if you trust that file, run it once: longshot embed toybox --backbone torch:{file}:{function} --dry-run"
+                f"if you trust it, run it once: longshot embed toybox --backbone torch:{file}:{function} --dry-run"
             )
 
 
