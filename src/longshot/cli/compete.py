@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import json_option, print_table
+from longshot.cli.compete_programs import bundle_command, run_bundle_command, run_command, validate_command
 from longshot.errors import UserError
 
 if TYPE_CHECKING:
@@ -209,13 +210,18 @@ def status_command(folder: Path, number: int | None, as_json: bool) -> None:
 @_folder
 @click.option("--phase", help="Phase to show.  [default: the last with scores]")
 @click.option("--league", help="League to show.  [default: all]")
+@click.option(
+    "--html", "page", type=click.Path(path_type=Path), help="Write a page with all leagues and plots."
+)
 @json_option
-def leaderboard_command(folder: Path, phase: str | None, league: str | None, as_json: bool) -> None:
+def leaderboard_command(
+    folder: Path, phase: str | None, league: str | None, page: Path | None, as_json: bool
+) -> None:
     """Show who is where: the last valid submission of every team, ties to the earlier one.
 
     \b
     Example:
-      longshot compete leaderboard my-competition --phase feedback
+      longshot compete leaderboard my-competition --phase feedback --html board.html
     """
     from longshot.competition.ranking import leaderboard
 
@@ -238,6 +244,11 @@ def leaderboard_command(folder: Path, phase: str | None, league: str | None, as_
         if rows:
             break
     print_table(rows, as_json=as_json, footer=None if rows else "no scored submissions yet")
+    if page is not None and rows:
+        from longshot.competition.board import leaderboard_page
+        from longshot.files import write_text
+
+        write_text(page, leaderboard_page(competition, store, rows[0]["phase"]))
 
 
 @command.command("rerun")
@@ -288,3 +299,7 @@ def final_command(folder: Path, as_json: bool) -> None:
 
 def _score(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
+
+
+for _one in (run_command, bundle_command, validate_command, run_bundle_command):
+    command.add_command(_one)

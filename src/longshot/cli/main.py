@@ -27,7 +27,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("evaluate", "Run methods over testbeds; one result row per task."),
     "compare": ("compare", "Compare runs task by task; can gate a pipeline."),
     "report": ("report", "Write a page or a table from the results of a run."),
-    "study": ("study", "Run the papers' protocols: better-testbed, many-way."),
+    "study": ("study", "Run the papers' protocols on any dataset."),
+    "compete": ("compete", "Run a blind competition: other people's code on hidden tasks."),
     "doctor": ("doctor", "What is installed, which extras, device, cache."),
     "cache": ("cache", "Show and prune what Longshot keeps on disk."),
 }

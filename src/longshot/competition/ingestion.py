@@ -17,9 +17,10 @@ from longshot.competition.box import Box, BoxError
 from longshot.competition.data import Data
 from longshot.competition.inside import drive
 from longshot.competition.inside.scoring import summarize
+from longshot.competition.pages import details_page
 from longshot.competition.settings import Phase
 from longshot.evaluation.statistics.intervals import mean_interval
-from longshot.files import atomic, write_json
+from longshot.files import atomic, write_json, write_text
 from longshot.progress import progress
 
 
@@ -81,5 +82,6 @@ def run(
         "meta_training_seconds": training,
         "duration": time.monotonic() - start,
     }
+    write_text(folder / "detailed_results.html", details_page(folder.parent.name, scores))
     write_json(folder / "scores.json", scores)
     return Outcome(scores, None)

@@ -1,0 +1,117 @@
+"""``longshot compete run | bundle | validate | run-bundle``: try a submission, carry a competition elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from longshot.cli.common import print_table
+from longshot.errors import UserError
+
+_folder = click.argument("folder", type=click.Path(path_type=Path))
+
+
+@click.command("run")
+@_folder
+@click.argument("submission", type=click.Path(path_type=Path))
+@click.option("--phase", help="Phase whose data to use.  [default: the first]")
+@click.option("--seed", type=int, help="Seed of the run.  [default: the phase's first]")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder for log and scores."
+)
+@click.option(
+    "--unsafe", is_flag=True, help="Run without the sandbox: for your own code only, never official."
+)
+def run_command(
+    folder: Path, submission: Path, phase: str | None, seed: int | None, out: Path, unsafe: bool
+) -> None:
+    """Try a submission without entering it: the same program, the same scores, no leaderboard.
+
+    \b
+    Example:
+      longshot compete run my-competition proto --phase public -o tried
+    """
+    import shutil
+
+    from longshot.competition import ingestion
+    from longshot.competition.archive import unpack
+    from longshot.competition.data import Data
+    from longshot.competition.settings import load
+
+    competition = load(folder)
+    chosen = competition.phase(phase) if phase else competition.phases[0]
+    if out.exists():
+        raise UserError(f"{out} is there already; choose a new folder with -o.")
+    code = unpack(submission, out / "code")
+    outcome = ingestion.run(
+        Data(competition), chosen, code, out, seed=chosen.seeds[0] if seed is None else seed, trusted=unsafe
+    )
+    shutil.rmtree(out / "code")
+    if outcome.scores is None:
+        raise UserError(f"The submission failed: {outcome.reason} (see {out / 'log.txt'})")
+    found = outcome.scores["overall"]
+    half = found["normalized_accuracy_ci95"]
+    click.echo(
+        f"normalised accuracy {found['normalized_accuracy']:.4f} ± {half or 0:.4f} over {found['tasks']} tasks"
+    )
+    click.echo(f"{out / 'detailed_results.html'}: by dataset, ways and shots")
+
+
+@click.command("bundle")
+@_folder
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Zip to write.")
+@click.option("--docker-image", help="Image that runs the programs; it needs Python, NumPy and torch.")
+def bundle_command(folder: Path, out: Path, docker_image: str | None) -> None:
+    """Write the competition as a Codabench bundle (version 2).
+
+    \b
+    Example:
+      longshot compete bundle my-competition -o bundle.zip
+    """
+    from longshot.competition.bundle.write import IMAGE, write_bundle
+    from longshot.competition.settings import load
+
+    path = write_bundle(load(folder), out, docker_image=docker_image or IMAGE)
+    click.echo(f"{path}: {path.stat().st_size / 2**20:,.1f} MB; 'longshot compete validate {path}' checks it")
+
+
+@click.command("validate")
+@click.argument("bundle", type=click.Path(path_type=Path))
+def validate_command(bundle: Path) -> None:
+    """Check any Codabench bundle against the rules of its unpacker; exits with 1 when something is wrong.
+
+    \b
+    Example:
+      longshot compete validate bundle.zip
+    """
+    from longshot.competition.bundle.check import check_bundle
+
+    found = check_bundle(bundle)
+    for text in found:
+        click.echo(text)
+    if found:
+        raise click.exceptions.Exit(1)
+    click.echo(f"{bundle} is a valid bundle")
+
+
+@click.command("run-bundle")
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("submission", type=click.Path(path_type=Path))
+@click.option("--phase", help="Phase to run.  [default: the first]")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder for what it writes."
+)
+def run_bundle_command(bundle: Path, submission: Path, phase: str | None, out: Path) -> None:
+    """Run a bundle's own programs on a submission, in the sandbox, with the platform's mounts.
+
+    \b
+    Example:
+      longshot compete run-bundle bundle.zip proto -o tried
+    """
+    from longshot.competition.bundle.run import run_bundle
+
+    rows = run_bundle(bundle, submission, out, phase=phase)
+    print_table(
+        [{"task": i, **{key: f"{value:.4f}" for key, value in row.items()}} for i, row in enumerate(rows)]
+    )
