@@ -83,13 +83,14 @@ class Box:
         environment = {"PATH": os.environ.get("PATH", "")}
         if trusted:
             work = self.log.parent / "work"
-            for name in ("data", "work"):
+            for name in ("data", "work", "program"):
                 (work / name).mkdir(parents=True, exist_ok=True)
+            (work / "program" / "inside").symlink_to(sandbox.PROGRAM)
             for name, file in data.items():
                 (work / "data" / name).symlink_to(file.resolve())
             places = [submission.resolve(), work.resolve() / "data", work.resolve() / "work"]
             arguments = [*host, *map(str, places), *pipes]
-            start = sandbox.PROGRAM.parent
+            start = work / "program"
             environment = {**os.environ, "PYTHONPATH": str(sandbox.PACKAGE.parent)}
         else:
             # Limits are set inside the box, after root is dropped: the kernel does not count root's processes.
