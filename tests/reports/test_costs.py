@@ -117,6 +117,18 @@ def dict_of(found: Any) -> dict[str, Any]:
     return found
 
 
+def test_times_of_different_machines_carry_a_notice(run: Path) -> None:
+    record = json.loads((run / "run.json").read_text())
+    for name, said in (
+        ("quick", "Measured on quick, 2 cores, cpu."),
+        ("slow", "taken on different machines (quick, "),
+    ):
+        machine = {"processor": name, "cores": 2, "device": "cpu", "system": "any"}
+        record["sessions"].append({"started": "2026-01-02T03:04:05+00:00", "machine": machine})
+        (run / "run.json").write_text(json.dumps(record))
+        assert said in render(load(run), pictures=0)
+
+
 def test_published_numbers_do_not_go_with_costs(run: Path) -> None:
     with pytest.raises(UserError, match="not in the cost md table"):
         render(load(run), format="md", layout="cost", published="semantic")

@@ -43,6 +43,17 @@ def costs(data: ReportData, entries: dict[tuple[int, int], Entry], bed: int) -> 
     return [Cost(entries[bed, s], *spent[s], bool(front[i])) for i, s in enumerate(known)]
 
 
+def machines(data: ReportData) -> list[str]:
+    """Where the runs of a report were made: ``AMD EPYC, 2 cores, cpu``, each once."""
+    found = [
+        ", ".join([str(machine["processor"]), f"{machine['cores']} cores", str(machine["device"])])
+        for run in data.runs
+        for session in run.get("sessions", [])
+        if {"processor", "cores", "device"} <= set(machine := session.get("machine", {}))
+    ]
+    return list(dict.fromkeys(found))
+
+
 def pareto(seconds: Floats, accuracy: Floats) -> NDArray[np.bool_]:
     """Which of n points no other dominates: none is at least as quick and as accurate, and better at one. [n] → [n]"""
     quicker = seconds[None, :] <= seconds[:, None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from longshot.reports.cost_plot import KINDS, Point, marker_of, scatter
-from longshot.reports.costs import Cost, costs
+from longshot.reports.costs import Cost, costs, machines
 from longshot.reports.sections.base import MAX_ROWS, Request, Section, plot_label
 
 
@@ -35,8 +35,9 @@ def cost(request: Request) -> Section | None:
     context = {
         "panels": panels,
         "limit": MAX_ROWS,
-        "kinds": [k for k in KINDS if k in kinds],
+        "kinds": [kind for kind in KINDS if kind in kinds],
         "marker": marker_of,
+        "machines": machines(request.data),
     }
     return Section("cost", "Accuracy and cost", context)
 
