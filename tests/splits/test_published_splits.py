@@ -136,3 +136,11 @@ def test_a_file_and_a_recipe_open_the_same_way(dataset_of: Make, tmp_path: Path)
     split.save(tmp_path / "split.json")
     assert open_split(tmp_path / "split.json", dataset) == split
     assert open_split("random(seed=2, ratios=(0.5, 0.2, 0.3))", dataset).sizes["test"] == 9
+
+
+def test_a_list_by_hand_is_opened_in_class_ids(dataset_of: Make, tmp_path: Path) -> None:
+    dataset = dataset_of([f"f{i % 5}/c{i:02d}" for i in range(30)])
+    (tmp_path / "hand.json").write_text(json.dumps({"train": ["c01", "c02"], "test": ["c03"]}))
+    split = open_split(tmp_path / "hand.json", dataset)
+    assert split.parts == {"train": ("f1/c01", "f2/c02"), "validation": (), "test": ("f3/c03",)}
+    assert split.apply(dataset).splits == {"train": ("f1/c01", "f2/c02"), "test": ("f3/c03",)}

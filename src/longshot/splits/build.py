@@ -91,7 +91,7 @@ class Splitter:
     features: Features
 
     def __post_init__(self) -> None:
-        if self.features.class_ids != self.dataset.class_ids:
+        if self.features.fingerprint != self.dataset.fingerprint:
             raise UserError(
                 f"The features are those of dataset '{self.features.dataset}' ({len(self.features.class_ids):,} "
                 f"classes), but '{self.dataset.name}' ({len(self.dataset.class_ids):,} classes) is to be split: "

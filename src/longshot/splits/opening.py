@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from longshot.calls import check_settings, parameters, parse_call
-from longshot.datasets.dataset import Dataset
+from longshot.datasets.dataset import SPLITS, Dataset
 from longshot.errors import UserError
 from longshot.splits import published, simple
 from longshot.splits.split import Split
@@ -14,7 +15,7 @@ _MADE = {"random": simple.random_split, "semantic": simple.semantic_split}
 
 
 def open_split(spec: str | Path, dataset: Dataset, *, order: str | Path | None = None) -> Split:
-    """The split that ``spec`` names, checked against ``dataset``.
+    """The split that ``spec`` names, checked against ``dataset`` and in its class ids.
 
     A path of a split.json; ``random`` or ``random(seed=3, ratios=(0.5, 0.2, 0.3))``; ``semantic`` or
     ``semantic(level=1, seed=3)``; ``atg:cifar100@0.96``, ``cifar-fs``, ``fc100``. ``order`` names the file that tells
@@ -25,8 +26,9 @@ def open_split(spec: str | Path, dataset: Dataset, *, order: str | Path | None =
     text = str(spec)
     if Path(text).is_file():
         split = Split.load(text)
-        split.resolve(dataset)
-        return split
+        found = split.resolve(dataset)
+        parts = {part: found.get(part, ()) for part in SPLITS}
+        return dataclasses.replace(split, fingerprint=dataset.fingerprint, **parts)
     if text in published.names() or text.startswith("atg:"):
         return published.published_split(text, dataset, order)
     name, settings = parse_call(text)
