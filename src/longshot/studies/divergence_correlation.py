@@ -50,6 +50,7 @@ FIELDS: fields.Fields = {
     "shot": fields.whole(1),
     "query": fields.whole(1),
     "downstream": more.texts(),
+    "splits": fields.text(optional=True),
     "damping": more.number_above(0),
     "drop_small": fields.flag(),
     "methods": fields.methods(),
@@ -142,6 +143,7 @@ def _sources(
 ) -> tuple[NDArray[np.int64], dict[str, tuple[Dataset, str | None]], list[str]]:
     """Upstream class positions, and per downstream name its dataset and split."""
     from longshot.datasets import open_dataset
+    from longshot.splits import with_split
 
     if settings["downstream"]:
         opened = [open_dataset(name) for name in settings["downstream"]]
@@ -149,10 +151,11 @@ def _sources(
         if twice:
             raise UserError(f"Two downstream datasets are called '{twice[0]}'; give each once.")
         return dataset.split_classes(None), {one.name: (one, None) for one in opened}, []
+    dataset = with_split(dataset, settings["splits"])
     if not dataset.splits.get("train") or not dataset.splits.get("test"):
         raise UserError(
             f"Dataset '{dataset.name}' has no train and test classes and no downstream dataset was given; make a split "
-            "with 'longshot split', or name other datasets with --set \"downstream=[…]\"."
+            "with 'longshot split' and give it with --set splits=FILE, or name datasets with --set \"downstream=[…]\"."
         )
     note = (
         f"No downstream dataset was given: the train classes of '{dataset.name}' are upstream, tasks come from its "
