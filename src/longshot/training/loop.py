@@ -107,7 +107,8 @@ def _member(
 
 def _run(job: Job, team: Team, folder: Path) -> Trained:
     run = _Training(job, team, folder)
-    with torch.random.fork_rng(), torch.backends.cudnn.flags(deterministic=True, benchmark=False):
+    own = [job.device] if job.device.type == "cuda" else []
+    with torch.random.fork_rng(own), torch.backends.cudnn.flags(deterministic=True, benchmark=False):
         run.resume()
         if not run.facts.finished:
             run.go()
