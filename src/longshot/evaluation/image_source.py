@@ -44,7 +44,10 @@ class ImageSource:
     @cached_property
     def network(self) -> Network:
         """The network, frozen and in evaluation mode; built on first use (from one thread)."""
-        return self.backbone.network()
+        network = self.backbone.network()
+        if self.backbone.channels_last:  # a third faster on a CPU
+            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return network
 
     def story(self) -> dict[str, Any]:
         """What run.json says; a part of what ``Source.story`` says about the same backbone."""
@@ -92,7 +95,7 @@ class ImageSource:
             torch.tensor(v, device=device).view(3, 1, 1) for v in (transform.scale, transform.shift)
         )
         pixels = torch.from_numpy(self._pixels(rows)).to(device).permute(0, 3, 1, 2)
-        return pixels.float().contiguous().mul_(scale).add_(shift)
+        return self.backbone.images(pixels.float()).mul_(scale).add_(shift)
 
     def prepare(self) -> None:
         """Build the network and decode a small dataset once, before threads meet in them."""
