@@ -27,8 +27,10 @@ def open_split(spec: str | Path, dataset: Dataset, *, order: str | Path | None =
     if Path(text).is_file():
         split = Split.load(text)
         found = split.resolve(dataset)
-        parts = {part: found.get(part, ()) for part in SPLITS}
-        return dataclasses.replace(split, fingerprint=dataset.fingerprint, **parts)
+        train, validation, test = (found.get(part, ()) for part in SPLITS)
+        return dataclasses.replace(
+            split, fingerprint=dataset.fingerprint, train=train, validation=validation, test=test
+        )
     if text in published.names() or text.startswith("atg:"):
         return published.published_split(text, dataset, order)
     name, settings = parse_call(text)
