@@ -24,7 +24,8 @@ from longshot.methods.numerics import (
 from longshot.methods.settings import check_count, check_number
 
 _DENSE = 16  # classes up to which a product with a matrix of mostly zeros is the faster sum
-_FEW = 4  # neighbours up to which repeated maxima are faster than a partial sort
+_FEW = 4  # neighbours up to which repeated maxima are faster than a partial sort,
+_MANY = 256  # unless there are more queries than this
 
 
 class Rows(NamedTuple):
@@ -182,7 +183,7 @@ class LaplacianShot(Method):
         squares = query.length.square()
         # −a [B, W, Q]
         near = query.products(means).mul_(2).sub_(squares).sub_(lengths(means).square_().unsqueeze(2))
-        linked = self._links(batch, query, squares)
+        linked = self._links(batch.query_mask, query, squares)
         mask = batch.query_mask.unsqueeze(1)
         settled = torch.zeros(len(batch), 1, 1, dtype=torch.bool, device=near.device)
         bound = near.new_full((len(batch), 1, 1), torch.inf)
@@ -203,19 +204,19 @@ class LaplacianShot(Method):
             bound = value
         return class_scores(logs, batch)
 
-    def _links(self, batch: TaskBatch, query: Rows, squares: Tensor) -> _Links:
-        """Every query's nearest other queries."""
+    def _links(self, mask: Tensor, query: Rows, squares: Tensor) -> _Links:
+        """Every query's nearest other queries; mask: [B, Q] true queries, squares: [B, 1, Q] squared lengths."""
         # Nearness up to what is constant in a column: 2⟨q, q'⟩ − ‖q‖², over all q for a column q'.
-        gram = query.products(query.values).mul_(2)  # [B, Q, Q]
+        gram = _all_products(query.values).mul_(2)  # [B, Q, Q]
         if query.factor is not None:
-            gram.mul_(query.factor.transpose(1, 2))
+            gram.mul_(query.factor).mul_(query.factor.transpose(1, 2))
         gram.sub_(squares.transpose(1, 2))
         gram.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
-        whole = bool(batch.query_mask.all())
+        whole = bool(mask.all())
         if not whole:
-            gram.masked_fill_(~batch.query_mask.unsqueeze(2), -torch.inf)
+            gram.masked_fill_(~mask.unsqueeze(2), -torch.inf)
         count = min(self.neighbours, gram.shape[1])
-        if count > _FEW:
+        if count > _FEW or gram.shape[1] > _MANY:
             found = gram.topk(count, dim=1)
             nearest, best = found.indices, found.values  # [B, k, Q]
         else:
@@ -227,6 +228,20 @@ class LaplacianShot(Method):
             nearest, best = (torch.cat(parts, 1) for parts in zip(*picks, strict=True))
         full = whole and gram.shape[1] > count
         return _Links(nearest, None if full else torch.isfinite(best).to(gram.dtype))
+
+
+def _all_products(rows: Tensor) -> Tensor:
+    """[B, N, N] ⟨x, x'⟩ of all rows [B, N, d]; of many rows one half is computed, in strips, and the other copied."""
+    count = rows.shape[1]
+    if count <= _MANY:
+        return torch.bmm(rows, rows.transpose(1, 2))
+    products = rows.new_empty(len(rows), count, count)
+    step = -(-count // 8)
+    for start in range(0, count, step):
+        stop = start + step
+        products[:, start:stop, start:] = torch.bmm(rows[:, start:stop], rows[:, start:].transpose(1, 2))
+        products[:, stop:, start:stop] = products[:, start:stop, stop:].transpose(1, 2)
+    return products
 
 
 class _Links:
