@@ -11,7 +11,7 @@ from longshot.networks.base import Network
 from longshot.networks.cost import count_flops, count_parameters
 from longshot.networks.ensemble import Ensemble
 from longshot.networks.foreign import Foreign
-from longshot.networks.norms import StandardisedConv2d, batch_statistics, groups
+from longshot.networks.norms import StandardisedConv2d, groups
 from longshot.networks.registry import get_network, network_names
 from longshot.networks.resnet12 import DropBlock
 from longshot.networks.vit import Attention
@@ -96,26 +96,6 @@ def test_group_norm_does_not_look_at_other_images() -> None:
     network = get_network("cnn4(norm='group')", size=(32, 32))
     with torch.no_grad():
         assert torch.allclose(network(images())[:1], network(images()[:1]), atol=1e-5)
-
-
-def test_batch_statistics_map_over_tasks_in_training_mode() -> None:
-    """A copy that torch.func maps over; equal to the original in training mode, which it leaves alone."""
-    network = get_network("cnn4(width=8)", size=(16, 16)).train()
-    free = batch_statistics(network)
-    assert "blocks.0.1.running_mean" in network.state_dict()
-    assert "blocks.0.1.running_mean" not in free.state_dict()
-    tasks = torch.rand(3, 6, 3, 16, 16)
-    parameters = {name: value.detach() for name, value in free.named_parameters()}
-
-    def run(one: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = torch.func.functional_call(free, parameters, (one,))
-        return found
-
-    together = torch.func.vmap(run)(tasks)
-    with torch.no_grad():
-        one_by_one = torch.stack([network(task) for task in tasks])
-    assert torch.allclose(together, one_by_one, atol=1e-5)
-    assert torch.allclose(free.eval()(tasks[0]), one_by_one[0], atol=1e-5)
 
 
 def test_dropblock_drops_as_often_as_it_should() -> None:

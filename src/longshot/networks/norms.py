@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from longshot.methods.settings import check_choice
-from longshot.networks.base import Network
 
 NORMS = ("batch", "group", "none")
 _GROUPS = 32  # as in BiT
@@ -52,17 +49,3 @@ def groups(channels: int) -> int:
 def check_norm(network: str, norm: object) -> None:
     """UserError when ``norm`` is none of NORMS."""
     check_choice(network, "norm", norm, NORMS)
-
-
-def batch_statistics(network: Network) -> Network:
-    """A copy whose batch norms use the mean and variance of the images at hand, always, and keep none.
-
-    Running statistics are changed in place, which ``torch.func`` cannot map over tasks; the statistics of a task's own
-    images are also what MAML's authors used, in training and afterwards.
-    """
-    copied = copy.deepcopy(network)
-    for module in copied.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.track_running_stats = False
-            module.running_mean = module.running_var = module.num_batches_tracked = None
-    return copied
