@@ -74,7 +74,7 @@ def test_more_trials_extend_a_search_and_the_same_number_adds_none(tmp_path: Pat
 
 
 def test_minutes_bound_a_search(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="No trial of the search"):
+    with pytest.raises(UserError, match="has succeeded; there was no time for one"):
         tune(hill(), Hill(), tmp_path, minutes=1e-9)
 
 

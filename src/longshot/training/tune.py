@@ -192,7 +192,10 @@ def tune(
             _write(study, space, objective, folder)
             bar.advance(1, _note(done))
     if not any(one.value is not None for one in done):
-        raise UserError(f"No trial of the search in {folder} has succeeded; see {folder / 'trials.json'}.")
+        reason = (
+            f"the last one failed: {done[-1].user_attrs['failed']}" if done else "there was no time for one."
+        )
+        raise UserError(f"No trial of the search in {folder} has succeeded; {reason}")
     return _write(study, space, objective, folder)
 
 
