@@ -10,11 +10,13 @@ with and without augmentation. Three ways to do the same steps, in turns, so tha
 Busy: processor seconds of the steps (forward, backward, update) / processor seconds of the whole loop, loading thread
 included; wanted at least 90 %. Waiting: share of the clock that the loop stood still for images.
 
-    python -m benchmarks training
+    python -m benchmarks training          all of it
+    python -m benchmarks.training 28       one size
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 
@@ -31,16 +33,17 @@ from longshot.training.images import Prefetch
 from longshot.training.setup import Job, prepare
 from longshot.training.steps import Stepper
 
-STEPS, ROUNDS = 6, 4
+ROUNDS = 4
+STEPS = {28: 6, 84: 2}  # size → steps in a turn
 
 
 class Decoding(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
     """Episodes as most code loads them: every picture opened, resized and scaled when it is asked for."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, episodes: int) -> None:
         assert isinstance(job.source, Episodes)
         self.data, self.transform = job.source.pool.dataset, job.source.images.transform
-        self.tasks = [job.source.tasks(step)[0] for step in range(STEPS * ROUNDS)]
+        self.tasks = [job.source.tasks(step)[0] for step in range(episodes)]
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -61,6 +64,7 @@ def as_episode(found: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> Episod
 
 
 def measure(size: int, augment: str) -> None:
+    steps = STEPS[size]
     settings = Settings(size=size, augment=augment, validation_tasks=2, device="cpu")
     job = prepare(open_dataset("toybox"), "protonet", settings)
     stepper = Stepper(job, Team())
@@ -68,34 +72,34 @@ def measure(size: int, augment: str) -> None:
     for _ in range(2):
         stepper.step(0, ready)
     peer: Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = iter(
-        DataLoader(Decoding(job), batch_size=None, num_workers=2)
+        DataLoader(Decoding(job, steps * ROUNDS), batch_size=None, num_workers=2)
     )
     clock = dict.fromkeys(("compute", "Longshot", "peer"), 0.0)
     stepping = whole = waited = 0.0
     with Prefetch(lambda step: job.source.load(step, (0, 1)), 0) as images:
         for turn in range(ROUNDS):
             start = time.perf_counter()
-            for _ in range(STEPS):
+            for _ in range(steps):
                 stepper.step(0, ready)
             clock["compute"] += time.perf_counter() - start
 
             start, used = time.perf_counter(), time.process_time()
-            for step in range(STEPS):
+            for step in range(steps):
                 asked = time.perf_counter()
-                data = images.take((turn + 1) * STEPS)
+                data = images.take((turn + 1) * steps)
                 waited += time.perf_counter() - asked
                 mine = time.thread_time()
-                stepper.step(turn * STEPS + step, data)
+                stepper.step(turn * steps + step, data)
                 stepping += time.thread_time() - mine
             whole += time.process_time() - used
             clock["Longshot"] += time.perf_counter() - start
 
             start = time.perf_counter()
-            for _ in range(STEPS):
+            for _ in range(steps):
                 stepper.step(0, [as_episode(next(peer))])
             clock["peer"] += time.perf_counter() - start
-    steps = STEPS * ROUNDS
-    rates = ", ".join(f"{name} {steps / seconds:.2f}" for name, seconds in clock.items())
+    done = steps * ROUNDS
+    rates = ", ".join(f"{name} {done / seconds:.2f}" for name, seconds in clock.items())
     print(
         f"{size} px, {augment or 'no augmentation'}: busy {100 * stepping / whole:.1f} %, "
         f"waiting {100 * waited / clock['Longshot']:.1f} %; steps/s: {rates}; Longshot / peer "
@@ -106,7 +110,7 @@ def measure(size: int, augment: str) -> None:
 
 def main() -> None:
     torch.set_num_threads(1)  # so that a thread's clock counts all of its work
-    for size in (28, 84):
+    for size in [int(word) for word in sys.argv[1:] if word.isdigit()] or list(STEPS):
         for augment in ("", "crop(4)|flip|jitter(0.4)"):
             measure(size, augment)
 
