@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +49,22 @@ def _rows(folder: Path, name: str) -> list[dict[str, str]]:
         return [row for row in csv.DictReader(file) if row.get("source") != "published"]
 
 
-@pytest.fixture(scope="module")
-def squares(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@contextmanager
+def _locked(kind: int) -> Iterator[Path]:
+    """The folder that all workers share: one changes it at a time, any number read it."""
+    root = Path(os.environ["LONGSHOT_CACHE"]) / "test-transfer"
+    root.mkdir(exist_ok=True)
+    with (root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _draw_squares(root / "squares")
+        fcntl.flock(lock, kind)
+        yield root
+
+
+def _draw_squares(root: Path) -> None:
     """16 classes of 8 pictures: a colour each, with noise."""
-    root = tmp_path_factory.mktemp("squares") / "squares"
+    if root.is_dir():
+        return
     rng = np.random.default_rng(0)
     for number, colour in enumerate(rng.integers(40, 215, (16, 3))):
         folder = root / f"class{number:02d}"
@@ -56,15 +72,30 @@ def squares(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for picture in range(8):
             pixels = np.clip(colour + rng.normal(0, 40, (16, 16, 3)), 0, 255)
             Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{picture}.png")
-    return root
 
 
-@pytest.fixture(scope="module")
-def study(squares: Path, run_cli: Any) -> Path:
-    """The whole study with all five methods."""
-    out = squares.parent / "study"
-    run_cli("study", "run", "transfer-difficulty-small", squares, *_options(), "-o", out)
-    return out
+@pytest.fixture
+def squares() -> Path:
+    """The pictures."""
+    with _locked(fcntl.LOCK_SH) as root:
+        return root / "squares"
+
+
+def _run(run_cli: Any, root: Path) -> dict[str, Any]:
+    """The whole study with all five methods into the shared folder; what the command says."""
+    command = ("study", "run", "transfer-difficulty-small", root / "squares", *_options())
+    found: dict[str, Any] = json.loads(run_cli(*command, "-o", root / "study", "--json").stdout)
+    return found
+
+
+@pytest.fixture
+def study(run_cli: Any) -> Iterator[Path]:
+    """The folder of the study, run by whoever comes first; nobody changes it meanwhile."""
+    with _locked(fcntl.LOCK_EX) as root:
+        if not (root / "study/report.html").is_file():
+            _run(run_cli, root)
+    with _locked(fcntl.LOCK_SH) as root:
+        yield root / "study"
 
 
 def test_every_split_has_its_testbeds_of_its_own_classes(study: Path, squares: Path) -> None:
@@ -129,18 +160,21 @@ def test_tables_and_figures_are_there(study: Path) -> None:
     assert (study / "report.html").is_file()
 
 
-def test_only_what_is_missing_is_made_again_and_the_same(study: Path, squares: Path, run_cli: Any) -> None:
+def test_only_what_is_missing_is_made_again_and_the_same(run_cli: Any) -> None:
     """A lost training and a lost table: both come back, nothing else is done, the numbers do not change."""
-    before = _rows(study, "accuracies")
-    lost = next(path for path in (study / "trainings").iterdir() if "R-5-protonet" in path.name)
-    shutil.rmtree(lost)
-    (study / "tables/slopes.md").unlink()
-    done = run_cli("study", "run", "transfer-difficulty-small", squares, *_options(), "-o", study, "--json")
-    steps = json.loads(done.stdout)["steps"]
-    made = [step["step"] for step in steps if step["did"] == "written"]
-    assert made == ["training R = 5 protonet 2-shot", "tables"]
-    assert sum(step["step"].startswith("training") for step in steps) == 13
-    assert _rows(study, "accuracies") == before
+    with _locked(fcntl.LOCK_EX) as root:
+        folder = root / "study"
+        if not (folder / "report.html").is_file():
+            _run(run_cli, root)
+        before = _rows(folder, "accuracies")
+        lost = next(path for path in (folder / "trainings").iterdir() if "R-5-protonet" in path.name)
+        shutil.rmtree(lost)
+        (folder / "tables/slopes.md").unlink()
+        steps = _run(run_cli, root)["steps"]
+        made = [step["step"] for step in steps if step["did"] == "written"]
+        assert made == ["training R = 5 protonet 2-shot", "tables"]
+        assert sum(step["step"].startswith("training") for step in steps) == 13
+        assert _rows(folder, "accuracies") == before
 
 
 def test_a_dry_run_counts_the_trainings(squares: Path, run_cli: Any, tmp_path: Path) -> None:
