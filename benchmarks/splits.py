@@ -3,7 +3,8 @@
 Speed and exactness: made-up class means of 640 numbers (like those after a ReLU), 100, 608 and 1,000 classes, all four
 published R, both from the same random start, in processor seconds on one thread. Wanted: at least 100 × at 100 classes
 and 30 × at 1,000; J no higher than SGD's, D within 1 % of R; 21,841 classes of 768 numbers under a minute.
-Where SGD diverges, its time is that of all 7,000 steps, diverged or not.
+Where SGD diverges it is stopped after 500 steps and its time is fourteen times theirs. The last two rows give it a step
+size that does not diverge.
 
 Accuracy: which mode makes few-shot accuracy on the test classes fall with R? On features of real images: ProtoNet on
 frozen features (which never saw the train classes, so it shows only how alike the test classes are), and ProtoNet
@@ -35,6 +36,7 @@ from longshot.splits.sgd import MOMENTUM, STEP_SIZE, STEPS, published_loss
 
 Array = NDArray[np.float64]
 PUBLISHED = (0.04, 0.32, 0.64, 0.96)
+EARLY = 500  # steps after which SGD is looked at
 
 
 def made_up(classes: int, dim: int = 640, seed: int = 0) -> Array:
@@ -54,19 +56,21 @@ def seconds(work: Callable[[], object]) -> tuple[object, float]:
 
 
 def sgd(objective: Objective, start: Array, step_size: float = STEP_SIZE, steps: int = STEPS) -> Array:
-    """The published optimiser in float32 as PyTorch has it by default, to the end whatever happens."""
+    """The published optimiser in float32, PyTorch's default; it ends early when the centroids have left for good."""
     embeddings = torch.from_numpy(objective.embeddings).float()
     centroids = torch.tensor(start, dtype=torch.float32, requires_grad=True)
     optimiser = torch.optim.SGD([centroids], lr=step_size, momentum=MOMENTUM)
-    for _ in range(steps):
+    for step in range(steps):
         optimiser.zero_grad()
         published_loss(objective, embeddings, centroids).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
+        if step + 1 == EARLY and not float(centroids.detach().abs().max()) < 1e6:
+            break
     return centroids.detach().double().numpy()
 
 
 def speed() -> None:
-    """The table of ratios; the last row gives SGD a step size that does not diverge."""
+    """The table of ratios; the last rows give SGD a step size that does not diverge."""
     small = Objective(made_up(10, 20), 0.1)  # imports and first calls are nobody's work
     minimise(small, np.zeros((2, 20)))
     sgd(small, np.ones((2, 20)), steps=10)
@@ -80,6 +84,8 @@ def speed() -> None:
             fast, fast_seconds = seconds(lambda o=objective, s=start: minimise(o, s))
             with np.errstate(all="ignore"):
                 theirs = objective.evaluate(slow)  # type: ignore[arg-type]
+            if not theirs.penalised < 1e6:
+                slow_seconds *= STEPS / EARLY
             ours = fast.terms  # type: ignore[attr-defined]
             ratios.append(slow_seconds / fast_seconds)
             print(
@@ -91,16 +97,18 @@ def speed() -> None:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         wanted = {100: "wanted 100", 1000: "wanted 30"}.get(classes, "")
         print(f"{classes:7,}  geometric mean {mean:.0f} ×, least {min(ratios):.0f} ×  {wanted}")
-    gentle = Objective(made_up(1000), 0.96)
-    start = random_start(640, np.random.default_rng(0))
-    terms = gentle.evaluate(sgd(gentle, start, step_size=0.01))
-    print(f"  1,000  0.96  SGD with step size 0.01: J−M ln M {terms.penalised:.2g}, D {terms.divergence:.4g}")
+    for classes in (608, 1000):
+        gentle = Objective(made_up(classes), 0.96)
+        start = random_start(640, np.random.default_rng(0))
+        terms = gentle.evaluate(sgd(gentle, start, step_size=0.01))
+        told = f"J−M ln M {terms.penalised:.2g}, D {terms.divergence:.4g}"
+        print(f"{classes:7,}  0.96  SGD with step size 0.01: {told}", flush=True)
 
 
 def growth() -> None:
     """Seconds of both modes as the number of classes grows, to ImageNet-21k's."""
     print("classes  dimensions  principal s  paper s  steps  D at R = 0.64")
-    for classes, dim in ((1_000, 768), (2_730, 768), (5_460, 768), (10_920, 768), (21_841, 768)):
+    for classes, dim in ((1_000, 768), (5_460, 768), (21_841, 768)):
         objective = Objective(made_up(classes, dim), 0.64)
         placed, axis_seconds = seconds(lambda o=objective: on_axis(o))
         found, paper_seconds = seconds(lambda o=objective, p=placed: minimise(o, p.centroids))  # type: ignore[attr-defined]

@@ -107,10 +107,13 @@ class Objective:
             if self.measure == "kl-symmetric":
                 back = float(q @ -s)
                 logits = logits + pull * np.stack([p - q, q * (-s - back)])
-        return terms.penalised, 2 * self.temperature * logits @ self.embeddings + direct
+        slope = np.stack([logits[0] @ self.embeddings, logits[1] @ self.embeddings])
+        return terms.penalised, 2 * self.temperature * slope + direct
 
     def _log_probabilities(self, centroids: Array) -> tuple[Array, Array]:
-        logits = 2 * self.temperature * centroids @ self.embeddings.T
+        # two products with a vector: BLAS is half as fast with a matrix of two rows
+        logits = np.stack([self.embeddings @ centroids[0], self.embeddings @ centroids[1]])
+        logits *= 2 * self.temperature
         logits += self._bias if self.origin is None else self.origin
         top = logits.max(1, keepdims=True)
         logits = logits - (top + np.log(np.exp(logits - top).sum(1, keepdims=True)))
