@@ -74,11 +74,12 @@ def _draw_squares(root: Path) -> None:
             Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{picture}.png")
 
 
-@pytest.fixture
-def squares() -> Path:
-    """The pictures."""
-    with _locked(fcntl.LOCK_SH) as root:
-        return root / "squares"
+@pytest.fixture(scope="module")
+def squares(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the pictures for this worker."""
+    root = tmp_path_factory.mktemp("pictures") / "squares"
+    _draw_squares(root)
+    return root
 
 
 def _run(run_cli: Any, root: Path) -> dict[str, Any]:

@@ -238,6 +238,7 @@ def tables(
 
     sheets, records, lines = [], [], []
     names = list(found)
+    backbone = Path(settings["backbone"]).name  # a trained network is a path
     for method in next(iter(accuracies.values())):
         for model, words in MODELS.items():
             cells: dict[str, list[Correlation]] = {
@@ -252,9 +253,7 @@ def tables(
                 for m, label in MEASURES.items()
             ]
             heads = [("", "divergence"), *(("", name) for name in names)]
-            sheets.append(
-                Sheet(f"{method}, {words}, {settings['backbone']}", heads, [block], _NOTE, labels=1)
-            )
+            sheets.append(Sheet(f"{method}, {words}, {backbone}", heads, [block], _NOTE, labels=1))
             for measure in MEASURES:
                 for name, one in zip(names, cells[measure], strict=True):
                     facts = {"source": "measured", "dataset": name, "method": method, "model": model}
