@@ -98,12 +98,18 @@ def test_a_record_holds_sizes_divergences_and_distances() -> None:
     assert record["nearest_min"] <= record["nearest_mean"] <= record["nearest_max"]
 
 
-def test_neighbours_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    points, others = _classes(31, 5), _classes(17, 5, seed=9)
-    whole = nearest_of(points, others)
-    monkeypatch.setattr("longshot.splits.compare._BLOCK", 40)
-    for one, other in zip(whole, nearest_of(points, others), strict=True):
-        np.testing.assert_array_equal(one, other)
+def test_neighbours_of_any_points_whatever_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points of different lengths, so that a missing factor or a wrong diagonal shows."""
+    rng = np.random.default_rng(6)
+    points, others = rng.normal(size=(31, 5)) * 3, rng.normal(size=(17, 5))
+    between_all, inside = cdist(points, others), cdist(points, points)
+    np.fill_diagonal(inside, np.inf)
+    for block in (1 << 22, 40):
+        monkeypatch.setattr("longshot.splits.compare._BLOCK", block)
+        np.testing.assert_array_equal(nearest_of(points, others)[1], between_all.argmin(axis=1))
+        distances, places = nearest_of(points, points, itself=False)
+        np.testing.assert_array_equal(places, inside.argmin(axis=1))
+        np.testing.assert_allclose(distances, inside.min(axis=1))
 
 
 def test_near_twins_keep_their_distance() -> None:
