@@ -97,7 +97,7 @@ def test_episodes_count_the_same(episode: Episode) -> None:
     algorithm = get_algorithm("protonet")
 
     def one(*data: Episode) -> float:
-        return float(algorithm.loss(get_network(NETWORK, size=(16, 16), seed=1), data).loss)
+        return algorithm.loss(get_network(NETWORK, size=(16, 16), seed=1), data).loss.item()
 
     assert one(episode, small) == pytest.approx((one(episode) + one(small)) / 2, rel=1e-6)
 
@@ -121,7 +121,7 @@ def test_multiclass_by_hand(call: str, episode: Episode) -> None:
     logs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     share = 0.2 if "smoothing" in call else 0.0
     target = (1 - share) * np.eye(5)[labels.numpy()] + share / 5
-    assert float(found.loss) == pytest.approx(float(-(target * logs).sum(1).mean()), rel=1e-5)
+    assert found.loss.item() == pytest.approx(float(-(target * logs).sum(1).mean()), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
