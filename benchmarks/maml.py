@@ -11,6 +11,7 @@ ratio per setting.
 
 from __future__ import annotations
 
+import copy
 import statistics
 import sys
 import time
@@ -23,7 +24,6 @@ from torch.func import functional_call, grad
 
 from longshot.networks.base import Network
 from longshot.networks.inner import body_weights
-from longshot.networks.norms import batch_statistics
 from longshot.networks.registry import get_network
 from longshot.training.base import Episode
 from longshot.training.maml import ANIL, FOMAML, MAML
@@ -46,6 +46,16 @@ def episodes(count: int, size: int, shot: int) -> list[Episode]:
         )
         for _ in range(count)
     ]
+
+
+def batch_statistics(network: Network) -> Network:
+    """A copy whose batch norms use the statistics of the images at hand: torch.func allows no running ones."""
+    copied = copy.deepcopy(network)
+    for module in copied.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.track_running_stats = False
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+    return copied
 
 
 def plain(network: Network, data: Sequence[Episode], name: str) -> None:

@@ -67,23 +67,25 @@ class SupportStatistics(TorchFunctionMode):
     """Inside, every batch norm uses mean and variance of the first ``rows`` images of its input, differentiably.
 
     It catches the call to ``torch.nn.functional.batch_norm``, so it holds for any network, changes no module and no
-    running statistics, and is seen by the current thread alone.
+    running statistics, and is seen by the current thread alone. ``fused``: PyTorch's own kernel where all images are
+    the support's, which is faster unless its gradient is differentiated again.
     """
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, fused: bool = False) -> None:
         super().__init__()
-        self.rows = rows
+        self.rows, self.fused = rows, fused
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if func is F.batch_norm:
-            return _norm(self.rows, *args, **(kwargs or {}))
+            return _norm(self.rows, self.fused, *args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
 def _norm(
     rows: int,
+    fused: bool,
     input: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
@@ -94,6 +96,8 @@ def _norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Batch norm of [N, C, …] by the statistics of the first ``rows``; the signature is ``F.batch_norm``'s."""
+    if fused and len(input) == rows > 1:
+        return F.batch_norm(input, None, None, weight, bias, training=True, eps=eps)
     over = (0, *range(2, input.dim()))
     variance, mean = torch.var_mean(input[:rows], over, correction=0)
     scale = (variance + eps).rsqrt()
@@ -135,7 +139,7 @@ def query_logits(
 
     ``network`` is a ``private_copy``; support [E, S, 3, H, W], label [E, S] in 0…way−1, query [E, Q, 3, H, W].
     """
-    body = _Body(network, support.shape[1], has_batch_norm(network))
+    body = _Body(network, support.shape[1], has_batch_norm(network), fused=not loop.second_order)
     shared = dict(weights)
 
     def one(support: Tensor, label: Tensor, query: Tensor) -> Tensor:
@@ -154,9 +158,10 @@ class _Body:
     network: Network
     rows: int
     normed: bool
+    fused: bool
 
     def __call__(self, weights: Weights, images: Tensor) -> Tensor:
-        with SupportStatistics(self.rows) if self.normed else nullcontext():
+        with SupportStatistics(self.rows, self.fused) if self.normed else nullcontext():
             vectors: Tensor = functional_call(self.network, weights, (images,))
         return vectors
 
