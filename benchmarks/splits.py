@@ -11,7 +11,7 @@ frozen features (which never saw the train classes, so it shows only how alike t
 after a linear discriminant analysis of the train classes (the cheapest thing that learns from them: transfer).
 
     python -m benchmarks splits                                     speed and growth, about 10 minutes
-    python -m benchmarks.splits speed                               one part: speed, growth or accuracy
+    python -m benchmarks.splits speed --classes 1000                one part: speed, growth or accuracy
     python -m benchmarks.splits accuracy DATASET… --backbone NAME   on datasets of your own
 """
 
@@ -69,13 +69,13 @@ def sgd(objective: Objective, start: Array, step_size: float = STEP_SIZE, steps:
     return centroids.detach().double().numpy()
 
 
-def speed() -> None:
+def speed(sizes: tuple[int, ...] = (100, 608, 1000)) -> None:
     """The table of ratios; the last rows give SGD a step size that does not diverge."""
     small = Objective(made_up(10, 20), 0.1)  # imports and first calls are nobody's work
     minimise(small, np.zeros((2, 20)))
     sgd(small, np.ones((2, 20)), steps=10)
     print("classes  R     SGD s   J−M ln M   D        L-BFGS s  J−M ln M   D        ratio")
-    for classes in (100, 608, 1000):
+    for classes in sizes:
         embeddings, ratios = made_up(classes), []
         for target in PUBLISHED:
             objective = Objective(embeddings, target)
@@ -97,7 +97,7 @@ def speed() -> None:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         wanted = {100: "wanted 100", 1000: "wanted 30"}.get(classes, "")
         print(f"{classes:7,}  geometric mean {mean:.0f} ×, least {min(ratios):.0f} ×  {wanted}")
-    for classes in (608, 1000):
+    for classes in (size for size in sizes if size > 100):
         gentle = Objective(made_up(classes), 0.96)
         start = random_start(640, np.random.default_rng(0))
         terms = gentle.evaluate(sgd(gentle, start, step_size=0.01))
@@ -210,9 +210,12 @@ if __name__ == "__main__":
     parser.add_argument("part", choices=["speed", "growth", "accuracy"])
     parser.add_argument("datasets", nargs="*", default=["toybox"])
     parser.add_argument("--backbone", default="efficientnet-lite0")
+    parser.add_argument("--classes", type=int, nargs="+", default=[100, 608, 1000], help="of the part speed")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     if chosen.part == "accuracy":
         accuracy(chosen.datasets or ["toybox"], chosen.backbone)
+    elif chosen.part == "speed":
+        speed(tuple(chosen.classes))
     else:
-        {"speed": speed, "growth": growth}[chosen.part]()
+        growth()
