@@ -33,6 +33,7 @@ def test_a_product_just_below_a_whole_number_counts_as_it() -> None:
         (10, (1.2, -0.4, 0.2), "three numbers from 0"),
         (10, (0.8, 0.2), "three numbers"),
         (10, (0.8, 0.2, 0.0), "Train and test need"),
+        (10, (0.8, 5e-324, 0.2), "10 classes are too few"),
     ],
 )
 def test_impossible_sizes_are_one_sentence(classes: int, ratios: tuple[float, ...], message: str) -> None:

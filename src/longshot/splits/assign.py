@@ -37,7 +37,7 @@ def part_sizes(classes: int, ratios: Sequence[float] = RATIOS) -> tuple[int, int
     validation, test = (math.floor(round(r * classes, 6)) for r in ratios[1:])
     train = classes - validation - test
     if train < 1 or test < 1 or (ratios[1] > 0 and validation < 1):
-        needed = max(math.ceil(round(1 / r, 6)) for r in ratios if r > 0)
+        needed = max(math.ceil(round(1 / max(r, 1e-9), 6)) for r in ratios if r > 0)
         raise UserError(
             f"{classes} {'class is' if classes == 1 else 'classes are'} too few for a split of "
             f"{ratios[0]:g}, {ratios[1]:g}, {ratios[2]:g}: at least {needed} are needed for one class in each part."
