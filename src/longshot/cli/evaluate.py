@@ -155,6 +155,10 @@ def _percent(record: dict[str, Any], name: str) -> str:
     return f"{100 * record[name]:.2f} ± {50 * (interval[1] - interval[0]):.2f}"
 
 
+def _seconds(value: float) -> str:
+    return f"{value:,.0f} s" if value >= 100 else f"{value:.2g} s"
+
+
 def _print_estimate(records: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(records, indent=2, ensure_ascii=False))
@@ -166,7 +170,7 @@ def _print_estimate(records: list[dict[str, Any]], as_json: bool) -> None:
             "backbone": record["backbone"],
             "method": record["method"],
             "left": f"{record['left']:,} {'tasks' if record['method'] else 'images'}",
-            "per task": "" if record["per_task"] is None else f"{record['per_task']:,.3g} s",
+            "per task": "" if record["per_task"] is None else _seconds(record["per_task"]),
             "time": f"about {record['seconds']:,.1f} s",
             "disk": f"{record['bytes'] / 1e6:,.1f} MB",
         }
