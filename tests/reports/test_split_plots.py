@@ -69,6 +69,15 @@ def test_accuracy_with_its_slope(tmp_path: Path) -> None:
     assert {"0.1", "0.5"} <= ticks
 
 
+def test_numbers_at_the_axis_do_not_touch(tmp_path: Path) -> None:
+    crowded = Series("maml", np.array([0.04, 0.96, 16.0]), np.array([0.6, 0.5, 0.4]))
+    accuracy_by_divergence([crowded], tmp_path / "a.svg", title="")
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert ">0.04<" in text
+    assert ">16<" in text
+    assert ">0.96<" not in text
+
+
 def test_the_same_picture_is_the_same_file(tmp_path: Path) -> None:
     for name in ("one.svg", "two.svg"):
         class_map(EMBEDDINGS, _panels(2), tmp_path / name)

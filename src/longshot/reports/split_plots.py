@@ -186,12 +186,24 @@ def accuracy_by_divergence(
             )
         if chance is not None:
             axes.axhline(100 * chance, color=_MUTED, linewidth=1, linestyle=(0, (3, 3)), label="chance")
-        axes.set_xticks(np.unique(everything), [f"{value:.3g}" for value in np.unique(everything)])
+        ticks = np.unique(everything)
+        axes.set_xticks(ticks, _named(ticks, 0.06 * span))
         axes.grid(axis="y")
         axes.set_xlabel(xlabel)
         axes.set_ylabel("accuracy (%)")
         axes.set_title(title)
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _named(ticks: Floats, room: float) -> list[str]:
+    """The numbers at ticks; one nearer than ``room`` to the named one before it goes without."""
+    named: list[str] = []
+    last = -math.inf
+    for tick in ticks.tolist():
+        free = tick - last >= room
+        named.append(f"{tick:.3g}" if free else "")
+        last = tick if free else last
+    return named
 
 
 def clouds(some: Sequence[Cloud], path: str | os.PathLike[str], *, title: str, xlabel: str) -> None:

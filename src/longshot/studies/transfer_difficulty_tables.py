@@ -326,11 +326,11 @@ def _percent(mean: float, half: float | None) -> str:
 
 
 def _slope(one: Steepness) -> str:
-    return f"{100 * one.fit.slope:+.1f} {_bounds(one.fit.low, one.fit.high)}".strip()
+    return f"{100 * one.fit.slope:+.2f} {_bounds(one.fit.low, one.fit.high)}".strip()
 
 
 def _bounds(low: float, high: float) -> str:
-    return "" if math.isnan(low) else f"[{100 * low:+.1f}, {100 * high:+.1f}]"
+    return "" if math.isnan(low) else f"[{100 * low:+.2f}, {100 * high:+.2f}]"
 
 
 def _listed(names: Sequence[str]) -> str:
