@@ -19,6 +19,7 @@ from longshot.cli.sample_options import (
     instance_options,
     shape_options,
 )
+from longshot.cli.split_option import apply_splits, splits_option
 from longshot.errors import UserError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 )
 @click.option("--tasks", type=COUNT, default=600, show_default=True, help="Tasks to draw from each dataset.")
 @click.option("--split", help="Draw only from the classes of this split: train, validation or test.")
+@splits_option
 @click.option("--drop-small", is_flag=True, help="Leave out classes with too few images.")
 @click.option("--allow-repeats", is_flag=True, help="Let the same task occur twice.")
 @click.option(
@@ -78,7 +80,12 @@ def command(
     from longshot.testbeds.describe import summary
 
     start = time.monotonic()
-    opened = [open_dataset(spec) for spec in datasets]
+    splits = options.pop("splits")
+    if splits and not options["split"]:
+        raise UserError(
+            f"--splits {splits} says which classes are which; say which to draw from with --split test."
+        )
+    opened = [apply_splits(open_dataset(spec), splits) for spec in datasets]
     if dry_run:
         _estimate(opened, options, as_json)
         return

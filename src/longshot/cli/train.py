@@ -18,10 +18,12 @@ from longshot.cli.sample_options import (
     class_options,
     shape_options,
 )
+from longshot.cli.split_option import apply_splits, splits_option
 from longshot.errors import UserError
 from longshot.tuned import is_tuned, tuned_training
 
 if TYPE_CHECKING:
+    from longshot.datasets.dataset import Dataset
     from longshot.training.data import Settings
 
 _SHAPE = ("shape", "way", "shot", "query")
@@ -52,6 +54,7 @@ class _Grouped(GroupedCommand):
 @click.option(
     "--split", help="Train on the classes of this split, or on all. [train, where there are splits]"
 )
+@splits_option
 @click.option(
     "--holdout", type=float, help="Share of the classes held out for validation. [0.1 without splits]"
 )
@@ -116,17 +119,18 @@ def command(
             "'longshot train' needs an algorithm and a dataset, as in 'longshot train protonet toybox -o runs/proto'; "
             "see 'longshot train --list'."
         )
+    data = _opened(dataset, options.pop("splits"))
     settings = _settings(options)
     if is_tuned(name):
         name, settings = _tuned(name, settings)
     if dry_run:
-        _estimate(name, dataset, settings, as_json)
+        _estimate(name, data, settings, as_json)
         return
     if out is None:
         raise UserError("No folder to write to; name one with -o runs/proto.")
     from longshot.training.loop import train
 
-    done = train(dataset, name, out=out, **vars(settings))
+    done = train(data, name, out=out, **vars(settings))
     if as_json:
         click.echo(json.dumps(done.as_dict(), indent=2, ensure_ascii=False))
         return
@@ -140,6 +144,15 @@ def command(
             f"at step {done.best_step:,}, which is kept"
         )
     click.echo(f"{done.path}  a backbone: longshot embed {dataset} --backbone {done.path}")
+
+
+def _opened(dataset: str, splits: str | None) -> Dataset | str:
+    """The dataset with another split in place of its own; just its name where none was asked for."""
+    if splits is None:
+        return dataset
+    from longshot.datasets import open_dataset
+
+    return apply_splits(open_dataset(dataset), splits)
 
 
 def _settings(options: dict[str, Any]) -> Settings:
@@ -176,7 +189,7 @@ def _tuned(file: str, settings: Settings) -> tuple[str, Settings]:
     return name, replace(settings, **open_)
 
 
-def _estimate(name: str, dataset: str, settings: Settings, as_json: bool) -> None:
+def _estimate(name: str, dataset: Dataset | str, settings: Settings, as_json: bool) -> None:
     from longshot.training.cost import estimate
 
     told = estimate(dataset, name, settings)

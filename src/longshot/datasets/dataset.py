@@ -52,8 +52,8 @@ class Dataset:
     """N images in C classes. The rows of class c are ``offsets[c]:offsets[c + 1]``; classes are sorted by id.
 
     ``keys`` [N] name examples for good (testbeds hold keys, never rows). ``attributes`` has N rows, one
-    column per attribute. ``splits`` maps train/validation/test to class ids. ``skipped`` lists the keys of
-    unreadable images that were left out on request.
+    column per attribute. ``splits`` maps train/validation/test to class ids; ``splits_from`` names the split that was
+    put in place of the dataset's own. ``skipped`` lists the keys of unreadable images that were left out on request.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Dataset:
     taxonomy: Taxonomy | None = None
     attributes: pa.Table | None = None
     splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    splits_from: str | None = None
     skipped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

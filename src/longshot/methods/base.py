@@ -84,7 +84,7 @@ class TaskBatch:
         if self.shot is not None:
             # Sorted and equal shots: the rows of a class are neighbours and the sum needs no product.
             grouped = values.view(len(self), self.way, self.shot, -1)
-            return grouped.squeeze(2) if self.shot == 1 else grouped.mean(2)
+            return grouped.squeeze(2) if self.shot == 1 else grouped.sum(2).div_(self.shot)
         sums = torch.bmm(self.one_hot.transpose(1, 2), values)
         return sums / self.counts.clamp(min=1).unsqueeze(2)
 

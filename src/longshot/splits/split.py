@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from longshot.datasets.dataset import SPLITS, Dataset, canonical_split, count, first
 from longshot.datasets.sidecars import check_splits, note, resolve_classes
 from longshot.errors import UserError
-from longshot.files import write_json
+from longshot.files import hash_json, write_json
 
 FORMAT = 1
 
@@ -126,7 +126,9 @@ class Split:
 
     def apply(self, dataset: Dataset) -> Dataset:
         """The same dataset with this split in place of the one it came with."""
-        return dataclasses.replace(dataset, splits=self.resolve(dataset))
+        parts = self.resolve(dataset)
+        told = f"{self.name} {hash_json({part: sorted(ids) for part, ids in parts.items()})[:12]}"
+        return dataclasses.replace(dataset, splits=parts, splits_from=told)
 
 
 def from_labels(

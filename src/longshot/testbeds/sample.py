@@ -140,6 +140,8 @@ def sample(
                 "dropped_classes": dropped,
                 **limits.settings(),
             }
+            if split is not None and one.splits_from is not None:
+                facts["splits_from"] = one.splits_from  # not the dataset's own: the name alone would not tell
             beds.append(
                 Testbed.create(
                     to_table(one, draft.plan, draft.drawn),
