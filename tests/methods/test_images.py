@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from longshot.calls import parse_call
+from longshot.errors import UserError
 from longshot.methods.adapt import trainable
 from longshot.methods.checks import CheckFailed
 from longshot.methods.checks_images import CHECKS
 from longshot.methods.finetune_network import FinetuneAll
 from longshot.methods.images import ImageMethod, ImageTask
-from longshot.methods.registry import get_method, image_method_names
+from longshot.methods.registry import feature_method, get_method, image_method_names
 from longshot.networks.base import Network
 
 SLOW = {"bit": "bit(steps=60)"}  # 500 steps of it by default
@@ -48,6 +49,18 @@ def test_cost_grows_with_the_network(name: str) -> None:
     small, large = (method.flops_per_task(5, 25, 50, forward) for forward in (1e6, 2e6))
     assert large == pytest.approx(2 * small, rel=0.2)
     assert small >= 50e6  # at least every query once
+
+
+@pytest.mark.parametrize("name", image_method_names())
+def test_a_method_is_made_again_from_its_call(name: str) -> None:
+    method = get_method(name)
+    assert (method.name, method.call) == (name, name)
+    assert get_method(method.call).settings == method.settings
+
+
+def test_a_method_on_images_is_refused_where_only_features_are_at_hand() -> None:
+    with pytest.raises(UserError, match=r"lora needs the images .* such as protonet"):
+        feature_method("lora")
 
 
 class Quick(FinetuneAll):
