@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, ClassVar
 
 from longshot.errors import UserError
 
@@ -94,3 +96,42 @@ def check_settings(what: str, settings: Mapping[str, Any], defaults: Mapping[str
         raise UserError(f"{what} has no settings, so '{unknown[0]}' means nothing to it; leave it out.")
     valid = ", ".join(f"{key}={value!r}" for key, value in defaults.items())
     raise UserError(f"{what} has no setting '{unknown[0]}'; its settings and their defaults: {valid}.")
+
+
+class Called:
+    """Something made by a call such as ``tim(steps=100)``: the constructor stores settings under their names."""
+
+    name: ClassVar[str]  # as written on the command line
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every setting with the value in use."""
+        return {key: getattr(self, key) for key in parameters(type(self).__init__)}
+
+    @property
+    def call(self) -> str:
+        """Canonical text: settings at their default are left out."""
+        return format_call(self.name, self.settings, parameters(type(self).__init__))
+
+    def __repr__(self) -> str:
+        return format_call(type(self).__name__, self.settings)
+
+
+def find_class(kind: str, name: str, table: Mapping[str, str], see: str) -> Any:
+    """The class that ``table`` (name → module:class) holds under ``name``; UserError with the nearest name."""
+    if name not in table:
+        near = get_close_matches(name, table, n=1, cutoff=0.5)
+        hint = f"did you mean '{near[0]}'?" if near else f"the {kind}s are {', '.join(sorted(table))}."
+        raise UserError(f"There is no {kind} '{name}'; {hint} See '{see}'.")
+    module, _, attribute = table[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def make_called(kind: str, name: str, chosen: Any, settings: Mapping[str, Any]) -> Any:
+    """``chosen(**settings)``; UserError for an unknown setting (with the valid ones) or one of the wrong type."""
+    check_settings(f"The {kind} '{name}'", settings, parameters(chosen.__init__))
+    try:
+        return chosen(**settings)
+    except TypeError as error:
+        text = format_call(name, settings)
+        raise UserError(f"The {kind} call '{text}' has a setting of the wrong type: {error}.") from error

@@ -1,4 +1,4 @@
-"""Where tensors live: one function that turns ``auto|cpu|cuda|mps`` into a device that exists."""
+"""Where tensors live: ``auto|cpu|cuda|mps`` as a device that exists, and how to tell that its memory ran out."""
 
 from __future__ import annotations
 
@@ -35,3 +35,14 @@ def pick_device(name: str = "auto") -> torch.device:
             f"use --device auto or cpu."
         )
     return device
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out, on a device or in the machine."""
+    import torch
+
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    # What torch says on CPUs differs by system; some devices raise a plain RuntimeError.
+    said = ("not enough memory", "allocate memory", "out of memory")
+    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in said)

@@ -42,7 +42,9 @@ class Progress:
     def _line(self, note: str | None) -> str:
         of = f" of {self.total:,}" if self.total is not None else ""
         tail = f", {note}" if note else ""
-        return f"{self.description}: {self.done:,}{of} {self.unit}, {self.rate():,.0f} {self.unit}/s{tail}"
+        rate = self.rate()
+        speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+        return f"{self.description}: {self.done:,}{of} {self.unit}, {speed} {self.unit}/s{tail}"
 
 
 class _Bar(Progress):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import copy
 import threading
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -106,7 +106,7 @@ class ImageSource:
         if self._decoded is not None:
             return self._decoded[rows]
         if not hasattr(self._local, "store"):
-            self._local.store = pickle.loads(self._pickled)
+            self._local.store = copy.deepcopy(self.dataset.store)
         transform = self.backbone.transform
         return np.stack([transform.pixels(self._local.store.read(row)) for row in rows.tolist()])
 
@@ -119,10 +119,6 @@ class ImageSource:
         if len(self.dataset) * height * width * 3 > _DECODE_ALL:
             return None
         return pixels(self.dataset, self.backbone.transform)
-
-    @cached_property
-    def _pickled(self) -> bytes:
-        return pickle.dumps(self.dataset.store)
 
 
 def free_memory() -> int:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from longshot.devices import out_of_memory
 from longshot.methods.base import LOWEST
 from longshot.methods.images import ImageTask
 from longshot.networks.base import Network
@@ -118,14 +119,6 @@ class Room:
 
 
 ROOM = Room()
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether an error says that memory ran out, on any device."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    text = str(error).lower()
-    return isinstance(error, RuntimeError) and ("out of memory" in text or "allocate memory" in text)
 
 
 def descend(

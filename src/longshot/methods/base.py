@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from longshot.calls import format_call, parameters
+from longshot.calls import Called
 
 Setting = Literal["inductive", "transductive"]
 Kind = Literal["frozen", "adapted", "meta-trained"]
@@ -121,14 +121,13 @@ class TaskBatch:
         return drawn.to(self.support.device)
 
 
-class AnyMethod(ABC):
+class AnyMethod(Called, ABC):
     """What all methods have in common: a name, what they may look at, settings and an identity.
 
     A subclass's constructor takes keyword settings with defaults, checks them and stores each under its own
-    name; nothing else.
+    name; nothing else. ``call`` is the ``method`` column of results.
     """
 
-    name: ClassVar[str]  # as written on the command line
     setting: ClassVar[Setting]  # transductive: also looks at the other queries of the same task
     family: ClassVar[str]  # one or two words for the list of methods
     paper: ClassVar[str]  # who proposed it, or ""
@@ -136,22 +135,9 @@ class AnyMethod(ABC):
     version: ClassVar[int] = 1  # raise when the same settings give other scores: old results are not mixed in
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """Every setting with the value in use."""
-        return {key: getattr(self, key) for key in parameters(type(self).__init__)}
-
-    @property
-    def call(self) -> str:
-        """Canonical text, the ``method`` column of results: settings at their default are left out."""
-        return format_call(self.name, self.settings, parameters(type(self).__init__))
-
-    @property
     def identity(self) -> str:
         """What decides the scores; part of a result's id. A method read from a file adds the file's hash."""
         return f"{self.call}@{self.version}"
-
-    def __repr__(self) -> str:
-        return format_call(type(self).__name__, self.settings)
 
 
 class Method(AnyMethod):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from longshot.calls import check_settings, parameters, parse_call
+from longshot.calls import find_class, make_called, parameters, parse_call
 from longshot.errors import UserError
+from longshot.tuned import is_tuned, tuned_method
 
 if TYPE_CHECKING:
     from longshot.methods.base import Method
@@ -66,13 +65,9 @@ def image_method_names() -> list[str]:
 
 def method_class(name: str) -> type[Method | ImageMethod]:
     """The class registered under ``name``; UserError with the nearest name when there is none."""
-    known = METHODS | IMAGE_METHODS
-    if name not in known:
-        near = get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"did you mean '{near[0]}'?" if near else f"the methods are {', '.join(sorted(known))}."
-        raise UserError(f"There is no method '{name}'; {hint} See 'longshot methods'.")
-    module, _, attribute = known[name].partition(":")
-    found: type[Method | ImageMethod] = getattr(import_module(module), attribute)
+    found: type[Method | ImageMethod] = find_class(
+        "method", name, METHODS | IMAGE_METHODS, "longshot methods"
+    )
     return found
 
 
@@ -80,22 +75,20 @@ def get_method(method: str | Method | ImageMethod) -> Method | ImageMethod:
     """A method from its call; a method object is handed back as it is.
 
     ``protonet(distance='cosine')``: registered; ``mine.py:MyMethod(k=3)``: a class or function in a file;
-    ``sklearn:sklearn.svm.SVC(C=1)``: a scikit-learn classifier. UserError: unknown name (with the nearest), unknown
-    setting (with the valid ones and their defaults).
+    ``sklearn:sklearn.svm.SVC(C=1)``: a scikit-learn classifier; ``best.yaml``: what 'longshot tune' found. UserError:
+    unknown name (with the nearest), unknown setting (with the valid ones and their defaults).
     """
     if not isinstance(method, str):
         return method
+    if is_tuned(method):
+        method = tuned_method(method)
     name, settings = parse_call(method)
     if is_own(name):
         from longshot.methods.own import own_method
 
         return own_method(name, settings)
-    chosen = method_class(name)
-    check_settings(f"The method '{name}'", settings, parameters(chosen.__init__))
-    try:
-        return chosen(**settings)
-    except TypeError as error:
-        raise UserError(f"The method call '{method}' has a setting of the wrong type: {error}.") from error
+    made: Method | ImageMethod = make_called("method", name, method_class(name), settings)
+    return made
 
 
 def feature_method(method: str | Method) -> Method:

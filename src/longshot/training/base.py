@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from torch import Tensor
 
-from longshot.calls import format_call, parameters
+from longshot.calls import Called
 from longshot.networks.base import Network
 
 if TYPE_CHECKING:
@@ -57,10 +57,9 @@ class Recipe:
     clip: float = 0.0  # largest norm of the gradient; 0: not clipped
 
 
-class Algorithm(ABC):
+class Algorithm(Called, ABC):
     """A way of training. The constructor takes keyword settings with defaults and stores them, nothing else."""
 
-    name: ClassVar[str]  # as in `longshot train NAME`
     paper: ClassVar[str]
     episodic: ClassVar[bool]  # True: ``loss`` gets episodes; False: a Batch
     recipe: ClassVar[Recipe] = Recipe()
@@ -70,16 +69,6 @@ class Algorithm(ABC):
     def method(self) -> str:
         """Call of the method that validation tasks are solved with; a subclass may set a plain string."""
         return "protonet"
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Every setting with the value in use."""
-        return {key: getattr(self, key) for key in parameters(type(self).__init__)}
-
-    @property
-    def call(self) -> str:
-        """Canonical text: settings at their default are left out."""
-        return format_call(self.name, self.settings, parameters(type(self).__init__))
 
     @property
     def refresh(self) -> int:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from longshot.calls import check_settings, parameters, parse_call
-from longshot.errors import UserError
+from longshot.calls import find_class, make_called, parse_call
 
 if TYPE_CHECKING:
     from longshot.training.base import Algorithm
@@ -34,12 +31,7 @@ def algorithm_names() -> list[str]:
 
 def algorithm_class(name: str) -> type[Algorithm]:
     """The class registered under ``name``; UserError with the nearest name when there is none."""
-    if name not in ALGORITHMS:
-        near = get_close_matches(name, ALGORITHMS, n=1, cutoff=0.5)
-        hint = f"did you mean '{near[0]}'?" if near else f"the algorithms are {', '.join(algorithm_names())}."
-        raise UserError(f"There is no training algorithm '{name}'; {hint} See 'longshot train --list'.")
-    module, _, attribute = ALGORITHMS[name].partition(":")
-    found: type[Algorithm] = getattr(import_module(module), attribute)
+    found: type[Algorithm] = find_class("algorithm", name, ALGORITHMS, "longshot train --list")
     return found
 
 
@@ -51,11 +43,5 @@ def get_algorithm(algorithm: str | Algorithm) -> Algorithm:
     if not isinstance(algorithm, str):
         return algorithm
     name, settings = parse_call(algorithm)
-    chosen = algorithm_class(name)
-    check_settings(f"The algorithm '{name}'", settings, parameters(chosen.__init__))
-    try:
-        return chosen(**settings)
-    except TypeError as error:
-        raise UserError(
-            f"The algorithm call '{algorithm}' has a setting of the wrong type: {error}."
-        ) from error
+    made: Algorithm = make_called("algorithm", name, algorithm_class(name), settings)
+    return made

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import nn
 
+from longshot.devices import out_of_memory
 from longshot.errors import UserError
 from longshot.training.base import Batch, Episode
 from longshot.training.distributed import Team
@@ -96,16 +97,6 @@ class Stepper:
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         buffers = [buffer for buffer in self.job.network.buffers() if buffer.is_floating_point()]
         self.team.average([*gradients, *buffers, loss, accuracy])
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out, on a device or in the machine."""
-    said = (
-        "not enough memory",
-        "can't allocate memory",
-        "out of memory",
-    )  # torch on CPUs, by system; on devices
-    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in said)
 
 
 def _count(data: Data) -> int:
