@@ -32,7 +32,7 @@ TRAININGS = {
     "anil": ("anil", "anil"),
     "protonet": ("protonet", "protonet"),
     "multiclass": ("multiclass", "protonet"),
-    "finetune": ("multiclass", "finetune-5"),
+    "finetune": ("multiclass", "finetune-5(distance='euclidean')"),  # ProtoNet's rule, as without adapting
 }
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from longshot.studies.transfer_difficulty_plan import Training
 
 _ACCURACY = "Mean accuracy over tasks in %, ± half the 95 % interval over tasks (Student t)"
-# one network with and without adapting its embedding: no choice is made after seeing the numbers
+# with and without adapting the embedding: no choice is made after seeing the numbers
 PAIRS = (("finetune", "multiclass"), ("maml", "anil"))
 
 
@@ -252,9 +252,9 @@ def adaptation_table(scores: Scores) -> TableFile:
     names = [f"{one} − {other}" for one, other in pairs] + (["best adapting − best fixed"] if both else [])
     heads = [("", "split"), *((f"{shot}-shot", name) for shot in scores.shots for name in names)]
     note = (
-        "Points of accuracy on the same tasks, 95 % interval over tasks in brackets. Each pair is fixed beforehand and "
-        "differs in whether the embedding is adapted; the best of several was picked on these tasks, which favours it "
-        "on both sides."
+        "Points of accuracy on the same tasks, 95 % interval over tasks in brackets. The pairs are fixed beforehand: "
+        "finetune and multiclass share a network, MAML and ANIL are trained apart. The best of several was picked on "
+        "these tasks, which favours it on both sides."
     )
     lines = [_verdict(scores, shot) for shot in scores.shots]
     return TableFile(
