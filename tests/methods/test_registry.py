@@ -49,3 +49,16 @@ def test_methods_command_lists_settings(run_cli: Any) -> None:
     listed = {entry["name"]: entry for entry in json.loads(run_cli("methods", "--json").stdout)}
     assert listed["protonet"]["settings"] == {"distance": "euclidean", "scale": None}
     assert "protonet" in run_cli("methods").stdout
+
+
+def test_settings_found_by_tuning_stand_for_a_method(tmp_path):
+    file = tmp_path / "best.yaml"
+    file.write_text("method: protonet(distance='cosine')\n")
+    assert get_method(str(file)).call == "protonet(distance='cosine')"
+
+
+def test_a_tuning_file_without_a_method_is_told(tmp_path):
+    file = tmp_path / "best.yaml"
+    file.write_text("algorithm: protonet\n")
+    with pytest.raises(UserError, match="method"):
+        get_method(str(file))
