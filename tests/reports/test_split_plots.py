@@ -60,13 +60,18 @@ def test_a_map_per_split(tmp_path: Path, count: int) -> None:
 
 def test_accuracy_with_its_slope(tmp_path: Path) -> None:
     path = tmp_path / "accuracy.svg"
-    accuracy_by_divergence([SERIES], path, title="5-way 5-shot", chance=0.2)
+    accuracy_by_divergence([SERIES], path, title="5-way 5-shot", chance=0.4)
     text = path.read_text(encoding="utf-8")
-    assert "maml (-25.0 per unit)" in text
+    assert "maml (-25.00 per unit)" in text
     assert "chance" in text
     assert "5-way 5-shot" in text
     ticks = set(re.findall(r">(0\.\d)<", text))
     assert {"0.1", "0.5"} <= ticks
+
+
+def test_a_chance_far_below_does_not_flatten_the_rest(tmp_path: Path) -> None:
+    accuracy_by_divergence([SERIES], tmp_path / "a.svg", title="", chance=0.1)
+    assert "chance" not in (tmp_path / "a.svg").read_text(encoding="utf-8")
 
 
 def test_numbers_at_the_axis_do_not_touch(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def accuracy_by_divergence(
                 axes.plot(
                     ends, 100 * (one.line[0] + one.line[1] * ends), color=colour, linewidth=1.2, alpha=0.7
                 )
-                label += f" ({100 * one.line[1]:+.1f} per unit)"
+                label += f" ({100 * one.line[1]:+.2f} per unit)"
             axes.plot(
                 x,
                 100 * one.mean,
@@ -184,7 +184,10 @@ def accuracy_by_divergence(
                 markeredgewidth=0.7,
                 label=label,
             )
-        if chance is not None:
+        lowest, highest = (f(f(one.mean) for one in series) for f in (min, max))
+        if chance is not None and lowest - chance <= 2 * (
+            highest - lowest
+        ):  # far below it would flatten all else
             axes.axhline(100 * chance, color=_MUTED, linewidth=1, linestyle=(0, (3, 3)), label="chance")
         ticks = np.unique(everything)
         axes.set_xticks(ticks, _named(ticks, 0.06 * span))
