@@ -229,6 +229,32 @@ class TestHeads:
         found = scores(MDTransfer(steps=6, lr=1e-3, start="prototypes"), task, network)
         assert torch.allclose(found, logits(task.query).detach(), atol=2e-3)
 
+    def test_the_other_choices_of_md_transfer_equal_a_plain_loop(
+        self, task: ImageTask, network: SmallNetwork
+    ) -> None:
+        with torch.no_grad():
+            vectors = network(task.support)
+        head = nn.Parameter(torch.stack([vectors[task.support_label == c].mean(0) for c in range(task.way)]))
+        bias = nn.Parameter(torch.zeros(task.way))
+        optimiser = torch.optim.SGD([head, bias], lr=0.1)
+        for _ in range(6):
+            optimiser.zero_grad()
+            logits = vectors @ F.normalize(head, dim=1).T + bias
+            F.cross_entropy(logits, task.support_label).backward()
+            optimiser.step()
+        with torch.no_grad():
+            expected = network(task.query) @ F.normalize(head, dim=1).T + bias
+        method = MDTransfer(
+            steps=6,
+            lr=0.1,
+            head="linear",
+            weight_norm=True,
+            layers="head",
+            optimiser="sgd",
+            start="prototypes",
+        )
+        assert torch.allclose(scores(method, task, network), expected, atol=1e-4)
+
     def test_a_new_start_forgets_the_weights(self, network: SmallNetwork) -> None:
         one, two = trainable(network), trainable(SmallNetwork(seed=5))
         for model in (one, two):

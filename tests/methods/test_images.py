@@ -24,6 +24,7 @@ CALLS = [
     *(SLOW.get(name, name) for name in image_method_names()),
     "finetune-all(distance='euclidean', lr=0.0001, steps=5)",
     "md-transfer(head='linear', start='prototypes', steps=20)",
+    "md-transfer(weight_norm=False, layers='head', optimiser='sgd', lr=0.1)",
     "train-from-scratch(steps=30, batch=64)",
 ]
 

@@ -160,6 +160,10 @@ def test_the_spaces_of_the_vtab_md_paper() -> None:
     assert str(transfer["finetune_lr"]) == "choose(1e-05, 0.0001, 0.001, 0.01, 0.1, 0.2)"
     assert str(transfer["finetune_steps"]) == "choose(50, 75, 100, 125, 150, 175, 200)"
     assert str(transfer["scale"]) == "choose(1, 2, 10, 100)"
+    assert set(transfer) == {
+        "backbone", "resolution", "lr", "finetune_lr", "finetune_steps",
+        "optimiser", "head", "scale", "weight_norm", "layers",
+    }  # fmt: skip
     assert set(get_space("vtab-md-protonet").parameters) == {
         "backbone", "resolution", "lr", "decay_every", "decay_rate",
     }  # fmt: skip

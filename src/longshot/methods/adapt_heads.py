@@ -10,26 +10,31 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from longshot.methods.adapt import Support, class_means, cosine_logits, descend, embed, trainable
+from longshot.methods.adapt import Support, class_means, descend, embed, trainable
 from longshot.methods.images import ImageMethod, ImageTask
 from longshot.methods.settings import check_choice, check_count, check_number
 from longshot.networks.base import Network
 
 
 class Head(nn.Module):
-    """Class vectors over the network's: ⟨x, w_c⟩ + b_c, or scale · cos(x, w_c)."""
+    """Class vectors over the network's: ⟨x, w_c⟩ + b_c, or with a scale · ⟨x / ‖x‖, w_c⟩.
 
-    def __init__(self, start: Tensor, scale: float | None) -> None:
+    ``unit`` uses w_c / ‖w_c‖ in place of w_c, which makes the second a cosine; by default where there is a scale.
+    """
+
+    def __init__(self, start: Tensor, scale: float | None, unit: bool | None = None) -> None:
         super().__init__()
         self.weight = nn.Parameter(start.clone())  # [P, d]
         self.bias = nn.Parameter(start.new_zeros(len(start))) if scale is None else None
         self.scale = scale
+        self.unit = scale is not None if unit is None else unit
 
     def forward(self, vectors: Tensor) -> Tensor:
         """[N, P] logits of vectors [N, d]."""
+        weight = F.normalize(self.weight, dim=1) if self.unit else self.weight
         if self.scale is None:
-            return F.linear(vectors, self.weight, self.bias)
-        return cosine_logits(vectors, self.weight, self.scale)
+            return F.linear(vectors, weight, self.bias)
+        return self.scale * F.normalize(vectors, dim=1) @ weight.T
 
 
 def train(
@@ -208,7 +213,9 @@ class MDTransfer(ImageMethod):
     head 'cosine':  logits = scale · cos(x, w_c), as the VTAB+MD paper's search chose it
     head 'linear':  logits = ⟨x, w_c⟩ + b_c
 
-    ``start``: class vectors drawn from a normal distribution (the paper), or the class means ('prototypes').
+    ``weight_norm``: class vectors at unit length; None: in a cosine head and not in a linear one. ``layers``: 'all', or
+    'head' alone. ``optimiser``: 'adam' or 'sgd'. ``start``: class vectors drawn from a normal distribution (the paper),
+    or the class means ('prototypes').
     """
 
     name = "md-transfer"
@@ -223,14 +230,21 @@ class MDTransfer(ImageMethod):
         lr: float = 1e-2,
         scale: float = 10.0,
         head: str = "cosine",
+        weight_norm: bool | None = None,
+        layers: str = "all",
+        optimiser: str = "adam",
         start: str = "normal",
     ) -> None:
         check_count(self.name, "steps", steps)
         check_number(self.name, "lr", lr, above=0)
         check_number(self.name, "scale", scale, above=0)
         check_choice(self.name, "head", head, ("cosine", "linear"))
+        check_choice(self.name, "weight_norm", weight_norm, (None, True, False))
+        check_choice(self.name, "layers", layers, ("all", "head"))
+        check_choice(self.name, "optimiser", optimiser, ("adam", "sgd"))
         check_choice(self.name, "start", start, ("normal", "prototypes"))
         self.steps, self.lr, self.scale, self.head, self.start = steps, lr, scale, head, start
+        self.weight_norm, self.layers, self.optimiser = weight_norm, layers, optimiser
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
         """Per task [Q, way]; see the class."""
@@ -238,8 +252,10 @@ class MDTransfer(ImageMethod):
         for task in tasks:
             support, model, generator = Support.of(task), trainable(network), task.generator()
             start = self._start(support, model, generator)
-            head = Head(start, self.scale if self.head == "cosine" else None)
-            optimiser = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=self.lr, fused=True)
+            head = Head(start, self.scale if self.head == "cosine" else None, self.weight_norm)
+            moving = [*head.parameters(), *(model.parameters() if self.layers == "all" else ())]
+            kind = torch.optim.Adam if self.optimiser == "adam" else torch.optim.SGD
+            optimiser: torch.optim.Optimizer = kind(moving, lr=self.lr, fused=True)
             train(support, model, head, optimiser, steps=self.steps, batch=None, generator=generator)
             found.append(_finish(support, model, head, task.query))
         return found

@@ -25,7 +25,7 @@ def check_count(method: str, setting: str, value: Any, *, least: int = 0) -> Non
         raise UserError(f"{method}'s {setting} is {value!r}; it must be a whole number of at least {least}.")
 
 
-def check_choice(method: str, setting: str, value: Any, choices: Collection[str]) -> None:
+def check_choice(method: str, setting: str, value: Any, choices: Collection[object]) -> None:
     """``value`` must be one of ``choices``."""
     if value not in choices:
         listed = " or ".join(repr(choice) for choice in choices)
