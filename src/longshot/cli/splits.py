@@ -80,8 +80,7 @@ def list_splits(as_json: bool) -> None:
     rows = []
     for name in names():
         made_for = name.removeprefix("atg:").partition("@")[0] if name.startswith("atg:") else "cifar100"
-        parts = partition(name) if name.startswith("atg:") else {}
-        sizes = "/".join(str(len(members)) for members in parts.values())
+        sizes = "/".join(str(len(members)) for members in partition(name).values())
         rows.append({"split": name, "made for": made_for, "train/validation/test": sizes})
     print_table(rows, as_json=as_json)
 

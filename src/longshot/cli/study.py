@@ -49,7 +49,7 @@ def list_studies(as_json: bool) -> None:
             "what": study.title,
             "tasks": study.settings["tasks"],
             "backbone": study.settings["backbone"],
-            "paper": study.paper.split(", Few")[0],
+            "paper": ", ".join(study.paper.split(", ")[:2]),
         }
         for study in studies
     ]

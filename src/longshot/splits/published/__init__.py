@@ -32,7 +32,10 @@ def names() -> list[str]:
 
 
 def partition(name: str) -> dict[str, list[int]]:
-    """{part: class numbers} of an ATG partition as the paper prints it, in the paper's order."""
+    """{part: class numbers} of a published split, in the order it was printed in."""
+    if name in _CIFAR:
+        facts = _table("cifar100")["splits"][name]
+        return {part: [cifar100_names().index(c) for c in facts[part]] for part in SPLITS}
     dataset, _, divergence = name.removeprefix("atg:").partition("@")
     known = _table("atg")["datasets"]
     if dataset not in known:
@@ -55,16 +58,14 @@ def published_split(name: str, dataset: Dataset, order: str | Path | None = None
     LFW, and otherwise through ``order``: a text file with one class id a line, in the order of the numbers.
     """
     if name in _CIFAR:
-        facts = _table("cifar100")["splits"][name]
-        numbers = {part: [cifar100_names().index(c) for c in facts[part]] for part in SPLITS}
-        made_for, source = _made_for("cifar100"), facts["source"]
+        made_for, source = _made_for("cifar100"), _table("cifar100")["splits"][name]["source"]
     elif name.startswith("atg:"):
-        numbers = partition(name)
         made_for, source = _made_for(name.removeprefix("atg:").partition("@")[0]), _table("atg")["source"]
     else:
         raise UserError(f"There is no published split '{name}'; there are {', '.join(names())}.")
     ids = _read_order(Path(order), dataset, made_for, name) if order else _find_order(dataset, made_for, name)
-    parts = {part: tuple(sorted(ids[number] for number in members)) for part, members in numbers.items()}
+    numbered = partition(name)
+    parts = {part: tuple(sorted(ids[number] for number in members)) for part, members in numbered.items()}
     made = {
         "mode": "published",
         "source": source,
