@@ -74,11 +74,9 @@ def python_paths() -> list[Path]:
     """What the running interpreter needs to start and to import the packages installed beside it."""
     base = Path(sysconfig.get_config_var("installed_base") or sys.base_prefix)
     wanted = [base, Path(sys.prefix), Path(os.path.realpath(sys.executable)).parent.parent]
-    paths: list[Path] = []
-    for path in (p.resolve() for p in wanted):
-        if not path.is_relative_to("/usr") and path not in paths:
-            paths.append(path)
-    return paths
+    # A link (a shared environment, a Python of Homebrew or pyenv) must lead somewhere in the box too.
+    named = dict.fromkeys(path for each in wanted for path in (each.absolute(), each.resolve()))
+    return [path for path in named if not path.is_relative_to("/usr")]
 
 
 @cache
@@ -118,16 +116,15 @@ def _walls(
     wall += ["--perms", "0755", "--dir", "/etc"]
     for name in ("alternatives", "ld.so.cache", "localtime"):  # alternatives: where Debian chooses a BLAS
         wall += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    wall += _scratch("/tmp", limits)  # first: what is bound may lie below it
     for path in python_paths():
         wall += [*_parents(path), "--ro-bind", str(path), str(path)]
     for path in hidden:
         wall += ["--ro-bind", "/dev/null", str(path)]
     wall += ["--proc", "/proc", "--dev", "/dev"]
     wall += ["--perms", "0755", "--dir", "/box"]
-    half = str(max(limits.disk // 2, 4096))  # two writable places share what may be written
-    wall += ["--size", half, "--perms", "1777", "--tmpfs", "/box/work"]
-    wall += ["--size", half, "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
-    wall += ["--symlink", "/box/work", "/tmp"]
+    wall += _scratch("/box/work", limits)
+    wall += [*_scratch("/dev/shm", limits), "--remount-ro", "/dev"]
     for inside, outside in binds.items():
         wall += [*_parents(Path(inside)), "--ro-bind", str(outside), inside]
     for inside, outside in writable.items():
@@ -138,9 +135,15 @@ def _walls(
     return wall
 
 
+def _scratch(place: str, limits: Limits) -> list[str]:
+    """A writable place in memory; there are three, which share what may be written."""
+    return ["--size", str(max(limits.disk // 3, 4096)), "--perms", "1777", "--tmpfs", place]
+
+
 def _parents(path: Path) -> list[str]:
     """The folders above a bound path: bubblewrap would make them for root alone."""
-    return [word for parent in path.parents[-2::-1] for word in ("--perms", "0755", "--dir", str(parent))]
+    made = [parent for parent in path.parents[-2::-1] if str(parent) != "/tmp"]
+    return [word for parent in made for word in ("--perms", "0755", "--dir", str(parent))]
 
 
 def environment() -> dict[str, str]:

@@ -159,7 +159,10 @@ def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str) -> str:
             )
         lows = [100 * float(np.min(c.y if c.low is None else c.low)) for c in curves]
         highs = [100 * float(np.max(c.y if c.high is None else c.high)) for c in curves]
-        axes.set_ylim(max(0, 10 * np.floor(min(lows) / 10)), min(100, 10 * np.ceil(max(highs) / 10)))
+        # Whole tens. A band may reach below 0, where nothing was measured; normalised accuracy itself may lie there.
+        floor = min(0.0, 10 * np.floor(10 * min(float(np.min(curve.y)) for curve in curves)))
+        low = max(floor, 10 * np.floor(min(lows) / 10))
+        axes.set_ylim(low, max(min(100, 10 * np.ceil(max(highs) / 10)), low + 10))
         _few_ticks(axes)
         axes.grid(axis="y")
         axes.tick_params(axis="x", pad=7)  # clear of the lowest number on the other axis
