@@ -57,15 +57,15 @@ def published_split(name: str, dataset: Dataset, order: str | Path | None = None
     the folder a class lies in), by number where the classes of the dataset are called 0, 1, 2 …, by alphabet for
     LFW, and otherwise through ``order``: a text file with one class id a line, in the order of the numbers.
     """
+    if name not in _CIFAR and not name.startswith("atg:"):
+        raise UserError(f"There is no published split '{name}'; there are {', '.join(names())}.")
+    numbers = partition(name)
     if name in _CIFAR:
         made_for, source = _made_for("cifar100"), _table("cifar100")["splits"][name]["source"]
-    elif name.startswith("atg:"):
-        made_for, source = _made_for(name.removeprefix("atg:").partition("@")[0]), _table("atg")["source"]
     else:
-        raise UserError(f"There is no published split '{name}'; there are {', '.join(names())}.")
+        made_for, source = _made_for(name.removeprefix("atg:").partition("@")[0]), _table("atg")["source"]
     ids = _read_order(Path(order), dataset, made_for, name) if order else _find_order(dataset, made_for, name)
-    numbered = partition(name)
-    parts = {part: tuple(sorted(ids[number] for number in members)) for part, members in numbered.items()}
+    parts = {part: tuple(sorted(ids[number] for number in members)) for part, members in numbers.items()}
     made = {
         "mode": "published",
         "source": source,
