@@ -6,8 +6,9 @@ of task with a UserError where a check allows it; the check then returns the rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +20,9 @@ from longshot.methods.batching import Gatherer, Tasks, batches
 from longshot.methods.own import MethodError
 from longshot.ragged import Ragged
 from longshot.testbeds.bound import BoundTasks
+
+T = TypeVar("T")
+Kept = tuple[str, str, str]  # name of a check, "kept" | "refused" | "broken", reason
 
 _CPU = torch.device("cpu")
 
@@ -313,9 +317,14 @@ CHECKS: dict[str, Callable[[Method], str | None]] = {
 }
 
 
-def run_checks(method: Method) -> Iterator[tuple[str, str, str]]:
-    """(check, "kept" | "refused" | "broken", reason) for every check, one after the other."""
-    for name, check in CHECKS.items():
+def run_checks(method: Method) -> Iterator[Kept]:
+    """Every check of a method on features, one after the other."""
+    return run_all(method, CHECKS)
+
+
+def run_all(method: T, checks: Mapping[str, Callable[[T], str | None]]) -> Iterator[Kept]:
+    """What every one of ``checks`` says about the method."""
+    for name, check in checks.items():
         try:
             reason = check(method)
         except (CheckFailed, UserError) as error:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from longshot.errors import UserError
 from longshot.methods.base import LOWEST
-from longshot.methods.checks import CheckFailed
+from longshot.methods.checks import CheckFailed, Kept, run_all
 from longshot.methods.images import ImageMethod, ImageTask
 from longshot.methods.own import MethodError
 from longshot.networks.base import Network
@@ -212,12 +212,6 @@ CHECKS: dict[str, Callable[[ImageMethod], str | None]] = {
 }
 
 
-def run_checks(method: ImageMethod) -> Iterator[tuple[str, str, str]]:
-    """(check, "kept" | "refused" | "broken", reason) for every check, one after the other."""
-    for name, check in CHECKS.items():
-        try:
-            reason = check(method)
-        except (CheckFailed, UserError) as error:
-            yield name, "broken", str(error)
-        else:
-            yield name, "kept" if reason is None else "refused", reason or ""
+def run_checks(method: ImageMethod) -> Iterator[Kept]:
+    """Every check of a method on images, one after the other."""
+    return run_all(method, CHECKS)

@@ -63,6 +63,21 @@ class Own(AnyMethod):
         return f"{format_call(Path(self.name).name, self._given, self._defaults)}@{self._source}"
 
 
+class FromFile(Own):
+    """An object of a class in a user's file (``inner``); its mistakes are told with the lines of that file."""
+
+    def __init__(
+        self,
+        inner: Any,
+        path: Path,
+        given: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        source: str,
+    ) -> None:
+        super().__init__(given, defaults, source)
+        self._inner, self._path = inner, path
+
+
 # ---- a Python file
 
 
@@ -178,23 +193,12 @@ def _from_class(
     return made(inner, path, settings, parameters(found.__init__), source)
 
 
-class _FromClass(Own, Method):
-    """A user's Method object; its mistakes are told with the lines of its file."""
-
-    def __init__(
-        self,
-        inner: Method,
-        path: Path,
-        given: Mapping[str, Any],
-        defaults: Mapping[str, Any],
-        source: str,
-    ) -> None:
-        super().__init__(given, defaults, source)
-        self._inner, self._path = inner, path
+class _FromClass(FromFile, Method):
+    """A user's Method object."""
 
     def floats_per_task(self, shape: TaskShape) -> int:
         """As the user's class says."""
-        return self._inner.floats_per_task(shape)
+        return int(self._inner.floats_per_task(shape))
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W] of the user's class, its shape checked."""

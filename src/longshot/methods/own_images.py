@@ -11,7 +11,7 @@ from torch import Tensor
 from longshot.calls import parameters
 from longshot.errors import UserError
 from longshot.methods.images import ImageMethod, ImageTask
-from longshot.methods.own import MethodError, Own, describe, make, own_lines, traits
+from longshot.methods.own import FromFile, MethodError, describe, make, own_lines, traits
 from longshot.networks.base import Network
 
 T = TypeVar("T")
@@ -28,19 +28,8 @@ def from_image_class(
     return made(inner, path, settings, parameters(found.__init__), source)
 
 
-class _FromImageClass(Own, ImageMethod):
-    """A user's ImageMethod object; its mistakes are told with the lines of its file."""
-
-    def __init__(
-        self,
-        inner: ImageMethod,
-        path: Path,
-        given: Mapping[str, Any],
-        defaults: Mapping[str, Any],
-        source: str,
-    ) -> None:
-        super().__init__(given, defaults, source)
-        self._inner, self._path = inner, path
+class _FromImageClass(FromFile, ImageMethod):
+    """A user's ImageMethod object."""
 
     def candidates(self) -> Sequence[ImageMethod]:
         """Those of the user's class, under the same name."""
@@ -64,7 +53,7 @@ class _FromImageClass(Own, ImageMethod):
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """As the user's class says."""
-        return self._told("the cost", lambda: self._inner.flops_per_task(way, support, query, forward))
+        return self._told("the cost", lambda: self._inner.flops_per_task(way, support, query, forward)))
 
     def _told(self, where: str, call: Callable[[], T]) -> T:
         try:
