@@ -53,7 +53,8 @@ class _FromImageClass(FromFile, ImageMethod):
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """As the user's class says."""
-        return self._told("the cost", lambda: self._inner.flops_per_task(way, support, query, forward)))
+        cost: Any = self._told("the cost", lambda: self._inner.flops_per_task(way, support, query, forward))
+        return float(cost)
 
     def _told(self, where: str, call: Callable[[], T]) -> T:
         try:
