@@ -137,7 +137,12 @@ def test_accuracies_table_marks_the_split_a_method_does_worst_on_where_there_is_
         if cell.mark
     }
     assert set(worst.values()) == {"R = 0.96"}
-    assert {method for _, method in worst} == {"maml", "anil", "protonet", "multiclass"}  # finetune does not fall
+    assert {method for _, method in worst} == {
+        "maml",
+        "anil",
+        "protonet",
+        "multiclass",
+    }  # finetune does not fall
     assert len(worst) == 8
     assert "random split minus R = 0.96" in table.lines[0]
 
