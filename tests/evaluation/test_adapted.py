@@ -369,7 +369,9 @@ class TestOwn:
     def test_its_mistakes_are_told_with_their_line(self, evaluate: Run, tmp_path: Path) -> None:
         path = tmp_path / "mine.py"
         path.write_text(OWN.replace("torch.cdist", "torch.cdost"))
-        with pytest.raises(UserError, match=r"Nearest failed on task \d+: AttributeError(.|\n)*mine\.py, line"):
+        with pytest.raises(
+            UserError, match=r"Nearest failed on task \d+: AttributeError(.|\n)*mine\.py, line"
+        ):
             evaluate(f"{path}:Nearest", tmp_path / "run", workers=1)
 
 
