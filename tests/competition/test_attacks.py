@@ -12,26 +12,27 @@ import pytest
 from longshot.competition import ingestion
 from longshot.competition.data import Data
 from longshot.competition.ingestion import Outcome
-from longshot.competition.sandbox import FIRST_USER, USERS
+from longshot.competition.sandbox import FIRST_USER
 from longshot.competition.settings import Competition, Phase
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox")
+SLOT = 1_000 + os.getpid() % 3_000  # a user of its own beside tests that run at the same time
 
 
 def attack(competition: Competition, folder: Path, tmp_path: Path, **limits: float) -> tuple[Outcome, str]:
     """Run it as the feedback phase would; gives the outcome and the participant's log."""
     phase: Phase = competition.phase("feedback")
     phase = replace(phase, tasks=2, limits=replace(phase.limits, **limits))
-    outcome = ingestion.run(Data(competition), phase, folder, tmp_path / "run", seed=1)
+    outcome = ingestion.run(Data(competition), phase, folder, tmp_path / "run", seed=1, slot=SLOT)
     return outcome, (tmp_path / "run" / "log.txt").read_text()
 
 
 def box_processes() -> list[str]:
-    """Processes that run as a user of the sandbox."""
+    """Processes that run as the user of this test's sandbox."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and FIRST_USER <= entry.stat().st_uid < FIRST_USER + USERS:
+            if entry.name.isdigit() and entry.stat().st_uid == FIRST_USER + SLOT:
                 found.append(entry.name)
         except OSError:
             continue
