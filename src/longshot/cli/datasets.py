@@ -59,20 +59,24 @@ def _list(as_json: bool) -> None:
 @command.command("add")
 @click.argument("name")
 @click.argument("path")
+@click.option(
+    "--as", "form", metavar="FORMAT", help="What lies at PATH: a name from 'longshot datasets formats'."
+)
 @click.option("--skip-bad", is_flag=True, help="Leave unreadable images out, and record them.")
 @click.option("--refresh", is_flag=True, help="Scan anew, and drop the record of images left out.")
 @json_option
-def add(name: str, path: str, skip_bad: bool, refresh: bool, as_json: bool) -> None:
+def add(name: str, path: str, form: str | None, skip_bad: bool, refresh: bool, as_json: bool) -> None:
     """Remember the dataset at PATH under NAME.
 
     \b
     Example:
         longshot datasets add birds ./birds
+        longshot datasets add clevr ~/tensorflow_datasets --as "vtab(task='clevr-count')"
     """
     from longshot.datasets import open_dataset, registry
 
     registry.check_name(name)  # before a long scan
-    dataset = open_dataset(path, name=name, skip_bad=skip_bad, refresh=refresh)
+    dataset = open_dataset(f"{form}:{path}" if form else path, name=name, skip_bad=skip_bad, refresh=refresh)
     before = registry.add_name(name, dataset.source)
     if as_json:
         click.echo(json.dumps(_summary(dataset), indent=2, ensure_ascii=False))
@@ -80,6 +84,32 @@ def add(name: str, path: str, skip_bad: bool, refresh: bool, as_json: bool) -> N
     counts = f"{len(dataset.class_ids):,} classes, {len(dataset):,} images"
     replaced = f" (it stood for {before} before)" if before else ""
     click.echo(f"'{name}' is {dataset.source}: {counts}{replaced}.")
+
+
+@command.command("formats")
+@json_option
+def formats(as_json: bool) -> None:
+    """List the formats of datasets that are opened where they lie, and where people get such data.
+
+    \b
+    Example:
+        longshot datasets formats
+    """
+    from longshot.calls import format_call, parameters
+    from longshot.datasets.formats import FORMATS, make_format
+
+    rows = []
+    for name in FORMATS:
+        form = type(make_format(name))
+        rows.append(
+            {
+                "format": format_call(name, parameters(form.__init__)),
+                "what": form.title,
+                "files": form.layout,
+                "from": form.origin,
+            }
+        )
+    print_table(rows, as_json=as_json)
 
 
 @command.command("show")

@@ -9,6 +9,7 @@ from pathlib import Path
 from longshot.datasets import registry
 from longshot.datasets.check import find_bad, leave_out
 from longshot.datasets.dataset import Dataset, ImageStore, count
+from longshot.datasets.formats import make_format, recognise, split_spec
 from longshot.datasets.images import ImageError
 from longshot.datasets.sidecars import note
 from longshot.datasets.stores import escape_name, unescape_name
@@ -22,7 +23,7 @@ _TABLES = (".csv", ".tsv", ".parquet")
 def open_dataset(
     spec: str | Path, *, name: str | None = None, skip_bad: bool = False, refresh: bool = False
 ) -> Dataset:
-    """Open ``"toybox"``, a folder, .zip, .csv, .tsv, .parquet or .npz, or a registered name.
+    """Open ``"toybox"``, a folder, .zip, .csv, .tsv, .parquet or .npz, ``FORMAT:PATH``, or a registered name.
 
     ``skip_bad`` decodes every image once, leaves out those that cannot be read and records them, so that
     later openings of the same source leave out the same ones. ``refresh`` scans anew and drops that record.
@@ -58,22 +59,36 @@ def locate(spec: str | Path) -> str:
         return text
     if not text:
         raise UserError("The dataset is empty text; give a path, a registered name, or toybox.")
-    for form in (text, unescape_name(text)):
-        path = Path(form).expanduser()
-        if path.exists():
-            return str(path.absolute()) if ".." not in path.parts else str(path.resolve())
+    found = _absolute(text)
+    if found is not None:
+        return found
+    formatted = split_spec(text)
+    if formatted is not None:
+        call, inner = formatted
+        found = _absolute(inner)
+        if found is None:
+            raise UserError(f"There is nothing at {escape_name(inner)}{_suggestion(Path(inner))}")
+        return make_format(call).source(Path(found))
     known = registry.source_of(text)
     if known == "toybox":
         return known
     if known is not None:
-        real = Path(unescape_name(known))
-        if not real.exists():
+        if not registry.is_there(known):
             raise UserError(
                 f"The dataset '{text}' is no longer at {known}; tell where it is now with "
                 f"'longshot datasets add {text} PATH'."
             )
-        return str(real)
+        return known if split_spec(known) else unescape_name(known)
     raise UserError(f"There is no dataset at {escape_name(text)}{_suggestion(Path(text))}")
+
+
+def _absolute(text: str) -> str | None:
+    """The absolute path of what lies at ``text``, None when nothing does."""
+    for form in (text, unescape_name(text)):
+        path = Path(form).expanduser()
+        if path.exists():
+            return str(path.absolute()) if ".." not in path.parts else str(path.resolve())
+    return None
 
 
 def load(source: str, *, name: str | None = None, refresh: bool = False) -> Dataset:
@@ -84,12 +99,18 @@ def load(source: str, *, name: str | None = None, refresh: bool = False) -> Data
         toybox: Dataset = open_toybox()
         return toybox
     path = Path(source)
-    called = name or registry.name_of(escape_name(source))
+    spec = None if path.exists() else split_spec(source)
+    form = make_format(spec[0]) if spec else recognise(path)
+    if form is not None:
+        path = Path(unescape_name(spec[1])) if spec else path
+        own = name or registry.name_of(form.source(path)) or escape_name(path.stem)
+        return form.open(path, own, refresh=refresh)
+    given = name or registry.name_of(escape_name(source))
     if path.is_dir():
         from longshot.datasets.folder import open_folder
 
-        return open_folder(path, called or escape_name(path.name) or "root", refresh=refresh)
-    called = called or escape_name(path.stem)
+        return open_folder(path, given or escape_name(path.name) or "root", refresh=refresh)
+    called = given or escape_name(path.stem)
     kind = path.suffix.lower()
     if kind == ".zip":
         from longshot.datasets.folder import open_zip_folder
@@ -105,7 +126,7 @@ def load(source: str, *, name: str | None = None, refresh: bool = False) -> Data
         return open_arrays(path, called)
     raise UserError(
         f"{escape_name(source)} is no dataset that Longshot opens: a folder of class folders, .zip, .csv, "
-        f".tsv, .parquet or .npz is needed."
+        f".tsv, .parquet or .npz is needed, or a path of one of the formats in 'longshot datasets formats'."
     )
 
 

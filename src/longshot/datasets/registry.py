@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from longshot.datasets.dataset import Dataset, first
+from longshot.datasets.formats import split_spec
 from longshot.datasets.scan import scan_file
 from longshot.datasets.sidecars import note
 from longshot.datasets.stores import unescape_name
@@ -68,7 +69,7 @@ def find(fingerprint: str, name: str | None = None) -> Dataset:
         """Whether the asker's name is neither the source's nor its folder's."""
         return called not in (calls[source], Path(source).stem)
 
-    present = sorted((source for source in calls if _is_there(source)), key=differs)
+    present = sorted((source for source in calls if is_there(source)), key=differs)
     for source in present:
         try:
             opened = open_dataset(source, name=calls[source])
@@ -115,7 +116,7 @@ def entries() -> list[dict[str, Any]]:
                     "skipped": len(content["skipped"].get(source, {})),
                     "fingerprint": fingerprint,
                     "source": source,
-                    "present": _is_there(source),
+                    "present": is_there(source),
                 }
             )
     return sorted(found, key=lambda entry: (entry["name"], entry["source"]))
@@ -180,7 +181,7 @@ def forget(name: str) -> str:
                 del content["datasets"][fingerprint]
 
     _update(change)
-    for kind in ("scan", "check"):
+    for kind in ("scan", "check", "index"):
         scan_file(source, kind).unlink(missing_ok=True)
     return source
 
@@ -217,8 +218,12 @@ def parse_dataset_options(values: Sequence[str]) -> dict[str, str]:
     return parsed
 
 
-def _is_there(source: str) -> bool:
-    return source == "toybox" or Path(unescape_name(source)).exists()
+def is_there(source: str) -> bool:
+    """Whether the files of a source are where they were."""
+    if source == "toybox" or Path(unescape_name(source)).exists():
+        return True
+    spec = split_spec(source)
+    return spec is not None and Path(unescape_name(spec[1])).exists()
 
 
 def _file() -> Path:

@@ -1,0 +1,43 @@
+"""The formats in which the datasets of this field lie on disk: one file each, found by name or by their files.
+
+A dataset of a format is written ``FORMAT[(settings)]:PATH``; where a few file names tell it, the path alone does.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+from longshot.calls import find_class, make_called, parse_call
+from longshot.datasets.formats.base import Format
+
+# name on the command line → module:class, in the order in which a path is looked at
+FORMATS: dict[str, str] = {}
+_SPEC = re.compile(r"(?P<call>[a-z0-9-]+(\([^()]*\))?):(?P<path>.+)", re.DOTALL)
+
+
+def make_format(call: str) -> Format:
+    """``"coco(crops=True)"`` → the format with its settings; UserError with the nearest name when there is none."""
+    name, settings = parse_call(call)
+    chosen = find_class("format", name, FORMATS, "longshot datasets formats")
+    made: Format = make_called("format", name, chosen, settings)
+    return made
+
+
+def split_spec(text: str) -> tuple[str, str] | None:
+    """``"coco(crops=True):/data/coco"`` → (call, path); None for anything that begins with no known format."""
+    match = _SPEC.fullmatch(text)
+    if match is None or match["call"].partition("(")[0] not in FORMATS:
+        return None
+    return match["call"], match["path"]
+
+
+def recognise(path: Path) -> Format | None:
+    """The format that the files at ``path`` tell by their names, with its default settings."""
+    for name, where in FORMATS.items():
+        module, _, attribute = where.partition(":")
+        chosen: type[Format] = getattr(import_module(module), attribute)
+        if chosen.recognise(path):
+            return make_format(name)
+    return None
