@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from longshot.cli.common import json_option, print_table
-from longshot.cli.compete_programs import bundle_command, run_bundle_command, run_command, validate_command
+from longshot.cli.compete_programs import (
+    bundle_command,
+    make_submission_command,
+    read_settings,
+    run_bundle_command,
+    run_command,
+    validate_command,
+)
 from longshot.errors import UserError
 
 if TYPE_CHECKING:
@@ -86,16 +92,7 @@ def baseline_command(name: str | None, folder: Path | None, given: tuple[str, ..
     if name is None:
         print_table([{"baseline": key, "what": text} for key, text in BASELINES.items()])
         return
-    settings: dict[str, Any] = {}
-    for one in given:
-        key, equals, value = one.partition("=")
-        if not equals:
-            raise UserError(f"'{one}' is no setting; write KEY=VALUE, as in --set train_tasks=20.")
-        try:
-            settings[key] = json.loads(value)
-        except ValueError:
-            settings[key] = value
-    click.echo(write_baseline(name, folder or Path(name), settings))
+    click.echo(write_baseline(name, folder or Path(name), read_settings(given)))
 
 
 @command.command("submit")
@@ -301,5 +298,5 @@ def _score(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-for _one in (run_command, bundle_command, validate_command, run_bundle_command):
+for _one in (make_submission_command, run_command, bundle_command, validate_command, run_bundle_command):
     command.add_command(_one)

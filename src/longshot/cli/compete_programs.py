@@ -1,8 +1,10 @@
-"""``longshot compete run | bundle | validate | run-bundle``: try a submission, carry a competition elsewhere."""
+"""``longshot compete make-submission | run | bundle | validate | run-bundle``: make and try submissions and bundles."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,6 +12,58 @@ from longshot.cli.common import print_table
 from longshot.errors import UserError
 
 _folder = click.argument("folder", type=click.Path(path_type=Path))
+
+
+@click.command("make-submission")
+@click.argument("asked", metavar="METHOD_OR_NETWORK")
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--backbone", help="Network the method looks through; with --train the network to train.")
+@click.option(
+    "--train", metavar="ALGORITHM", help="Have meta_fit train the network, as in protonet or multiclass."
+)
+@click.option(
+    "--set",
+    "given",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of the method, or with --train of the training; repeat for several.",
+)
+@click.option("--league", help="Refuse what this league would refuse.")
+def make_submission_command(
+    asked: str, out: Path, backbone: str | None, train: str | None, given: tuple[str, ...], league: str | None
+) -> None:
+    """Write any method, or any trained network, as a submission: a folder, or a zip where OUT ends so.
+
+    \b
+    Example:
+      longshot compete make-submission "tim(steps=100)" tim --backbone efficientnet-lite0
+      longshot compete make-submission runs/net net.zip
+      longshot compete make-submission protonet own --train protonet --backbone "cnn4(width=16)" --set steps=20
+    """
+    from longshot.competition.make_submission import make_submission
+
+    made = make_submission(
+        asked, out, backbone=backbone, train=train, given=read_settings(given), league=league
+    )
+    click.echo(f"{made.path}: {made.title}")
+    if made.weights:
+        click.echo(
+            f"it has the learned weights of {made.weights[0]}: the meta-learning league does not take it"
+        )
+
+
+def read_settings(given: tuple[str, ...]) -> dict[str, Any]:
+    """``KEY=VALUE`` texts as settings; values are JSON where they can be read so, else texts."""
+    settings: dict[str, Any] = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not equals:
+            raise UserError(f"'{one}' is no setting; write KEY=VALUE, as in --set train_tasks=20.")
+        try:
+            settings[key] = json.loads(value)
+        except ValueError:
+            settings[key] = value
+    return settings
 
 
 @click.command("run")
@@ -43,7 +97,11 @@ def run_command(
     chosen = competition.phase(phase) if phase else competition.phases[0]
     if out.exists():
         raise UserError(f"{out} is there already; choose a new folder with -o.")
-    code = unpack(submission, out / "code")
+    try:
+        code = unpack(submission, out / "code")
+    except UserError:
+        out.rmdir()  # empty still: the next try may have the same name
+        raise
     outcome = ingestion.run(
         Data(competition), chosen, code, out, seed=chosen.seeds[0] if seed is None else seed, trusted=unsafe
     )

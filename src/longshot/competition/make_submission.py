@@ -1,0 +1,245 @@
+"""Write a Longshot method, with the network it looks through or the training it needs, as a submission."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longshot.calls import format_call, parse_call
+from longshot.competition.leagues import META
+from longshot.competition.packing import Packed, pack_backbone, pack_code, write_submission
+from longshot.competition.solver import HERE, SETTINGS
+from longshot.errors import UserError
+
+if TYPE_CHECKING:
+    from longshot.methods.base import Method
+    from longshot.methods.images import ImageMethod
+
+SIZE = 84  # pixels of a side that a network is trained with unless said otherwise
+TRAINING = ("steps", "batch", "optimiser", "schedule", "clip", "size")
+
+_MODEL = '''\
+"""{title}: written by 'longshot compete make-submission'; settings.json says what it is made of."""
+
+from pathlib import Path
+
+from api import Learner, MetaLearner, Predictor
+
+from longshot.competition.solver import Solver
+
+SOLVER = Solver(Path(__file__).parent)  # the method and its networks, made once
+
+
+class MyMetaLearner(MetaLearner):
+    def meta_fit(self, meta_train_generator, meta_valid_generator):
+        SOLVER.train(meta_train_generator, self.total_classes)  # nothing to do for frozen networks
+        return MyLearner()
+
+
+class MyLearner(Learner):
+    def fit(self, support_set):
+        images, labels, _, ways, _ = support_set
+        return MyPredictor(SOLVER.fit(images, labels, ways))
+
+    def save(self, path_to_save):
+        SOLVER.save(path_to_save)
+
+    def load(self, path_to_load):
+        SOLVER.load(path_to_load)
+
+
+class MyPredictor(Predictor):
+    def __init__(self, fitted):
+        self.fitted = fitted
+
+    def predict(self, query_set):
+        return self.fitted.predict(query_set)
+'''
+
+
+@dataclass(frozen=True)
+class Made:
+    """A submission that was written."""
+
+    path: Path
+    title: str
+    weights: tuple[str, ...]  # what in it has learned weights: the meta-learning league refuses it
+
+
+def make_submission(
+    asked: str,
+    out: Path,
+    *,
+    backbone: str | None = None,
+    train: str | None = None,
+    given: Mapping[str, Any] | None = None,
+    league: str | None = None,
+) -> Made:
+    """Write ``asked`` as a submission into the new folder (or .zip) ``out``.
+
+    ``asked`` is a method (``tim(steps=100)``, ``mine.py:MyMethod``), which needs a ``backbone``, or a network (a folder
+    of 'longshot train' or a backbone's name), which is used with the method it was trained for. ``train`` names a way
+    of training that ``meta_fit`` carries out on the network ``backbone`` (cnn4 unless given). ``given`` are settings of
+    the method, or with ``train`` of the training. A submission that ``league`` would refuse is not written.
+    """
+    from longshot.evaluation.inputs import backbone_parts
+
+    if out.exists():
+        raise UserError(f"{out} is there already; choose a new folder or zip for the submission.")
+    method, names = _asked(asked, backbone, train)
+    chosen = _method(method, {} if train else dict(given or {}))
+    packed = Packed()
+    told: dict[str, Any] = {"method": _pack_method(chosen, packed)}
+    if train:
+        told["train"], config = _training(train, names or "cnn4", dict(given or {}))
+        packed.files["config.json"] = json.dumps(config, indent=2) + "\n"
+        title = (
+            f"{_shown(chosen.call)} on {told['train']['network']} trained with {told['train']['algorithm']}"
+        )
+    else:
+        if not names:
+            raise UserError(
+                f"The method {chosen.call} needs a network to look through; add --backbone with pixels, "
+                f"efficientnet-lite0 or the folder of a trained network."
+            )
+        parts = backbone_parts(names)
+        _check_fit(chosen, parts)
+        told["backbones"] = [pack_backbone(name, number, packed) for number, name in enumerate(parts)]
+        title = f"{_shown(chosen.call)} on {' + '.join(_shown(name) for name in parts)}"
+    if league == META and packed.weights:
+        raise UserError(
+            f"The meta-learning league learns from nothing, but {packed.weights[0]} has learned weights; choose "
+            f"another league, or let meta_fit train a network with --train protonet."
+        )
+    packed.files |= {
+        "model.py": _MODEL.format(title=title.replace("\\", "/").replace('"', "'")),
+        SETTINGS: json.dumps(told, indent=2) + "\n",
+        "metadata": f"description: {json.dumps(title)}\n",
+    }
+    write_submission(packed.files, out)
+    return Made(out, title, tuple(packed.weights))
+
+
+def _asked(asked: str, backbone: str | None, train: str | None) -> tuple[str, str | None]:
+    """(method, backbones): a network that was asked for takes the method it was trained for."""
+    if not _is_network(asked):
+        return asked, backbone
+    if backbone is not None or train is not None:
+        option = f"--backbone {backbone}" if backbone is not None else f"--train {train}"
+        raise UserError(
+            f"'{asked}' is a network already, so {option} has no place; name the method first, as in protonet."
+        )
+    return _trained_for(asked), asked
+
+
+def _is_network(name: str) -> bool:
+    from longshot.features.backbones import FAMILIES
+
+    first = name.split(" + ")[0].strip()
+    known = [one for family in FAMILIES for one in family.names]
+    named = any(first.startswith(one) if one.endswith(":") else first == one for one in known)
+    return named or Path(first).is_dir() or first.endswith(".safetensors")
+
+
+def _trained_for(name: str) -> str:
+    """The method of the algorithm that a saved network was trained with; nearest class means for all others."""
+    from longshot.networks.checkpoint import read_sidecar, weights_file
+    from longshot.training.registry import get_algorithm
+
+    if not Path(name).exists():
+        return "protonet"
+    training = read_sidecar(weights_file(name)).get("training")
+    algorithm = training.get("algorithm") if isinstance(training, dict) else None
+    return get_algorithm(str(algorithm)).method if algorithm else "protonet"
+
+
+def _method(call: str, given: dict[str, Any]) -> Method | ImageMethod:
+    from longshot.evaluation.choices import leaves_open
+    from longshot.methods.images import ImageMethod
+    from longshot.methods.registry import get_method
+    from longshot.tuned import is_tuned, tuned_method
+
+    name, settings = parse_call(tuned_method(call) if is_tuned(call) else call)
+    chosen = get_method(format_call(name, {**settings, **given}))
+    if leaves_open(chosen):
+        assert isinstance(chosen, ImageMethod)
+        candidates = chosen.candidates()
+        raise UserError(
+            f"The method {chosen.call} chooses a setting on validation classes, which a submission has not got; give "
+            f"the setting itself, as in {candidates[len(candidates) // 2].call}."
+        )
+    return chosen
+
+
+def _check_fit(method: Method | ImageMethod, parts: list[str]) -> None:
+    """UserError where the method cannot work with these backbones."""
+    from longshot.evaluation.image_source import adaptable
+    from longshot.methods.images import ImageMethod
+
+    if isinstance(method, ImageMethod):
+        adaptable(" + ".join(parts), method.call, "cpu")
+
+
+def _pack_method(method: Method | ImageMethod, packed: Packed) -> str:
+    """The method's call for settings.json; a file of the user's goes into the submission."""
+    name, settings = parse_call(method.call)
+    if ".py:" not in name:
+        return method.call
+    file, _, attribute = name.rpartition(":")
+    return format_call(f"{HERE}/{pack_code(Path(file), packed)}:{attribute}", settings)
+
+
+def _training(call: str, network: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What settings.json and config.json say of a training in ``meta_fit``."""
+    from longshot.features.preprocess import parse
+    from longshot.networks.registry import get_network, is_own
+    from longshot.training.base import Algorithm
+    from longshot.training.optimisers import make_optimiser, make_schedule
+    from longshot.training.registry import get_algorithm
+
+    algorithm = get_algorithm(call)
+    if algorithm.refresh or type(algorithm).settle is not Algorithm.settle:
+        raise UserError(
+            f"Training with {algorithm.name} looks at its whole dataset again and again, which a submission's "
+            f"generators do not offer; choose protonet, matching, multiclass, fomaml or protomaml."
+        )
+    if not is_own(network):
+        raise UserError(
+            f"Only Longshot's own networks can be trained in a submission, not '{network}'; give one to --backbone, as "
+            f"in cnn4(width=32)."
+        )
+    unknown = [key for key in given if key not in TRAINING]
+    if unknown:
+        raise UserError(
+            f"A training in a submission has no setting '{unknown[0]}'; it has: {', '.join(TRAINING)}."
+        )
+    recipe = algorithm.recipe
+    side = given.get("size", SIZE)
+    preprocessing = parse(f"decode|resize({side})|central_crop({side})|normalize(imagenet)")
+    told = {
+        "algorithm": algorithm.call,
+        "network": network,
+        "preprocessing": preprocessing.text,
+        **{key: given.get(key, getattr(recipe, key)) for key in TRAINING if key != "size"},
+    }
+    for key in ("steps", "batch"):
+        if not isinstance(told[key], int) or isinstance(told[key], bool) or told[key] < 1:
+            raise UserError(
+                f"'{key}' of the training is {told[key]!r}; it must be a whole number of at least 1."
+            )
+    made = get_network(algorithm.network(network), size=preprocessing.size)
+    make_optimiser(str(told["optimiser"]), made.parameters())
+    make_schedule(str(told["schedule"]), told["steps"])
+    if algorithm.episodic:
+        shape = {"N": 5, "min_k": 1, "max_k": 20, "query_images_per_class": 20}
+        return told, {"train_data_format": "task", "train_config": shape}
+    return told, {"train_data_format": "batch", "batch_size": told["batch"]}
+
+
+def _shown(name: str) -> str:
+    """A name without the folders of this machine."""
+    head, parenthesis, rest = name.partition("(")
+    return f"{Path(head).name}{parenthesis}{rest}"

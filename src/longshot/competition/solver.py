@@ -1,0 +1,249 @@
+"""A Longshot method as a competitor: what the ``model.py`` of 'longshot compete make-submission' calls in the sandbox.
+
+``settings.json`` beside it names the method (``method``) and either frozen ``backbones`` or a training (``train``) that
+``meta_fit`` carries out on the tasks or batches it is given. ``{here}`` in a name stands for the submission's folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from longshot.devices import pick_device
+from longshot.errors import UserError
+from longshot.features.backbones import load_backbone
+from longshot.features.backbones.base import Backbone, ModuleBackbone, no_network
+from longshot.features.engine import block_size
+from longshot.features.preprocess import Preprocessing, parse
+from longshot.methods.base import TaskBatch
+from longshot.methods.images import ImageMethod, ImageTask
+from longshot.methods.registry import get_method
+from longshot.networks.base import Network
+
+SETTINGS = "settings.json"
+HERE = "{here}"
+TELL = 50  # steps of training between two lines in the log
+Generator = Callable[[int], Iterable[Any]]
+
+
+class Solver:
+    """The method and the networks of one submission; made once, used for every task."""
+
+    def __init__(self, folder: Path) -> None:
+        text = (folder / SETTINGS).read_text(encoding="utf-8")
+        told = json.loads(text.replace(HERE, str(folder)))
+        self.method = get_method(told["method"])
+        self.training: dict[str, Any] | None = told.get("train")
+        self.trained: tuple[Network, str] | None = None  # by ``train``, with its preprocessing
+        self.names: list[str] = list(told.get("backbones", ()))
+        self.backbones: list[Backbone] = []
+
+    def train(self, generator: Generator, classes: int) -> None:
+        """Train the network of the settings on tasks or batches; nothing to do where backbones are frozen."""
+        if self.training is not None:
+            self.trained = train_network(self.training, generator, classes)
+
+    def save(self, folder: str) -> None:
+        """Write what was trained into the folder; frozen backbones are in the submission already."""
+        from longshot.networks import checkpoint
+
+        if self.trained is not None:
+            network, preprocessing = self.trained
+            checkpoint.save(folder, network, {"preprocessing": preprocessing, "training": self.training})
+
+    def load(self, folder: str) -> None:
+        """Make the networks ready: once, although every task asks for it."""
+        if not self.backbones:
+            names = [folder] if self.training is not None else self.names
+            self.backbones = [_images_only(load_backbone(name), name) for name in names]
+
+    def fit(self, images: Tensor, labels: Tensor, ways: int) -> Fitted:
+        """``images`` [S, 3, H, W] in 0…1 with labels [S]; the task's seed is the one torch was seeded with last."""
+        order = torch.argsort(labels, stable=True)  # methods rely on classes in order
+        return Fitted(self, self.seen(images[order]), labels[order], ways, torch.initial_seed() % 2**63)
+
+    @torch.no_grad()
+    def seen(self, images: Tensor) -> Tensor:
+        """Images [n, 3, H, W] in 0…1 as the method wants them: vectors [n, d], or images for the network."""
+        pixels = as_bytes(images)
+        if isinstance(self.method, ImageMethod):
+            return prepared(self._adaptable(), pixels)
+        return torch.cat([vectors(backbone, pixels) for backbone in self.backbones], 1)
+
+    @torch.no_grad()
+    def scores(self, task: Fitted, query: Tensor) -> Tensor:
+        """[Q, N] of the queries ``query``, as ``seen`` gives them."""
+        labels = task.labels.to(query.device)
+        if isinstance(self.method, ImageMethod):
+            asked = ImageTask(task.support, labels, query, task.ways, task.seed)
+            return self.method.scores([asked], self._network())[0]
+        shots = torch.bincount(labels, minlength=task.ways)
+        batch = TaskBatch(
+            support=task.support[None],
+            support_label=labels[None],
+            query=query[None],
+            query_mask=torch.ones(1, len(query), dtype=torch.bool, device=query.device),
+            ways=torch.tensor([task.ways], device=query.device),
+            way=task.ways,
+            seeds=torch.tensor([task.seed]),
+            blocks=tuple(backbone.dim for backbone in self.backbones),
+            shot=int(shots[0]) if (shots == shots[0]).all() else None,
+        )
+        return self.method.scores(batch)[0]
+
+    def _adaptable(self) -> ModuleBackbone:
+        backbone = self.backbones[0]
+        if not isinstance(backbone, ModuleBackbone):
+            raise no_network(backbone.name)
+        return backbone
+
+    def _network(self) -> Network:
+        backbone = self._adaptable()
+        network = backbone.network()
+        if backbone.channels_last:
+            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return network
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A task's support set, ready for its queries."""
+
+    solver: Solver
+    support: Tensor  # as ``Solver.seen`` gives it, sorted by label
+    labels: Tensor
+    ways: int
+    seed: int
+
+    def predict(self, images: Tensor) -> NDArray[np.int64]:
+        """[n, 3, H, W] in 0…1 → labels [n]."""
+        scores = self.solver.scores(self, self.solver.seen(images))
+        if scores.isnan().any():
+            raise UserError(f"The method {self.solver.method.call} gave scores that are no numbers.")
+        found: NDArray[np.int64] = scores.argmax(1).cpu().numpy()
+        return found
+
+
+def as_bytes(images: Tensor) -> NDArray[np.uint8]:
+    """[n, 3, H, W] in 0…1 → bytes [n, H, W, 3]: the very bytes that the competition divided by 255."""
+    found: NDArray[np.uint8] = (
+        images.mul(255).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().cpu().numpy()
+    )
+    return found
+
+
+def resized(transform: Preprocessing, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Bytes [n, H, W, 3] in the size that a backbone wants."""
+    return np.stack([transform.pixels(Image.fromarray(image)) for image in pixels])
+
+
+def scaled(transform: Preprocessing, pixels: NDArray[np.uint8], device: torch.device) -> Tensor:
+    """Bytes [n, H, W, 3] of the right size → float32 [n, 3, H, W] with a backbone's scale and shift."""
+    scale, shift = (torch.tensor(v, device=device).view(3, 1, 1) for v in (transform.scale, transform.shift))
+    return torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).float().mul_(scale).add_(shift)
+
+
+def prepared(backbone: ModuleBackbone, pixels: NDArray[np.uint8]) -> Tensor:
+    """[n, 3, H, W] as the backbone's network takes them."""
+    return backbone.images(scaled(backbone.transform, resized(backbone.transform, pixels), backbone.device))
+
+
+def vectors(backbone: Backbone, pixels: NDArray[np.uint8]) -> Tensor:
+    """[n, d] through blocks of one shape and rounded to float16, as 'longshot embed' does: the same numbers."""
+    count, size = len(pixels), block_size(backbone)
+    small = resized(backbone.transform, pixels)
+    small = np.concatenate([small, np.zeros((-count % size, *small.shape[1:]), np.uint8)])
+    blocks = [
+        backbone(scaled(backbone.transform, small[start : start + size], backbone.device))
+        for start in range(0, len(small), size)
+    ]
+    return torch.cat(blocks)[:count].half().float()
+
+
+def train_network(told: dict[str, Any], generator: Generator, classes: int) -> tuple[Network, str]:
+    """The network that ``told`` asks for, trained on what ``generator`` yields; with its preprocessing."""
+    from longshot.networks.registry import get_network
+    from longshot.training.optimisers import make_optimiser, make_schedule
+    from longshot.training.registry import get_algorithm
+
+    algorithm, transform, device = (
+        get_algorithm(told["algorithm"]),
+        parse(told["preprocessing"]),
+        pick_device(),
+    )
+    seed = torch.initial_seed() % 2**63
+    network = get_network(algorithm.network(told["network"]), size=transform.size, seed=seed)
+    for name, value in algorithm.extras(network, classes).items():
+        network.extras[name] = torch.nn.Parameter(value.detach().clone())
+    network.to(device).train()
+    optimiser = make_optimiser(told["optimiser"], network.parameters())
+    rates = [group["lr"] for group in optimiser.param_groups]
+    factor = make_schedule(told["schedule"], told["steps"])
+    steps = _episodes if algorithm.episodic else _batches
+    for step, data in enumerate(steps(told, generator, transform, device)):
+        for group, rate in zip(optimiser.param_groups, rates, strict=True):
+            group["lr"] = rate * factor(step)
+        found = algorithm.loss(network, data)
+        optimiser.zero_grad(set_to_none=True)
+        found.loss.backward()  # type: ignore[no-untyped-call]
+        if told["clip"]:
+            torch.nn.utils.clip_grad_norm_(network.parameters(), told["clip"])
+        optimiser.step()
+        if step % TELL == 0 or step + 1 == told["steps"]:
+            print(
+                f"step {step + 1:,} of {told['steps']:,}: loss {found.loss.item():.4f}, accuracy "
+                f"{found.accuracy.item():.3f}",
+                flush=True,
+            )
+    return network.eval().requires_grad_(False), transform.text
+
+
+def _episodes(
+    told: dict[str, Any], generator: Generator, transform: Preprocessing, device: torch.device
+) -> Iterator[Any]:
+    """The episodes of every step."""
+    from longshot.training.base import Episode
+
+    def images(given: Tensor) -> Tensor:
+        return scaled(transform, resized(transform, as_bytes(given)), device)
+
+    made = []
+    for task in generator(told["steps"] * told["batch"]):
+        support, query = task.support_set, task.query_set
+        order = torch.argsort(support[1], stable=True)
+        episode = Episode(
+            images(support[0][order]),
+            support[1][order].to(device),
+            images(query[0]),
+            query[1].to(device),
+            task.num_ways,
+        )
+        made.append(episode)
+        if len(made) == told["batch"]:
+            yield made
+            made = []
+
+
+def _batches(
+    told: dict[str, Any], generator: Generator, transform: Preprocessing, device: torch.device
+) -> Iterator[Any]:
+    """The batch of every step; its size is that of config.json."""
+    from longshot.training.base import Batch
+
+    for images, labels in generator(told["steps"]):
+        yield Batch(scaled(transform, resized(transform, as_bytes(images)), device), labels.to(device))
+
+
+def _images_only(backbone: Any, name: str) -> Backbone:
+    if not isinstance(backbone, Backbone):
+        raise UserError(f"The backbone '{name}' holds features of a dataset and cannot see a new image.")
+    return backbone
