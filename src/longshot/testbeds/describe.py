@@ -269,11 +269,12 @@ def verify(testbed: Testbed, datasets: Mapping[str, Dataset]) -> list[str]:
                 f"{name}: the fingerprint is {dataset.fingerprint[:12]}…, the testbed has "
                 f"{fingerprint[:12]}…."
             )
-        findings += _verify_one(testbed, name, dataset)
+        findings += verify_one(testbed, name, dataset)
     return findings
 
 
-def _verify_one(testbed: Testbed, name: str, dataset: Dataset) -> list[str]:
+def verify_one(testbed: Testbed, name: str, dataset: Dataset) -> list[str]:
+    """The same for the tasks of one dataset, its fingerprint aside."""
     table = testbed.table.filter(pc.equal(testbed.table.column("dataset").cast(pa.string()), name))
     findings: list[str] = []
     classes = columns.ragged(table, "classes")

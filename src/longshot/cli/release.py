@@ -1,0 +1,121 @@
+"""``longshot release``: publish testbeds with a card that others can check."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from longshot.cli.common import json_option
+from longshot.errors import UserError
+
+
+@click.command()
+@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--out", required=True, type=click.Path(path_type=Path), help="Folder to write; new or empty."
+)
+@click.option("--title", required=True, help="What the benchmark is called.")
+@click.option("--version", "number", default="1.0", show_default=True, help="Its version.")
+@click.option(
+    "--run",
+    "runs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A run on these testbeds: its rows become the table of baselines; repeat for several.",
+)
+@click.option("--licence", default="", help="Licence of the task lists, such as CC-BY-4.0.")
+@click.option(
+    "--source-licence",
+    "licences",
+    multiple=True,
+    metavar="NAME=TEXT",
+    help="Licence of a source's images, for the card; repeat for several.",
+)
+@click.option(
+    "--citation", type=click.Path(path_type=Path), metavar="FILE", help="Text to cite, such as BibTeX."
+)
+@click.option("--text", default="", help="A paragraph for the card.")
+@click.option(
+    "--dataset",
+    "datasets",
+    multiple=True,
+    metavar="NAME=PATH",
+    help="Where a source lives, if not where it was before.",
+)
+@json_option
+def command(
+    testbeds: tuple[Path, ...],
+    out: Path,
+    title: str,
+    number: str,
+    runs: tuple[Path, ...],
+    licence: str,
+    licences: tuple[str, ...],
+    citation: Path | None,
+    text: str,
+    datasets: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Write a benchmark that others can use: the TESTBEDs, a card, hashes and a table of baselines.
+
+    \b
+    Example:
+      longshot sample toybox --tasks 200 --instances difficult --backbone pixels -o hard.parquet
+      longshot evaluate hard.parquet --backbone pixels --method protonet -o runs/hard
+      longshot release hard.parquet --run runs/hard --title "Hard toybox" -o hard-toybox
+      longshot verify hard-toybox
+
+    The images themselves are not copied. 'longshot verify' tells others whether theirs are the same, 'longshot
+    score' measures
+    predictions from any code.
+    """
+    from longshot.datasets.registry import parse_dataset_options
+    from longshot.evaluation.results import Results
+    from longshot.releases.write import About, write_release
+    from longshot.testbeds.testbed import Testbed
+
+    beds: dict[str, Testbed] = {}
+    for path in testbeds:
+        if path.stem in beds:
+            raise UserError(f"Two testbeds are called '{path.stem}'; rename one of the files.")
+        beds[path.stem] = Testbed.load(path)
+    about = About(
+        title=title,
+        version=number,
+        licence=licence,
+        licences=dict(_pair(value) for value in licences),
+        citation="" if citation is None else _read(citation),
+        text=text,
+    )
+    folder = write_release(
+        out, beds, about, runs=[Results(run) for run in runs], datasets=parse_dataset_options(datasets)
+    )
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    if as_json:
+        click.echo(
+            json.dumps({"folder": str(folder), "files": [str(path.relative_to(folder)) for path in files]})
+        )
+        return
+    size = sum(path.stat().st_size for path in files) / 1e6
+    tasks = sum(len(bed) for bed in beds.values())
+    click.echo(
+        f"{folder}: {len(beds)} testbeds with {tasks:,} tasks, {len(files)} files, {size:.2f} MB; card in README.md"
+    )
+    if not runs:
+        click.echo("The card has no table of baselines; add one with --run RUN.")
+
+
+def _pair(value: str) -> tuple[str, str]:
+    name, equals, text = value.partition("=")
+    if not equals or not name.strip():
+        raise UserError(f"--source-licence '{value}' must have the form NAME=TEXT, as in birds=CC-BY-4.0.")
+    return name.strip(), text.strip()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"The citation file {path} cannot be read as text: {error}.") from error

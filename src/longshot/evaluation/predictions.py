@@ -1,0 +1,239 @@
+"""Other people's predictions on a testbed: read, checked task by task, and scored; none of their code is needed.
+
+The file is Parquet with the testbed's content hash in its metadata and one row per task: ``task`` int, ``prediction``
+list<int16> (for every query, in the order of the testbed, a position in the task's ``classes``). A CSV, TSV or
+Parquet table with one row per query (``task``, ``query``, ``prediction``) is read too; it names no testbed, so only
+counts can be checked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+from numpy.typing import ArrayLike, NDArray
+
+from longshot.errors import UserError
+from longshot.files import atomic, canonical_json
+from longshot.ragged import Ragged
+
+if TYPE_CHECKING:
+    from longshot.testbeds.testbed import Testbed
+
+_META_KEY = b"longshot"
+SCORES = ("accuracy", "balanced_accuracy", "normalized_accuracy")
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Predicted positions per task; ``testbed`` is the content hash they are for, None where the file names none."""
+
+    tasks: NDArray[np.int64]  # [T] task numbers
+    labels: Ragged  # int64, one row per task
+    testbed: str | None
+    name: str  # what made them
+
+
+def write_predictions(
+    path: str | os.PathLike[str],
+    testbed: Testbed,
+    predictions: Sequence[ArrayLike],
+    *,
+    name: str = "predictions",
+    tasks: ArrayLike | None = None,
+) -> None:
+    """Write ``predictions`` (one array of positions per task) as a file that 'longshot score' reads.
+
+    ``tasks`` are their task numbers; all tasks of the testbed in order where they are not given.
+    """
+    numbers = np.arange(len(testbed)) if tasks is None else np.asarray(tasks, np.int64)
+    if len(numbers) != len(predictions):
+        raise UserError(
+            f"There are predictions for {len(predictions):,} tasks and {len(numbers):,} task numbers; give one "
+            f"of each."
+        )
+    lists = [np.asarray(row, np.int16) for row in predictions]
+    table = pa.table(
+        {"task": pa.array(numbers, pa.int64()), "prediction": pa.array(lists, pa.list_(pa.int16()))}
+    )
+    meta = {"testbed": testbed.content_hash, "name": name}
+    with atomic(path) as temporary:
+        pq.write_table(table.replace_schema_metadata({_META_KEY: canonical_json(meta)}), temporary)
+
+
+def read_predictions(path: str | os.PathLike[str]) -> Predictions:
+    """Read a file of predictions in either form."""
+    file = Path(path)
+    table = _read(file)
+    absent = [name for name in ("task", "prediction") if name not in table.column_names]
+    if absent:
+        raise UserError(
+            f"{file} has no column '{absent[0]}' (found: {', '.join(table.column_names) or 'none'}); "
+            f"predictions need "
+            f"'task' and 'prediction', and 'query' where a row is one query."
+        )
+    meta = _meta(file, table)
+    tasks = _whole(table["task"], "task", file)
+    column = table["prediction"].combine_chunks()
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        if column.null_count:
+            raise UserError(
+                f"{file} has no prediction in {column.null_count:,} of {len(column):,} rows; fill them in."
+            )
+        offsets = column.offsets.to_numpy().astype(np.int64)
+        labels = Ragged(_whole(column.flatten(), "prediction", file), offsets - offsets[0])
+    else:
+        tasks, labels = _by_query(table, tasks, file)
+    return Predictions(tasks, labels, meta.get("testbed"), str(meta.get("name") or file.stem))
+
+
+def check_predictions(found: Predictions, testbed: Testbed) -> Ragged:
+    """The predictions in the order of the testbed's tasks; UserError naming the first thing that does not fit."""
+    if found.testbed is not None and found.testbed != testbed.content_hash:
+        raise UserError(
+            f"The predictions '{found.name}' are for the testbed {found.testbed[:12]}…, not for this one "
+            f"({testbed.content_hash[:12]}…); give the testbed they were made on."
+        )
+    wanted = testbed.table.column("task").to_numpy()
+    twice = len(found.tasks) - len(np.unique(found.tasks))
+    if twice:
+        raise UserError(
+            f"The predictions '{found.name}' name {twice:,} tasks more than once; keep one row per task."
+        )
+    foreign = np.setdiff1d(found.tasks, wanted)
+    if len(foreign):
+        raise UserError(
+            f"The predictions '{found.name}' are for {len(foreign):,} tasks that the testbed does not have, "
+            f"such as task "
+            f"{foreign[0]}; it has {len(wanted):,} tasks, numbered {wanted.min()} to {wanted.max()}."
+        )
+    missing = np.setdiff1d(wanted, found.tasks)
+    if len(missing):
+        raise UserError(
+            f"The predictions '{found.name}' lack {len(missing):,} of {len(wanted):,} tasks, such as task "
+            f"{missing[0]}; "
+            f"a mean over other tasks cannot stand beside the others."
+        )
+    order = np.argsort(found.tasks, kind="stable")[np.argsort(np.argsort(wanted, kind="stable"))]
+    labels = found.labels.take(order)
+    needed = testbed.column("query_label").lengths
+    wrong = np.flatnonzero(labels.lengths != needed)
+    if len(wrong):
+        task = wrong[0]
+        raise UserError(
+            f"The predictions '{found.name}' have {labels.lengths[task]:,} for task {wanted[task]}, which has "
+            f"{needed[task]:,} queries ({len(wrong):,} tasks differ); give one prediction per query, in the "
+            f"testbed's order."
+        )
+    ways = testbed.table.column("way").to_numpy().astype(np.int64)
+    outside = np.flatnonzero((labels.values < 0) | (labels.values >= ways[labels.owners]))
+    if len(outside):
+        task = int(labels.owners[outside[0]])
+        raise UserError(
+            f"The predictions '{found.name}' hold {len(outside):,} of {len(labels.values):,} labels outside "
+            f"their task's "
+            f"classes, such as {labels.values[outside[0]]} in task {wanted[task]} of {ways[task]} ways; labels "
+            f"are positions "
+            f"0 to way − 1 in the task's classes."
+        )
+    return labels
+
+
+def score_predictions(found: Predictions, testbed: Testbed) -> pa.Table:
+    """One row per task: task, dataset, way, accuracy, balanced and normalised accuracy, as 'evaluate' defines them.
+
+    accuracy = share of right queries; balanced = mean recall over the classes that occur among the queries;
+    normalised = (balanced − 1/N) / (1 − 1/N) for N ways, 0 for N = 1. All tasks at once: two counts per (task, class).
+    """
+    labels = check_predictions(found, testbed)
+    truth = testbed.column("query_label")
+    ways = testbed.table.column("way").to_numpy().astype(np.int64)
+    tasks, width = len(ways), int(ways.max())
+    cell = truth.owners * width + truth.values.astype(np.int64)
+    right = (labels.values == truth.values).astype(np.float64)
+    total = np.bincount(cell, minlength=tasks * width).reshape(tasks, width)
+    hits = np.bincount(cell, right, minlength=tasks * width).reshape(tasks, width)
+    occurs = np.maximum((total > 0).sum(1), 1)
+    balanced = (hits / np.maximum(total, 1)).sum(1) / occurs
+    chance = 1.0 / ways
+    normalised = np.where(ways > 1, (balanced - chance) / np.maximum(1 - chance, 0.5), 0.0)
+    return pa.table(
+        {
+            "task": testbed.table.column("task"),
+            "dataset": testbed.table.column("dataset").cast(pa.string()),
+            "way": testbed.table.column("way"),
+            "accuracy": hits.sum(1) / np.maximum(total.sum(1), 1),
+            "balanced_accuracy": balanced,
+            "normalized_accuracy": normalised,
+        }
+    )
+
+
+def _read(file: Path) -> pa.Table:
+    if not file.is_file():
+        raise UserError(f"There is no file of predictions at {file}; write one as docs/releases.md shows.")
+    try:
+        if file.suffix.lower() in (".csv", ".tsv"):
+            parse = pacsv.ParseOptions(delimiter="\t" if file.suffix.lower() == ".tsv" else ",")
+            return pacsv.read_csv(file, parse_options=parse)
+        table = pq.read_table(file, partitioning=None)
+        table.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).split("\n")[0].rstrip(".")
+        raise UserError(f"{file} cannot be read as a table of predictions: {reason}.") from error
+    return table
+
+
+def _meta(file: Path, table: pa.Table) -> dict[str, Any]:
+    raw = (table.schema.metadata or {}).get(_META_KEY)
+    try:
+        meta = {} if raw is None else json.loads(raw)
+    except ValueError as error:
+        raise UserError(f"The metadata of {file} is damaged; write the predictions again.") from error
+    return meta if isinstance(meta, dict) else {}
+
+
+def _whole(values: pa.Array | pa.ChunkedArray, column: str, file: Path) -> NDArray[np.int64]:
+    """A column of whole numbers without gaps [N]."""
+    if not pa.types.is_integer(values.type):
+        raise UserError(
+            f"Column '{column}' of {file} holds {values.type}; it must hold whole numbers, or lists of them for "
+            f"predictions."
+        )
+    if values.null_count:
+        raise UserError(
+            f"Column '{column}' of {file} is empty in {values.null_count:,} of {len(values):,} places; fill them in."
+        )
+    numbers: NDArray[np.int64] = values.to_numpy().astype(np.int64)
+    return numbers
+
+
+def _by_query(table: pa.Table, tasks: NDArray[np.int64], file: Path) -> tuple[NDArray[np.int64], Ragged]:
+    """Rows of single queries → one row per task; query numbers run from 0 within a task."""
+    labels = _whole(table["prediction"], "prediction", file)
+    if "query" not in table.column_names:
+        raise UserError(
+            f"Column 'prediction' of {file} holds single numbers, so each row needs its 'query' (0, 1, … within "
+            f"the task)."
+        )
+    queries = _whole(table["query"], "query", file)
+    order = np.lexsort((queries, tasks))
+    numbers, lengths = np.unique(tasks, return_counts=True)
+    rows = Ragged.from_lengths(queries[order], lengths)
+    wrong = np.flatnonzero(rows.values != rows.positions)
+    if len(wrong):
+        task = numbers[rows.owners[wrong[0]]]
+        raise UserError(
+            f"{file} has query {rows.values[wrong[0]]} in task {task} where query {rows.positions[wrong[0]]} is "
+            f"expected; "
+            f"number the queries of a task 0, 1, 2 … without gaps or repeats."
+        )
+    return numbers.astype(np.int64), Ragged.from_lengths(labels[order], lengths)

@@ -1,0 +1,107 @@
+"""The card of a release: README.md, written from release.json alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def card(facts: Mapping[str, Any]) -> str:
+    """Markdown for people: what it is, from what, how to check it and to be measured on it."""
+    parts = [
+        f"# {_cell(facts['title'])}",
+        f"Version {_cell(facts['version'])}, made with {facts['made_with']}.",
+    ]
+    if facts["text"]:
+        parts.append(facts["text"])
+    parts += [
+        "## Testbeds",
+        _table(
+            ("testbed", "tasks", "ways", "shots", "queries", "content hash"),
+            [
+                (
+                    one["name"],
+                    f"{one['tasks']:,}",
+                    _range(one["ways"]),
+                    _range(one["shots"]),
+                    f"{one['queries']:,}",
+                    f"`{one['content_hash'][:16]}…`",
+                )
+                for one in facts["testbeds"]
+            ],
+        ),
+        "How each was drawn:\n"
+        + "\n".join(
+            f"- **{one['name']}**: {one['said']}; seed {one['seed']}"
+            + (f"; features `{one['features'][:16]}…`" if one["features"] else "")
+            for one in facts["testbeds"]
+        ),
+        "## Sources",
+        "The images are not part of this release. Bring your own copies; a copy is the same when its classes "
+        "and image "
+        "names are (fingerprint) and the noted thumbnails agree.",
+        _table(
+            ("source", "classes", "images", "fingerprint", "licence of the images"),
+            [
+                (
+                    one["name"],
+                    f"{one['classes']:,}",
+                    f"{one['images']:,}",
+                    f"`{one['fingerprint'][:16]}…`",
+                    one["licence"] or "not stated: ask its owners",
+                )
+                for one in facts["sources"]
+            ],
+        ),
+    ]
+    if facts["baselines"]:
+        parts += ["## Baselines", "Accuracy in per cent, mean over tasks with its 95 % interval (Student-t)."]
+        parts.append(_baselines(facts["baselines"]))
+    parts += ["## Use", _USE]
+    parts += [
+        "## Licence",
+        facts["licence"] or "The publisher has not stated a licence for these task lists.",
+    ]
+    if facts["citation"]:
+        parts += ["## Citation", f"```\n{facts['citation'].strip()}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+_USE = """```
+longshot verify THIS_FOLDER --dataset NAME=PATH          # are your images the same?
+longshot evaluate THIS_FOLDER/testbeds/NAME.parquet --backbone YOURS --method protonet -o run
+longshot score predictions.parquet THIS_FOLDER           # scores from any code, task by task
+```
+
+`SHA256SUMS` covers every file (`sha256sum -c SHA256SUMS`); `release.json` holds all of the above for programs."""
+
+
+def _baselines(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One row per backbone × method, one column per testbed."""
+    beds = list(dict.fromkeys(row["testbed"] for row in rows))
+    seeds = len({row["seed"] for row in rows}) > 1
+    cells: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows:
+        who = (row["backbone"], row["method"], row["setting"], *([str(row["seed"])] if seeds else []))
+        half = row["ci95"]
+        cells.setdefault(who, {})[row["testbed"]] = f"{100 * row['accuracy']:.2f}" + (
+            "" if half is None else f" ± {100 * half:.2f}"
+        )
+    heads = ("backbone", "method", "setting", *(["seed"] if seeds else []), *beds)
+    return _table(
+        heads, [(*who, *(found.get(bed, "not run") for bed in beds)) for who, found in cells.items()]
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(_cell(value) for value in line) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """Text that cannot break the table, nor bring HTML into a page made of it."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _range(ends: Sequence[int]) -> str:
+    return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]}–{ends[1]}"
