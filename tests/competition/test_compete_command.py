@@ -15,7 +15,7 @@ SCRIPT = "<script>alert(1)</script>"
 def test_the_street_of_a_competition(run_cli, competition, submission, tmp_path):
     folder = competition.folder
     run_cli("compete", "baseline", "random", tmp_path / "guess")
-    run_cli("compete", "submit", folder, tmp_path / "guess", "--team", SCRIPT, "--fact-sheet", __file__)
+    run_cli("compete", "submit", folder, tmp_path / "guess", "--team", SCRIPT)
     broken = submission("broken", fit="raise ValueError('<b>boom</b>')")
     run_cli("compete", "submit", folder, broken, "--team", "Broken")
     worked = run_cli("compete", "work", folder)

@@ -103,7 +103,11 @@ def baseline_command(name: str | None, folder: Path | None, given: tuple[str, ..
 @click.option("--league", default="free-style", show_default=True, help="League to compete in.")
 @click.option("--pseudonym", help="Name to show in place of the team's, given with its first submission.")
 @click.option("--not-ranked", is_flag=True, help="Show the entry without a rank (conflict of interest).")
-@click.option("--fact-sheet", type=click.Path(path_type=Path), help="Text file that describes the method.")
+@click.option(
+    "--fact-sheet",
+    type=click.Path(path_type=Path),
+    help="YAML or JSON that describes the method; see fact-sheet.",
+)
 def submit_command(
     folder: Path,
     submission: Path,
@@ -120,12 +124,11 @@ def submit_command(
     Example:
       longshot compete submit my-competition proto --team "The Prototypes"
     """
+    from longshot.competition.fact_sheet import dump, read_sheet
     from longshot.competition.queue import enter
 
     competition, store = _open(folder)
     taking = [one.name for one in competition.phases if one.submissions]
-    if fact_sheet is not None and not fact_sheet.is_file():
-        raise UserError(f"There is no fact sheet at {fact_sheet}; give a text file.")
     number = enter(
         competition,
         store,
@@ -133,12 +136,44 @@ def submit_command(
         team=team,
         phase=phase or taking[0],
         league=league,
-        fact_sheet=fact_sheet.read_text(encoding="utf-8", errors="replace") if fact_sheet else None,
+        fact_sheet=dump(read_sheet(fact_sheet)) if fact_sheet else None,
         ranked=not not_ranked,
         pseudonym=pseudonym,
     )
     where = f"in phase {phase or taking[0]}"
     click.echo(f"submission {number} is queued {where}; 'longshot compete work {folder}' runs it")
+
+
+@command.command("fact-sheet")
+@_folder
+@click.argument("number", required=False, type=int)
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+def fact_sheet_command(folder: Path, number: int | None, file: Path | None) -> None:
+    """Print an empty fact sheet, show that of submission NUMBER, or hand in FILE as its sheet.
+
+    \b
+    Example:
+      longshot compete fact-sheet my-competition > sheet.yaml
+      longshot compete fact-sheet my-competition 3 sheet.yaml
+    """
+    from longshot.competition.fact_sheet import blank, missing, read_sheet, stored
+    from longshot.competition.ranking import hand_in_sheet
+
+    competition, store = _open(folder)
+    if number is None:
+        click.echo(blank(competition.fact_fields), nl=False)
+        return
+    if file is None:
+        sheet = stored(store.submission(number)["fact_sheet"])
+        rows = [{"field": name, "text": text} for name, text in sheet.items()]
+        print_table(rows, footer=None if rows else f"submission {number} has no fact sheet")
+        return
+    sheet = read_sheet(file)
+    hand_in_sheet(store, number, sheet)
+    lacking = missing(sheet, competition.fact_fields)
+    click.echo(
+        f"submission {number} has its fact sheet" + (f"; it lacks {', '.join(lacking)}" if lacking else "")
+    )
 
 
 @command.command("work")
@@ -220,7 +255,7 @@ def leaderboard_command(
     Example:
       longshot compete leaderboard my-competition --phase feedback --html board.html
     """
-    from longshot.competition.ranking import leaderboard
+    from longshot.competition.ranking import leaderboard, standing
 
     competition, store = _open(folder)
     rows: list[dict[str, Any]] = []
@@ -233,6 +268,7 @@ def leaderboard_command(
                     "rank": "–" if entry.rank is None else entry.rank,
                     "team": entry.team,
                     "score": _score(entry.score),
+                    "method": dict(entry.sheet).get("title", ""),
                     "submission": entry.submission,
                     "submitted": entry.created,
                 }
@@ -240,7 +276,8 @@ def leaderboard_command(
             ]
         if rows:
             break
-    print_table(rows, as_json=as_json, footer=None if rows else "no scored submissions yet")
+    said = standing(competition, store, rows[0]["phase"]) if rows else "no scored submissions yet"
+    print_table(rows, as_json=as_json, footer=said)
     if page is not None and rows:
         from longshot.competition.board import leaderboard_page
         from longshot.files import write_text
@@ -275,7 +312,7 @@ def final_command(folder: Path, as_json: bool) -> None:
     Example:
       longshot compete final my-competition
     """
-    from longshot.competition.ranking import enter_final, final_on
+    from longshot.competition.ranking import enter_final, standing
 
     competition, store = _open(folder)
     rows = [
@@ -289,9 +326,7 @@ def final_command(folder: Path, as_json: bool) -> None:
         }
         for row in enter_final(competition, store)
     ]
-    moment = final_on(competition, store)
-    said = "results are provisional" if moment is None else f"results are final on {moment:%Y-%m-%d}"
-    print_table(rows, as_json=as_json, footer=None if as_json else said)
+    print_table(rows, as_json=as_json, footer=standing(competition, store, competition.final.name))
 
 
 def _score(value: float | None) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from longshot.competition.pages import MAIN, Part, curve, render
-from longshot.competition.ranking import Entry, final_on, leaderboard
+from longshot.competition.pages import MAIN, Facts, Part, curve, render
+from longshot.competition.ranking import Entry, leaderboard, standing
 from longshot.competition.settings import Competition
 from longshot.competition.store import Store, now
 from longshot.competition.worker import run_folder
@@ -20,11 +20,13 @@ SHOWN = 8  # teams drawn in the figures: more colours cannot be told apart
 def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
     """The leaderboards of all leagues of a phase, then who is how good on what."""
     parts, everyone = [], dict[str, Mapping[str, Any]]()
+    sheets: list[Facts] = []
     for league in competition.leagues:
         entries = leaderboard(competition, store, phase, league)
         if not entries:
             continue
         worst = {entry: _worst(competition, phase, entry) for entry in entries}
+        sheets += [(f"{entry.team} · {league}", entry.sheet) for entry in entries if entry.sheet]
         everyone |= {entry.team: scores for entry, scores in worst.items() if scores is not None}
         rows = [
             [
@@ -48,9 +50,10 @@ def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
         )
     if everyone:
         parts += _figures(dict(list(everyone.items())[:SHOWN]))
-    moment = final_on(competition, store) if phase == competition.final.name else None
-    state = f" · final on {moment:%Y-%m-%d}" if moment else " · provisional"
-    return render(competition.title, f"phase {phase} · written {now()} UTC{state}", parts)
+    if sheets:
+        parts.append(Part("Fact sheets", "What the teams say of their methods.", facts=sheets))
+    state = standing(competition, store, phase)
+    return render(competition.title, f"phase {phase} · {state} · written {now()} UTC", parts)
 
 
 def _figures(teams: Mapping[str, Mapping[str, Any]]) -> list[Part]:

@@ -24,6 +24,7 @@ datasets:
 leagues: [free-style, meta-learning]
 image_size: 128
 shape: {{min_way: 2, max_way: 20, min_shot: 1, max_shot: 20, query: 20}}
+fact_sheet: optional  # required: nobody enters the final without one
 strict_pools: false  # true: an image that is support in one task is never a query in another
 
 limits:  # of one run of a submission

@@ -12,11 +12,12 @@ from longshot.competition.inside.scoring import METRICS
 from longshot.reports import charts, frame
 
 MAIN = METRICS[0]
+Facts = tuple[str, Sequence[tuple[str, str]]]  # a name with its fields and their texts
 
 
 @dataclass(frozen=True)
 class Part:
-    """A heading with what stands under it: a sentence, a table, plots with their legend."""
+    """A heading with what stands under it: a sentence, a table, plots with their legend, sheets of named texts."""
 
     heading: str
     note: str = ""
@@ -24,6 +25,7 @@ class Part:
     rows: Sequence[Sequence[str]] = ()
     plots: Sequence[str] = ()
     legend: Sequence[tuple[int, str]] = ()
+    facts: Sequence[Facts] = ()
 
 
 def details_page(title: str, scores: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from longshot.competition import queue
+from longshot.competition.fact_sheet import PRIVATE, Sheet, dump, missing, stored
 from longshot.competition.settings import Competition, parse_time
 from longshot.competition.store import Store, events, note, submissions, teams
 from longshot.errors import UserError
@@ -22,6 +23,7 @@ class Entry(NamedTuple):
     score: float
     submission: int
     created: str
+    sheet: tuple[tuple[str, str], ...] = ()  # fields of the fact sheet that everybody may read
 
 
 def leaderboard(competition: Competition, store: Store, phase: str, league: str) -> list[Entry]:
@@ -39,7 +41,18 @@ def leaderboard(competition: Competition, store: Store, phase: str, league: str)
     for row in ordered:
         rank += bool(row["ranked"])
         shown = (row["pseudonym"] or row["name"]) if competition.pseudonyms else row["name"]
-        entries.append(Entry(rank if row["ranked"] else None, shown, row["score"], row["id"], row["created"]))
+        hidden = PRIVATE if shown != row["name"] else ()
+        sheet = stored(row["fact_sheet"])
+        entries.append(
+            Entry(
+                rank if row["ranked"] else None,
+                shown,
+                row["score"],
+                row["id"],
+                row["created"],
+                tuple((name, text) for name, text in sheet.items() if name.lower() not in hidden),
+            )
+        )
     return entries
 
 
@@ -51,10 +64,34 @@ def qualified(competition: Competition, store: Store, phase: str) -> list[dict[s
         for entry in leaderboard(competition, store, phase, league):
             row = store.submission(entry.submission)
             needed = threshold.get(league)
-            enters = needed is None or entry.score > needed
-            why = "" if enters else f"{entry.score:.3f} does not exceed {needed}"
-            found.append({**row, "enters": enters, "why": why})
+            why = (
+                ""
+                if needed is None or entry.score > needed
+                else f"{entry.score:.3f} does not exceed {needed}"
+            )
+            why = why or _sheet_lacks(competition, row)
+            found.append({**row, "enters": not why, "why": why})
     return found
+
+
+def _sheet_lacks(competition: Competition, row: dict[str, Any]) -> str:
+    """Why the submission's fact sheet keeps it out of the final; empty when it does not."""
+    if competition.fact_sheet != "required":
+        return ""
+    lacking = missing(stored(row["fact_sheet"]), competition.fact_fields)
+    if not row["fact_sheet"]:
+        return "no fact sheet"
+    return f"its fact sheet lacks {', '.join(lacking)}" if lacking else ""
+
+
+def hand_in_sheet(store: Store, number: int, sheet: Sheet) -> None:
+    """Give a submission its fact sheet, or another one in place of the former."""
+    store.submission(number)
+    with store.change() as connection:
+        connection.execute(
+            submissions.update().where(submissions.c.id == number).values(fact_sheet=dump(sheet))
+        )
+        note(connection, number, "its fact sheet was handed in")
 
 
 def enter_final(competition: Competition, store: Store) -> list[dict[str, Any]]:
@@ -95,7 +132,19 @@ def final_on(competition: Competition, store: Store) -> dt.datetime | None:
     if not found or any(row["state"] in ("queued", "running") for row in found):
         return None
     numbers = [row["id"] for row in found]
-    ended = store.rows(
-        sa.select(sa.func.max(events.c.time).label("time")).where(events.c.submission.in_(numbers))
-    )
+    runs = (events.c.submission.in_(numbers), events.c.what.like("seed %"))  # not a fact sheet that came late
+    ended = store.rows(sa.select(sa.func.max(events.c.time).label("time")).where(*runs))
     return parse_time(ended[0]["time"], phase.name) + dt.timedelta(days=phase.review_days)
+
+
+def standing(competition: Competition, store: Store, phase: str) -> str:
+    """Whether the results of a phase are final, in a few words for people."""
+    if phase != competition.final.name:
+        return f"provisional: only the phase '{competition.final.name}' ranks for good"
+    moment = final_on(competition, store)
+    if moment is None:
+        return "provisional: runs are still to come"
+    if moment > dt.datetime.now(dt.UTC):
+        days = competition.final.review_days
+        return f"provisional until {moment:%Y-%m-%d %H:%M} UTC: {days} days of review"
+    return f"final since {moment:%Y-%m-%d %H:%M} UTC"

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from longshot.competition.fact_sheet import FIELDS
 from longshot.competition.leagues import LEAGUES
 from longshot.competition.limits import Limits
 from longshot.errors import UserError
@@ -64,6 +65,8 @@ class Competition:
     image_size: int = 128
     strict_pools: bool = False  # an image is support or query in all tasks, never both
     pseudonyms: bool = True
+    fact_sheet: str = "optional"  # required: nobody enters the final without
+    fact_fields: tuple[str, ...] = tuple(FIELDS)  # what a fact sheet must say
     database: str = ""  # SQLAlchemy URL; a SQLite file in the folder unless said otherwise
 
     def phase(self, name: str) -> Phase:
@@ -153,6 +156,8 @@ def _check(competition: Competition, where: str) -> None:
     unknown = [league for league in competition.leagues if league not in LEAGUES]
     if unknown:
         raise UserError(f"{where} names the league '{unknown[0]}'; there are: {', '.join(LEAGUES)}.")
+    if competition.fact_sheet not in ("optional", "required"):
+        raise UserError(f"{where}: fact_sheet is '{competition.fact_sheet}'; write optional or required.")
 
 
 def _check_shape(shape: Shape, where: str) -> None:

@@ -121,7 +121,8 @@ def _yaml(
                 "selection": list(competition.leagues),
                 "is_required": True,
                 "is_on_leaderboard": True,
-            }
+            },
+            **_sheet(competition),
         },
         "tasks": tasks,
         "phases": phases,
@@ -136,6 +137,21 @@ def _yaml(
         ],
     }
     return yaml.dump(described, Dumper=_Quoted, sort_keys=False, allow_unicode=True)
+
+
+def _sheet(competition: Competition) -> dict[str, Any]:
+    """The fields of the fact sheet as questions of the platform."""
+    return {
+        name: {
+            "key": name,
+            "type": "text",
+            "title": name,
+            "selection": "",
+            "is_required": competition.fact_sheet == "required",
+            "is_on_leaderboard": False,
+        }
+        for name in competition.fact_fields
+    }
 
 
 class _Quoted(yaml.SafeDumper):

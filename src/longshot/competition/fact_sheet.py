@@ -1,0 +1,89 @@
+"""Fact sheets: what a team says of its method, as a few named texts in YAML or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from longshot.errors import UserError
+
+# Fields that a sheet is asked for unless the organiser names others, each with what to write there.
+FIELDS = {
+    "title": "the method in one line",
+    "authors": "names and affiliations",
+    "summary": "how it works, in a few sentences",
+    "pretrained": "networks with learned weights that it starts from, or none",
+    "data": "data beyond the competition's, or none",
+    "code": "where the code is published and under which licence, or not published",
+}
+PRIVATE = ("authors", "contact", "email")  # not shown beside a pseudonym
+LARGEST = 64 << 10  # bytes of a sheet
+MOST = 40  # fields
+
+Sheet = dict[str, str]
+
+
+def read_sheet(path: Path) -> Sheet:
+    """A team's file; UserError when it is no list of named texts."""
+    if not path.is_file():
+        raise UserError(
+            f"There is no fact sheet at {path}; give a YAML or JSON file with fields such as 'title'."
+        )
+    if path.stat().st_size > LARGEST:
+        raise UserError(
+            f"The fact sheet {path} has {path.stat().st_size >> 10:,} KB, at most {LARGEST >> 10} are allowed."
+        )
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # undecodable bytes are a ValueError
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"The fact sheet {path} is neither YAML nor JSON: {reason}.") from error
+    if not isinstance(given, dict) or not given or len(given) > MOST:
+        found = f"{len(given)} fields" if isinstance(given, dict) else type(given).__name__
+        raise UserError(
+            f"The fact sheet {path} holds {found}; 1 to {MOST} lines such as 'title: Nearest means' are needed."
+        )
+    return {str(name)[:100]: _text(value, str(name), path) for name, value in given.items()}
+
+
+def _text(value: object, name: str, path: Path) -> str:
+    """A plain value, or a list of them on one line."""
+    values = value if isinstance(value, list) else [value]
+    if any(isinstance(one, dict | list) for one in values):
+        raise UserError(
+            f"The field '{name[:100]}' of the fact sheet {path} holds more than a text; write a text."
+        )
+    return ", ".join("" if one is None else str(one).strip() for one in values)
+
+
+def dump(sheet: Mapping[str, str]) -> str:
+    """The sheet as it is stored."""
+    return json.dumps(dict(sheet), ensure_ascii=False)
+
+
+def stored(text: str | None) -> Sheet:
+    """A sheet as it was stored; a text that is no sheet counts as its summary."""
+    if not text:
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {"summary": text}
+    return (
+        {str(key): str(value) for key, value in found.items()}
+        if isinstance(found, dict)
+        else {"summary": text}
+    )
+
+
+def missing(sheet: Mapping[str, str], fields: Sequence[str]) -> list[str]:
+    """The fields that are asked for and not filled in."""
+    return [name for name in fields if not sheet.get(name, "").strip()]
+
+
+def blank(fields: Sequence[str]) -> str:
+    """An empty sheet to fill in."""
+    return "".join(f"{name}:  # {FIELDS.get(name, 'please fill in')}\n" for name in fields)
