@@ -1,0 +1,175 @@
+"""TFRecord files: finding the records of a file in one pass, and reading one of them with one read.
+
+record = length (8 bytes) · masked CRC-32C of the length (4) · data (length bytes) · masked CRC-32C of the data (4)
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from longshot.datasets.formats.crc32c import crc32c, masked, masked_of_lengths
+from longshot.datasets.formats.example_proto import ProtoError, Value, parse_example
+from longshot.datasets.formats.spans import SpanStore
+from longshot.datasets.images import ImageError, decode
+from longshot.errors import UserError
+from longshot.progress import progress
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+HEAD, FOOT = 12, 4  # bytes around the data of a record
+_LENGTH, _CRC = struct.Struct("<Q"), struct.Struct("<I")
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """Where the records of a file begin, and how many bytes each takes with its frame, both [N]."""
+
+    offsets: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+def index_file(path: Path, *, verify: bool = False) -> Index:
+    """The records of a file, found by hopping from length to length; the checksums of all lengths are compared.
+
+    ``verify`` also reads all data and compares its checksums. UserError with file, byte and what is wrong.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size == 0:
+                return Index(np.empty(0, np.int64), np.empty(0, np.int64))
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                if hasattr(mmap, "MADV_SEQUENTIAL"):
+                    mapped.madvise(mmap.MADV_SEQUENTIAL)
+                index = _hop(path, mapped, size)
+                if verify:
+                    _verify(path, mapped, index)
+    except OSError as error:
+        raise UserError(f"Cannot open {path}: {(error.strerror or str(error)).lower()}.") from error
+    return index
+
+
+def index_files(files: Sequence[Path], description: str, *, verify: bool = False) -> list[Index]:
+    """``index_file`` of every file, with a progress bar over their bytes."""
+    sizes = [file.stat().st_size for file in files]
+    with progress(description, total=sum(sizes) // 1_000_000, unit="MB") as bar:
+        found, done, shown = [], 0, 0
+        for file, size in zip(files, sizes, strict=True):
+            found.append(index_file(file, verify=verify))
+            done += size
+            bar.advance(done // 1_000_000 - shown)
+            shown = done // 1_000_000
+    return found
+
+
+def unframe(raw: bytes, where: str) -> bytes:
+    """The data of one whole record; ImageError when a checksum fails or the record is not the one that was indexed."""
+    length = len(raw) - HEAD - FOOT
+    if _CRC.unpack_from(raw, 8)[0] != masked(crc32c(raw[:8])):
+        raise ImageError(
+            where, "the checksum of the record's length is wrong (CRC failed), so bits were flipped"
+        )
+    if _LENGTH.unpack_from(raw)[0] != length:
+        raise ImageError(where, "the file has changed since it was indexed")
+    data = raw[HEAD:-FOOT]
+    if _CRC.unpack_from(raw, HEAD + length)[0] != masked(crc32c(data)):
+        raise ImageError(
+            where, "the checksum of the record's data is wrong (CRC failed), so bits were flipped"
+        )
+    return data
+
+
+def parse_record(raw: bytes, where: str, wanted: Sequence[str] | None = None) -> dict[str, Value]:
+    """The features of the ``tf.train.Example`` in one whole record."""
+    try:
+        return parse_example(unframe(raw, where), wanted)
+    except ProtoError as error:
+        raise ImageError(where, f"the record is no tf.train.Example: {error}") from error
+
+
+@dataclass(frozen=True)
+class RecordDecoder:
+    """A whole record with an Example → the encoded image in its feature ``image``.
+
+    ``scale`` multiplies pixel values (dSprites stores 0 and 1).
+    """
+
+    image: str = "image"
+    scale: int = 1
+
+    def __call__(self, raw: bytes, where: str) -> Image:
+        values = parse_record(raw, where, (self.image,)).get(self.image)
+        if not isinstance(values, list) or len(values) != 1:
+            raise ImageError(where, f"the record has no image in the feature '{self.image}'")
+        picture = decode(values[0], where)
+        return (
+            picture if self.scale == 1 else picture.point([min(255, v * self.scale) for v in range(256)] * 3)
+        )
+
+
+def store_of(files: Sequence[Path], index: pa.Table, decoder: RecordDecoder) -> SpanStore:
+    """A store of the records in a table with the columns ``file``, ``offset`` and ``length``."""
+    file, offset, length = (index[name].to_numpy() for name in ("file", "offset", "length"))
+    return SpanStore(tuple(str(f) for f in files), file, offset, length, decoder)
+
+
+def _hop(path: Path, mapped: mmap.mmap, size: int) -> Index:
+    starts: list[int] = []
+    unpack, place = _LENGTH.unpack_from, 0
+    cut: str | None = None
+    while place < size:
+        starts.append(place)
+        left = size - place - HEAD - FOOT
+        if left < 0:
+            cut = f"{HEAD + FOOT} bytes around its data needed, {size - place} are left"
+            break
+        (length,) = unpack(mapped, place)
+        if length > left:
+            cut = f"{length + HEAD + FOOT:,} bytes needed, {size - place:,} are left"
+            break
+        place += HEAD + FOOT + length
+    offsets = np.array(starts, np.int64)
+    whole = offsets if cut is None or size - starts[-1] >= HEAD else offsets[:-1]
+    lengths, stored = _heads(mapped, whole)
+    wrong = np.flatnonzero(stored != masked_of_lengths(lengths))
+    if len(wrong):
+        first = int(wrong[0])
+        raise _damaged(path, first, starts[first], "the checksum of its length is wrong (CRC failed)")
+    if cut is not None:
+        raise _damaged(path, len(starts) - 1, starts[-1], f"it is cut off, {cut}")
+    return Index(offsets, lengths.astype(np.int64) + HEAD + FOOT)
+
+
+def _heads(mapped: mmap.mmap, offsets: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+    """Length [N] and stored checksum of it [N]. Copies: nothing may point into the map when it is closed."""
+    heads = np.frombuffer(mapped, np.uint8)[offsets[:, None] + np.arange(HEAD)]
+    return heads[:, :8].copy().view("<u8").reshape(-1), heads[:, 8:].copy().view("<u4").reshape(-1)
+
+
+def _verify(path: Path, mapped: mmap.mmap, index: Index) -> None:
+    for number, (offset, length) in enumerate(
+        zip(index.offsets.tolist(), index.lengths.tolist(), strict=True)
+    ):
+        end = offset + length - FOOT
+        if _CRC.unpack_from(mapped, end)[0] != masked(crc32c(mapped[offset + HEAD : end])):
+            raise _damaged(path, number, offset, "the checksum of its data is wrong (CRC failed)")
+
+
+def _damaged(path: Path, number: int, offset: int, what: str) -> UserError:
+    return UserError(
+        f"{path} is damaged: record {number}, at byte {offset:,}: {what}; get or convert this file again."
+    )
