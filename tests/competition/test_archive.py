@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import stat
+import struct
 import zipfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from longshot.competition.archive import ArchiveLimits, unpack
 from longshot.errors import UserError
@@ -98,3 +103,56 @@ def test_no_zip(tmp_path, data):
 def test_no_model(tmp_path):
     with pytest.raises(UserError, match=r"no model\.py"):
         unpack(pack(tmp_path / "s.zip", {"readme.md": b""}), tmp_path / "out")
+
+
+def test_a_list_of_millions_of_names_is_not_read(tmp_path):
+    """40 MB that claim to be a list of contents: refused before they are in memory."""
+    source = tmp_path / "s.zip"
+    size = 40 << 20
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, size, 0, 0)
+    with source.open("wb") as out:
+        out.truncate(size)
+        out.seek(size)
+        out.write(end)
+    with pytest.raises(UserError, match="list of contents is larger than 16 MB"):
+        unpack(source, tmp_path / "out")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_other_ways_of_packing(tmp_path, method):
+    with zipfile.ZipFile(tmp_path / "s.zip", "w", method) as archive:
+        archive.writestr("model.py", "x = 1\n" * 100)
+    with pytest.raises(UserError, match="not packed with deflate"):
+        unpack(tmp_path / "s.zip", tmp_path / "out")
+
+
+def test_the_sandbox_can_read_it_whatever_the_umask(tmp_path):
+    source = pack(tmp_path / "s.zip", {"model.py": b"", "lib/net.py": b""})
+    before = os.umask(0o077)
+    try:
+        folder = unpack(source, tmp_path / "out")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((folder / "lib").stat().st_mode) == 0o755
+    assert stat.S_IMODE((folder / "lib" / "net.py").stat().st_mode) == 0o644
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=8), st.booleans()
+)
+def test_a_damaged_zip_is_unpacked_or_refused(tmp_path, changes, cut):
+    """Bytes changed anywhere in a zip: nothing but UserError comes out, and nothing lands beside the folder."""
+    place = tmp_path / "fuzz"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    source = pack(place / "s.zip", {"model.py": b"x = 1\n" * 50, "lib/net.py": bytes(range(256))})
+    data = bytearray(source.read_bytes())
+    for position, value in changes:
+        data[position % len(data)] = value
+    source.write_bytes(data[: changes[0][0] % len(data)] if cut else data)
+    try:
+        unpack(source, place / "out", ArchiveLimits(bytes=1 << 20))
+    except UserError:
+        assert not (place / "out").exists()
+    assert {path.name for path in place.iterdir()} <= {"s.zip", "out"}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import os
 import shutil
 import stat
 import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from longshot.errors import UserError
 
 CHUNK = 1 << 20
+DIRECTORY = 16 << 20  # bytes of a zip's list of contents, which is read at once
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others may ask for gigabytes before a byte comes out
 
 
 @dataclass(frozen=True)
@@ -43,15 +46,28 @@ def unpack_any(source: Path, folder: Path, limits: ArchiveLimits | None = None) 
     folder.mkdir(parents=True)
     try:
         (_copy if source.is_dir() else _extract)(source, folder, limits)
+        for path in (folder, *folder.rglob("*")):  # the sandbox's user reads it, whatever the umask
+            path.chmod(0o755 if path.is_dir() else 0o644)
     except BaseException:
         shutil.rmtree(folder)
         raise
     return folder
 
 
+class _Bounded(io.FileIO):
+    """A file that is never read in one go: a list of millions of names would fill the organiser's memory."""
+
+    def read(self, size: int | None = -1, /) -> bytes | None:  # type: ignore[override]
+        left = os.fstat(self.fileno()).st_size - self.tell()
+        wanted = left if size is None or size < 0 else size
+        if wanted > DIRECTORY:
+            raise zipfile.BadZipFile(f"its list of contents is larger than {DIRECTORY >> 20} MB")
+        return super().read(wanted)
+
+
 def _extract(source: Path, folder: Path, limits: ArchiveLimits) -> None:
     try:
-        with zipfile.ZipFile(source) as archive:
+        with _Bounded(source) as file, zipfile.ZipFile(file) as archive:
             members = archive.infolist()
             if len(members) > limits.files:
                 raise _wrong(source, f"it holds {len(members):,} files, at most {limits.files:,} are allowed")
@@ -68,6 +84,11 @@ def _extract(source: Path, folder: Path, limits: ArchiveLimits) -> None:
                     raise _wrong(
                         source, f"'{_show(member.filename)}' is encrypted; pack it without a password"
                     )
+                if member.compress_type not in METHODS:
+                    raise _wrong(
+                        source,
+                        f"'{_show(member.filename)}' is not packed with deflate; pack it as a plain zip",
+                    )
                 if member.is_dir():
                     path.mkdir(parents=True, exist_ok=True)
                     continue
@@ -83,12 +104,14 @@ def _extract(source: Path, folder: Path, limits: ArchiveLimits) -> None:
                                 source, f"it unpacks to more than the {limits.bytes >> 20:,} MB allowed"
                             )
                         out.write(chunk)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
-        raise _wrong(source, f"it is no zip that can be read ({error})") from error
+    except UserError:
+        raise
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise _wrong(source, "a name in it is both a file and a folder") from error
     except OSError as error:
         raise _wrong(source, f"it cannot be unpacked ({error.strerror or error})") from error
+    except Exception as error:  # what zipfile raises for a file that lies is not one kind of exception
+        raise _wrong(source, f"it is no zip that can be read ({_show(str(error))})") from error
 
 
 def _target(source: Path, folder: Path, name: str, limits: ArchiveLimits) -> Path:

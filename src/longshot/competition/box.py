@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import math
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ import numpy as np
 from longshot.competition import sandbox
 from longshot.competition.inside import wire
 from longshot.competition.limits import Limits
-from longshot.files import atomic
+from longshot.files import write_text
 
 PIPE = 1 << 20  # bytes a pipe holds, where the kernel allows it
 WATCH = 0.25  # seconds between two looks at memory and processor time
@@ -34,9 +33,9 @@ class BoxError(Exception):
 class Box:
     """A submission's process. Use it in a ``with`` block: nothing of it outlives the block.
 
-    ``data``: name in the submission's data folder → file, read-only. ``log`` receives what it prints. ``slot`` tells
-    boxes that run at the same time apart. ``hidden`` files cannot be read inside. ``trusted`` runs it without walls,
-    for one's own code only.
+    ``data``: name in the submission's data folder → file, read-only. ``log`` receives what it prints. ``hidden`` files
+    and folders cannot be read inside. ``stop`` ends it from outside. ``trusted`` runs it without walls, for one's own
+    code only.
     """
 
     def __init__(
@@ -46,21 +45,26 @@ class Box:
         limits: Limits,
         log: Path,
         *,
-        slot: int = 0,
         hidden: Sequence[Path] = (),
+        stop: threading.Event | None = None,
         trusted: bool = False,
     ) -> None:
         self.limits, self.log = limits, log
         self.deadline = time.monotonic() + limits.seconds
         self._reason: str | None = None  # why the watch ended it
-        self._done = threading.Event()
-        there, self._out = _pipe()
-        self._in, back = _pipe()
-        try:
-            self._process = self._start(submission, data, there, back, slot, hidden, trusted)
-        finally:
-            os.close(there)
-            os.close(back)
+        self._done, self._stop = threading.Event(), stop or threading.Event()
+        with contextlib.ExitStack() as stack:
+            there, self._out = _pipe()
+            self._in, back = _pipe()
+            for end in (there, back):
+                stack.callback(os.close, end)
+            with contextlib.ExitStack() as kept:  # for as long as the box lives
+                for end in (self._in, self._out):
+                    kept.callback(os.close, end)
+                slot = 0 if trusted else kept.enter_context(sandbox.free_slot())
+                filtered = () if trusted else stack.enter_context(sandbox.system_calls())
+                self._process = self._start(submission, data, (there, back), slot, filtered, hidden, trusted)
+                self._kept = kept.pop_all()
         os.set_blocking(self._out, False)
         os.set_blocking(self._in, False)
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._pump, self._watch)]
@@ -71,14 +75,14 @@ class Box:
         self,
         submission: Path,
         data: Mapping[str, Path],
-        there: int,
-        back: int,
+        ends: tuple[int, int],
         slot: int,
+        filtered: tuple[int, ...],
         hidden: Sequence[Path],
         trusted: bool,
     ) -> subprocess.Popen[bytes]:
         host = [sys.executable, "-s", "-m", "inside.host"]
-        pipes = [str(there), str(back)]
+        pipes = [str(end) for end in ends]
         start: Path | None = None
         environment = {"PATH": os.environ.get("PATH", "")}
         if trusted:
@@ -102,13 +106,15 @@ class Box:
             binds = {"/box/program/inside": sandbox.PROGRAM, "/box/submission": submission.resolve()}
             binds["/box/program/longshot"] = sandbox.PACKAGE  # submissions may use its networks and methods
             binds |= {f"/box/data/{name}": file.resolve() for name, file in data.items()}
-            arguments = sandbox.command(inner, binds=binds, limits=self.limits, slot=slot, hidden=hidden)
+            arguments = sandbox.command(
+                inner, binds=binds, limits=self.limits, slot=slot, hidden=hidden, filtered=filtered
+            )
         return subprocess.Popen(
             arguments,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=(there, back),
+            pass_fds=(*ends, *filtered),
             cwd=start,
             env=environment,
             start_new_session=True,
@@ -134,7 +140,7 @@ class Box:
         except wire.WireError as error:
             raise self._explain(error) from error
         if message.kind == "failed":
-            stage, reason = (str(message.fields.get(key, ""))[:4000] for key in ("stage", "reason"))
+            stage, reason = (readable(str(message.fields.get(key, ""))[:4000]) for key in ("stage", "reason"))
             raise BoxError(f"it failed in {stage}: {reason}")
         if message.kind != kind:
             raise BoxError(f"it sent a message of the kind {message.kind[:40]!r} where {kind!r} was due")
@@ -146,10 +152,8 @@ class Box:
         self._done.set()
         self._process.wait()
         for thread in self._threads:
-            thread.join(timeout=10)
-        for end in (self._in, self._out):
-            with contextlib.suppress(OSError):
-                os.close(end)
+            thread.join(timeout=60)
+        self._kept.close()
 
     def _kill(self) -> None:
         # The first process of a pid namespace takes all others with it; without walls the session is ended.
@@ -178,49 +182,71 @@ class Box:
             kept += chunk[:room]
             dropped += max(len(chunk) - room, 0)
         self._process.stdout.close()
+        text = readable(kept.decode("utf-8", "replace"))
         if dropped:
-            kept += f"\n[{dropped:,} more bytes were printed and not kept]\n".encode()
-        with atomic(self.log) as temporary:
-            temporary.write_bytes(bytes(kept))
+            text += f"\n[{dropped:,} more bytes were printed and not kept]\n"
+        write_text(self.log, text)
 
     def _watch(self) -> None:
         """End the box when all its processes together exceed memory or processor time, or the clock runs out."""
         while not self._done.wait(WATCH) and self._process.poll() is None:
-            memory, cpu = usage(self._process.pid)
+            memory, cpu = usage(self._process.pid, self.limits.memory)
             if memory > self.limits.memory:
                 self._reason = f"it used more than its {self.limits.memory / 2**20:,.0f} MB of memory"
             elif 0 < self.limits.cpu_seconds < cpu:
                 self._reason = f"it used up its {self.limits.cpu_seconds:,.0f} seconds of processor time"
             elif time.monotonic() > self.deadline:
                 self._reason = f"it used up its {self.limits.seconds:,.0f} seconds"
+            elif self._stop.is_set():
+                self._reason = "it was stopped from outside"
             if self._reason is not None:
                 self._kill()
                 return
 
 
-def usage(pid: int) -> tuple[int, float]:
+def usage(pid: int, enough: int = 0) -> tuple[int, float]:
     """Bytes of memory and seconds of processor time of a process and all its descendants, ended children included.
 
-    Pages shared with files are not counted: the same library in ten processes is in memory once.
+    Pages of files are not counted: the same library in ten processes is in memory once. Memory that processes share
+    is first counted for each of them, which is quick and never too little; where that exceeds ``enough`` it is divided
+    among those that share it, which is exact.
     """
-    page, tick = resource.getpagesize(), os.sysconf("SC_CLK_TCK")
-    children: dict[int, list[int]] = {}
-    seen: dict[int, tuple[int, float]] = {}
+    tick = os.sysconf("SC_CLK_TCK")
+    children: dict[str, list[str]] = {}
+    spent: dict[str, float] = {}
     for entry in os.scandir("/proc"):
-        if not entry.name.isdigit():
-            continue
-        with contextlib.suppress(OSError, ValueError, IndexError):  # it may end while it is looked at
-            stat = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
-            shared = int(Path(entry.path, "statm").read_text().split()[2])
-            children.setdefault(int(stat[1]), []).append(int(entry.name))
-            seen[int(entry.name)] = ((int(stat[21]) - shared) * page, sum(map(int, stat[11:15])) / tick)
-    memory, cpu, todo = 0, 0.0, [pid]
-    while todo:
-        one = todo.pop()
-        todo += children.get(one, [])
-        used = seen.get(one, (0, 0.0))
-        memory, cpu = memory + used[0], cpu + used[1]
-    return memory, cpu
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError):  # it may end while it is looked at
+                stat = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
+                children.setdefault(stat[1], []).append(entry.name)
+                spent[entry.name] = sum(map(int, stat[11:15])) / tick
+    family = [str(pid)]
+    for one in family:
+        family += children.get(one, [])
+    memory = {one: _bytes(one, "status", ("RssAnon", "RssShmem"), 0) for one in family}
+    if sum(memory.values()) > enough:
+        memory = {
+            one: _bytes(one, "smaps_rollup", ("Pss_Anon", "Pss_Shmem"), held) for one, held in memory.items()
+        }
+    return sum(memory.values()), sum(spent.get(one, 0.0) for one in family)
+
+
+def _bytes(pid: str, file: str, names: tuple[str, ...], unknown: int) -> int:
+    """The sum of the named lines of a process's file, 0 when it has ended, ``unknown`` when it may not be read."""
+    try:
+        lines = (line.partition(":") for line in Path("/proc", pid, file).read_text().splitlines())
+        found = [int(value.split()[0]) << 10 for name, _, value in lines if name in names]
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    except OSError:
+        return unknown
+    return sum(found) if found else unknown
+
+
+def readable(text: str) -> str:
+    """Text from a stranger as it may be shown: no control characters (a terminal obeys them), no halves of letters."""
+    plain = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
+    return "".join(c if c == "\n" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in plain)
 
 
 def _pipe() -> tuple[int, int]:

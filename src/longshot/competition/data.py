@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import secrets
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +17,7 @@ from longshot.competition.settings import Competition, Phase
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.part import under
-from longshot.files import atomic, hash_text, write_json
+from longshot.files import atomic, cache_dir, hash_text, write_json
 from longshot.testbeds.pools import Limits as PoolLimits
 from longshot.testbeds.sample import sample
 from longshot.testbeds.shapes import AnyWayAnyShot
@@ -50,6 +53,7 @@ class Data:
         self.competition = competition
         self.folder = competition.folder / "data"
         self._opened: dict[str, Dataset] = {}
+        self._drawn: dict[tuple[object, ...], list[HiddenTask]] = {}
 
     def dataset(self, name: str) -> Dataset:
         """The dataset called ``name`` in competition.yaml."""
@@ -93,43 +97,64 @@ class Data:
         return {"index.json": index, **files}
 
     def test_tasks(self, phase: Phase, seed: int) -> list[HiddenTask]:
-        """All test tasks of a run, datasets mixed. They follow from the secret: nobody else can draw them again."""
-        drawn = int(hash_text(self.secret(), phase.name, str(seed))[:12], 16)
-        rng = np.random.default_rng(drawn)
-        limits = PoolLimits(disjoint=self.competition.strict_pools)
-        tasks: list[HiddenTask] = []
-        for name in phase.test:
-            dataset = self.dataset(name)
-            testbed = sample(
-                dataset,
-                tasks=phase.tasks,
-                shape=AnyWayAnyShot(**asdict(self.competition.shape)),
-                seed=drawn % 2**31,
-                limits=limits,
-            )
-            tasks += _hidden(name, dataset, testbed, rng)
-        return [tasks[i] for i in rng.permutation(len(tasks))]
+        """All test tasks of a run, datasets mixed. They follow from the secret: nobody else can draw them again.
+
+        Every draw has a key of its own, 256 bits of the secret's hash: what a submission sees of some (the order of a
+        support set, the numbers of ways and shots, its seeds) says nothing about the others (the order of the queries).
+        """
+        asked = (phase.name, phase.test, phase.tasks, seed)
+        if asked not in self._drawn:
+            key = hash_text(self.secret(), phase.name, str(seed))
+            limits = PoolLimits(disjoint=self.competition.strict_pools)
+            shape = AnyWayAnyShot(**asdict(self.competition.shape))
+            tasks: list[HiddenTask] = []
+            for name in phase.test:
+                dataset, drawn = self.dataset(name), int(hash_text(key, "tasks", name), 16)
+                testbed = sample(dataset, tasks=phase.tasks, shape=shape, seed=drawn, limits=limits)
+                tasks += _hidden(name, dataset, testbed, key)
+            order = _generator(key, "order").permutation(len(tasks))
+            self._drawn[asked] = [tasks[i] for i in order]
+        return self._drawn[asked]
 
     def secret(self) -> str:
         """A random text made once and kept with the organiser; test tasks follow from it."""
         path = self.competition.folder / "secret"
         if not path.is_file():
-            with atomic(path) as temporary:
-                temporary.touch(mode=0o600)
-                temporary.write_text(secrets.token_hex(32), encoding="ascii")
+            handle, name = tempfile.mkstemp(
+                prefix=".secret-", dir=path.parent
+            )  # for the organiser's eyes alone
+            with os.fdopen(handle, "w", encoding="ascii") as out:
+                out.write(secrets.token_hex(32))
+                out.flush()
+                os.fsync(handle)
+            with contextlib.suppress(FileExistsError):  # of several workers that begin at once, one makes it
+                os.link(name, path)
+            Path(name).unlink()
         return path.read_text(encoding="ascii").strip()
 
+    def private(self) -> list[Path]:
+        """What no submission may see, wherever it lies: the competition, its datasets as they came, the cache."""
+        sources = (Path(spec.partition("#")[0]) for spec in self.competition.datasets.values())
+        return [self.competition.folder, cache_dir(), *(path for path in sources if path.exists())]
 
-def _hidden(name: str, dataset: Dataset, testbed: Testbed, rng: np.random.Generator) -> Sequence[HiddenTask]:
+
+def _generator(key: str, *purpose: str) -> np.random.Generator:
+    return np.random.default_rng(int(hash_text(key, *purpose), 16))
+
+
+def _hidden(name: str, dataset: Dataset, testbed: Testbed, key: str) -> Sequence[HiddenTask]:
     bound = testbed.bind(dataset.name, dataset.keys, dataset.fingerprint)
     tasks = []
     for position in range(len(bound)):
         pairs: list[NDArray[np.int64]] = []
-        for rows, labels in ((bound.support, bound.support_label), (bound.query, bound.query_label)):
-            order = rng.permutation(len(rows.row(position)))
+        for kind, rows, labels in (
+            ("support", bound.support, bound.support_label),
+            ("query", bound.query, bound.query_label),
+        ):
+            order = _generator(key, kind, name, str(position)).permutation(len(rows.row(position)))
             pairs += [np.asarray(part.row(position), np.int64)[order] for part in (rows, labels)]
         ways = int(bound.ways[position])
         shots = len(pairs[0]) // ways
-        seed = int(rng.integers(2**31))
+        seed = int(hash_text(key, "seed", name, str(position)), 16) % 2**31
         tasks.append(HiddenTask(name, int(bound.tasks[position]), ways, shots, seed, *pairs))
     return tasks

@@ -7,6 +7,7 @@ fitted, and what comes back is an array that is checked before it is believed.
 from __future__ import annotations
 
 import json
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,19 +41,19 @@ def run(
     *,
     seed: int,
     league: str = leagues.FREE,
-    slot: int = 0,
+    stop: threading.Event | None = None,
     trusted: bool = False,
 ) -> Outcome:
     """Run the unpacked ``submission`` once; ``folder`` receives log.txt, answers.jsonl and scores.json.
 
-    A failure of the submission is an Outcome, not an exception. ``trusted`` needs no sandbox and gives an
-    unofficial result.
+    A failure of the submission is an Outcome, not an exception. ``stop`` ends the run from another thread.
+    ``trusted`` needs no sandbox and gives an unofficial result.
     """
     if not trusted:
         sandbox.require()
     folder.mkdir(parents=True, exist_ok=True)
     tasks = data.test_tasks(phase, seed)
-    hidden = sandbox.weight_files() if league == leagues.META else ()
+    weights = sandbox.weight_files() if league == leagues.META else ()
     start = time.monotonic()
     try:
         with (
@@ -61,8 +62,8 @@ def run(
                 data.training_files(phase),
                 phase.limits,
                 folder / "log.txt",
-                slot=slot,
-                hidden=hidden,
+                hidden=(*data.private(), *weights),
+                stop=stop,
                 trusted=trusted,
             ) as box,
             progress("tasks", total=len(tasks), unit="tasks") as bar,

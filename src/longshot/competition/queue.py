@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
+import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from longshot.competition.archive import ArchiveLimits, unpack_any
 from longshot.competition.settings import Competition, Phase, parse_time
 from longshot.competition.store import Store, note, now, runs, submissions, teams
 from longshot.errors import UserError
@@ -56,18 +60,14 @@ def enter(
         raise UserError(f"A team's name has 1 to 100 letters, this one has {len(team.strip())}.")
     if not source.exists():
         raise UserError(f"There is no submission at {source}; give a folder or a zip with a model.py in it.")
-    with store.change() as connection:
+    with _staged(competition, source) as staged, _alone(store) as connection:
         owner = _team(connection, team.strip(), ranked, pseudonym)
         _check_quota(connection, owner, asked, team)
         number = insert(connection, owner, asked, league, fact_sheet)
         target = archive_path(competition, number)
         if target.exists():  # left by an entry that was not committed
             shutil.rmtree(target)
-        target.mkdir(parents=True)
-        if source.is_dir():
-            shutil.copytree(source, target / "submission", symlinks=True)
-        else:
-            shutil.copyfile(source, target / "submission.zip")
+        staged.rename(target)
     return number
 
 
@@ -89,10 +89,10 @@ def insert(
     return number
 
 
-def claim(store: Store, worker: str) -> Claim | None:
+def claim(store: Store, worker: str, lease: float = LEASE) -> Claim | None:
     """The oldest waiting run, now this worker's; None when nothing waits. Runs of dead workers are waiting again."""
-    with store.change() as connection:
-        _revive(connection)
+    with _alone(store) as connection:
+        _revive(connection, lease)
         waiting = (
             sa.select(
                 runs.c.id,
@@ -106,18 +106,15 @@ def claim(store: Store, worker: str) -> Claim | None:
             .where(runs.c.state == "queued")
             .order_by(runs.c.id)
             .limit(1)
-            .with_for_update(skip_locked=True)
         )
         row = connection.execute(waiting).mappings().first()
         if row is None:
             return None
-        taken = connection.execute(
+        connection.execute(
             runs.update()
-            .where(runs.c.id == row["id"], runs.c.state == "queued")
+            .where(runs.c.id == row["id"])
             .values(state="running", worker=worker, seen=time.time(), attempt=row["attempt"] + 1)
         )
-        if taken.rowcount != 1:
-            return None
         connection.execute(
             submissions.update().where(submissions.c.id == row["submission"]).values(state="running")
         )
@@ -130,30 +127,60 @@ def claim(store: Store, worker: str) -> Claim | None:
 def alive(store: Store, claimed: Claim, worker: str) -> bool:
     """A sign of life; False when the run is no longer this worker's."""
     with store.change() as connection:
-        mine = (runs.c.id == claimed.run, runs.c.worker == worker, runs.c.state == "running")
-        return connection.execute(runs.update().where(*mine).values(seen=time.time())).rowcount == 1
+        return connection.execute(_own(claimed, worker).values(seen=time.time())).rowcount == 1
 
 
 def finish(
-    store: Store, claimed: Claim, worker: str, *, score: float | None, duration: float, reason: str | None
+    store: Store,
+    claimed: Claim,
+    worker: str,
+    *,
+    score: float | None,
+    duration: float,
+    reason: str | None,
+    publish: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Record the end of a run, once; False when it was no longer this worker's and nothing was recorded."""
+    """Record the end of a run, once; False when it was no longer this worker's and nothing was recorded.
+
+    ``publish`` puts the run's files in their place while no other worker can have the run: a crash before the end of
+    the transaction leaves files of a run that is done again, never a score without files.
+    """
     state = "failed" if score is None else "scored"
-    with store.change() as connection:
-        mine = (runs.c.id == claimed.run, runs.c.worker == worker, runs.c.state == "running")
-        ended = runs.update().where(*mine).values(state=state, score=score, duration=duration)
+    with _alone(store) as connection:
+        ended = _own(claimed, worker).values(state=state, score=score, duration=duration)
         if connection.execute(ended).rowcount != 1:
             return False
+        publish()
         what = f"failed: {reason}" if score is None else f"scored {score:.4f} in {duration:.1f} s"
         note(connection, claimed.submission, f"seed {claimed.seed}: {what}")
         _settle(connection, claimed.submission, reason)
     return True
 
 
+def release(store: Store, claimed: Claim, worker: str, why: str, *, counted: bool) -> None:
+    """Give an unfinished run back: it waits again, or fails where this attempt is ``counted`` and was the last."""
+    with _alone(store) as connection:
+        again = not counted or claimed.attempt < ATTEMPTS
+        values: dict[str, Any] = {"state": "queued" if again else "failed", "worker": None}
+        values["attempt"] = claimed.attempt if counted else claimed.attempt - 1
+        if connection.execute(_own(claimed, worker).values(**values)).rowcount != 1:
+            return
+        waits = "; it waits again" if again else ""
+        note(connection, claimed.submission, f"seed {claimed.seed}: {why}{waits}")
+        if not again:
+            _settle(connection, claimed.submission, why)
+
+
+def _own(claimed: Claim, worker: str) -> sa.Update:
+    """A change of a run that is made only while this attempt of this worker has it."""
+    attempt = (runs.c.id == claimed.run, runs.c.attempt == claimed.attempt)
+    return runs.update().where(*attempt, runs.c.worker == worker, runs.c.state == "running")
+
+
 def rerun(store: Store, number: int) -> None:
     """Put every run of an ended submission back into the queue."""
     found = store.submission(number)
-    with store.change() as connection:
+    with _alone(store) as connection:
         ended = (submissions.c.id == number, submissions.c.state.in_(("scored", "failed")))
         values: dict[str, Any] = {"state": "queued", "reason": None, "score": None}
         if connection.execute(submissions.update().where(*ended).values(**values)).rowcount != 1:
@@ -181,9 +208,44 @@ def _settle(connection: Connection, number: int, reason: str | None) -> None:
         connection.execute(submissions.update().where(*unsettled).values(**changed))
 
 
-def _revive(connection: Connection) -> None:
+@contextmanager
+def _alone(store: Store) -> Iterator[Connection]:
+    """One transaction of one writer at a time: SQLite has them queue by itself, PostgreSQL is told to.
+
+    Otherwise the last two seeds of a submission, ending at once, would each see the other as running.
+    """
+    with store.change() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(sa.text("LOCK TABLE runs IN EXCLUSIVE MODE"))
+        yield connection
+
+
+@contextmanager
+def _staged(competition: Competition, source: Path) -> Iterator[Path]:
+    """The submission, copied to where a rename takes it into its place: nobody waits for the copying."""
+    most = ArchiveLimits().bytes
+    if source.is_file() and source.stat().st_size > most:
+        raise UserError(
+            f"The submission {source.name} has {source.stat().st_size / 2**20:,.0f} MB, at most {most >> 20:,} are "
+            f"allowed; make it smaller."
+        )
+    place = competition.folder / "submissions"
+    place.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(prefix=".incoming-", dir=place))
+    try:
+        staged.chmod(0o755)
+        if source.is_dir():
+            unpack_any(source, staged / "submission")
+        else:
+            shutil.copyfile(source, staged / "submission.zip")
+        yield staged
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def _revive(connection: Connection, lease: float) -> None:
     """Runs whose worker gave no sign of life wait again, or fail after too many deaths."""
-    lost = sa.select(runs).where(runs.c.state == "running", runs.c.seen < time.time() - LEASE)
+    lost = sa.select(runs).where(runs.c.state == "running", runs.c.seen < time.time() - lease)
     for row in connection.execute(lost).mappings().all():
         again = row["attempt"] < ATTEMPTS
         mine = (runs.c.id == row["id"], runs.c.state == "running", runs.c.seen == row["seen"])

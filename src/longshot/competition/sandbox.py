@@ -3,20 +3,25 @@
 Inside: no network, its own process ids, a user of its own without any right, read-only files, a small writable
 tmpfs, no environment. As root the box is set up by root and the command drops to an unprivileged user number that no
 other box has at the time (so that a fork bomb exhausts only its own share); otherwise a user namespace does the same.
+What is private to the organiser is covered where it lies below something that is bound (data below /usr, say).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import shutil
 import site
+import socket
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from longshot.competition import seccomp
 from longshot.competition.limits import Limits
 from longshot.errors import UserError
 
@@ -39,8 +44,9 @@ def probe() -> str | None:
         return "bubblewrap (bwrap) is not installed"
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         return "setpriv (of util-linux) is not installed"
-    test = [*_walls(Limits(), (), {}, {}), *_drop(0), "/usr/bin/env", "true"]
-    done = subprocess.run(test, capture_output=True, text=True, timeout=30)
+    with system_calls() as filtered:
+        test = command(["/usr/bin/env", "true"], binds={}, limits=Limits(), slot=0, filtered=filtered)
+        done = subprocess.run(test, capture_output=True, text=True, timeout=30, pass_fds=filtered)
     if done.returncode == 0:
         return None
     return f"bubblewrap cannot make a sandbox here ({done.stderr.strip()[:200] or f'exit {done.returncode}'})"
@@ -61,13 +67,45 @@ def command(
     slot: int,
     hidden: Sequence[Path] = (),
     writable: Mapping[str, Path] | None = None,
+    filtered: Sequence[int] = (),
 ) -> list[str]:
     """The whole command line: ``arguments`` inside walls. ``binds``: path in the box → path outside, read-only.
 
-    ``slot`` tells boxes that run at the same time apart; ``hidden`` are files that cannot be read there; ``writable``
-    folders are bound so that the box may write to them.
+    ``slot`` tells boxes that run at the same time apart; ``hidden`` are files and folders that cannot be read there;
+    ``writable`` folders are bound so that the box may write to them; ``filtered`` comes from ``system_calls`` and is
+    to be passed on to the process.
     """
-    return [*_walls(limits, hidden, binds, writable or {}), *_drop(slot), *arguments]
+    rules = [word for one in filtered for word in ("--seccomp", str(one))]
+    return [*_walls(limits, hidden, binds, writable or {}), *rules, *_drop(slot), *arguments]
+
+
+@contextlib.contextmanager
+def system_calls() -> Iterator[tuple[int, ...]]:
+    """The file descriptor (or none) of the filter of system calls, open within the block."""
+    opened = seccomp.open_program()
+    try:
+        yield () if opened is None else (opened,)
+    finally:
+        if opened is not None:
+            os.close(opened)
+
+
+@contextlib.contextmanager
+def free_slot() -> Iterator[int]:
+    """A slot that no other box on this machine has within the block, whichever process or competition runs it.
+
+    A name in the kernel's abstract sockets is the claim: two cannot have it, and it goes when its process dies.
+    """
+    first = secrets.randbelow(USERS)
+    for slot in ((first + step) % USERS for step in range(USERS)):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim:
+            try:
+                claim.bind(f"\0longshot-box-{FIRST_USER + slot}")
+            except OSError:
+                continue
+            yield slot
+            return
+    raise UserError(f"All {USERS:,} users of the sandbox are taken; run fewer workers.")
 
 
 def python_paths() -> list[Path]:
@@ -120,7 +158,7 @@ def _walls(
     for path in python_paths():
         wall += [*_parents(path), "--ro-bind", str(path), str(path)]
     for path in hidden:
-        wall += ["--ro-bind", "/dev/null", str(path)]
+        wall += _cover(path)
     wall += ["--proc", "/proc", "--dev", "/dev"]
     wall += ["--perms", "0755", "--dir", "/box"]
     wall += _scratch("/box/work", limits)
@@ -133,6 +171,20 @@ def _walls(
     for name, value in environment().items():
         wall += ["--setenv", name, value]
     return wall
+
+
+def _cover(path: Path) -> list[str]:
+    """Nothing to be read in place of a file or folder, wherever in the box it would be seen."""
+    real = path.resolve()
+    nothing = ["--ro-bind", "/dev/null"]
+    if real.is_dir():
+        nothing = ["--size", "4096", "--perms", "0000", "--tmpfs"]
+    words: list[str] = []
+    for root in (Path("/usr"), *python_paths()):  # a folder and a link to it are bound both
+        whole = root.resolve()
+        if real != whole and real.is_relative_to(whole):
+            words += [*nothing, str(root / real.relative_to(whole))]
+    return words
 
 
 def _scratch(place: str, limits: Limits) -> list[str]:

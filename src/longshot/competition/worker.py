@@ -1,15 +1,24 @@
-"""A worker: takes waiting runs one by one, runs them in the sandbox and records how they ended."""
+"""A worker: takes waiting runs one by one, runs them in the sandbox and records how they ended.
+
+An attempt works in a folder of its own, which takes its place as ``seed-N`` in the same transaction that records the
+end. So a worker that dies leaves nothing that counts, and one that is only late cannot touch its successor's files.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import socket
+import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+import sqlalchemy as sa
 
 from longshot.competition import ingestion, leagues, queue, sandbox
 from longshot.competition.archive import unpack
@@ -20,7 +29,8 @@ from longshot.competition.settings import Competition
 from longshot.competition.store import Store
 from longshot.errors import UserError
 
-SIGN = queue.LEASE / 4  # seconds between two signs of life
+TRIES = 6  # while the database does not answer, with pauses of 1, 2, 4 … seconds
+_Answer = TypeVar("_Answer")
 
 
 def work(
@@ -28,25 +38,41 @@ def work(
     store: Store,
     *,
     forever: bool = False,
+    lease: float = queue.LEASE,
     told: Callable[[str], None] = lambda text: None,
 ) -> int:
-    """Do waiting runs until none is left (or for ever); gives the number of runs done. ``told`` hears of each end."""
+    """Do waiting runs until none is left (or for ever); gives the number of runs done. ``told`` hears of each end.
+
+    ``lease``: seconds without a sign of life after which another worker's run is taken over.
+    """
     sandbox.require()
     data, done = Data(competition), 0
     worker = f"{socket.gethostname()[:40]}:{os.getpid()}:{time.time_ns()}"
     while True:
-        claimed = queue.claim(store, worker)
+        claimed = _insist(lambda: queue.claim(store, worker, lease))
         if claimed is None:
             if not forever:
                 return done
             time.sleep(1)
             continue
-        outcome, duration = _one(competition, store, data, claimed, worker)
-        score = None if outcome.scores is None else outcome.scores["overall"]["normalized_accuracy"]
-        if queue.finish(store, claimed, worker, score=score, duration=duration, reason=outcome.reason):
-            done += 1
-            ending = f"scored {score:.4f}" if score is not None else f"failed: {outcome.reason}"
-            told(f"submission {claimed.submission}, seed {claimed.seed}: {ending}")
+        name = f"submission {claimed.submission}, seed {claimed.seed}"
+        try:
+            ending = _one(competition, store, data, claimed, worker, lease)
+        except Exception as error:
+            if isinstance(error, UserError):  # the data, the disk: nobody's run would go better
+                queue.release(store, claimed, worker, f"the worker stopped: {error}", counted=False)
+                raise
+            # A fault of the runner and not, or not honestly, of the submission: the queue goes on.
+            traceback.print_exc()
+            why = f"the runner failed ({type(error).__name__})"
+            queue.release(store, claimed, worker, why, counted=True)
+            told(f"{name}: {why}")
+        except BaseException:  # Ctrl-C
+            queue.release(store, claimed, worker, "the worker was stopped", counted=False)
+            raise
+        else:
+            done += ending is not None
+            told(f"{name}: {ending or 'was taken over by another worker'}")
 
 
 def run_folder(competition: Competition, submission: int, seed: int) -> Path:
@@ -55,53 +81,98 @@ def run_folder(competition: Competition, submission: int, seed: int) -> Path:
 
 
 def _one(
-    competition: Competition, store: Store, data: Data, claimed: Claim, worker: str
-) -> tuple[Outcome, float]:
-    """Unpack, check, run; every failure of the submission is an Outcome."""
+    competition: Competition, store: Store, data: Data, claimed: Claim, worker: str, lease: float
+) -> str | None:
+    """Run and record one claim; gives how it ended, None when it was no longer this worker's."""
     begun = time.monotonic()
-    place = archive_path(competition, claimed.submission)
-    folder = run_folder(competition, claimed.submission, claimed.seed)
-    shutil.rmtree(folder, ignore_errors=True)  # of an attempt that died
-    folder.mkdir(parents=True)
-    with _signs_of_life(store, claimed, worker):
-        try:
-            source = place / "submission.zip"
-            code = unpack(source if source.is_file() else place / "submission", folder / "code")
-            if claimed.league == leagues.META and (found := leagues.shipped_weights(code)):
-                raise UserError(
-                    f"The meta-learning league allows no saved weights, but {'; '.join(found[:3])}."
+    final = run_folder(competition, claimed.submission, claimed.seed)
+    folder = Path(tempfile.mkdtemp(prefix=f"{final.name}.", dir=final.parent))
+    try:
+        with _signs_of_life(store, claimed, worker, lease) as lost:
+            outcome = _outcome(competition, data, claimed, folder, lost)
+            score = None if outcome.scores is None else outcome.scores["overall"]["normalized_accuracy"]
+            recorded = _insist(
+                lambda: queue.finish(
+                    store,
+                    claimed,
+                    worker,
+                    score=score,
+                    duration=time.monotonic() - begun,
+                    reason=outcome.reason,
+                    publish=lambda: _publish(folder, final),
                 )
-            outcome = ingestion.run(
-                data,
-                competition.phase(claimed.phase),
-                code,
-                folder,
-                seed=claimed.seed,
-                league=claimed.league,
-                slot=claimed.run,
             )
-        except UserError as error:
-            outcome = Outcome(None, str(error))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if not recorded:
+        return None
+    return f"failed: {outcome.reason}" if score is None else f"scored {score:.4f}"
+
+
+def _outcome(
+    competition: Competition, data: Data, claimed: Claim, folder: Path, stop: threading.Event
+) -> Outcome:
+    """Unpack, check, run; every failure of the submission is an Outcome, with its reason at the end of the log."""
+    source = archive_path(competition, claimed.submission) / "submission.zip"
+    try:
+        code = unpack(source if source.is_file() else source.with_suffix(""), folder / "code")
+        if claimed.league == leagues.META and (found := leagues.shipped_weights(code)):
+            raise UserError(f"The meta-learning league allows no saved weights, but {'; '.join(found[:3])}.")
+    except UserError as error:
+        outcome = Outcome(None, str(error))
+    else:
+        phase = competition.phase(claimed.phase)
+        outcome = ingestion.run(
+            data, phase, code, folder, seed=claimed.seed, league=claimed.league, stop=stop
+        )
+    shutil.rmtree(folder / "code", ignore_errors=True)
     if outcome.reason is not None:
         with (folder / "log.txt").open("a", encoding="utf-8") as log:
             log.write(f"\nfailed: {outcome.reason}\n")
-    shutil.rmtree(folder / "code", ignore_errors=True)
-    return outcome, time.monotonic() - begun
+    return outcome
+
+
+def _publish(folder: Path, final: Path) -> None:
+    """Put an attempt's folder in its place; what other attempts left behind goes."""
+    if (
+        not folder.exists()
+    ):  # it is there already: the end was recorded when the database last failed to answer
+        return
+    shutil.rmtree(final, ignore_errors=True)
+    folder.chmod(0o755)
+    folder.rename(final)
+    for left in final.parent.glob(f"{final.name}.*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _insist(ask: Callable[[], _Answer]) -> _Answer:
+    """Ask again while the database does not answer: a run of hours is not lost to a restart."""
+    for attempt in range(TRIES - 1):
+        try:
+            return ask()
+        except sa.exc.OperationalError:
+            time.sleep(2**attempt)
+    return ask()
 
 
 @contextmanager
-def _signs_of_life(store: Store, claimed: Claim, worker: str) -> Iterator[None]:
-    """While in the block, tell the store every few seconds that the worker lives."""
-    end = threading.Event()
+def _signs_of_life(store: Store, claimed: Claim, worker: str, lease: float) -> Iterator[threading.Event]:
+    """While in the block, tell the store every few seconds that the worker lives; the event says the run was lost."""
+    end, lost = threading.Event(), threading.Event()
 
     def tell() -> None:
-        while not end.wait(SIGN) and queue.alive(store, claimed, worker):
-            pass
+        while not end.wait(lease / 4):
+            try:
+                if not queue.alive(store, claimed, worker):
+                    lost.set()
+                    return
+            except sa.exc.SQLAlchemyError:  # busy or restarting: the next sign may get through
+                continue
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
     try:
-        yield
+        yield lost
     finally:
         end.set()
         thread.join()

@@ -68,7 +68,7 @@ def receive(fd: int, max_bytes: int, deadline: float | None = None) -> Message:
         header = json.loads(_read(fd, size, deadline))
         kind, fields, described = str(header["kind"]), dict(header["fields"]), list(header["arrays"])
         plan = [(str(name), str(dtype), tuple(int(n) for n in shape)) for name, dtype, shape in described]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise WireError("the header of a message is malformed") from error
     left = max_bytes
     arrays = {}
@@ -79,22 +79,35 @@ def receive(fd: int, max_bytes: int, deadline: float | None = None) -> Message:
         left -= needed
         if left < 0:
             raise WireError(f"more than the {max_bytes:,} bytes allowed were announced")
-        arrays[name] = np.frombuffer(_read(fd, needed, deadline), dtype).reshape(shape)
+        try:
+            array = np.empty(shape, dtype)
+        except (ValueError, MemoryError) as error:  # dimensions beyond all bounds, and one of 0
+            raise WireError(f"an array of the shape {list(shape)} cannot be made") from error
+        if needed:
+            _fill(fd, array.data.cast("B"), deadline)
+        arrays[name] = array
     return Message(kind, fields, arrays)
 
 
 def _wait(fd: int, write: bool, deadline: float | None) -> None:
     """Until the pipe is ready; only non-blocking ends come here."""
-    left = None if deadline is None else max(deadline - time.monotonic(), 0)
-    ready = select.select([] if write else [fd], [fd] if write else [], [], left)
-    if not ready[0] and not ready[1]:
+    ready = select.poll()
+    ready.register(fd, select.POLLOUT if write else select.POLLIN)
+    left = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
+    if not ready.poll(left):
         raise Timeout("the time is over")
 
 
 def _read(fd: int, size: int, deadline: float | None) -> bytearray:
     data = bytearray(size)
-    view, done = memoryview(data), 0
-    while done < size:
+    _fill(fd, memoryview(data), deadline)
+    return data
+
+
+def _fill(fd: int, view: memoryview, deadline: float | None) -> None:
+    """Read until ``view`` is full, straight into it."""
+    done = 0
+    while done < len(view):
         try:
             count = os.readv(fd, [view[done : done + CHUNK]])
         except BlockingIOError:
@@ -105,7 +118,6 @@ def _read(fd: int, size: int, deadline: float | None) -> bytearray:
         done += count
         if deadline is not None and time.monotonic() > deadline:  # a drip of bytes must not outlast it
             raise Timeout("the time is over")
-    return data
 
 
 def _write(fd: int, data: bytes | memoryview, deadline: float | None) -> None:
