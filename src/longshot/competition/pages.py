@@ -6,13 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from longshot.competition import figures
 from longshot.competition.inside.scoring import METRICS
-from longshot.reports import charts, frame
+from longshot.reports import frame
 
-MAIN = METRICS[0]
 Facts = tuple[str, Sequence[tuple[str, str]]]  # a name with its fields and their texts
+
+_NOTES = {
+    "All tasks": "Means over tasks with their 95 % intervals (Student's t). Normalised accuracy is 0 for guessing "
+    "and 1 for no mistake.",
+    "By dataset": "What a dataset leaves to 1 is its intrinsic difficulty for this method; how much the choice of "
+    "method matters there is on the leaderboard's page.",
+}
 
 
 @dataclass(frozen=True)
@@ -23,17 +28,19 @@ class Part:
     note: str = ""
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
+    texts: int = 1  # columns from the left that hold text; the others are numbers
     plots: Sequence[str] = ()
     legend: Sequence[tuple[int, str]] = ()
+    squares: bool = False  # the legend is of areas, not of lines with their markers
     facts: Sequence[Facts] = ()
 
 
 def details_page(title: str, scores: Mapping[str, Any]) -> str:
     """One run: all metrics overall, by dataset, by ways and by shots, with 95 % intervals over tasks."""
-    names = [metric.replace("_", " ") for metric in METRICS]
+    names = [metric.replace("normalized", "normalised").replace("_", " ") for metric in METRICS]
     parts = []
     for heading, groups in (
-        ("All tasks", {"overall": scores["overall"]}),
+        ("All tasks", {"all": scores["overall"]}),
         ("By dataset", scores["by_dataset"]),
         ("By number of classes", scores["by_ways"]),
         ("By number of shots", scores["by_shots"]),
@@ -43,21 +50,15 @@ def details_page(title: str, scores: Mapping[str, Any]) -> str:
             for name, values in groups.items()
         ]
         plots = []
-        if heading.startswith("By number") and len(groups) > 1:
+        if heading == "By dataset":
+            plots = [figures.means(groups, "dataset", one_colour=True)]
+        elif heading.startswith("By number") and len(groups) > 1:
             label = heading.removeprefix("By ")
-            plots = [charts.rolling([curve(0, "this run", groups)], xlabel=label, prefix=label[-5:])]
-        parts.append(Part(heading, columns=["", "tasks", *names], rows=rows, plots=plots))
+            plots = [figures.curves({"this run": groups}, label, label[-5:])]
+        parts.append(Part(heading, _NOTES.get(heading, ""), ["", "tasks", *names], rows, plots=plots))
     took = f"{scores['meta_training_seconds']:,.1f} s of meta-training, {scores['duration']:,.1f} s in all"
     official = "" if scores["official"] else " · unofficial: run without a sandbox"
     return render(title, f"phase {scores['phase']}, seed {scores['seed']} · {took}{official}", parts)
-
-
-def curve(index: int, label: str, groups: Mapping[str, Any]) -> charts.Curve:
-    """Mean over x with the band of its interval; a group of one task has none, so its band is closed."""
-    keys = sorted(groups, key=int)
-    means = np.array([groups[key][MAIN] for key in keys])
-    halves = np.array([groups[key][f"{MAIN}_ci95"] or 0.0 for key in keys])
-    return charts.Curve(index, label, np.array(keys, np.float64), means, means - halves, means + halves)
 
 
 def _with_half(values: Mapping[str, Any], metric: str) -> str:

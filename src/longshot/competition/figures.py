@@ -1,0 +1,81 @@
+"""The figures of a competition: means by name, curves over ways and shots, how difficult the datasets are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from longshot.competition.inside.scoring import METRICS
+from longshot.reports import charts
+from longshot.reports.plots import percent_axis
+from longshot.reports.svg import INK, SERIES, WIDTH, new_axes, new_figure, shorten, to_svg
+
+MAIN = METRICS[0]
+AXIS = "normalised accuracy (%)"
+LEGEND = (
+    (0, "worst team"),
+    (1, "modelling difficulty: best − worst"),
+    (6, "intrinsic difficulty: 100 − best"),
+)
+
+
+class Difficulty(NamedTuple):
+    """Scores of the worst and the best team on a dataset."""
+
+    name: str
+    worst: float
+    best: float
+
+
+def means(groups: Mapping[str, Any], prefix: str, *, one_colour: bool = False) -> str:
+    """Mean with its 95 % interval per name; 0, which is guessing, stays in view (figure 1 of the paper)."""
+    rows = []
+    for index, (name, values) in enumerate(groups.items()):
+        mean, half = 100 * values[MAIN], values[f"{MAIN}_ci95"]
+        low, high = (None, None) if half is None else (mean - 100 * half, mean + 100 * half)
+        note = f"{mean:.1f}" + ("" if half is None else f" ± {100 * half:.1f}")
+        rows.append(charts.Row(0 if one_colour else index, name, mean, low, high, note))
+    return charts.intervals(rows, xlabel=AXIS, prefix=prefix, zero=True)
+
+
+def curves(series: Mapping[str, Mapping[str, Any]], xlabel: str, prefix: str) -> str:
+    """Mean over a number of classes or shots, one line per name (figure 2)."""
+    lines = [curve(index, name, groups) for index, (name, groups) in enumerate(series.items())]
+    return charts.rolling(lines, xlabel=xlabel, prefix=prefix)
+
+
+def curve(index: int, label: str, groups: Mapping[str, Any]) -> charts.Curve:
+    """Mean over x with the band of its interval; a group of one task has none, so its band is closed."""
+    keys = sorted(groups, key=int)
+    means = np.array([groups[key][MAIN] for key in keys])
+    halves = np.array([groups[key][f"{MAIN}_ci95"] or 0.0 for key in keys])
+    return charts.Curve(index, label, np.array(keys, np.float64), means, means - halves, means + halves)
+
+
+def difficulties(datasets: Sequence[Difficulty], prefix: str) -> str:
+    """Bars from 0 to 100 per dataset: the worst team, up to the best, and what the best leaves (figure 3)."""
+    height = 40
+    with new_figure(height * len(datasets) + 46) as figure:
+        axes = new_axes(figure, left=12, right=12, top=2, bottom=40)
+        lowest = min(0.0, *(100 * one.worst for one in datasets))
+        axes.set_xlim(lowest, 100)
+        axes.set_ylim(-height * len(datasets), 0)
+        for place, one in enumerate(datasets):
+            base = -place * height - height + 11
+            ends = [min(0.0, 100 * one.worst), 100 * one.worst, 100 * one.best, 100.0]
+            for (colour, _), start, end in zip(LEGEND, ends, ends[1:], strict=False):
+                axes.barh(base, end - start, left=start, height=11, color=SERIES[colour])
+            across = axes.get_yaxis_transform()
+            note = f"{ends[1]:.1f} / {ends[2]:.1f}"
+            room = int((WIDTH - 32 - 6.5 * len(note)) / 7.5)
+            style = {"transform": across, "color": INK, "fontsize": 11, "va": "bottom"}
+            axes.text(0, base + 8, shorten(one.name, room), **style)
+            axes.text(1, base + 8, note, ha="right", **style)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel(AXIS)
+        percent_axis(axes.xaxis)
+        told = "; ".join(f"{one.name} {100 * one.worst:.1f} to {100 * one.best:.1f}" for one in datasets)
+        return to_svg(figure, prefix, f"Worst and best team by dataset: {told}")

@@ -1,0 +1,172 @@
+"""Pages: what they show, and that nothing which a team writes ever becomes HTML."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from longshot.competition import queue, sandbox
+from longshot.competition.board import leaderboard_page
+from longshot.competition.bundle import write as bundle
+from longshot.competition.fact_sheet import dump
+from longshot.competition.figures import Difficulty, difficulties
+from longshot.competition.inside.scoring import METRICS, TaskScore, student, summarize
+from longshot.competition.pages import details_page
+from longshot.competition.settings import Competition
+from longshot.competition.store import Store
+from longshot.competition.worker import run_folder
+
+ATTACK = "<script>window.hacked=1</script>"
+IMAGE = '"><img src=x onerror="window.hacked=1">'
+DATASETS = (f"birds{IMAGE}", "plants", "textures")
+
+
+def scores_of(level: float, seed: int, phase: str = "feedback") -> dict[str, Any]:
+    """scores.json of a run that is about ``level`` good, less so with more classes and fewer shots."""
+    rng = np.random.default_rng(seed)
+    tasks = []
+    for name, hard in zip(DATASETS, (0.0, 0.15, 0.3), strict=True):
+        for _ in range(40):
+            ways, shots = int(rng.integers(2, 21)), int(rng.integers(1, 21))
+            value = level - hard - 0.012 * ways + 0.01 * shots + 0.05 * rng.normal()
+            tasks.append(TaskScore(name, ways, shots, 0.1, dict.fromkeys(METRICS, float(value))))
+    factors = dict.fromkeys(range(2, 200), 2.0)
+    facts = {"phase": phase, "seed": 1, "official": True, "meta_training_seconds": 12.0, "duration": 80.0}
+    return {**summarize(tasks, student(factors)), **facts}
+
+
+def fill(competition: Competition, store: Store, folder: Path) -> None:
+    """Four teams, one not ranked and one without a name of its own; hostile wherever a team may write."""
+    sheet = {
+        "title": f"Means {ATTACK}",
+        IMAGE: ATTACK,
+        "summary": "Nearest class means.\nAveraged over views.",
+    }
+    for number, (team, level, options) in enumerate(
+        [
+            (ATTACK, 0.8, {"fact_sheet": dump(sheet)}),
+            (IMAGE, 0.65, {"fact_sheet": ATTACK}),
+            ("The organisers", 0.9, {"ranked": False}),
+            ("Ada and friends", 0.4, {"pseudonym": "A pseudonym of " + "x" * 80, "league": "meta-learning"}),
+        ]
+    ):
+        options.setdefault("league", "free-style")
+        entered = queue.enter(competition, store, folder, team=team, phase="feedback", **options)
+        claimed = queue.claim(store, "w")
+        scores = scores_of(level, number)
+        mean = scores["overall"][METRICS[0]]
+        assert queue.finish(store, claimed, "w", score=mean, duration=1.0, reason=None)
+        place = run_folder(competition, entered, 1)
+        place.mkdir()
+        (place / "scores.json").write_text(json.dumps(scores))
+
+
+@pytest.fixture
+def page(competition: Competition, submission, tmp_path: Path) -> Path:
+    hostile = replace(competition, title=f"Cup {ATTACK}")
+    store = Store(hostile)
+    fill(hostile, store, submission())
+    path = tmp_path / "board.html"
+    path.write_text(leaderboard_page(hostile, store, "feedback"), encoding="utf-8")
+    return path
+
+
+class Seen(HTMLParser):
+    """The elements of a page, their event attributes, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.events: list[str] = []
+        self.text: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.events += [name for name, _ in attrs if name.startswith("on")]
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def check_harmless(text: str) -> str:
+    seen = Seen(text)
+    assert not seen.names & {"script", "img", "iframe", "object", "embed", "form"}
+    assert seen.events == []
+    return " ".join(seen.text)
+
+
+def test_what_teams_write_stays_text(page):
+    words = check_harmless(page.read_text())
+    assert words.count(ATTACK) >= 4  # the title, a team, its method, its fact sheets
+    assert IMAGE in words
+    assert "Averaged over views." in words
+
+
+def test_the_board_says_who_is_where_and_until_when(page):
+    words = check_harmless(page.read_text())
+    assert "provisional: only the phase 'final' ranks for good" in words
+    assert "League free-style" in words and "League meta-learning" in words
+    assert "not ranked" in words
+    assert "Ada" not in words and "A pseudonym of" in words
+    for heading in ("Methods", "Ways and shots", "Difficulty of the datasets", "Fact sheets"):
+        assert heading in words
+
+
+def test_details_of_a_run(tmp_path):
+    words = check_harmless(details_page(f"{ATTACK} 3", scores_of(0.7, 0)))
+    assert f"{ATTACK} 3" in words and f"birds{IMAGE}" in words
+    assert "12.0 s of meta-training, 80.0 s in all" in words
+    unofficial = check_harmless(details_page("x", {**scores_of(0.7, 0), "official": False}))
+    assert "unofficial: run without a sandbox" in unofficial
+
+
+def test_details_written_by_a_bundle_are_harmless(tmp_path):
+    for name, facts in (
+        (
+            "ref/truth.json",
+            {"tasks": [{"dataset": IMAGE, "ways": 2, "shots": 1, "query_label": [0, 1]}], "t95": {}},
+        ),
+        (
+            "res/answers.json",
+            {"answers": [{"predicted": [0, 1], "seconds": 0.1}], "meta_training_seconds": 1.0},
+        ),
+    ):
+        path = tmp_path / name
+        path.parent.mkdir()
+        path.write_text(json.dumps(facts))
+    room = {**os.environ, "PYTHONPATH": str(sandbox.PROGRAM.parent)}  # where its 'inside' lies
+    command = [sys.executable, str(bundle.PROGRAMS / "scoring.py"), str(tmp_path), str(tmp_path)]
+    subprocess.run(command, check=True, env=room, timeout=120)
+    assert IMAGE in check_harmless((tmp_path / "detailed_results.html").read_text())
+
+
+def test_bars_of_difficulty_reach_from_the_worst_to_the_best():
+    drawn = difficulties([Difficulty(ATTACK, 0.25, 0.75), Difficulty("b", -0.1, 0.5)], "d")
+    assert "25.0 / 75.0" in drawn and "-10.0 / 50.0" in drawn
+    assert ATTACK not in drawn
+
+
+@pytest.mark.browser
+def test_in_a_browser_no_script_runs(browser, page):
+    opened = browser.new_page(viewport={"width": 1000, "height": 800})
+    said: list[str] = []
+    opened.on("console", lambda message: said.append(message.text))
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.goto(page.resolve().as_uri())
+    assert opened.evaluate("window.hacked === undefined && document.scripts.length === 0")
+    assert said == []
+    assert opened.locator("section table").first.locator("tbody tr").count() == 3
+    for width in (1000, 360):  # a phone: nothing but the tables may be wider than the screen
+        opened.set_viewport_size({"width": width, "height": 800})
+        assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    opened.close()
