@@ -13,7 +13,26 @@ from longshot.calls import find_class, make_called, parse_call
 from longshot.datasets.formats.base import Format
 
 # name on the command line → module:class, in the order in which a path is looked at
-FORMATS: dict[str, str] = {}
+FORMATS: dict[str, str] = {
+    "meta-album": "longshot.datasets.formats.meta_album:MetaAlbum",
+    "huggingface": "longshot.datasets.formats.huggingface:HuggingFace",
+    "webdataset": "longshot.datasets.formats.webdataset:WebDataset",
+    "cifar": "longshot.datasets.formats.cifar:CIFAR",
+    "emnist": "longshot.datasets.formats.idx:EMNIST",
+    "mnist": "longshot.datasets.formats.idx:MNIST",
+    "svhn": "longshot.datasets.formats.svhn:SVHN",
+    "lfw": "longshot.datasets.formats.lfw:LFW",
+    "omniglot": "longshot.datasets.formats.omniglot:Omniglot",
+    "mini-imagenet": "longshot.datasets.formats.imagenet_subsets:MiniImageNet",
+    "tiered-imagenet": "longshot.datasets.formats.imagenet_subsets:TieredImageNet",
+    "danish-fungi": "longshot.datasets.formats.danish_fungi:DanishFungi",
+    "orbit": "longshot.datasets.formats.orbit:Orbit",
+    "cure-or": "longshot.datasets.formats.cure_or:CureOr",
+    "objectnet": "longshot.datasets.formats.objectnet:ObjectNet",
+    "coco": "longshot.datasets.formats.coco:Coco",
+    "meta-dataset": "longshot.datasets.formats.meta_dataset:MetaDataset",
+    "meta-dataset-hdf5": "longshot.datasets.formats.meta_dataset_hdf5:MetaDatasetHdf5",
+}
 _SPEC = re.compile(r"(?P<call>[a-z0-9-]+(\([^()]*\))?):(?P<path>.+)", re.DOTALL)
 
 

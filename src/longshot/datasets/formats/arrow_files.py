@@ -1,0 +1,150 @@
+"""Cells of an image column in Arrow and Parquet files: memory-mapped, or read by row group."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from longshot.datasets.images import ImageError, decode
+from longshot.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_KEPT_BYTES = 256_000_000  # of row groups, per process: a shuffled file is asked for them in any order
+
+
+@dataclass(frozen=True, eq=False)
+class CellStore:
+    """Row i is cell ``cell[i]`` of ``column`` in ``files[file[i]]``: a struct of bytes and path, or plain bytes."""
+
+    files: tuple[str, ...]
+    file: NDArray[np.integer]  # [N]
+    cell: NDArray[np.int64]  # [N]
+    column: str
+
+    def read(self, row: int) -> Image:
+        """Decode one cell."""
+        path, cell = self.files[int(self.file[row])], int(self.cell[row])
+        where = f"{path}, row {cell:,}"
+        value = _read_cell(path, self.column, cell)
+        if isinstance(value, dict):
+            data, name = value.get("bytes"), value.get("path")
+        else:
+            data, name = (value, None) if isinstance(value, bytes) else (None, value)
+        if data is None and name:
+            where = f"{where} ({name})"
+            try:
+                data = (Path(path).parent / name).read_bytes()
+            except OSError as error:
+                reason = f"it holds only a path, and there {(error.strerror or str(error)).lower()}"
+                raise ImageError(where, reason) from error
+        if data is None:
+            raise ImageError(where, "the cell is empty")
+        return decode(data, where)
+
+    def stamp(self, row: int) -> tuple[int, int]:
+        """(size, time of change in ns) of the file; (-1, -1) when it is gone."""
+        try:
+            status = Path(self.files[int(self.file[row])]).stat()
+        except OSError:
+            return -1, -1
+        return status.st_size, status.st_mtime_ns
+
+
+def open_arrow(path: str) -> pa.Table:
+    """A memory-mapped Arrow table, stream or file; nothing is copied."""
+    try:
+        mapped = pa.memory_map(path)
+        try:
+            return pa.ipc.open_stream(mapped).read_all()
+        except pa.ArrowInvalid:
+            return pa.ipc.open_file(pa.memory_map(path)).read_all()
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(
+            f"{path} is not a whole Arrow file ({_reason(error)}); copy or make it again."
+        ) from error
+
+
+def open_parquet(path: str) -> pq.ParquetFile:
+    """A Parquet file: its footer is read, no column yet."""
+    try:
+        return pq.ParquetFile(path, memory_map=True)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(
+            f"{path} is not a whole Parquet file ({_reason(error)}); download it again."
+        ) from error
+
+
+def columns_of(path: str, names: list[str]) -> pa.Table:
+    """Some columns of a file, read whole; the image column stays where it is."""
+    if not path.endswith(".parquet"):
+        return open_arrow(path).select(names)
+    try:
+        return open_parquet(path).read(names)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path} cannot be read to its end ({_reason(error)}); download it again.") from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+
+
+_Known = tuple[str, int, int]  # path, time of change, size
+_lock = threading.Lock()
+_tables: dict[tuple[_Known, str], pa.ChunkedArray] = {}
+_parquet: dict[_Known, tuple[pq.ParquetFile, NDArray[np.int64]]] = {}  # with the first row of each group
+_groups: dict[tuple[_Known, str, int], pa.ChunkedArray] = {}  # the one used last comes last
+
+
+def _read_cell(path: str, column: str, cell: int) -> Any:
+    """One cell as plain Python; files are opened once per process, and again when they changed."""
+    try:
+        status = Path(path).stat()
+    except OSError as error:
+        raise UserError(f"Cannot open {path}: {(error.strerror or str(error)).lower()}.") from error
+    known = (path, status.st_mtime_ns, status.st_size)
+    try:
+        if path.endswith(".parquet"):
+            values, first_row = _group(known, column, cell)
+            return values[cell - first_row].as_py()
+        with _lock:
+            values = _once(_tables, (known, column), lambda: open_arrow(path)[column])
+        return values[cell].as_py()
+    except (pa.ArrowException, IndexError) as error:
+        raise ImageError(f"{path}, row {cell:,}", _reason(error)) from error
+
+
+def _once(kept: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
+    if key not in kept:
+        kept[key] = make()
+    return kept[key]
+
+
+def _group(known: _Known, column: str, cell: int) -> tuple[pa.ChunkedArray, int]:
+    """(the image column of the row group that holds ``cell``, the group's first row)."""
+    with _lock:  # also while reading: threads that need the same group must not each read it
+        file, starts = _once(_parquet, known, lambda: _starts(open_parquet(known[0])))
+        number = int(np.searchsorted(starts, cell, side="right")) - 1
+        key = (known, column, number)
+        values = _groups.pop(key, None)
+        if values is None:
+            values = file.read_row_group(number, columns=[column])[column]
+            room = _KEPT_BYTES - values.nbytes
+            while _groups and sum(group.nbytes for group in _groups.values()) > room:
+                del _groups[next(iter(_groups))]
+        _groups[key] = values
+        return values, int(starts[number])
+
+
+def _starts(file: pq.ParquetFile) -> tuple[pq.ParquetFile, NDArray[np.int64]]:
+    sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+    return file, np.concatenate([[0], np.cumsum(sizes)])[:-1].astype(np.int64)

@@ -1,0 +1,339 @@
+"""Hugging Face datasets on disk: ``save_to_disk`` folders, the cache's Arrow files, Parquet shards."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import Dataset, canonical_split, count, first
+from longshot.datasets.formats.arrow_files import CellStore, columns_of, open_arrow, open_parquet
+from longshot.datasets.formats.base import Format
+from longshot.datasets.formats.numbered import (
+    Texts,
+    chosen_splits,
+    flat_names,
+    label_names,
+    nested_ids,
+    record_dataset,
+)
+from longshot.datasets.sidecars import attribute_column, find_column, note
+from longshot.datasets.table import LABEL_COLUMNS
+from longshot.errors import UserError
+
+Features = dict[str, dict[str, Any]]
+_SHARD = re.compile(r"(?P<stem>.+?)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.(parquet|arrow)")
+
+
+class HuggingFace(Format):
+    """``label`` and ``image`` name the columns where several could be meant, ``parent`` one with super-classes
+    (class ids are then ``super/class``), ``split`` one of the splits."""
+
+    name: ClassVar[str] = "huggingface"
+    title: ClassVar[str] = "Hugging Face datasets: Arrow or Parquet with an image and a label column"
+    origin: ClassVar[str] = (
+        "Dataset.save_to_disk, to_parquet, the datasets cache, a clone of huggingface.co/datasets"
+    )
+    layout: ClassVar[str] = (
+        "dataset_dict.json | state.json, data-*.arrow | *.arrow | data/train-00000-of-00002.parquet"
+    )
+
+    def __init__(
+        self,
+        *,
+        label: str | None = None,
+        parent: str | None = None,
+        image: str | None = None,
+        split: str | None = None,
+    ) -> None:
+        self.label, self.parent, self.image, self.split = label, parent, image, split
+
+    @classmethod
+    def recognise(cls, path: Path) -> bool:
+        if path.is_dir():
+            saved = (path / "dataset_info.json").is_file() and bool(_arrow_files(path))
+            return saved or (path / "dataset_dict.json").is_file() or any(path.glob("data/*-*-of-*.parquet"))
+        if path.suffix != ".parquet" or not path.is_file():
+            return False
+        try:
+            return _image_columns(_features_of(pq.read_schema(path))) != []
+        except (pa.ArrowException, OSError):
+            return False
+
+    def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        shards = _shards(path)
+        splits = list(dict.fromkeys(split for split, _ in shards))
+        kept = set(chosen_splits(self.split, splits, path))
+        shards = [(split, file) for split, file in shards if split in kept]
+        features = _features(path, shards[0][1])
+        image = _choose("image", self.image, _image_columns(features), list(features), path)
+        label = _choose("label", self.label, _label_columns(features), list(features), path)
+        others = [column for column in features if column not in (image, label, self.parent)]
+        attributes = [column for column in others if _is_scalar(features[column])]
+        if self.parent is not None and self.parent not in features:
+            raise UserError(f"{path} has no column '{self.parent}' (found: {', '.join(features)}).")
+        wanted = [label, *([self.parent] if self.parent else []), *attributes]
+        parts = [_aligned(str(file), wanted, image) for _, file in shards]
+        try:
+            table = pa.concat_tables(parts)
+        except pa.ArrowException as error:
+            raise UserError(
+                f"The shards of {path} have different columns ({str(error).splitlines()[0]}); open one split, "
+                f"as in huggingface(split='{splits[0]}')."
+            ) from error
+        sizes = [len(part) for part in parts]
+        split_of = np.repeat(np.array([split for split, _ in shards], dtype=np.str_), sizes)
+        file = np.repeat(np.arange(len(shards), dtype=np.int32), sizes)
+        cell = np.concatenate([np.arange(size, dtype=np.int64) for size in sizes])
+        rows = _labelled(table[label], split_of, label, path)
+        number = _numbers(split_of)[rows]
+        table, split_of, file, cell = table.take(pa.array(rows)), split_of[rows], file[rows], cell[rows]
+        classes = _names(table[label], features[label], label, path)
+        if self.parent:
+            classes = nested_ids(
+                _names(table[self.parent], features[self.parent], self.parent, path), classes, path
+            )
+        columns = {column: _attribute(table[column], features[column], column, path) for column in attributes}
+        return record_dataset(
+            name,
+            self.source(path),
+            classes,
+            split_of,
+            number,
+            CellStore(tuple(str(file) for _, file in shards), file, cell, image),
+            pa.table(columns) if columns else None,
+        )
+
+
+# ---- files ----------------------------------------------------------------------------------------------
+
+
+def _shards(path: Path) -> list[tuple[str, Path]]:
+    """(split, file) of every shard, in order; the split is ``""`` where the dataset has none."""
+    if path.is_file():
+        return [("", path)]
+    if (path / "dataset_dict.json").is_file():
+        splits = [str(split) for split in _json(path / "dataset_dict.json").get("splits", [])]
+        absent = [split for split in splits if not (path / split).is_dir()]
+        if absent or not splits:
+            raise UserError(
+                f"{path} lacks the split {first(absent)} that dataset_dict.json names; save it again."
+            )
+        return [(split, file) for split in splits for file in _saved(path / split)]
+    if (path / "state.json").is_file():
+        return [("", file) for file in _saved(path)]
+    arrow = _arrow_files(path)
+    _check_whole(arrow)
+    if arrow:  # the cache: NAME-train.arrow or NAME-train-00000-of-00003.arrow
+        return [(_split_of(file).rpartition("-")[2], file) for file in arrow]
+    parquet = (
+        sorted(path.glob("data/*.parquet"))
+        or sorted(path.glob("*.parquet"))
+        or sorted(path.glob("*/*.parquet"))
+    )
+    if not parquet:
+        raise UserError(
+            f"{path} holds no dataset_dict.json, state.json, .arrow nor .parquet files; give the folder that "
+            f"Dataset.save_to_disk made, or the one with Parquet shards."
+        )
+    _check_whole(parquet)
+    return [(_split_of(file), file) for file in parquet]
+
+
+def _saved(folder: Path) -> list[Path]:
+    """The shards that a save_to_disk folder lists in its state.json."""
+    if not (folder / "state.json").is_file():
+        raise UserError(f"{folder} lacks state.json, which lists its shards; save the dataset again.")
+    state = _json(folder / "state.json")
+    if state.get("_indices_data_files") or state.get("_indices_files"):
+        raise UserError(f"{folder} was saved with an index of rows; save dataset.flatten_indices() instead.")
+    files = [folder / str(entry["filename"]) for entry in state.get("_data_files", [])]
+    absent = [file.name for file in files if not file.is_file()]
+    if absent or not files:
+        raise UserError(
+            f"{folder} lacks {count(absent, 'shard')} of the {len(files)} in state.json ({first(absent)}); copy or "
+            f"save it again."
+        )
+    return files
+
+
+def _arrow_files(path: Path) -> list[Path]:
+    """Arrow files beside dataset_info.json, without the cache's own results of map and filter."""
+    return [file for file in sorted(path.glob("*.arrow")) if not file.name.startswith(("cache-", "tmp"))]
+
+
+def _split_of(file: Path) -> str:
+    """``train`` of ``train-00000-of-00002.parquet``, ``train/0000.parquet`` or ``train.parquet``."""
+    match = _SHARD.fullmatch(file.name)
+    if match:
+        return match["stem"]
+    inside = canonical_split(file.parent.name) is not None
+    return file.parent.name if inside else file.stem if not file.stem.isdecimal() else ""
+
+
+def _check_whole(files: Sequence[Path]) -> None:
+    """Shards say how many they are: a missing one is an error."""
+    there = Counter((file.parent, _split_of(file)) for file in files if _SHARD.fullmatch(file.name))
+    for file in files:
+        told = re.search(r"-\d{5}-of-(\d{5})", file.name)
+        have = there[file.parent, _split_of(file)]
+        if told and have < int(told[1]):
+            raise UserError(
+                f"{file.parent} has {have} of the {int(told[1])} shards of '{_split_of(file)}'; download the others."
+            )
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        content: Any = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"Cannot read {file} as JSON ({error}).") from error
+    return content if isinstance(content, dict) else {}
+
+
+# ---- columns --------------------------------------------------------------------------------------------
+
+
+def _features(path: Path, shard: Path) -> Features:
+    """{column: what it holds}, from the schema of a shard, which carries the dataset's own description."""
+    schema = (
+        open_parquet(str(shard)).schema_arrow if shard.suffix == ".parquet" else open_arrow(str(shard)).schema
+    )
+    return _features_of(schema, shard.parent / "dataset_info.json")
+
+
+def _features_of(schema: pa.Schema, beside: Path | None = None) -> Features:
+    told: dict[str, Any] = {}
+    if beside is not None and beside.is_file():
+        told = _json(beside).get("features") or {}
+    raw = (schema.metadata or {}).get(b"huggingface")
+    if raw:
+        with contextlib.suppress(ValueError):  # the schema's own types still tell what the columns are
+            told = json.loads(raw).get("info", {}).get("features") or told
+    found: Features = {}
+    for field in schema:
+        entry = told.get(field.name)
+        found[field.name] = {**(entry if isinstance(entry, dict) else {}), "type": field.type}
+    return found
+
+
+def _image_columns(features: Features) -> list[str]:
+    told = [column for column, entry in features.items() if entry.get("_type") == "Image"]
+    return told or [column for column, entry in features.items() if _holds_bytes(entry["type"])]
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return {"bytes", "path"} <= {kind.field(i).name for i in range(kind.num_fields)}
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _label_columns(features: Features) -> list[str]:
+    told = [column for column, entry in features.items() if entry.get("_type") == "ClassLabel"]
+    if told:
+        return told
+    usable = [column for column, entry in features.items() if _is_label(entry["type"])]
+    named = find_column(usable, LABEL_COLUMNS)
+    return [named] if named else []
+
+
+def _is_label(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_scalar(entry: dict[str, Any]) -> bool:
+    kind = entry["type"]
+    return _is_label(kind) or bool(pa.types.is_boolean(kind) or pa.types.is_floating(kind))
+
+
+def _choose(what: str, asked: str | None, found: list[str], columns: list[str], path: Path) -> str:
+    """The one column for ``what``; two of them, or none, are for the user to settle."""
+    if asked is not None:
+        if asked not in columns:
+            raise UserError(f"{path} has no column '{asked}' (found: {', '.join(columns)}).")
+        return asked
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UserError(
+            f"{path} has {len(found)} {what} columns ({', '.join(found)}); choose one, as in "
+            f"huggingface({what}='{found[0]}'):{path}."
+        )
+    raise UserError(
+        f"{path} has no {what} column that says so (columns: {', '.join(columns)}); name it, as in "
+        f"huggingface({what}='{columns[0]}'):{path}."
+    )
+
+
+def _aligned(file: str, wanted: list[str], image: str) -> pa.Table:
+    """The wanted columns of a shard without its metadata, so that shards join; it must have the image column too."""
+    schema = open_parquet(file).schema_arrow if file.endswith(".parquet") else open_arrow(file).schema
+    absent = [column for column in (*wanted, image) if column not in schema.names]
+    if absent:
+        raise UserError(f"{file} lacks the column {first(absent)} of the other shards; download it again.")
+    return columns_of(file, wanted).replace_schema_metadata(None)
+
+
+# ---- values ---------------------------------------------------------------------------------------------
+
+
+def _labelled(labels: pa.ChunkedArray, splits: Texts, column: str, path: Path) -> NDArray[np.int64]:
+    """Rows that have a label [M]. A split without any (a test set, −1 throughout) is left out, and said."""
+    gaps = pc.is_null(labels)
+    if pa.types.is_integer(labels.type):
+        gaps = pc.or_(gaps, pc.fill_null(pc.equal(labels, -1), False))
+    without = gaps.to_numpy(zero_copy_only=False).astype(bool)
+    for split in dict.fromkeys(splits[without].tolist()):
+        inside = splits == split
+        bare = int(without[inside].sum())
+        if bare < inside.sum() or bare == len(splits):
+            raise UserError(
+                f"Column '{column}' of {path} is empty or −1 in {bare:,} of {int(inside.sum()):,} rows"
+                f"{f' of split {split!r}' if split else ''}; every image needs a label: open another split or column."
+            )
+        note(f"split '{split}' of {path} has no labels ({bare:,} rows): left out.")
+    return np.flatnonzero(~without)
+
+
+def _numbers(splits: Texts) -> NDArray[np.int64]:
+    """The number of each row within its split, in the order of the shards."""
+    numbers = np.empty(len(splits), np.int64)
+    for split in set(splits.tolist()):
+        inside = splits == split
+        numbers[inside] = np.arange(int(inside.sum()))
+    return numbers
+
+
+def _names(values: pa.ChunkedArray, entry: dict[str, Any], column: str, path: Path) -> Texts:
+    """The text of each label: a ClassLabel's name, or the value itself."""
+    if pa.types.is_integer(values.type) and entry.get("_type") == "ClassLabel" and entry.get("names"):
+        names = flat_names([str(name) for name in entry["names"]], f"Column '{column}' of {path}")
+        return label_names(values.to_numpy(), names, f"Column '{column}' of {path}")
+    if not _is_label(values.type):
+        raise UserError(f"Column '{column}' of {path} holds {values.type}; labels are whole numbers or text.")
+    text = values.cast(pa.string()).to_pylist()
+    empty = sum(not value or not value.strip() for value in text)
+    if empty:
+        raise UserError(
+            f"Column '{column}' of {path} is empty in {empty:,} of {len(text):,} rows; fill them in."
+        )
+    return np.array([value.strip() for value in text], dtype=np.str_)
+
+
+def _attribute(values: pa.ChunkedArray, entry: dict[str, Any], column: str, path: Path) -> pa.ChunkedArray:
+    """A further column: ClassLabels by name, the rest as it is."""
+    names = entry.get("names")
+    if entry.get("_type") == "ClassLabel" and names and pa.types.is_integer(values.type):
+        known = pc.and_(pc.greater_equal(values, 0), pc.less(values, len(names)))
+        return pa.chunked_array([pa.array(names, pa.string())]).take(pc.if_else(known, values, None))
+    return attribute_column(values, column, str(path))

@@ -1,0 +1,86 @@
+"""Labeled Faces in the Wild: one folder per person, ``George_W_Bush/George_W_Bush_0001.jpg``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from longshot.datasets.dataset import Dataset, count, first
+from longshot.datasets.formats.base import Format
+from longshot.datasets.scan import scan_folder
+from longshot.datasets.sidecars import note
+from longshot.datasets.stores import FileStore
+from longshot.errors import UserError
+
+_FOLDERS = ("lfw", "lfw_funneled", "lfw-funneled", "lfw-deepfunneled", "lfw-a")
+_WITNESS = "George_W_Bush"  # the person with the most images; in every copy
+
+
+class LFW(Format):
+    """People with at least ``least`` images; ``least=1`` takes all 5,749."""
+
+    name: ClassVar[str] = "lfw"
+    title: ClassVar[str] = "Labeled Faces in the Wild, people with enough images"
+    origin: ClassVar[str] = "lfw.tgz, lfw-funneled.tgz or lfw-deepfunneled.tgz (UMass; copies on Kaggle)"
+    layout: ClassVar[str] = "PERSON/PERSON_0001.jpg"
+
+    def __init__(self, *, least: int = 10) -> None:
+        self.least = least
+
+    @classmethod
+    def recognise(cls, path: Path) -> bool:
+        return (_root(path) / _WITNESS / f"{_WITNESS}_0001.jpg").is_file()
+
+    def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        if not isinstance(self.least, int) or self.least < 1:
+            raise UserError(
+                f"lfw(least={self.least!r}) must be a whole number of at least 1 image per person."
+            )
+        root = _root(path)
+        if not root.is_dir():
+            raise UserError(f"{path} is no folder; unpack the archive of LFW and give the folder of people.")
+        scan = scan_folder(root, refresh=refresh)
+        keys: list[str] = scan.keys.to_pylist()
+        wrong = [key for key in keys if not _fits(key)]
+        if wrong:
+            raise UserError(
+                f"{root} has {count(wrong, 'image')} of {len(keys):,} that are not called PERSON/PERSON_0001.jpg as in "
+                f"LFW ({first(wrong)}); open it as a plain folder of class folders, or remove them."
+            )
+        sizes = np.diff(scan.offsets)
+        kept = np.flatnonzero(sizes >= self.least)
+        if not len(kept):
+            raise UserError(
+                f"None of the {len(sizes):,} people in {root} has {self.least} images (the most is {sizes.max()}); "
+                f"lower it with lfw(least={sizes.max()})."
+            )
+        if len(kept) < len(sizes):
+            note(
+                f"{len(kept):,} of {len(sizes):,} people in {root} have at least {self.least} images; the others are "
+                f"left out (lfw(least=1) takes all)."
+            )
+        rows = np.flatnonzero(np.repeat(sizes >= self.least, sizes))
+        chosen = scan.keys.take(rows)
+        return Dataset(
+            name=name,
+            class_ids=tuple(scan.class_ids[i] for i in kept),
+            offsets=np.concatenate([[0], np.cumsum(sizes[kept])]).astype(np.int64),
+            keys=chosen,
+            store=FileStore(str(root), chosen),
+            source=self.source(path),
+        )
+
+
+def _root(path: Path) -> Path:
+    """The folder of people: ``path``, or the one the archive unpacks to inside it."""
+    for _ in range(2):  # Kaggle's copy lies two folders deep
+        path = next((path / inner for inner in _FOLDERS if (path / inner).is_dir()), path)
+    return path
+
+
+def _fits(key: str) -> bool:
+    person, _, file = key.rpartition("/")
+    return "/" not in person and re.fullmatch(re.escape(person) + r"_\d{4}\.(jpg|png)", file) is not None

@@ -1,0 +1,163 @@
+"""What readers of numbered records share: parts such as train and test, keys, raw pixels, unpacked copies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import SPLITS, Dataset, ImageStore, canonical_split, count, first
+from longshot.datasets.folder import taxonomy_of_ids
+from longshot.datasets.formats.base import assemble
+from longshot.datasets.images import to_rgb
+from longshot.datasets.stores import escape_name
+from longshot.errors import UserError
+from longshot.files import atomic, cache_dir, hash_text
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Texts = NDArray[np.str_]
+
+
+def chosen_splits(asked: str | None, there: Sequence[str], path: Path) -> list[str]:
+    """The parts of an archive to open: the one asked for (``val`` is ``validation``), or all."""
+    if asked is None:
+        return list(there)
+    wanted = canonical_split(asked) or asked
+    found = [part for part in there if part == asked or (canonical_split(part) or part) == wanted]
+    if not found:
+        raise UserError(
+            f"{path} has no split '{asked}' (found: {', '.join(there) or 'none'}); choose one of these or leave "
+            f"the setting out to open all."
+        )
+    return found
+
+
+def record_dataset(
+    name: str,
+    source: str,
+    classes: Texts,
+    splits: Texts,
+    numbers: NDArray[np.int64],
+    store: ImageStore,
+    attributes: pa.Table | None = None,
+) -> Dataset:
+    """Records [N] as a dataset. The key of record 7 of train, of class ``cat``, is ``cat/train-7`` (``cat/7`` where
+    the archive has no parts), whichever parts are opened.
+
+    Parts that divide the classes are its class splits, parts that divide the images of classes the attribute
+    ``split``; nested class ids spell out the taxonomy.
+    """
+    prefix = pc.if_else(
+        pc.equal(pa.array(splits), ""), "", pc.binary_join_element_wise(splits.tolist(), "", "-")
+    )
+    record = pc.binary_join_element_wise(prefix, pa.array(numbers).cast(pa.string()), "")
+    keys = pc.binary_join_element_wise(pa.array(classes.tolist(), pa.string()), record, "/")
+    divided = class_splits(classes, splits)
+    if not divided and len(set(splits.tolist())) > 1:
+        column = pa.array(splits.tolist(), pa.string())
+        attributes = (
+            pa.table({"split": column}) if attributes is None else attributes.append_column("split", column)
+        )
+    return assemble(
+        name,
+        source,
+        classes,
+        keys,
+        store,
+        attributes=attributes,
+        taxonomy=taxonomy_of_ids(sorted(set(classes.tolist()))),
+        splits=divided,
+    )
+
+
+def class_splits(classes: Texts, splits: Texts) -> dict[str, tuple[str, ...]]:
+    """train/validation/test → class ids when the parts share no class; empty when they divide images instead."""
+    pairs = sorted(set(zip(splits.tolist(), classes.tolist(), strict=True)))
+    parts = {canonical_split(part) for part, _ in pairs}
+    if len(parts) < 2 or None in parts or len({c for _, c in pairs}) < len(pairs):
+        return {}
+    return {
+        split: members
+        for split in SPLITS
+        if (members := tuple(sorted(c for part, c in pairs if canonical_split(part) == split)))
+    }
+
+
+@dataclass(frozen=True)
+class RawPixels:
+    """Decoder of bytes that are pixels: stored as ``shape``, turned by ``axes`` into [H, W] or [H, W, 3]."""
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    def __call__(self, data: bytes, where: str) -> Image:
+        from PIL import Image
+
+        pixels = np.frombuffer(data, np.uint8).reshape(self.shape).transpose(self.axes)
+        return to_rgb(Image.fromarray(np.ascontiguousarray(pixels)))
+
+
+def unpacked(packed: Path, write: Callable[[Path], None], *, refresh: bool = False) -> Path:
+    """The content of a compressed file as a plain file in the cache, which every process can read anywhere in.
+
+    ``write(target)`` makes it, once; another time or size of ``packed`` makes it anew.
+    """
+    try:
+        status = packed.stat()
+    except OSError as error:
+        raise UserError(f"Cannot open {packed}: {(error.strerror or str(error)).lower()}.") from error
+    place = escape_name(str(packed.absolute()))
+    target = (
+        cache_dir("unpacked")
+        / f"{hash_text(place, str(status.st_size), str(status.st_mtime_ns))[:32]}-{escape_name(packed.stem)}"
+    )
+    if refresh or not target.is_file():
+        with atomic(target) as temporary:
+            write(temporary)
+    return target
+
+
+def label_names(labels: NDArray[np.integer], names: Sequence[str], where: str) -> Texts:
+    """The name of each label [N]; a label without a name is an error."""
+    outside = labels[(labels < 0) | (labels >= len(names))]
+    if len(outside):
+        raise UserError(
+            f"{where} has {len(outside):,} of {len(labels):,} labels outside 0…{len(names) - 1} (the first is "
+            f"{int(outside[0])}), and there are {len(names)} class names; the file is damaged or of another dataset."
+        )
+    named: Texts = np.array(names, dtype=np.str_)[labels]
+    return named
+
+
+def flat_names(names: Sequence[str], where: str) -> list[str]:
+    """Class names as ids of one part: a slash in ``T-shirt/top`` is no hierarchy and becomes a dash."""
+    flat = [name.strip().replace("/", "-") for name in names]
+    twice = sorted({name for name, number in Counter(flat).items() if number > 1})
+    if twice:
+        raise UserError(
+            f"{where} names {count(twice, 'class', 'classes')} twice ({first(twice)}); a name tells one class."
+        )
+    return flat
+
+
+def nested_ids(parents: Texts, classes: Texts, path: Path) -> Texts:
+    """``people/baby`` [N]; a class below two parents is an error, as its images would fall apart."""
+    pairs = sorted(set(zip(classes.tolist(), parents.tolist(), strict=True)))
+    twice = sorted({above[0] for above, below in pairwise(pairs) if above[0] == below[0]})
+    if twice:
+        raise UserError(
+            f"{path} has {count(twice, 'class', 'classes')} in several super-classes ({first(twice)}), and each has "
+            f"one: the data is damaged, or the column is no super-class."
+        )
+    nested: Texts = np.char.add(np.char.add(parents, "/"), classes)
+    return nested

@@ -1,0 +1,268 @@
+"""WebDataset: .tar shards in which the files of a sample follow each other and share a name up to the first dot."""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from longshot.datasets.dataset import Dataset, canonical_split, count, first
+from longshot.datasets.folder import taxonomy_of_ids
+from longshot.datasets.formats.base import Format, assemble
+from longshot.datasets.formats.index import remembered
+from longshot.datasets.formats.numbered import class_splits, flat_names, label_names
+from longshot.datasets.formats.spans import SpanStore, read_span
+from longshot.datasets.images import is_image_name
+from longshot.datasets.stores import escape_name
+from longshot.errors import UserError
+from longshot.progress import progress
+
+_SAMPLE = re.compile(
+    r"((?:.*/)?[^./][^./]*)\.([^/]*)", re.DOTALL
+)  # everything up to the first dot of the file name
+_BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
+_NAMES = ("classnames.txt", "classes.txt")
+_LABELS = ("label", "class", "cls", "class_name", "category", "target")
+_BLOCK = 512  # a tar's headers and contents begin at multiples of it
+_SCHEMA = pa.schema(
+    [
+        *(("key", pa.string()), ("label", pa.string()), ("file", pa.int32())),
+        *(("offset", pa.int64()), ("length", pa.int64())),
+    ]
+)
+
+
+class WebDataset(Format):
+    """``label`` is the extension (``cls``) or the field of the .json that holds the class, where several could.
+
+    ``shard_keys`` puts the shard before each key, for shards that number their samples anew. Several images in a
+    sample: ``image`` is the extension of the one to take. ``shards`` chooses some: ``train-{000000..000012}.tar``, or
+    with stars.
+    """
+
+    name: ClassVar[str] = "webdataset"
+    title: ClassVar[str] = "WebDataset: tar shards of samples"
+    origin: ClassVar[str] = (
+        "webdataset.ShardWriter, img2dataset, the wds/… copies of VTAB tasks on Hugging Face"
+    )
+    layout: ClassVar[str] = (
+        "[train/]NAME-000000.tar …: KEY.jpg with KEY.cls, KEY.txt or KEY.json; classnames.txt"
+    )
+
+    def __init__(
+        self,
+        *,
+        label: str | None = None,
+        image: str | None = None,
+        shards: str | None = None,
+        shard_keys: bool = False,
+    ) -> None:
+        self.label, self.image, self.shards, self.shard_keys = label, image, shards, shard_keys
+
+    @classmethod
+    def recognise(cls, path: Path) -> bool:
+        if path.is_dir():
+            return any(re.search(r"\d\.tar$", file.name) for file in path.glob("*.tar"))
+        return path.suffix == ".tar" and path.is_file()
+
+    def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        root, shards = _shards(path, self.shards)
+        index = remembered(self.source(path), shards, lambda: self._index(root, shards), refresh=refresh)
+        labels: pa.Array = index["label"].combine_chunks()
+        keys: pa.Array = index["key"].combine_chunks()
+        names = next(
+            (folder / file for folder in (root, root.parent) for file in _NAMES if (folder / file).is_file()),
+            None,
+        )
+        numbers = pc.all(pc.match_substring_regex(labels, r"^-?\d+$")).as_py()
+        classes = np.array(labels.to_pylist(), dtype=np.str_)
+        if names is not None and numbers:
+            lines = [line for line in names.read_text("utf-8").splitlines() if line.strip()]
+            lines = flat_names(lines, str(names))
+            classes = label_names(classes.astype(np.int64), lines, f"{path} (with {names.name})")
+        files = index["file"].to_numpy()
+        homes = [canonical_split(shard.parent.name) if shard.parent != root else None for shard in shards]
+        parts = np.array([home or "" for home in homes], dtype=np.str_)[files]
+        splits = class_splits(classes, parts)
+        divides = not splits and len(set(parts.tolist())) > 1
+        return assemble(
+            name,
+            self.source(path),
+            classes,
+            keys,
+            SpanStore(
+                tuple(map(str, shards)),
+                files,
+                index["offset"].to_numpy(),
+                index["length"].to_numpy(),
+                names=keys,
+            ),
+            attributes=pa.table({"split": pa.array(parts.tolist(), pa.string())}) if divides else None,
+            taxonomy=taxonomy_of_ids(sorted(set(classes.tolist()))),
+            splits=splits,
+        )
+
+    def _index(self, root: Path, shards: Sequence[Path]) -> pa.Table:
+        """One row per sample: key, label, and where its image lies."""
+        rows: list[tuple[str, str, int, int, int]] = []
+        unlabelled: list[str] = []
+        total = sum(shard.stat().st_size for shard in shards)
+        with progress(f"index {root.name}", total=total, unit="bytes") as bar:
+            for number, shard in enumerate(shards):
+                prefix = f"{escape_name(shard.relative_to(root).with_suffix('').as_posix())}/"
+                split = prefix.rpartition("/")[0].rpartition("/")[0]
+                for sample, members in _samples(shard):
+                    image = self._image(sample, members, shard)
+                    if image is None:
+                        continue  # a sample of other things, such as a caption alone
+                    # parts such as train and test number their samples anew, so their folder is part of the key
+                    key = (prefix if self.shard_keys else f"{split}/" if split else "") + sample
+                    label = self._label(members, shard)
+                    if not label:
+                        unlabelled.append(key)
+                    rows.append((key, label, number, *image))
+                bar.advance(shard.stat().st_size)
+        if not rows:
+            raise UserError(f"The {count(shards, 'shard')} of {root} hold no sample with an image.")
+        if unlabelled:
+            what = (
+                f".{self.label} nor field '{self.label}' in .json"
+                if self.label
+                else "label in .cls, .txt or .json"
+            )
+            raise UserError(
+                f"{count(unlabelled, 'sample')} of {len(rows):,} in {root} have no {what} ({first(unlabelled)}); name "
+                f"the extension or the field with webdataset(label='…'), or add it."
+            )
+        table = pa.table([pa.array(column) for column in zip(*rows, strict=True)], schema=_SCHEMA)
+        counted = pc.value_counts(table["key"])
+        twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values").to_pylist()
+        if twice:
+            raise UserError(
+                f"{count(twice, 'key')} of {root} name more than one sample ({first(twice)}); where shards number "
+                f"their samples anew, webdataset(shard_keys=True) tells them apart."
+            )
+        return table
+
+    def _image(self, sample: str, members: dict[str, tuple[int, int]], shard: Path) -> tuple[int, int] | None:
+        if self.image is not None:
+            return members.get(self.image.lower().lstrip("."))
+        images = [extension for extension in members if is_image_name(f"x.{extension.rpartition('.')[2]}")]
+        if len(images) > 1:
+            raise UserError(
+                f"Sample '{sample}' of {shard} has {len(images)} images ({first(images)}); choose one, as in "
+                f"webdataset(image='{images[0]}')."
+            )
+        return members[images[0]] if images else None
+
+    def _label(self, members: dict[str, tuple[int, int]], shard: Path) -> str:
+        """The class of a sample, ``""`` when there is none."""
+
+        def text(extension: str) -> str:
+            return read_span(str(shard), *members[extension]).decode("utf-8", "replace").strip()
+
+        if self.label in members:
+            return text(str(self.label))
+        if self.label is None:
+            plain = next((extension for extension in ("cls", "txt") if extension in members), None)
+            if plain is not None:
+                return text(plain)
+        if "json" not in members:
+            return ""
+        try:
+            content: Any = json.loads(text("json"))
+        except ValueError as error:
+            raise UserError(
+                f"A .json of {shard} at byte {members['json'][0]:,} is not valid ({error})."
+            ) from error
+        fields = _LABELS if self.label is None else (self.label,)
+        value = (
+            next((content[name] for name in fields if name in content), None)
+            if isinstance(content, dict)
+            else None
+        )
+        return str(value) if isinstance(value, str | int) else ""
+
+
+def _shards(path: Path, pattern: str | None) -> tuple[Path, list[Path]]:
+    """(folder, shards in order) of one .tar or a folder; ``pattern`` chooses among those of a folder."""
+    if path.is_file():
+        return path.parent, [path]
+    braces = _BRACES.search(pattern or "")
+    if pattern is not None and braces is not None:
+        numbers = (str(n).zfill(len(braces[1])) for n in range(int(braces[1]), int(braces[2]) + 1))
+        shards = [path / pattern.replace(braces[0], number) for number in numbers]
+        absent = [shard.name for shard in shards if not shard.is_file()]
+        if absent or not shards:
+            raise UserError(
+                f"{path} lacks {count(absent, 'shard')} of the {len(shards)} in {pattern} ({first(absent)}); give the "
+                f"range that is there."
+            )
+        return path, shards
+    shards = (
+        sorted(path.glob(pattern)) if pattern else sorted(path.glob("*.tar")) or sorted(path.glob("*/*.tar"))
+    )
+    if not shards:
+        packed = [file.name for kind in ("*.tar.gz", "*.tgz") for file in path.glob(kind)]
+        found = f"only compressed ones ({first(packed)}): gunzip them" if packed else "none"
+        raise UserError(
+            f"{path} must hold {pattern or '.tar shards, at its top or one folder below'}; found {found}."
+        )
+    return path, shards
+
+
+def _samples(shard: Path) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
+    """(key, {extension: (offset, length)}) of each sample of a shard, in order."""
+    current = ""
+    members: dict[str, tuple[int, int]] = {}
+    seen: set[str] = set()
+    for name, offset, length in _members(shard):
+        match = _SAMPLE.fullmatch(name)
+        if match is None:
+            continue  # hidden files such as ._x and .DS_Store
+        sample, extension = escape_name(match[1]), match[2].lower()
+        if sample != current:
+            if members:
+                yield current, members
+            if sample in seen:
+                raise UserError(
+                    f"The files of sample '{sample}' of {shard} do not follow each other, or the key is there twice; "
+                    f"write the shard again in the order of the keys."
+                )
+            seen.add(sample)
+            current, members = sample, {}
+        if extension in members:
+            raise UserError(f"{shard} holds '{name}' twice; a sample has one file of each kind.")
+        members[extension] = (offset, length)
+    if members:
+        yield current, members
+
+
+def _members(shard: Path) -> Iterator[tuple[str, int, int]]:
+    """(name, offset, length) of the files of a tar, and the certainty that it was read to its end."""
+    size = shard.stat().st_size
+    remedy = "copy or download it again"
+    try:
+        with tarfile.open(shard, "r:") as archive:
+            for member in archive:
+                if member.isfile():
+                    if member.offset_data + member.size > size:
+                        raise UserError(f"{shard} ends within '{member.name}', at {size:,} bytes; {remedy}.")
+                    yield member.name, member.offset_data, member.size
+            end = archive.offset  # tarfile stops without a word at a header that it cannot read
+    except (tarfile.TarError, ValueError, EOFError) as error:
+        raise UserError(f"{shard} is not a whole, uncompressed tar ({error}); {remedy}.") from error
+    head = read_span(str(shard), end, _BLOCK)
+    if not head:
+        raise UserError(
+            f"{shard} ends without the empty blocks that close a tar: it was cut short; {remedy}."
+        )
+    if head.strip(b"\0"):
+        raise UserError(f"{shard} has a damaged header at byte {end:,} of {size:,}; {remedy}.")
