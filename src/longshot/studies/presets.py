@@ -19,6 +19,8 @@ RECIPES = {
     "many-way": "longshot.studies.many_way",
     "transfer-difficulty": "longshot.studies.transfer_difficulty",
     "divergence-correlation": "longshot.studies.divergence_correlation",
+    "vtab-md": "longshot.studies.vtab_md",
+    "cross-domain": "longshot.studies.cross_domain",
 }
 _TEXTS = ("name", "title", "paper", "checked")
 _KEYS = (*_TEXTS, "recipe", "version", "settings")
