@@ -1,0 +1,119 @@
+"""The boxes of MS-COCO: read from its JSON into a table, enlarged, and cut out of the images."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import count, first
+from longshot.datasets.images import ImageError, decode, to_rgb
+from longshot.datasets.stores import FileStore, unescape_name
+from longshot.errors import UserError
+from longshot.progress import progress
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+@dataclass(frozen=True, eq=False)
+class CropStore:
+    """Row i is the part ``boxes[i]`` (left, top, right, bottom) of image ``store`` i, which must have ``sizes[i]``."""
+
+    store: FileStore
+    boxes: NDArray[np.int32]  # [N, 4]
+    sizes: NDArray[np.int32]  # [N, 2]
+
+    def read(self, row: int) -> Image:
+        """Cut the box out of the image as it is stored: boxes know nothing of the turns that EXIF asks for."""
+        from PIL import Image as Pillow
+
+        key = self.store.keys[row].as_py()
+        path = Path(self.store.root, unescape_name(key))
+        where = f"{self.store.root}/{key}"
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ImageError(where, (error.strerror or str(error)).lower()) from error
+        try:
+            with Pillow.open(io.BytesIO(data)) as opened:
+                opened.load()
+                image = to_rgb(opened)
+        except Exception:  # said in one sentence by the usual decoder
+            image = decode(data, where)
+        wanted = tuple(self.sizes[row].tolist())
+        if image.size != wanted:
+            shown = " × ".join(map(str, image.size))
+            raise ImageError(
+                where, f"it is {shown} pixels, and {' × '.join(map(str, wanted))} in its annotation"
+            )
+        left, top, right, bottom = self.boxes[row].tolist()
+        return image.crop((left, top, right, bottom))
+
+    def stamp(self, row: int) -> tuple[int, int]:
+        """That of the file behind."""
+        return self.store.stamp(row)
+
+
+def crop_boxes(boxes: NDArray[Any], sizes: NDArray[Any], scale: float) -> NDArray[np.int32]:
+    """Boxes [N, 4] as (x, y, w, h) → what to cut [N, 4] as (left, top, right, bottom), in pixels.
+
+    With w' = scale·w about the same centre: left = max(round(x' − ½), 0), right = min(round(x' + w' − ½) + 1, width),
+    and the same for top and bottom: COCO counts from a pixel's centre, Pillow from its corner.
+    """
+    corner = boxes[:, :2] - 0.5 * boxes[:, 2:] * (scale - 1.0)
+    low = np.maximum(np.rint(corner - 0.5), 0)
+    high = np.minimum(np.rint(corner + boxes[:, 2:] * scale - 0.5) + 1, sizes)
+    return np.concatenate([low, high], axis=1).astype(np.int32)
+
+
+def _slim(value: dict[str, Any]) -> dict[str, Any]:
+    """Without the outlines, which are most of the file and would be most of the memory."""
+    value.pop("segmentation", None)
+    return value
+
+
+def read_boxes(file: Path) -> pa.Table:
+    """One row per box: id, class, file, x, y, w, h, crowd, width and height of the image, boxes in the image."""
+    with progress(f"index {file.name}", unit="boxes") as bar:
+        try:
+            content = json.loads(file.read_bytes(), object_hook=_slim)
+            images = {entry["id"]: entry for entry in content["images"]}
+            ids = {e["id"]: f"{e.get('supercategory') or 'other'}/{e['name']}" for e in content["categories"]}
+            boxes = content["annotations"]
+            number: dict[int, int] = {}
+            for box in boxes:
+                number[box["image_id"]] = number.get(box["image_id"], 0) + 1
+            columns: dict[str, list[Any]] = {
+                "id": [box["id"] for box in boxes],
+                "class": [ids.get(box["category_id"]) for box in boxes],
+                "file": [images.get(box["image_id"], {}).get("file_name") for box in boxes],
+                **{side: [float(box["bbox"][i]) for box in boxes] for i, side in enumerate("xywh")},
+                "crowd": [bool(box.get("iscrowd", 0)) for box in boxes],
+                "objects": [number[box["image_id"]] for box in boxes],
+                **{s: [images.get(b["image_id"], {}).get(s) for b in boxes] for s in ("width", "height")},
+            }
+        except ValueError as error:
+            raise UserError(f"{file} is not valid JSON ({error}); copy or unpack it again.") from error
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise UserError(
+                f"{file} is not of COCO's form (images, categories and annotations with id, image_id, category_id and "
+                f"bbox): {type(error).__name__} {error}."
+            ) from error
+        bar.advance(len(boxes))
+    for column, what in (("file", "images"), ("class", "categories")):
+        lost = [i for i, value in zip(columns["id"], columns[column], strict=True) if value is None]
+        if lost:
+            raise UserError(
+                f"{file} has {count(lost, 'annotation')} of {len(boxes):,} of {what} that it does not list (annotation "
+                f"{first(lost)}); copy or unpack it again."
+            )
+    if not boxes:
+        raise UserError(f"{file} has no annotation; classes come from annotated objects.")
+    return pa.table(columns)

@@ -1,0 +1,74 @@
+"""What several formats look for on disk: the images of a folder, files that a list names, JSON beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from longshot.datasets.dataset import count, first
+from longshot.datasets.images import is_image_name
+from longshot.datasets.scan import scan_folder
+from longshot.datasets.stores import escape_name
+from longshot.errors import UserError
+
+
+def image_names(folder: Path) -> list[str]:
+    """Names of the images that lie directly in a folder, sorted; one listing, no file is opened."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(escape_name(entry.name) for entry in entries if is_image_name(entry.name))
+    except OSError as error:
+        raise UserError(f"Cannot list folder {folder}: {(error.strerror or str(error)).lower()}.") from error
+
+
+def folders(root: Path) -> list[Path]:
+    """The folders directly in a folder, sorted by name, hidden ones left out."""
+    try:
+        return sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    except OSError as error:
+        raise UserError(f"Cannot list folder {root}: {(error.strerror or str(error)).lower()}.") from error
+
+
+def images_below(root: Path, *, refresh: bool = False) -> pa.Array:
+    """Relative paths of all images in a folder and below it; what lies in its folders is remembered."""
+    direct = pa.array(image_names(root), pa.string())
+    if not folders(root):
+        return direct
+    return pa.concat_arrays([direct, scan_folder(root, refresh=refresh).keys])
+
+
+def need_folder(path: Path, form: str, layout: str) -> None:
+    """UserError when a format that is a folder is given something else."""
+    if not path.is_dir():
+        raise UserError(
+            f"{escape_name(str(path))} is no folder; {form} needs the folder that holds {layout}."
+        )
+
+
+def need_all(missing: Sequence[object], total: int, what: str, where: Path, remedy: str) -> None:
+    """UserError with counts when files that a list names are not there."""
+    if missing:
+        raise UserError(
+            f"{where} lists {count(missing, what)} of {total:,} that {'is' if len(missing) == 1 else 'are'} "
+            f"not there ({first(missing)}); {remedy}."
+        )
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The object in a JSON file; UserError when it is missing, damaged or something else."""
+    try:
+        content = json.loads(file.read_bytes())
+    except OSError as error:
+        raise UserError(f"Cannot open {file}: {(error.strerror or str(error)).lower()}.") from error
+    except ValueError as error:
+        raise UserError(f"{file} is not valid JSON ({error}); copy or unpack it again.") from error
+    if not isinstance(content, dict):
+        raise UserError(
+            f"{file} holds a {type(content).__name__} where a JSON object is needed; unpack it again."
+        )
+    return content

@@ -1,0 +1,120 @@
+"""ObjectNet: a folder per class, and the tables that say which classes ImageNet has too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from longshot.datasets.dataset import Dataset, count, first
+from longshot.datasets.formats.base import Format, assemble
+from longshot.datasets.formats.listing import need_folder, read_json
+from longshot.datasets.scan import scan_folder
+from longshot.datasets.sidecars import note
+from longshot.datasets.stores import FileStore
+from longshot.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_LABELS = "folder_to_objectnet_label.json"
+_IMAGENET = "objectnet_to_imagenet_1k.json"
+
+
+@dataclass(frozen=True, eq=False)
+class TrimmedStore:
+    """Images of another store without their outermost ``border`` pixels."""
+
+    store: FileStore
+    border: int
+
+    def read(self, row: int) -> Image:
+        """Read and cut; an image that is all border stays as it is."""
+        image = self.store.read(row)
+        width, height = image.size
+        cut = (self.border, self.border, width - self.border, height - self.border)
+        return image.crop(cut) if min(cut[2] - cut[0], cut[3] - cut[1]) > 0 else image
+
+    def stamp(self, row: int) -> tuple[int, int]:
+        """That of the file behind."""
+        return self.store.stamp(row)
+
+
+class ObjectNet(Format):
+    """Attributes: ``label``, ``in_imagenet`` and ``imagenet`` (the ImageNet labels of the class, if any).
+
+    ``trim`` cuts the red border of one pixel, which marks the images as a test set. ``overlap``: only classes that
+    ImageNet has too (True), only the others (False), or all.
+    """
+
+    name: ClassVar[str] = "objectnet"
+    title: ClassVar[str] = "ObjectNet: 313 kinds of objects in unusual poses, views and rooms"
+    origin: ClassVar[str] = (
+        "https://objectnet.dev/download.html (the zip has a password, which the page tells)"
+    )
+    layout: ClassVar[str] = f"images/CLASS/*.png, mappings/{_LABELS}, mappings/{_IMAGENET}"
+
+    def __init__(self, trim: bool = True, overlap: bool | None = None) -> None:
+        self.trim, self.overlap = trim, overlap
+
+    @classmethod
+    def recognise(cls, path: Path) -> bool:
+        """Its mappings lie in the folder."""
+        return (path / "mappings" / _LABELS).is_file() and (path / "images").is_dir()
+
+    def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        """Every class folder below images/ that the mapping names."""
+        need_folder(path, "ObjectNet", "images/ and mappings/")
+        absent = [
+            part
+            for part in ("images", f"mappings/{_LABELS}", f"mappings/{_IMAGENET}")
+            if not (path / part).exists()
+        ]
+        if absent:
+            raise UserError(
+                f"{path} lacks {' and '.join(absent)}; unpack the whole of objectnet-1.0 and give its folder."
+            )
+        labels: dict[str, str] = read_json(path / "mappings" / _LABELS)
+        imagenet: dict[str, str] = read_json(path / "mappings" / _IMAGENET)
+        scan = scan_folder(path / "images", refresh=refresh)
+        unknown = [c for c in scan.class_ids if c not in labels]
+        if unknown:
+            raise UserError(
+                f"{count(unknown, 'folder')} of {path / 'images'} ({first(unknown)}) are not among the {len(labels):,} "
+                f"classes of mappings/{_LABELS}; move what is no class of ObjectNet out of images/."
+            )
+        if len(scan.class_ids) < len(labels):
+            gone = sorted(set(labels) - set(scan.class_ids))
+            note(
+                f"{path} has {len(scan.class_ids):,} of ObjectNet's {len(labels):,} classes (not {first(gone)})."
+            )
+        shared = np.array([labels[c] in imagenet for c in scan.class_ids])
+        kept = np.ones(len(shared), bool) if self.overlap is None else shared == self.overlap
+        if not kept.any():
+            raise UserError(
+                f"None of the {len(kept)} classes of {path} is {'' if self.overlap else 'not '}in ImageNet; leave out "
+                f"overlap={self.overlap}."
+            )
+        sizes = np.diff(scan.offsets)
+        rows = pa.array(np.flatnonzero(np.repeat(kept, sizes)))
+        of = np.repeat(np.array(scan.class_ids), np.where(kept, sizes, 0))
+        keys = scan.keys.take(rows)
+        store = FileStore(str(path / "images"), keys)
+        attributes = pa.table(
+            {
+                "label": pa.array([labels[c] for c in of.tolist()], pa.string()),
+                "in_imagenet": pa.array([labels[c] in imagenet for c in of.tolist()], pa.bool_()),
+                "imagenet": pa.array([imagenet.get(labels[c]) for c in of.tolist()], pa.string()),
+            }
+        )
+        return assemble(
+            name,
+            self.source(path),
+            of,
+            keys,
+            TrimmedStore(store, 1) if self.trim else store,
+            attributes=attributes,
+        )
