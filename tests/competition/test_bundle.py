@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from longshot.competition.bundle.check import check_bundle
 from longshot.competition.bundle.run import run_bundle
 from longshot.competition.bundle.write import write_bundle
 from longshot.competition.data import Data
+from longshot.competition.make_submission import make_submission
 from longshot.errors import UserError
 
 
@@ -69,6 +71,20 @@ def test_ingestion_sees_no_query_label_and_no_order_that_tells_it(bundle, compet
     hidden = Data(competition).test_tasks(competition.phase("feedback"), 1)
     for task, known in zip(tasks, hidden, strict=True):  # renamed rows are the same images
         assert np.array_equal(shuffled[task["query"]], pixels[known.query])
+
+
+def test_a_written_out_method_runs_in_a_bundle(bundle, tmp_path, needs_sandbox):
+    made = make_submission("protonet", tmp_path / "means", backbone="pixels")
+    (scores,) = run_bundle(bundle, made.path, tmp_path / "out")
+    assert scores["normalized_accuracy"] == 1.0  # the classes differ in brightness
+
+
+def test_the_fact_sheet_is_asked_for_there_too(competition, tmp_path):
+    strict = replace(competition, fact_sheet="required", fact_fields=("title", "hardware"))
+    with zipfile.ZipFile(write_bundle(strict, tmp_path / "strict.zip")) as archive:
+        sheet = yaml.safe_load(archive.read("competition.yaml"))["fact_sheet"]
+    assert list(sheet) == ["league", "title", "hardware"]
+    assert sheet["hardware"]["type"] == "text" and sheet["hardware"]["is_required"] is True
 
 
 def test_a_bundle_runs_here_and_scores_as_the_competition_does(bundle, submission, tmp_path, needs_sandbox):

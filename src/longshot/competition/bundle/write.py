@@ -219,6 +219,10 @@ def _program(kind: str) -> bytes:
     }
     for path in sorted(sandbox.PROGRAM.glob("*.py")):
         files[f"inside/{path.name}"] = path.read_bytes()
+    if kind == "ingestion":  # submissions may use its networks and methods, as in the sandbox
+        for path in sorted(sandbox.PACKAGE.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                files[f"longshot/{path.relative_to(sandbox.PACKAGE).as_posix()}"] = path.read_bytes()
     return _zip(files)
 
 
