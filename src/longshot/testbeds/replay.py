@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.datasets.formats.meta_dataset_spec import SPEC_SPLITS, read_spec
 from longshot.errors import UserError
 
 MIN_WAY, MAX_WAY, MAX_SPAN = 5, 50, 392
@@ -42,22 +42,20 @@ class Episode:
 
 def read_source(path: str | Path, split: str = "test") -> Source:
     """A split (train, valid or test) of a ``dataset_spec.json`` of Meta-Dataset v1."""
-    file = Path(path)
-    try:
-        spec = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} is not a readable Meta-Dataset dataset_spec.json: {error}.") from error
-    wanted = {"train": "TRAIN", "valid": "VALID", "validation": "VALID", "test": "TEST"}.get(split.lower())
+    wanted = {"valid": "VALID", **SPEC_SPLITS}.get(split.lower())
     if wanted is None:
         raise UserError(f"Meta-Dataset has no split '{split}'; choose train, valid or test.")
-    name = str(spec.get("name", file.stem))
-    if "split_subgraphs" in spec:
-        return _hierarchical(name, spec, wanted)
-    if "superclasses_per_split" in spec:
-        return _bilevel(name, spec, wanted)
-    if "classes_per_split" not in spec:
-        raise UserError(f"{file} has none of Meta-Dataset's split tables; is it a dataset_spec.json?")
-    return Source(name, "flat", _sizes(spec["images_per_class"], _range(spec["classes_per_split"], wanted)))
+    spec = read_spec(Path(path))
+    classes = spec.splits[wanted]
+    sizes = np.array([one.images for one in classes], dtype=np.int64)
+    if spec.kind == "hierarchical":
+        return Source(spec.name, spec.kind, sizes, _leaf_sets(spec.subgraphs[wanted]))
+    if spec.kind == "bilevel":
+        members: dict[str, list[int]] = {}
+        for position, one in enumerate(classes):
+            members.setdefault(one.group, []).append(position)
+        return Source(spec.name, spec.kind, sizes, tuple(np.array(group) for group in members.values()))
+    return Source(spec.name, spec.kind, sizes)
 
 
 def episodes(source: Source, count: int, seed: int) -> Iterator[Episode]:
@@ -98,35 +96,9 @@ def _describe(classes: NDArray[np.int64], sizes: NDArray[np.int64], rng: np.rand
     return Episode(classes, np.minimum(shots, left), query)
 
 
-def _range(per_split: dict[str, int], wanted: str) -> range:
-    """Positions of a split's classes when splits follow each other as train, valid, test."""
-    start = 0
-    for split in ("TRAIN", "VALID", "TEST"):
-        stop = start + per_split[split]
-        if split == wanted:
-            return range(start, stop)
-        start = stop
-    raise UserError(f"The spec has no split {wanted}.")
-
-
-def _sizes(images_per_class: dict[str, Any], classes: Sequence[int]) -> NDArray[np.int64]:
-    return np.array([images_per_class[str(c)] for c in classes], dtype=np.int64)
-
-
-def _bilevel(name: str, spec: dict[str, Any], wanted: str) -> Source:
-    per_superclass = [
-        spec["classes_per_superclass"][str(i)] for i in range(len(spec["classes_per_superclass"]))
-    ]
-    bounds = np.concatenate(([0], np.cumsum(per_superclass)))
-    chosen = _range(spec["superclasses_per_split"], wanted)
-    first = int(bounds[chosen.start])
-    classes = range(first, int(bounds[chosen.stop]))
-    groups = tuple(np.arange(bounds[i], bounds[i + 1]) - first for i in chosen)
-    return Source(name, "bilevel", _sizes(spec["images_per_class"], classes), groups)
-
-
-def _hierarchical(name: str, spec: dict[str, Any], wanted: str) -> Source:
-    nodes = {node["wn_id"]: node for node in spec["split_subgraphs"][wanted]}
+def _leaf_sets(subgraph: Sequence[dict[str, Any]]) -> tuple[NDArray[np.int64], ...]:
+    """Positions of the leaves below each eligible node, nodes by WordNet id."""
+    nodes = {node["wn_id"]: node for node in subgraph}
     leaves = sorted(wn_id for wn_id, node in nodes.items() if not node["children_ids"])
     position = {leaf: i for i, leaf in enumerate(leaves)}
     below: dict[str, frozenset[int]] = {}
@@ -138,10 +110,5 @@ def _hierarchical(name: str, spec: dict[str, Any], wanted: str) -> Source:
             below[wn_id] = own.union(*(reach(child) for child in children))
         return below[wn_id]
 
-    spans = {wn_id: sorted(reach(wn_id)) for wn_id in sorted(nodes) if nodes[wn_id]["children_ids"]}
-    groups = tuple(
-        np.array(span, dtype=np.int64) for span in spans.values() if MIN_WAY <= len(span) <= MAX_SPAN
-    )
-    images = spec["images_per_class"][wanted]
-    sizes = np.array([images[leaf] for leaf in leaves], dtype=np.int64)
-    return Source(name, "hierarchical", sizes, groups)
+    spans = [sorted(reach(wn_id)) for wn_id in sorted(nodes) if nodes[wn_id]["children_ids"]]
+    return tuple(np.array(span, dtype=np.int64) for span in spans if MIN_WAY <= len(span) <= MAX_SPAN)

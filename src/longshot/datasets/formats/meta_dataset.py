@@ -1,0 +1,170 @@
+"""Meta-Dataset v1: a folder per source with ``dataset_spec.json`` and one file of records per class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import Dataset, ImageStore, count, first
+from longshot.datasets.formats.base import Format, assemble
+from longshot.datasets.formats.index import remembered
+from longshot.datasets.formats.meta_dataset_spec import SPEC_SPLITS, Spec, SpecClass, read_spec
+from longshot.datasets.formats.spans import read_span
+from longshot.datasets.formats.tfrecord import Index, RecordDecoder, index_files, parse_record, store_of
+from longshot.datasets.stores import escape_name
+from longshot.errors import UserError
+from longshot.taxonomy.dag import Taxonomy
+
+_SPEC = "dataset_spec.json"
+
+
+class MetaDataset(Format):
+    """One source in the form in which Meta-Dataset's own conversion writes it. ``verify`` reads every record once."""
+
+    name = "meta-dataset"
+    title = "a source of Meta-Dataset as TFRecord files, one per class"
+    origin = "Meta-Dataset's conversion scripts, github.com/google-research/meta-dataset"
+    layout = "dataset_spec.json, 0.tfrecords, 1.tfrecords …"
+
+    def __init__(self, verify: bool = False) -> None:
+        self.verify = verify
+
+    @classmethod
+    def recognise(cls, path: Path) -> bool:
+        """A spec or a first class; where only the HDF5 form is there, that format takes it."""
+        records = (path / "0.tfrecords").is_file()
+        return records or ((path / _SPEC).is_file() and not (path / "0.h5").is_file())
+
+    def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        """The classes of all splits, in the order of their numbers."""
+        spec = find_spec(path)
+        files = class_files(path, spec, ".tfrecords")
+
+        def build() -> pa.Table:
+            found = index_files(files, f"index {name}", verify=self.verify)
+            check_counts(path, spec, [len(index) for index in found])
+            for file, index in zip(files, found, strict=True):
+                _check_first(file, index)
+            return pa.table(
+                {
+                    "file": np.repeat(np.arange(len(files), dtype=np.int32), [len(i) for i in found]),
+                    "offset": np.concatenate([index.offsets for index in found]),
+                    "length": np.concatenate([index.lengths for index in found]),
+                }
+            )
+
+        source = self.source(path)
+        index = remembered(source, [path / _SPEC, *files], build, refresh=refresh)
+        store = store_of(files, index, RecordDecoder())
+        return spec_dataset(name, source, spec, index["file"].to_numpy(), store)
+
+
+def find_spec(path: Path) -> Spec:
+    """The spec of the source in ``path``; UserError when it is not there."""
+    if not (path / _SPEC).is_file():
+        inside = sorted(p.parent.name for p in path.glob(f"*/{_SPEC}")) if path.is_dir() else []
+        hint = (
+            f"give one source, such as {path / inside[0]} ({count(inside, 'source')} below)"
+            if inside
+            else "the conversion writes it beside the class files; get it from there or from Meta-Dataset's repository"
+        )
+        raise UserError(f"There is no {_SPEC} in {path}; {hint}.")
+    spec = read_spec(path / _SPEC)
+    if spec.pattern != "{}.tfrecords":
+        raise UserError(
+            f"{path / _SPEC} speaks of files '{spec.pattern}'; one file per class, '{{}}.tfrecords', is what "
+            f"Longshot reads."
+        )
+    return spec
+
+
+def class_files(path: Path, spec: Spec, suffix: str) -> list[Path]:
+    """The file of every class, in the order of ``spec.classes``; UserError with the number of missing ones."""
+    files = [path / f"{one.number}{suffix}" for one in spec.classes]
+    missing = [file.name for file in files if not file.is_file()]
+    if missing:
+        raise UserError(
+            f"{path} lacks {len(missing):,} of the {len(files):,} class files that its {_SPEC} names "
+            f"({first(missing)}); copy or convert the rest."
+        )
+    return files
+
+
+def check_counts(path: Path, spec: Spec, found: Sequence[int]) -> None:
+    """UserError when the classes do not hold the images that the spec says."""
+    wrong = [(c, n) for c, n in zip(spec.classes, found, strict=True) if c.images != n]
+    if wrong:
+        one, number = wrong[0]
+        more = f" and {len(wrong) - 1:,} more classes differ" if len(wrong) > 1 else " differs"
+        raise UserError(
+            f"{path} holds {sum(found):,} records, its {_SPEC} says {sum(c.images for c in spec.classes):,}: class "
+            f"{one.number} ('{one.name}') with {number:,} instead of {one.images:,}{more}; convert the source again."
+        )
+
+
+def spec_dataset(
+    name: str, source: str, spec: Spec, file: NDArray[np.integer], store: ImageStore, prefix: str = ""
+) -> Dataset:
+    """Rows class by class, as ``file`` [N] (positions in ``spec.classes``) says, with splits and taxonomy.
+
+    Position p of a split in Meta-Dataset's episodes is the class ``dataset.split_classes(split)[p]``.
+    """
+    ids = _class_ids(spec)
+    sizes = np.bincount(file, minlength=len(ids))
+    numbers = np.arange(len(file)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    keys = [f"{ids[f]}/{prefix}{n}" for f, n in zip(file.tolist(), numbers.tolist(), strict=True)]
+    by_split: dict[str, tuple[str, ...]] = {}
+    start = 0
+    for split, spelled in SPEC_SPLITS.items():
+        stop = start + len(spec.splits[spelled])
+        if stop > start:
+            by_split[split] = tuple(ids[start:stop])
+        start = stop
+    classes = np.array(ids)[file]
+    return assemble(name, source, classes, keys, store, taxonomy=_taxonomy(spec, ids), splits=by_split)
+
+
+def _class_ids(spec: Spec) -> list[str]:
+    """WordNet ids for ILSVRC; elsewhere number and name, so that sorted ids are in the order of the spec."""
+    if spec.kind == "hierarchical":
+        return [one.name for one in spec.classes]
+    width = max(4, len(str(max(one.number for one in spec.classes))))
+    return [f"{one.number:0{width}d}-{_flat(one)}" for one in spec.classes]
+
+
+def _flat(one: SpecClass) -> str:
+    return escape_name(one.name.strip().replace("/", "_"))  # a slash would make it a path
+
+
+def _taxonomy(spec: Spec, ids: Sequence[str]) -> Taxonomy | None:
+    """ILSVRC's graph (the union of its splits' graphs, under one root), Omniglot's alphabets, else none."""
+    if spec.kind == "bilevel":
+        groups = [one.group for one in spec.classes]
+        edges = [("", group) for group in dict.fromkeys(groups)]
+        return Taxonomy.from_edges([*edges, *zip(groups, ids, strict=True)])
+    if spec.kind == "flat":
+        return None
+    nodes = [node for graph in spec.subgraphs.values() for node in graph]
+    edges = [(node["wn_id"], child) for node in nodes for child in node["children_ids"]]
+    below = {child for _, child in edges}
+    tops = list(dict.fromkeys(node["wn_id"] for node in nodes if node["wn_id"] not in below))
+    if len(tops) > 1:  # each split's graph is cut where its own classes meet
+        edges = [*(("", top) for top in tops), *edges]
+    return Taxonomy.from_edges(edges, {node["wn_id"]: str(node["words"]) for node in nodes})
+
+
+def _check_first(file: Path, index: Index) -> None:
+    """UserError when the first record of a file has no image: then none has."""
+    if not len(index):
+        return
+    offset, length = int(index.offsets[0]), int(index.lengths[0])
+    features = parse_record(read_span(str(file), offset, length), f"{file} at byte {offset}")
+    if "image" not in features:
+        raise UserError(
+            f"The records of {file} have no feature 'image' (found: {first(sorted(features))}); Meta-Dataset's have "
+            f"'image' and 'label'."
+        )

@@ -1,0 +1,151 @@
+"""Meta-Dataset in the form of the P>M>F code base: ``dataset_spec.json`` and one HDF5 file per class.
+
+Group ``"7"`` of ``3.h5`` is an image of class 3: the array ``image`` [H, W, 3], ``label`` and ``id``. Larger images were
+resized to 224 × 224, those of quickdraw to 28 × 28. The conversion shuffles: group 7 is not record 7 of the TFRecord
+file, so keys say ``h5-7``.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import Dataset, first
+from longshot.datasets.formats.base import Format
+from longshot.datasets.formats.index import remembered
+from longshot.datasets.formats.meta_dataset import check_counts, class_files, find_spec, spec_dataset
+from longshot.datasets.images import ImageError, to_rgb
+from longshot.errors import UserError
+from longshot.progress import progress
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_MOST_OPEN = 64  # files: Omniglot has 1,623, systems allow about 1,000
+
+
+class MetaDatasetHdf5(Format):
+    """One source as HDF5 files."""
+
+    name = "meta-dataset-hdf5"
+    title = "a source of Meta-Dataset as HDF5 files, one per class"
+    origin = "the conversion script of P>M>F, github.com/hushell/pmf_cvpr22"
+    layout = "dataset_spec.json, 0.h5, 1.h5 …"
+
+    @classmethod
+    def recognise(cls, path: Path) -> bool:
+        """A first class in HDF5, and none as records."""
+        return (path / "0.h5").is_file() and not (path / "0.tfrecords").is_file()
+
+    def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        """The classes of all splits, in the order of their numbers."""
+        _h5py()
+        spec = find_spec(path)
+        files = class_files(path, spec, ".h5")
+
+        def build() -> pa.Table:
+            with progress(f"index {name}", total=len(files), unit="files") as bar:
+                sizes = []
+                for file in files:
+                    sizes.append(_count(file))
+                    bar.advance()
+            check_counts(path, spec, sizes)
+            return pa.table({"images": np.array(sizes, np.int64)})
+
+        source = self.source(path)
+        index = remembered(source, [path / "dataset_spec.json", *files], build, refresh=refresh)
+        sizes = index["images"].to_numpy()
+        file = np.repeat(np.arange(len(files)), sizes)
+        numbers = np.arange(len(file)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        store = Hdf5Store(tuple(str(f) for f in files), file, numbers)
+        return spec_dataset(name, source, spec, file, store, prefix="h5-")
+
+
+@dataclass(frozen=True, eq=False)
+class Hdf5Store:
+    """Row i is the group ``numbers[i]`` of ``files[file[i]]``."""
+
+    files: tuple[str, ...]
+    file: NDArray[np.int64]  # [N]
+    numbers: NDArray[np.int64]  # [N]
+
+    def read(self, row: int) -> Image:
+        """One image, from an array of bytes [H, W], [H, W, 1], [H, W, 3] or [H, W, 4]."""
+        from PIL import Image
+
+        path, number = self.files[int(self.file[row])], int(self.numbers[row])
+        where = f"{path}, group {number}"
+        try:
+            with _lock:  # HDF5 reads one at a time
+                pixels = np.asarray(_open_file(path)[f"{number}/image"])
+        except (OSError, KeyError, ValueError, TypeError) as error:
+            raise ImageError(where, str(error).strip("'\" .") or "it cannot be read") from error
+        if pixels.ndim == 3 and pixels.shape[2] == 1:
+            pixels = pixels[:, :, 0]
+        if (
+            pixels.dtype != np.uint8
+            or pixels.ndim not in (2, 3)
+            or (pixels.ndim == 3 and pixels.shape[2] not in (3, 4))
+        ):
+            raise ImageError(where, f"it holds {pixels.dtype} {list(pixels.shape)}, no image of bytes")
+        return to_rgb(Image.fromarray(np.ascontiguousarray(pixels)))
+
+    def stamp(self, row: int) -> tuple[int, int]:
+        """(size, time of change in ns) of the file; (-1, -1) when it is gone."""
+        try:
+            status = Path(self.files[int(self.file[row])]).stat()
+        except OSError:
+            return -1, -1
+        return status.st_size, status.st_mtime_ns
+
+
+def _h5py() -> Any:
+    try:
+        return import_module("h5py")
+    except ImportError as error:
+        raise UserError("HDF5 files need the package h5py; run: pip install 'longshot[hdf5]'.") from error
+
+
+def _count(path: Path) -> int:
+    """The images of a class; UserError when its groups are not numbered 0, 1, … or hold no image."""
+    try:
+        with _h5py().File(path, "r") as file:
+            names = set(file.keys())
+            missing = [n for n in range(len(names)) if str(n) not in names]
+            if missing:
+                raise UserError(
+                    f"{path} has {len(names):,} groups but none called '{missing[0]}'; groups are numbered from 0."
+                )
+            inside = list(file["0"].keys()) if names and hasattr(file["0"], "keys") else []
+    except OSError as error:
+        raise UserError(f"{path} is not a whole HDF5 file ({error}); copy or convert it again.") from error
+    if names and "image" not in inside:
+        raise UserError(
+            f"{path} has no '0/image' (found in '0': {first(inside) or 'nothing'}); convert it again."
+        )
+    return len(names)
+
+
+_lock = threading.Lock()
+_open: OrderedDict[tuple[str, int, int, int], Any] = OrderedDict()
+
+
+def _open_file(path: str) -> Any:
+    """The file, kept open in this process until it changes; a forked worker opens its own."""
+    status = os.stat(path)  # noqa: PTH116  once per image
+    known = (path, os.getpid(), status.st_mtime_ns, status.st_size)
+    if known not in _open:
+        _open[known] = _h5py().File(path, "r")
+        if len(_open) > _MOST_OPEN:
+            _open.popitem(last=False)[1].close()
+    _open.move_to_end(known)
+    return _open[known]
