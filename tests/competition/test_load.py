@@ -1,0 +1,114 @@
+"""Many submitters and many workers at once, each a process of its own: everything is scored, and once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from longshot.competition import queue
+from longshot.competition.baselines import write_baseline
+from longshot.competition.settings import Competition, load
+from longshot.competition.store import Store, events, runs, submissions
+
+SUBMIT = """
+import sys, time
+from pathlib import Path
+from longshot.competition import queue
+from longshot.competition.settings import load
+from longshot.competition.store import Store
+
+folder, source, name, count = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+competition = load(folder)
+while not (folder / "go").exists():
+    time.sleep(0.01)
+store = Store(competition)  # the tables too are made by whoever comes first
+for number in range(count):
+    queue.enter(competition, store, source, team=f"team {number % 3}", phase="feedback", league="free-style")
+"""
+WORK = """
+import sys
+from pathlib import Path
+from longshot.competition import worker
+from longshot.competition.settings import load
+from longshot.competition.store import Store
+
+if sys.argv[2] == "quick":  # everything but the sandbox
+    outcome = worker.Outcome({"overall": {"normalized_accuracy": 0.25}}, None)
+    def run(data, phase, code, folder, **options):
+        assert (code / "model.py").is_file()
+        (folder / "scores.json").write_text("{}")
+        return outcome
+    worker.ingestion.run = run
+competition = load(Path(sys.argv[1]))
+worker.work(competition, Store(competition), forever=True)
+"""
+
+
+@pytest.fixture
+def generous(competition: Competition) -> Competition:
+    """The small competition without quotas, with one task."""
+    path = competition.folder / "competition.yaml"
+    path.write_text(
+        path.read_text().replace("tasks: 3, per_day: 3, total: 4", "tasks: 1, per_day: 0, total: 0")
+    )
+    return load(competition.folder)
+
+
+def under_load(
+    competition: Competition, source: Path, submitters: int, each: int, workers: int, how: str
+) -> Store:
+    """Enter ``submitters`` × ``each`` submissions while workers run; comes back when all have ended."""
+    folder = competition.folder
+
+    def start(program: str, *arguments: object) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-c", program, folder, *map(str, arguments)], cwd=folder.parent
+        )
+
+    entering = [start(SUBMIT, source, name, each) for name in range(submitters)]
+    (folder / "go").touch()
+    working = [start(WORK, how) for _ in range(workers)]
+    try:
+        assert [process.wait() for process in entering] == [0] * submitters
+        store = Store(competition)
+        while {"queued", "running"} & {row["state"] for row in store.rows(submissions.select())}:
+            assert all(process.poll() is None for process in working)
+            time.sleep(0.1)
+    finally:
+        for process in (*entering, *working):
+            process.kill()
+            process.wait()
+    return store
+
+
+def check_each_scored_once(competition: Competition, store: Store, count: int) -> None:
+    found = store.rows(submissions.select())
+    assert [row["id"] for row in found] == list(range(1, count + 1))
+    assert {row["state"] for row in found} == {"scored"}
+    assert {(row["state"], row["attempt"]) for row in store.rows(runs.select())} == {("scored", 1)}
+    told = [row for row in store.rows(events.select()) if ": scored" in row["what"]]
+    assert sorted(row["submission"] for row in told) == list(range(1, count + 1))
+    for number in range(1, count + 1):
+        place = queue.archive_path(competition, number)
+        assert sorted(path.name for path in place.iterdir()) == ["seed-1", "submission"]
+        assert (place / "seed-1" / "scores.json").is_file()
+    assert not [path for path in (competition.folder / "submissions").iterdir() if path.name.startswith(".")]
+
+
+def test_a_hundred_submissions_by_eight_processes_at_once(generous, submission, needs_sandbox):
+    """The queue and the files at full load; the submissions themselves are not run."""
+    store = under_load(generous, submission(), submitters=8, each=13, workers=3, how="quick")
+    check_each_scored_once(generous, store, 104)
+
+
+def test_the_random_baseline_under_load(generous, tmp_path, needs_sandbox):
+    """As above with real runs; `python -m benchmarks competition` does it with a hundred."""
+    source = write_baseline("random", tmp_path / "random")
+    store = under_load(generous, source, submitters=8, each=1, workers=2, how="whole")
+    check_each_scored_once(generous, store, 8)
+    scores = {row["score"] for row in store.rows(submissions.select())}
+    assert len(scores) == 1  # the same code on the same hidden tasks, whichever worker ran it
