@@ -23,6 +23,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "splits": ("splits", "Compare and draw class splits; class trees against a taxonomy."),
     "sample": ("sample", "Draw tasks into a testbed file."),
     "inspect": ("inspect", "Describe a testbed and check it against its dataset."),
+    "attributes": ("attributes", "What is known of images, and what their pixels tell."),
+    "explain": ("explain", "Why the tasks of a testbed are hard."),
     "methods": ("methods", "List the methods that learn from a support set."),
     "evaluate": ("evaluate", "Run methods over testbeds; one result row per task."),
     "compare": ("compare", "Compare runs task by task; can gate a pipeline."),
