@@ -32,6 +32,7 @@ FORMATS: dict[str, str] = {
     "coco": "longshot.datasets.formats.coco:Coco",
     "meta-dataset": "longshot.datasets.formats.meta_dataset:MetaDataset",
     "meta-dataset-hdf5": "longshot.datasets.formats.meta_dataset_hdf5:MetaDatasetHdf5",
+    "tfds": "longshot.datasets.formats.tfds:Tfds",
 }
 _SPEC = re.compile(r"(?P<call>[a-z0-9-]+(\([^()]*\))?):(?P<path>.+)", re.DOTALL)
 

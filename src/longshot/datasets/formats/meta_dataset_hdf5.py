@@ -1,8 +1,8 @@
 """Meta-Dataset in the form of the P>M>F code base: ``dataset_spec.json`` and one HDF5 file per class.
 
-Group ``"7"`` of ``3.h5`` is an image of class 3: the array ``image`` [H, W, 3], ``label`` and ``id``. Larger images were
-resized to 224 × 224, those of quickdraw to 28 × 28. The conversion shuffles: group 7 is not record 7 of the TFRecord
-file, so keys say ``h5-7``.
+Group ``"7"`` of ``3.h5`` is an image of class 3: the array ``image`` [H, W, 3], ``label`` and ``id``. Large images were
+resized to 224 × 224, those of quickdraw to 28 × 28. The conversion shuffles, so group 7 is not record 7 of the records
+and its key says ``h5-7``.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 HEAD, FOOT = 12, 4  # bytes around the data of a record
+Visit = Callable[[bytes], None]
 _LENGTH, _CRC = struct.Struct("<Q"), struct.Struct("<I")
 
 
@@ -42,10 +43,11 @@ class Index:
         return len(self.offsets)
 
 
-def index_file(path: Path, *, verify: bool = False) -> Index:
+def index_file(path: Path, *, verify: bool = False, visit: Visit | None = None) -> Index:
     """The records of a file, found by hopping from length to length; the checksums of all lengths are compared.
 
-    ``verify`` also reads all data and compares its checksums. UserError with file, byte and what is wrong.
+    ``verify`` also reads all data and compares its checksums; ``visit`` is then given the data of every record and may
+    raise ProtoError. UserError with file, byte and what is wrong.
     """
     try:
         with path.open("rb") as file:
@@ -56,20 +58,22 @@ def index_file(path: Path, *, verify: bool = False) -> Index:
                 if hasattr(mmap, "MADV_SEQUENTIAL"):
                     mapped.madvise(mmap.MADV_SEQUENTIAL)
                 index = _hop(path, mapped, size)
-                if verify:
-                    _verify(path, mapped, index)
+                if verify or visit is not None:
+                    _verify(path, mapped, index, visit)
     except OSError as error:
         raise UserError(f"Cannot open {path}: {(error.strerror or str(error)).lower()}.") from error
     return index
 
 
-def index_files(files: Sequence[Path], description: str, *, verify: bool = False) -> list[Index]:
+def index_files(
+    files: Sequence[Path], description: str, *, verify: bool = False, visit: Visit | None = None
+) -> list[Index]:
     """``index_file`` of every file, with a progress bar over their bytes."""
     sizes = [file.stat().st_size for file in files]
     with progress(description, total=sum(sizes) // 1_000_000, unit="MB") as bar:
         found, done, shown = [], 0, 0
         for file, size in zip(files, sizes, strict=True):
-            found.append(index_file(file, verify=verify))
+            found.append(index_file(file, verify=verify, visit=visit))
             done += size
             bar.advance(done // 1_000_000 - shown)
             shown = done // 1_000_000
@@ -98,7 +102,7 @@ def parse_record(raw: bytes, where: str, wanted: Sequence[str] | None = None) ->
     try:
         return parse_example(unframe(raw, where), wanted)
     except ProtoError as error:
-        raise ImageError(where, f"the record is no tf.train.Example: {error}") from error
+        raise ImageError(where, f"the record is no tf.train.Example, but has {error}") from error
 
 
 @dataclass(frozen=True)
@@ -160,13 +164,19 @@ def _heads(mapped: mmap.mmap, offsets: NDArray[np.int64]) -> tuple[NDArray[np.ui
     return heads[:, :8].copy().view("<u8").reshape(-1), heads[:, 8:].copy().view("<u4").reshape(-1)
 
 
-def _verify(path: Path, mapped: mmap.mmap, index: Index) -> None:
+def _verify(path: Path, mapped: mmap.mmap, index: Index, visit: Visit | None) -> None:
     for number, (offset, length) in enumerate(
         zip(index.offsets.tolist(), index.lengths.tolist(), strict=True)
     ):
         end = offset + length - FOOT
-        if _CRC.unpack_from(mapped, end)[0] != masked(crc32c(mapped[offset + HEAD : end])):
+        data = mapped[offset + HEAD : end]
+        if _CRC.unpack_from(mapped, end)[0] != masked(crc32c(data)):
             raise _damaged(path, number, offset, "the checksum of its data is wrong (CRC failed)")
+        if visit is not None:
+            try:
+                visit(data)
+            except ProtoError as error:
+                raise _damaged(path, number, offset, f"it is no tf.train.Example, but has {error}") from error
 
 
 def _damaged(path: Path, number: int, offset: int, what: str) -> UserError:

@@ -1,0 +1,146 @@
+"""TFDS: a dataset that TensorFlow Datasets prepared on this disk, read without TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import Dataset, count, first
+from longshot.datasets.formats.base import Format, assemble
+from longshot.datasets.formats.tfds_features import Feature
+from longshot.datasets.formats.tfds_folder import Prepared, read_prepared, version_folders
+from longshot.datasets.formats.tfrecord import RecordDecoder, store_of
+from longshot.datasets.sidecars import note
+from longshot.datasets.stores import escape_name
+from longshot.errors import UserError
+
+
+class Tfds(Format):
+    """``image`` and ``label`` name the features where the dataset leaves a choice."""
+
+    name = "tfds"
+    title = "a prepared TensorFlow Datasets folder, as TFRecord files"
+    origin = "tfds.builder(NAME).download_and_prepare(), by default below ~/tensorflow_datasets"
+    layout = (
+        "[NAME/][CONFIG/]VERSION/: dataset_info.json, features.json, NAME-train.tfrecord-00000-of-00001 …"
+    )
+
+    def __init__(self, image: str | None = None, label: str | None = None) -> None:
+        self.image, self.label = image, label
+
+    @classmethod
+    def recognise(cls, path: Path) -> bool:
+        """A version folder with both files, which Hugging Face's folders do not have."""
+        return (path / "dataset_info.json").is_file() and (path / "features.json").is_file()
+
+    def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        """All splits; ``split`` and ``position`` are attributes, and so is every other feature of one value."""
+        folders = version_folders(path)
+        if len(folders) != 1:
+            what = f"has {len(folders)} ({first([str(f) for f in folders])})" if folders else "has none"
+            raise UserError(
+                f"One prepared version of a TFDS dataset is needed, {path} {what}; give its folder."
+            )
+        prepared = read_prepared(folders[0], refresh=refresh)
+        if name == escape_name(path.stem) and path == prepared.folder:
+            name = prepared.name  # the folder is called by its version
+        image = image_feature(prepared, self.image)
+        label = _label_feature(prepared, self.label)
+        values = prepared.table[f"feature:{label.name}"]
+        if label.kind == "text":
+            classes = np.array([str(v).replace("/", "_") for v in values.to_pylist()])
+            rows = np.arange(len(classes))
+        else:
+            numbers = pc.fill_null(values, -1).to_numpy()
+            rows = np.flatnonzero(numbers >= 0)
+            classes = class_names(numbers[rows], prepared.labels.get(label.name, ()))
+            if len(rows) < len(numbers):
+                note(f"{count(len(numbers) - len(rows), 'record')} of '{name}' without a label left out.")
+        table = prepared.table.take(pa.array(rows))
+        columns = {"split": table["split"], "position": table["position"]}
+        for feature in prepared.features:
+            if feature.single and feature.kind in ("label", "text", "tensor") and feature != label:
+                columns[_free(feature.name, columns)] = _attribute(table, feature, prepared)
+        store = store_of(prepared.files, table, RecordDecoder(image))
+        attributes = pa.table(columns)
+        return assemble(
+            name, self.source(path), classes, keys_of(classes, table), store, attributes=attributes
+        )
+
+
+def image_feature(prepared: Prepared, asked: str | None = None) -> str:
+    """The feature with the picture: the one asked for, the one called image, or the only one."""
+    pictures = [f.name for f in prepared.features if f.kind == "image" and f.single]
+    if asked in pictures or (asked is None and "image" in pictures):
+        return asked or "image"
+    if asked is None and len(pictures) == 1:
+        return pictures[0]
+    names = first([f.name for f in prepared.features], 8)
+    if asked is not None or not pictures:
+        wanted = f"'{asked}' is no image feature of" if asked else "There is no image feature in"
+        raise UserError(f"{wanted} {prepared.folder} (features: {names}).")
+    raise UserError(
+        f"{prepared.folder} has {len(pictures)} image features ({first(pictures)}); choose one with "
+        f"tfds(image='{pictures[0]}')."
+    )
+
+
+def _label_feature(prepared: Prepared, asked: str | None) -> Feature:
+    """The feature with the class: the one asked for, the dataset's own choice, ``label``, or the only label."""
+    fitting = {f.name: f for f in prepared.features if f.single and f.kind in ("label", "text", "tensor")}
+    labels = [name for name, feature in fitting.items() if feature.kind == "label"]
+    for choice in (asked, *((prepared.supervised, "label") if asked is None else ())):
+        if choice in fitting:
+            return fitting[choice]
+    if asked is None and len(labels) == 1:
+        return fitting[labels[0]]
+    if asked is not None or not labels:
+        wanted = f"'{asked}' is no feature with one value in" if asked else "There is no label feature in"
+        raise UserError(f"{wanted} {prepared.folder} (with one value: {first(list(fitting), 8) or 'none'}).")
+    raise UserError(
+        f"{prepared.folder} has {len(labels)} label features ({first(labels)}); choose one with "
+        f"tfds(label='{labels[0]}')."
+    )
+
+
+def class_names(numbers: NDArray[np.int64], names: Sequence[str], classes: int = 0) -> NDArray[np.str_]:
+    """Class ids [N]: the label with leading zeros, and its name where there is one: ``07-horse``."""
+    most = max(classes, len(names), int(numbers.max(initial=0)) + 1)
+    width = len(str(most - 1))
+    ids = [f"{number:0{width}d}" for number in range(most)]
+    for number, name in enumerate(names):
+        plain = name.strip("/").replace("/", "_")
+        if plain and plain != str(number):
+            ids[number] += f"-{plain}"
+    return np.array(ids)[numbers]
+
+
+def keys_of(classes: NDArray[np.str_], table: pa.Table) -> pa.Array:
+    """``class/train-12``: class, official split and number in it."""
+    parts = (pa.array(classes.tolist(), pa.string()), table["split"], table["position"].cast(pa.string()))
+    flat = [p.combine_chunks() if isinstance(p, pa.ChunkedArray) else p for p in parts]
+    record = pc.binary_join_element_wise(flat[1], flat[2], "-")
+    return pc.binary_join_element_wise(flat[0], record, "/")
+
+
+def _free(name: str, taken: dict[str, Any]) -> str:
+    return name if name not in taken else f"feature {name}"
+
+
+def _attribute(table: pa.Table, feature: Feature, prepared: Prepared) -> pa.ChunkedArray:
+    """A feature of one value; labels by their names, truth values as such."""
+    values = table[f"feature:{feature.name}"]
+    names = prepared.labels.get(feature.name)
+    if feature.kind == "label" and names:
+        numbers = values.to_pylist()
+        texts = [None if n is None or not 0 <= n < len(names) else names[n] for n in numbers]
+        return pa.chunked_array([pa.array(texts, pa.string())])
+    if feature.dtype == "bool":
+        return values.cast(pa.int64()).cast(pa.bool_())
+    return values

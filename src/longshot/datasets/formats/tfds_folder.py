@@ -1,0 +1,210 @@
+"""A prepared TFDS dataset on disk: finding its version folder, its shards, and one index of all its records."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from longshot.datasets.dataset import count, first
+from longshot.datasets.formats.example_proto import Value, parse_example
+from longshot.datasets.formats.index import remembered
+from longshot.datasets.formats.spans import read_span
+from longshot.datasets.formats.tfds_features import Feature, guess_features, read_features
+from longshot.datasets.formats.tfrecord import Index, index_file, index_files, parse_record
+from longshot.datasets.sidecars import note
+from longshot.errors import UserError
+
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+_SHARD = re.compile(r"(?P<name>\w+)-(?P<split>[\w-]+)\.(?P<form>\w+)-(?P<number>\d{5,})-of-(?P<count>\d{5,})")
+PLACES = ("file", "offset", "length", "split", "position")  # columns that are no features
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A dataset as ``download_and_prepare`` left it. ``table`` has a row per record: the columns ``file``, ``offset``,
+    ``length`` say where it lies, ``split`` and ``position`` (its number in the split) which one it is; then come its
+    features, those of several values as lists. ``labels`` are names of label numbers by feature."""
+
+    name: str
+    folder: Path
+    files: tuple[Path, ...]
+    features: tuple[Feature, ...]
+    labels: dict[str, list[str]]
+    supervised: str | None  # the feature that the dataset itself calls its label
+    version: str  # 3.0.1
+    table: pa.Table
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Records per split."""
+        counts = self.table["split"].value_counts().to_pylist()
+        return {entry["values"]: entry["counts"] for entry in counts}
+
+
+def version_folders(path: Path) -> list[Path]:
+    """Folders with a version's shards at ``path``, below it, or below one of its configurations, the newest last."""
+    if not path.is_dir():
+        return []
+    if _is_prepared(path):
+        return [path]
+    inside = [p for p in sorted(path.iterdir()) if p.is_dir()]
+    deeper = [p for config in inside if not _VERSION.fullmatch(config.name) for p in config.iterdir()]
+    found = [p for p in (*inside, *deeper) if _VERSION.fullmatch(p.name) and p.is_dir() and _is_prepared(p)]
+    return sorted(found, key=lambda p: [int(part) for part in p.name.split(".")])
+
+
+def _is_prepared(path: Path) -> bool:
+    return (path / "dataset_info.json").is_file() or any(path.glob("*-?????-of-?????"))
+
+
+def read_prepared(folder: Path, *, refresh: bool = False) -> Prepared:
+    """The records of a version folder. Made in one pass that compares all checksums, and remembered."""
+    info = _info(folder)
+    shards = _shards(folder, info)
+    files = [file for members in shards.values() for file in members]
+    labels = {
+        file.name.removesuffix(".labels.txt"): file.read_text("utf-8").removesuffix("\n").split("\n")
+        for file in sorted(folder.glob("*.labels.txt"))
+    }
+    described = next((f for n in ("features.json", "feature.json") if (f := folder / n).is_file()), None)
+    features = read_features(described) if described else guess_features(_first_example(files), labels)
+    labels = {f.name: labels[n] for f in features if (n := f.name.replace("/", "-")) in labels}
+    watched = [*files, *(f for f in (folder / "dataset_info.json", described) if f and f.is_file())]
+    table = remembered(
+        f"tfds:{folder}", watched, lambda: _build(folder, shards, info, features), refresh=refresh
+    )
+    keys = info.get("supervisedKeys", info.get("supervised_keys", {}))
+    supervised = keys.get("output") if isinstance(keys, dict) else None
+    version = str(info.get("version") or folder.name)
+    name = str(info.get("name") or folder.parent.name)
+    return Prepared(name, folder, tuple(files), tuple(features), labels, supervised, version, table)
+
+
+def _info(folder: Path) -> dict[str, Any]:
+    file = folder / "dataset_info.json"
+    if not file.is_file():
+        note(f"{folder} has no dataset_info.json, so the numbers of its records are not checked.")
+        return {}
+    try:
+        info = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} is not readable JSON ({error}); prepare the dataset again.") from error
+    form = str(info.get("fileFormat", info.get("file_format", "tfrecord"))) if isinstance(info, dict) else "?"
+    _check_form(folder, form)
+    return dict(info)
+
+
+def _check_form(folder: Path, form: str) -> None:
+    if form.lower() != "tfrecord":
+        raise UserError(
+            f"{folder} was prepared with the file format '{form}', which Longshot does not read; prepare it with "
+            f"file_format='tfrecord'."
+        )
+
+
+def _shards(folder: Path, info: dict[str, Any]) -> dict[str, list[Path]]:
+    """The files of each split in order; splits as dataset_info.json orders them. UserError for missing ones."""
+    found: dict[str, dict[int, Path]] = {}
+    wanted: dict[str, int] = {}
+    for file in sorted(folder.iterdir()):
+        match = _SHARD.fullmatch(file.name)
+        if match:
+            _check_form(folder, match["form"])
+            found.setdefault(match["split"], {})[int(match["number"])] = file
+            wanted[match["split"]] = int(match["count"])
+    if not found:
+        raise UserError(
+            f"There are no shards such as {folder.parent.name}-train.tfrecord-00000-of-00001 in {folder}."
+        )
+    for split, members in found.items():
+        missing = [number for number in range(wanted[split]) if number not in members]
+        if missing:
+            raise UserError(
+                f"{folder} lacks {len(missing):,} of the {count(wanted[split], 'shard')} of its split '{split}' "
+                f"(number {', '.join(map(str, missing[:3]))}); copy the rest or prepare it again."
+            )
+    listed = [str(split.get("name")) for split in info.get("splits", ())]
+    absent = [split for split in listed if split not in found]
+    if absent:
+        note(
+            f"{folder} has no shards of {count(absent, 'split')} in its dataset_info.json ({first(absent)})."
+        )
+    order = sorted(found, key=lambda split: (listed.index(split) if split in listed else len(listed), split))
+    return {split: [found[split][number] for number in sorted(found[split])] for split in order}
+
+
+def _first_example(files: Sequence[Path]) -> dict[str, Value]:
+    for file in files:
+        index = index_file(file)
+        if len(index):
+            offset, length = int(index.offsets[0]), int(index.lengths[0])
+            return parse_record(read_span(str(file), offset, length), f"{file} at byte {offset}")
+    return {}
+
+
+def _build(
+    folder: Path, shards: dict[str, list[Path]], info: dict[str, Any], features: Sequence[Feature]
+) -> pa.Table:
+    """The table of ``Prepared``: one pass over all shards."""
+    kept = {feature.name: feature for feature in features if feature.kind in ("label", "text", "tensor")}
+    columns: dict[str, list[Any]] = {name: [] for name in kept}
+
+    def visit(data: bytes) -> None:
+        example = parse_example(data, kept)
+        for name, values in columns.items():
+            values.append(_plain(example.get(name), kept[name]))
+
+    files = [file for members in shards.values() for file in members]
+    found = index_files(files, f"index {folder.parent.name}", visit=visit)
+    _check_lengths(folder, shards, found, info)
+    sizes = [len(index) for index in found]
+    per_split = _sums(shards, sizes)
+    places = {
+        "file": np.repeat(np.arange(len(files), dtype=np.int32), sizes),
+        "offset": np.concatenate([index.offsets for index in found]),
+        "length": np.concatenate([index.lengths for index in found]),
+        "split": pa.array(np.repeat(list(shards), per_split).tolist(), pa.string()),
+        "position": np.concatenate([np.arange(n, dtype=np.int64) for n in per_split]),
+    }
+    return pa.table({**places, **{f"feature:{name}": pa.array(values) for name, values in columns.items()}})
+
+
+def _sums(shards: dict[str, list[Path]], sizes: Sequence[int]) -> list[int]:
+    """Records per split from records per file."""
+    bounds = np.cumsum([0, *(len(members) for members in shards.values())]).tolist()
+    return [sum(sizes[low:high]) for low, high in pairwise(bounds)]
+
+
+def _check_lengths(
+    folder: Path, shards: dict[str, list[Path]], found: Sequence[Index], info: dict[str, Any]
+) -> None:
+    """UserError when a shard holds another number of records than dataset_info.json says."""
+    files = [file for members in shards.values() for file in members]
+    have = dict(zip(files, (len(index) for index in found), strict=True))
+    for split in info.get("splits", ()):
+        lengths = split.get("shardLengths", split.get("shard_lengths", ()))
+        members = shards.get(str(split.get("name")), [])
+        for file, length in zip(members, lengths, strict=False):
+            if have[file] != int(length):
+                raise UserError(
+                    f"{file} holds {have[file]:,} records, dataset_info.json says {int(length):,}; copy it again or "
+                    f"prepare {folder.parent.name} again."
+                )
+
+
+def _plain(value: Value | None, feature: Feature) -> Any:
+    """A feature's values as Python values; a single one without its list, None where a record lacks it."""
+    if value is None:
+        return None if feature.single else []
+    plain = [v.decode("utf-8", "replace") for v in value] if isinstance(value, list) else value.tolist()
+    if not feature.single:
+        return plain
+    return plain[0] if len(plain) == 1 else None
