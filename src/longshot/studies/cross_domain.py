@@ -88,7 +88,7 @@ def run(study: Study, dataset: Dataset, out: Path, *, device: str, workers: int 
     data = {domain.data.name: domain.data for one in plan.runs for domain in one.test}
     results = _evaluate(settings, pieces, beds, data, out / "evaluations", device, workers)
     tasks = {setting: read_tasks(results, setting, pieces, beds) for setting in (WITHIN, CROSS)}
-    joined = join_runs(results, pieces, beds, settings["network"], settings["seed"], out / "run")
+    joined = join_runs(results, pieces, beds, settings["seed"], out / "run")
     written = tables(settings, tasks, networks)
     drawings = figures(settings, dataset.name, tasks)
     return finish(study, dataset, folder, joined, written, drawings, plan.notes, list(data.values()))

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from longshot.evaluation import units
 from longshot.evaluation.results import Results, add_testbed, new_run, testbed_path
 from longshot.files import hash_text, write_json
+from longshot.studies.cross_domain_plan import METHODS
 
 if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
 
 Floats = NDArray[np.float64]
 WITHIN, CROSS = "within-domain", "cross-domain"
-OWN, OTHER = "own domain", "other domains"  # where the network of a row was trained
+OWN, OTHER, UNTRAINED = "own domain", "other domains", "random weights"  # where a network was trained
 _FIXED = ("testbed", "testbed_name", "backbone", "method", "seed", "dataset", "setting")
 
 
@@ -86,19 +87,19 @@ def rows_of(table: pa.Table, testbed: str, piece: Piece) -> pa.Table:
 
 
 def join_runs(
-    results: Results, pieces: Sequence[Piece], beds: Mapping[str, Testbed], network: str, seed: int, out: Path
+    results: Results, pieces: Sequence[Piece], beds: Mapping[str, Testbed], seed: int, out: Path
 ) -> Results:
     """All domains as one run with a testbed per setting, so that reports and comparisons see whole settings.
 
-    The networks of a baseline share a name there: ``cnn4 (own domain)`` is one network per domain. Rows keep their
-    numbers; tasks are numbered anew.
+    Networks are named by what they were trained on: ``own domain`` is one network per domain and baseline. Rows keep
+    their numbers; tasks are numbered anew.
     """
     from longshot.testbeds.testbed import Testbed
 
     table, run = results.table(), new_run()
     run["methods"], run["sessions"] = results.run["methods"], results.run["sessions"]
     for setting in (WITHIN, CROSS):
-        mine = [piece for piece in pieces if piece.setting == setting]
+        mine = [piece for piece in pieces if piece.setting == setting and not _repeated(piece)]
         names = list(dict.fromkeys(piece.testbed for piece in mine))
         joined = Testbed.concat([beds[name] for name in names])
         add_testbed(run, setting, joined)
@@ -106,7 +107,7 @@ def join_runs(
             joined.save(testbed_path(out, joined.content_hash))
         starts = dict(zip(names, np.cumsum([0, *(len(beds[name]) for name in names)]).tolist(), strict=False))
         for trained, method in dict.fromkeys((piece.trained, piece.method) for piece in mine):
-            label = f"{network} ({trained})"
+            label = UNTRAINED if METHODS[method][0] is None else trained
             cell: dict[str, Any] = {"testbed": joined.content_hash, "backbone": label, "seed": seed}
             cell |= {
                 "method": next(p.call for p in mine if (p.trained, p.method) == (trained, method)),
@@ -129,6 +130,11 @@ def join_runs(
             run["cells"].append(cell)
     write_json(out / "run.json", run)
     return Results(out)
+
+
+def _repeated(piece: Piece) -> bool:
+    """What is not trained is the same network in both roles on the within-domain tasks; one of them is enough."""
+    return METHODS[piece.method][0] is None and (piece.setting, piece.trained) == (WITHIN, OTHER)
 
 
 def _unit(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,12 +114,19 @@ class Trainer:
         ``data`` has the splits to use.
         """
         from longshot.networks import checkpoint
+        from longshot.training.folders import read_facts
         from longshot.training.loop import train
 
         place = self.place(one, data, seed)
         if self.finished(one, place):
             return place / "network", "kept"
         done = _recorded(place) if (place / "network" / WEIGHTS).is_file() else []
+        facts = read_facts(place / "training")
+        if facts is not None and facts["step"] > one.legs(self.settings)[len(done)]:
+            shutil.rmtree(
+                place / "training"
+            )  # it went through legs that are not on record any more: from the start
+            done = []
         judge: Validation | None = None
         for steps in one.legs(self.settings)[len(done) :]:
             train(
@@ -131,13 +139,12 @@ class Trainer:
             network, story = checkpoint.load(place / "training")
             judge = judge or self._judge(one, data, story["preprocessing"])
             found = judge.run(network.to(judge.images.device))
-            facts = {"step": steps, "accuracy": found.mean, "low": found.low, "high": found.high}
+            judged = {"step": steps, "accuracy": found.mean, "low": found.low, "high": found.high}
             if all(found.mean > earlier["accuracy"] for earlier in done):
                 told = {"accuracy": found.mean, "interval": [found.low, found.high], "step": steps}
                 checkpoint.save(place / "network", network.cpu(), {**story, "validation": told})
-            done.append(
-                facts
-            )  # after the network: a kill in between judges this leg again, with the same outcome
+            # After the network: a kill in between judges this leg again, with the same outcome.
+            done.append(judged)
             write_json(place / RECORD, done)
         return place / "network", "written"
 
