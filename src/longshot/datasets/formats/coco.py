@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.datasets.dataset import Dataset
+from longshot.datasets.dataset import Dataset, count
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.coco_boxes import CropStore, crop_boxes, read_boxes
@@ -22,7 +22,7 @@ from longshot.datasets.stores import FileStore
 from longshot.errors import UserError
 
 # Meta-Dataset's classes: 40 for validation (these), the other 40 of MS-COCO for test, none for training.
-_VALIDATION = frozenset(
+VALIDATION = frozenset(
     (
         *("person", "motorcycle", "train", "traffic light", "fire hydrant", "parking meter", "cat", "dog"),
         *(
@@ -62,7 +62,7 @@ _VALIDATION = frozenset(
         *("clock", "teddy bear", "hair drier", "toothbrush"),
     )
 )
-_TEST = frozenset(
+TEST = frozenset(
     (
         *(
             "bicycle",
@@ -179,7 +179,7 @@ class Coco(Format):
         single = index.append_column("area", area).filter(pc.invert(index["crowd"]))
         without = pc.count_distinct(index["file"]).as_py() - pc.count_distinct(single["file"]).as_py()
         if without:
-            note(f"{without:,} images of {self.part} show crowds alone, which give no class: left out.")
+            note(f"{count(without, 'image')} of {self.part} with crowds alone give no class: left out.")
         by_class = single.group_by(["file", "class"], use_threads=False).aggregate(
             [("area", "sum"), ("id", "count")]
         )
@@ -220,7 +220,7 @@ class Coco(Format):
         ids = sorted(set(classes.tolist()))
         splits = {
             split: members
-            for split, names in (("validation", _VALIDATION), ("test", _TEST))
+            for split, names in (("validation", VALIDATION), ("test", TEST))
             if (members := tuple(c for c in ids if c.rsplit("/", 1)[1] in names))
         }
         known = sum(len(members) for members in splits.values()) == len(ids)
