@@ -33,6 +33,7 @@ FORMATS: dict[str, str] = {
     "meta-dataset": "longshot.datasets.formats.meta_dataset:MetaDataset",
     "meta-dataset-hdf5": "longshot.datasets.formats.meta_dataset_hdf5:MetaDatasetHdf5",
     "tfds": "longshot.datasets.formats.tfds:Tfds",
+    "vtab": "longshot.datasets.formats.vtab_dataset:Vtab",
 }
 _SPEC = re.compile(r"(?P<call>[a-z0-9-]+(\([^()]*\))?):(?P<path>.+)", re.DOTALL)
 

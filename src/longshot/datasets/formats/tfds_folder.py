@@ -154,7 +154,7 @@ def _build(
     folder: Path, shards: dict[str, list[Path]], info: dict[str, Any], features: Sequence[Feature]
 ) -> pa.Table:
     """The table of ``Prepared``: one pass over all shards."""
-    kept = {feature.name: feature for feature in features if feature.kind in ("label", "text", "tensor")}
+    kept = {f.name: f for f in features if f.kind in ("label", "tensor") or (f.kind == "text" and f.single)}
     columns: dict[str, list[Any]] = {name: [] for name in kept}
 
     def visit(data: bytes) -> None:
