@@ -76,7 +76,7 @@ def competition(images: Path, tmp_path: Path) -> Competition:
         datasets: {{one: {images}/one.npz, two: {images}/two.npz, three: {images}/three.npz}}
         image_size: 16
         shape: {{min_way: 2, max_way: 3, min_shot: 1, max_shot: 3, query: 4}}
-        limits: {{seconds: 60, memory: 4294967296, processes: 32, disk: 4194304, log: 20000, answer: 1000000}}
+        limits: {{seconds: 600, memory: 4294967296, processes: 32, disk: 4194304, log: 20000, answer: 1000000}}
         phases:
           feedback: {{train: [one], test: [two], tasks: 3, per_day: 3, total: 4}}
           final:
