@@ -27,7 +27,7 @@ CATEGORIES = (
     *((62, "chair", "furniture"), (63, "couch", "furniture")),
 )
 WIDTH, HEIGHT = 64, 48
-Edit = Callable[[Callable[[dict[str, Any]], None]], None]
+Edit = Callable[[Callable[[dict[str, Any]], Any]], None]
 
 
 def content() -> dict[str, Any]:
@@ -94,7 +94,7 @@ def coco(tmp_path: Path, fresh_cache: Path) -> Path:
 def edit(coco: Path) -> Edit:
     """Change the annotations on disk."""
 
-    def change(by: Callable[[dict[str, Any]], None]) -> None:
+    def change(by: Callable[[dict[str, Any]], Any]) -> None:
         whole = content()
         by(whole)
         (coco / "annotations" / "instances_train2017.json").write_text(json.dumps(whole))
@@ -164,6 +164,13 @@ def test_a_box_worked_out_by_hand() -> None:
     # 100 wide at 10: from 0 to 120; its pixels 0 … 119.5 round to even 120, and the last one is taken in.
     found = crop_boxes(np.array([[10.0, 21.0, 100.0, 50.0]]), np.array([[640, 480]]), 1.2)
     assert found.tolist() == [[0, 16, 121, 77]]
+
+
+def test_the_order_of_the_file_does_not_matter(coco: Path, edit: Edit) -> None:
+    before = [open_dataset(f"coco(crops={crops}):{coco}") for crops in (True, False)]
+    edit(lambda whole: [whole[part].reverse() for part in ("annotations", "images", "categories")])
+    after = [open_dataset(f"coco(crops={crops}):{coco}") for crops in (True, False)]
+    assert [d.fingerprint for d in before] == [d.fingerprint for d in after]
 
 
 def test_small_boxes_can_be_left_out(coco: Path, capsys: pytest.CaptureFixture[str]) -> None:

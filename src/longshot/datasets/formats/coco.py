@@ -117,7 +117,8 @@ class Coco(Format):
     @classmethod
     def recognise(cls, path: Path) -> bool:
         """The annotations of a part lie where COCO puts them."""
-        return next((path / "annotations").glob("instances_*20*.json"), None) is not None
+        parts = ("train2017", "val2017", "train2014", "val2014")
+        return any((path / "annotations" / f"instances_{part}.json").is_file() for part in parts)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         """An index of all boxes is made once; every image with a box must be there."""

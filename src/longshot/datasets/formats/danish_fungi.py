@@ -45,7 +45,11 @@ class DanishFungi(Format):
     @classmethod
     def recognise(cls, path: Path) -> bool:
         """A table by its published name."""
-        return path.is_dir() and next(path.glob("DF20*-train_metadata_PROD*.csv"), None) is not None
+        return any(
+            (path / f"{kind}-train_metadata_PROD{version}.csv").is_file()
+            for kind in ("DF20", "DF20M")
+            for version in ("", "-2")
+        )
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         """The rows of both tables whose species is known; every photo they name must be there."""
@@ -139,7 +143,7 @@ class DanishFungi(Format):
 
 
 def _stem(file: str) -> str:
-    return file.rpartition(".")[0].lower()
+    return file.rpartition(".")[0]
 
 
 def _read(file: Path, part: str) -> pa.Table:

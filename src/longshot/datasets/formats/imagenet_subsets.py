@@ -128,7 +128,7 @@ class MiniImageNet(Subset):
         if not path.is_dir():
             return False
         tables = (path / "images").is_dir() and all((path / file).is_file() for file in _FILES.values())
-        return tables or next(path.glob(cls.pickles[0]), None) is not None
+        return tables or (path / "mini-imagenet-cache-train.pkl").is_file()
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         """Tables come before folders."""
