@@ -1,0 +1,255 @@
+"""Blind competitions: what sandbox and pipe cost, and a hundred submissions at once.
+
+Overhead: the Prototypical Networks baseline (cnn4 of width 16, 128 × 128 images of toybox, one thread) through sandbox
+and pipe against the same code called directly in a fresh process: the same training tasks, the same test tasks, the
+same answers. In turns, so that a busy machine slows both; processor seconds of all processes on either side, which
+other programs hardly add to, and by the clock. Starting Python and torch is counted on both sides ("whole") and, to be
+strict, left out of the direct side alone ("work only"). Wanted: less than 1.15.
+
+Load: 100 submissions of the random baseline, queued by 8 processes at once and run by 2 workers on 16 × 16 images.
+Wanted: every one scored exactly once; the rate says what a run costs beside the submission's own work.
+
+    python -m benchmarks competition              both, about 10 minutes on two idle cores
+    python -m benchmarks.competition overhead     one part: overhead or load
+    python -m benchmarks.competition direct …     what the overhead part starts for its direct side
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from longshot.competition import ingestion, queue, worker
+from longshot.competition.baselines import write_baseline
+from longshot.competition.box import Box, usage
+from longshot.competition.data import Data
+from longshot.competition.init import init
+from longshot.competition.settings import Competition, load
+from longshot.competition.store import Store, events, submissions
+
+TRAIN_TASKS, TEST_TASKS, ROUNDS = 40, 4, 3
+SUBMISSIONS, SUBMITTERS, WORKERS = 100, 8, 2
+
+
+class Metered(Box):
+    """A box that says what its processes used, read just before they end."""
+
+    spent = 0.0
+
+    def close(self) -> None:
+        Metered.spent = usage(self._process.pid)[1]
+        super().close()
+
+
+def overhead() -> None:
+    """Both sides in turns; a line per round, then the median ratios."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        competition = init(folder / "competition", tasks=TEST_TASKS)
+        settings = {"network": "cnn4(width=16)", "train_tasks": TRAIN_TASKS}
+        code = write_baseline("prototypical", folder / "prototypical", settings)
+        model = code / "model.py"
+        model.write_text(f"import torch\n\ntorch.set_num_threads(1)\n{model.read_text()}")
+        data, phase = Data(competition), competition.phase("feedback")
+        hidden = data.test_tasks(phase, 1)
+        tasks = folder / "tasks.json"
+        tasks.write_text(json.dumps([_open(task) for task in hidden]))
+        for name in phase.test:
+            data.pixels(name)  # images are cut to size once per competition, not per run
+        for name, file in data.training_files(phase).items():
+            (folder / "data").mkdir(exist_ok=True)
+            (folder / "data" / name).symlink_to(file)
+        seconds = os.getloadavg()[0]
+        print(f"{TRAIN_TASKS} training tasks, {len(hidden)} test tasks; load average {seconds:.1f}")
+        print(f"{'':>6} {'processor seconds':>34} {'by the clock':>34}")
+        titles = ("sandbox", "direct", "ratio", "w/o start") * 2
+        print(f"{'round':>6} " + " ".join(f"{title:>8}" for title in titles))
+        rounds = []
+        for number in range(ROUNDS):
+            other = direct(code, folder, competition)
+            ours, answers = boxed(data, code, folder / f"run-{number}")
+            assert answers == other.pop("answers"), "the two sides answered differently"
+            both = {}
+            for clock in ("cpu", "wall"):
+                whole, start = other[clock], other[f"{clock}_start"]
+                both[clock] = (ours[clock], whole, ours[clock] / whole, ours[clock] / (whole - start))
+            rounds.append([*both["cpu"], *both["wall"]])
+            print(f"{number + 1:>6} " + " ".join(f"{value:8.2f}" for value in rounds[-1]), flush=True)
+        middle = [statistics.median(column) for column in zip(*rounds, strict=True)]
+        print(f"median {' '.join(f'{value:8.2f}' for value in middle)}")
+        verdict = "" if middle[2] < 1.15 else "   MISSED"
+        print(
+            f"overhead in processor time: {middle[2] - 1:.1%} of the whole, {middle[3] - 1:.1%} of the work{verdict}"
+        )
+
+
+def boxed(data: Data, code: Path, out: Path) -> tuple[dict[str, float], list[list[int]]]:
+    """A run in the sandbox; processor time is that of the box and of this process."""
+    ingestion.Box = Metered  # type: ignore[misc]
+    cpu, wall = time.process_time(), time.monotonic()
+    outcome = ingestion.run(data, data.competition.phase("feedback"), code, out, seed=1)
+    spent = {"cpu": time.process_time() - cpu + Metered.spent, "wall": time.monotonic() - wall}
+    assert outcome.scores is not None, outcome.reason
+    lines = (out / "answers.jsonl").read_text().splitlines()
+    return spent, [json.loads(line)["predicted"] for line in lines]
+
+
+def direct(code: Path, folder: Path, competition: Competition) -> dict[str, Any]:
+    """The same code called in a process of its own; gives what it used and its answers."""
+    images = {
+        name: str(Data(competition).pixels(name).filename) for name in competition.phase("feedback").test
+    }  # type: ignore[attr-defined]
+    arguments = [
+        sys.executable,
+        "-m",
+        "benchmarks.competition",
+        "direct",
+        str(code),
+        str(folder),
+        json.dumps(images),
+    ]
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    wall = time.monotonic()
+    done = subprocess.run(arguments, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found["wall"] = time.monotonic() - wall
+    found["cpu"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return found
+
+
+def called_directly(code: Path, folder: Path, images: dict[str, str]) -> None:
+    """Meta-train and answer without walls, pipe or host: what `direct` starts. Prints JSON."""
+    import torch
+
+    from longshot.competition.inside import api, feed, host, scoring
+
+    begun = time.monotonic()
+    start = {"cpu_start": time.process_time(), "wall_start": begun - _process_start()}
+    sys.path.insert(0, str(code))
+    sys.modules["api"] = api
+    import model  # type: ignore[import-not-found]
+
+    host.seed_everything(1)
+    rng = np.random.default_rng(1)
+    config = feed.read_config(code / "config.json")
+    sources, _ = feed.hold_out(feed.open_sources(folder / "data"), config["validation_datasets"], rng)
+    training = feed.task_generator(sources, config["train_config"], rng)
+    total = sum(len(source.sizes) for source in sources)
+    kept = Path(tempfile.mkdtemp(dir=folder))
+    model.MyMetaLearner(config["train_config"]["N"], total, host.Logger()).meta_fit(training, None).save(
+        str(kept)
+    )
+    pixels = {name: np.load(file, mmap_mode="r") for name, file in images.items()}
+    answers = []
+    for task in json.loads((folder / "tasks.json").read_text()):
+        host.seed_everything(task["seed"])
+        labels = torch.tensor(task["labels"])
+        learner = model.MyLearner()
+        learner.load(str(kept))
+        support = feed.images(pixels[task["dataset"]][task["support"]])
+        predictor = learner.fit((support, labels, labels.clone(), task["ways"], task["shots"]))
+        predicted = host.plain(predictor.predict(feed.images(pixels[task["dataset"]][task["query"]])))
+        answers.append(scoring.labels_from(predicted, len(task["query"]), task["ways"]).tolist())
+    print(json.dumps({**start, "answers": answers}))
+
+
+def _open(task: Any) -> dict[str, Any]:
+    facts = {"dataset": task.dataset, "ways": task.ways, "shots": task.shots, "seed": task.seed}
+    rows = {"support": task.support, "labels": task.support_label, "query": task.query}
+    return {**facts, **{name: array.tolist() for name, array in rows.items()}}
+
+
+def _process_start() -> float:
+    """When this process began, on the monotonic clock."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    since_boot = ticks / os.sysconf("SC_CLK_TCK")
+    return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
+
+
+def under_load() -> None:
+    """A hundred submissions of the random baseline; prints the rate and that each was scored once."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        source = write_baseline("random", folder / "random")
+        _small(folder)
+        context = multiprocessing.get_context("spawn")
+        share = [SUBMISSIONS // SUBMITTERS + (i < SUBMISSIONS % SUBMITTERS) for i in range(SUBMITTERS)]
+        entering = [context.Process(target=_submit, args=(folder, source, i, n)) for i, n in enumerate(share)]
+        begun = time.monotonic()
+        for process in entering:
+            process.start()
+        for process in entering:
+            process.join()
+        entered = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        working = [context.Process(target=_work, args=(folder,)) for _ in range(WORKERS)]
+        for process in working:
+            process.start()
+        for process in working:
+            process.join()
+        took = time.monotonic() - entered
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        store = Store(load(folder))
+        states = Counter(row["state"] for row in store.rows(submissions.select()))
+        told = Counter(row["submission"] for row in store.rows(events.select()) if ": scored" in row["what"])
+        once = len(told) == SUBMISSIONS and set(told.values()) == {1}
+        print(f"\n{SUBMISSIONS} submissions by {SUBMITTERS} processes, entered in {entered - begun:.1f} s")
+        print(f"{WORKERS} workers: {took:.0f} s, {SUBMISSIONS / took * 60:.0f} runs a minute; {dict(states)}")
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        print(f"processor time of the workers themselves: {spent / SUBMISSIONS:.2f} s a run")
+        fine = once and states == {"scored": SUBMISSIONS}
+        print("each was scored once" if fine else "MISSED: not every submission was scored once", flush=True)
+
+
+def _small(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(4), 8)
+    for name in ("one", "two"):
+        pixels = rng.integers(0, 256, (32, 16, 16, 3), dtype=np.uint8)
+        np.savez(folder / f"{name}.npz", images=pixels, labels=labels)
+    phase = "{train: [one], test: [two], tasks: 5, per_day: 0, total: 0, limits: {seconds: 600}}"
+    (folder / "competition.yaml").write_text(
+        f"title: load\ndatasets: {{one: {folder}/one.npz, two: {folder}/two.npz}}\nimage_size: 16\n"
+        f"shape: {{max_way: 3, max_shot: 3, query: 4}}\nphases:\n  feedback: {phase}\n"
+    )
+
+
+def _submit(folder: Path, source: Path, name: int, count: int) -> None:
+    competition = load(folder)
+    store = Store(competition)
+    for _ in range(count):
+        queue.enter(competition, store, source, team=f"team {name}", phase="feedback", league="free-style")
+
+
+def _work(folder: Path) -> None:
+    competition = load(folder)
+    worker.work(competition, Store(competition))
+
+
+def main(asked: Sequence[str] = ()) -> None:
+    if not asked or "overhead" in asked:
+        overhead()
+    if not asked or "load" in asked:
+        under_load()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["direct"]:
+        called_directly(Path(sys.argv[2]), Path(sys.argv[3]), json.loads(sys.argv[4]))
+    else:
+        main(sys.argv[1:])

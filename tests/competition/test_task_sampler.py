@@ -1,0 +1,179 @@
+"""Hidden test tasks are drawn as the protocol says, and say nothing about their labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from longshot.competition.data import Data, HiddenTask
+from longshot.competition.settings import Competition, Phase, Shape
+from longshot.files import write_text
+
+LEVEL = 1e-3  # of the tests below; the draws are fixed by the secret, so a test that passes always passes
+
+
+def made(folder: Path, sizes: list[int], name: str = "d") -> str:
+    """A dataset of tiny images with classes of the given sizes."""
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    pixels = np.zeros((len(labels), 2, 2, 3), np.uint8)
+    np.savez(folder / f"{name}.npz", images=pixels, labels=labels)
+    return str(folder / f"{name}.npz")
+
+
+def competition(
+    folder: Path, datasets: dict[str, str], tasks: int, shape: Shape | None = None, strict: bool = False
+) -> tuple[Data, Phase]:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "secret", "0123456789abcdef" * 4)
+    phase = Phase("feedback", train=("d",), test=tuple(datasets), tasks=tasks)
+    one = Competition(
+        folder, "t", datasets, (phase,), shape=shape or Shape(), image_size=2, strict_pools=strict
+    )
+    return Data(one), phase
+
+
+def uniform(found: Counter[int], low: int, high: int) -> float:
+    """The p-value of the counts under U{low … high}; nothing lies outside."""
+    assert set(found) <= set(range(low, high + 1))
+    return float(stats.chisquare([found[value] for value in range(low, high + 1)]).pvalue)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> list[HiddenTask]:
+    """3,000 tasks of a dataset with 25 classes of 50 images."""
+    folder = tmp_path_factory.mktemp("many")
+    data, phase = competition(folder / "c", {"d": made(folder, [50] * 25)}, 3_000)
+    return data.test_tasks(phase, 1)
+
+
+def test_ways_are_uniform_from_2_to_20(many):
+    assert uniform(Counter(task.ways for task in many), 2, 20) > LEVEL
+
+
+def test_shots_are_uniform_from_1_to_20(many):
+    assert uniform(Counter(task.shots for task in many), 1, 20) > LEVEL
+
+
+def test_ways_and_shots_are_independent(many):
+    table = np.zeros((19, 20))
+    np.add.at(table, ([task.ways - 2 for task in many], [task.shots - 1 for task in many]), 1)
+    assert stats.chi2_contingency(table).pvalue > LEVEL
+
+
+def test_every_class_is_drawn_alike(many):
+    drawn = Counter(int(row) // 50 for task in many for row in task.query)
+    counts = [drawn[c] // 20 for c in range(25)]  # 20 queries each time
+    assert stats.chisquare(counts).pvalue > LEVEL
+
+
+def test_shots_leave_20_queries_of_the_smallest_class(tmp_path):
+    data, phase = competition(tmp_path / "c", {"d": made(tmp_path, [27, 60, 60])}, 1_500)
+    tasks = data.test_tasks(phase, 1)
+    assert uniform(Counter(task.shots for task in tasks), 1, 7) > LEVEL
+    assert uniform(Counter(task.ways for task in tasks), 2, 3) > LEVEL
+
+
+def orders(tasks: list[HiddenTask], part: str) -> NDArray[np.float64]:
+    """Mean label (from 0 to 1) at ten places of the order in which a part of a task is shown."""
+    labels = [
+        getattr(task, f"{part}_label") / (task.ways - 1) for task in tasks if task.shots * task.ways >= 10
+    ]
+    return np.array([[cut.mean() for cut in np.array_split(one, 10)] for one in labels])
+
+
+@pytest.mark.parametrize("part", ["support", "query"])
+def test_the_order_says_nothing_about_the_labels(many, part):
+    found = orders(many, part)
+    assert (stats.ttest_1samp(found, 0.5).pvalue > LEVEL).all()
+    later = np.corrcoef(found[:, 0], found[:, 9])[
+        0, 1
+    ]  # sets have as many of each label, so a little below 0
+    assert abs(later) < 0.25
+
+
+def test_the_order_of_queries_does_not_follow_from_that_of_the_support(tmp_path):
+    """As many queries as shots: with one stream for both, equal orders would give the labels away."""
+    shape = Shape(min_way=4, max_way=4, min_shot=20, max_shot=20, query=20)
+    data, phase = competition(tmp_path / "c", {"d": made(tmp_path, [40] * 6)}, 200, shape)
+    equal = [(task.support_label == task.query_label).mean() for task in data.test_tasks(phase, 1)]
+    assert stats.ttest_1samp(equal, 0.25).pvalue > LEVEL
+
+
+def test_tasks_follow_from_the_whole_secret(tmp_path):
+    """The key of the draws is not a short number that could be guessed: every part of the secret counts."""
+    source = made(tmp_path, [45] * 6)
+
+    def seeds(secret: str) -> list[int]:
+        data, phase = competition(tmp_path / secret[:3] / secret[-3:], {"d": source}, 5)
+        write_text(data.competition.folder / "secret", secret)
+        return [task.seed for task in data.test_tasks(phase, 1)]
+
+    first = seeds("a" * 64)
+    assert seeds("a" * 63 + "b") != first and seeds("b" + "a" * 63) != first
+
+
+def test_the_secret_is_made_once_whoever_comes_first(tmp_path, monkeypatch):
+    """Another worker makes it between our look and our writing: its text is the one that counts."""
+    data, _ = competition(tmp_path / "c", {}, 1)
+    path = data.competition.folder / "secret"
+    path.unlink()
+    real = Path.is_file
+
+    def look(self: Path) -> bool:
+        there = real(self)
+        if self == path and not there:
+            write_text(path, "made by another")
+        return there
+
+    monkeypatch.setattr(Path, "is_file", look)
+    assert data.secret() == "made by another"
+    assert sorted(one.name for one in path.parent.iterdir()) == ["secret"]
+
+
+def test_the_secret_is_for_the_organiser_alone(tmp_path):
+    data, _ = competition(tmp_path / "c", {}, 1)
+    path = data.competition.folder / "secret"
+    path.unlink()
+    assert len(data.secret()) == 64
+    assert path.stat().st_mode & 0o077 == 0
+
+
+CHECKS = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+
+
+@settings(max_examples=10, **CHECKS)
+@given(
+    sizes=st.lists(st.integers(24, 60), min_size=2, max_size=24),
+    other=st.lists(st.integers(24, 60), min_size=2, max_size=6),
+    seed=st.integers(0, 5),
+    strict=st.booleans(),
+)
+def test_every_task_is_as_the_protocol_says(tmp_path, sizes, other, seed, strict):
+    specs = {"d": made(tmp_path, sizes), "e": made(tmp_path, other, "e")}
+    data, phase = competition(tmp_path / "c", specs, 15, strict=strict)
+    classes = {"d": sizes, "e": other}
+    tasks = data.test_tasks(replace(phase, test=("d", "e")), seed)
+    assert Counter(task.dataset for task in tasks) == {"d": 15, "e": 15}
+    support: dict[str, set[int]] = {"d": set(), "e": set()}
+    query: dict[str, set[int]] = {"d": set(), "e": set()}
+    for task in tasks:
+        owner = np.repeat(np.arange(len(classes[task.dataset])), np.diff(data.dataset(task.dataset).offsets))
+        assert 2 <= task.ways <= min(20, len(classes[task.dataset]))
+        assert 1 <= task.shots <= min(20, min(classes[task.dataset]) - 20)
+        assert (np.bincount(task.support_label, minlength=task.ways) == task.shots).all()
+        assert (np.bincount(task.query_label, minlength=task.ways) == 20).all()
+        rows, labels = np.append(task.support, task.query), np.append(task.support_label, task.query_label)
+        assert len(np.unique(rows)) == len(rows)
+        assert len(set(zip(owner[rows].tolist(), labels.tolist(), strict=True))) == task.ways
+        support[task.dataset].update(task.support.tolist())
+        query[task.dataset].update(task.query.tolist())
+    if strict:  # no image is support in one task and query in another
+        assert not support["d"] & query["d"] and not support["e"] & query["e"]
