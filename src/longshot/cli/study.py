@@ -47,8 +47,8 @@ def list_studies(as_json: bool) -> None:
             "study": study.name,
             "version": study.version,
             "what": study.title,
-            "tasks": study.settings["tasks"],
-            "backbone": study.settings["backbone"],
+            "tasks": study.settings.get("tasks", ""),
+            "backbone": study.settings.get("backbone", ""),
             "paper": ", ".join(study.paper.split(", ")[:2]),
         }
         for study in studies
@@ -95,7 +95,7 @@ def validate(file: Path, as_json: bool) -> None:
 
 @command.command("run")
 @click.argument("name")
-@click.argument("dataset")
+@click.argument("datasets", metavar="DATASET", nargs=-1)
 @click.option("--backbone", help="Backbone whose features to use; the same as --set backbone=…")
 @click.option(
     "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeat for several."
@@ -112,7 +112,7 @@ def validate(file: Path, as_json: bool) -> None:
 @json_option
 def run(
     name: str,
-    dataset: str,
+    datasets: tuple[str, ...],
     backbone: str | None,
     changes: tuple[str, ...],
     config: Path | None,
@@ -128,17 +128,19 @@ def run(
     Example:
       longshot study run better-testbed-small toybox -o studies/better
       longshot study run better-testbed ./my_photos --backbone pixels --set tasks=600 -o studies/mine
+      longshot study run vtab-md-small omniglot=images_evaluation.zip upstream:toybox=toybox \\
+        -o studies/md
 
     The folder gets testbeds/, run/ (see 'longshot report', 'longshot compare'), tables/ (.md, .tex, .csv), figures/
-    (.png, .svg), report.html and study.json. Settings: those of the study, then --config, then --set.
+    (.png, .svg), report.html and study.json. Settings: those of the study, then --config, then --set. A study over
+    several datasets takes them as NAME=PATH.
     """
-    from longshot.datasets import open_dataset
     from longshot.studies.presets import get_study, layered
-    from longshot.studies.run import estimate_study, run_study
+    from longshot.studies.run import estimate_study, open_data, run_study
 
     given = [*changes, *([] if backbone is None else [f"backbone={json.dumps(backbone)}"])]
     study = layered(get_study(name), config, given)
-    opened = open_dataset(dataset)
+    opened = open_data(study, datasets)
     if dry_run:
         records, notes = estimate_study(study, opened, out, device=device, workers=workers)
         _print_estimate(records, list(notes), as_json)

@@ -49,10 +49,22 @@ class Outcome:
     figures: Sequence[str]
 
 
+def open_data(study: Study, texts: Sequence[str]) -> Any:
+    """What a study runs on: one dataset, or what its recipe makes of several (``NAME=PATH``)."""
+    from longshot.datasets import open_dataset
+
+    recipe: Any = import_module(RECIPES[study.recipe])
+    if hasattr(recipe, "open_data"):
+        return recipe.open_data(study.settings, texts)
+    if len(texts) != 1:
+        raise UserError(f"The study '{study.name}' takes one dataset and {len(texts)} were given.")
+    return open_dataset(texts[0])
+
+
 def run_study(
-    study: Study, dataset: Dataset, out: Path, *, device: str = "auto", workers: int | None = None
+    study: Study, dataset: Any, out: Path, *, device: str = "auto", workers: int | None = None
 ) -> Outcome:
-    """Run the study on a dataset into ``out``: testbeds/, run/, tables/, figures/ and report.html.
+    """Run the study on a dataset (see ``open_data``) into ``out``: testbeds/, run/, tables/, figures/ and report.html.
 
     The same call again does only what is missing; with other methods or another backbone it extends the run and writes
     the tables and figures for those.
@@ -124,7 +136,7 @@ def finish(
 
 
 def estimate_study(
-    study: Study, dataset: Dataset, out: Path, *, device: str = "auto", workers: int | None = None
+    study: Study, dataset: Any, out: Path, *, device: str = "auto", workers: int | None = None
 ) -> tuple[list[dict[str, Any]], Sequence[str]]:
     """What evaluating would take in time and disk, and the plan's notes; nothing is written.
 

@@ -1,0 +1,266 @@
+"""The sources of VTAB+MD: their names and groups, the datasets behind them, one dataset cut into sources like them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from longshot.datasets import open_dataset
+from longshot.datasets.dataset import Dataset, ImageStore, count, first
+from longshot.datasets.formats.vtab import TASKS
+from longshot.datasets.part import branches, under
+from longshot.errors import UserError
+from longshot.taxonomy.dag import Taxonomy
+from longshot.testbeds.big_episode import shuffled_splits, split_rows
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MD = {
+    "omniglot": "Omniglot",
+    "aircraft": "Aircraft",
+    "cu_birds": "Birds",
+    "dtd": "DTD",
+    "quickdraw": "QuickDraw",
+    "fungi": "Fungi",
+    "traffic_sign": "Traffic Sign",
+    "mscoco": "MSCOCO",
+}
+GROUPS = ("natural", "specialized", "structured")
+VTAB = {name: task for name, task in TASKS.items() if name != "dtd"}  # VTAB-v2: DTD is a source of MD-v2
+ROLES = ("md", *GROUPS, "upstream")
+CLASS = "class"  # in a cut: the dataset's own classes as labels
+_NAME = re.compile(r"(?:(?P<role>[a-z]+):)?(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)")
+_LEAST_WAY = 5  # of an episode
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A dataset in its role: ``md`` gives episodes, a group of VTAB one big episode, ``upstream`` only trains."""
+
+    name: str
+    role: str
+    data: Dataset
+    official: bool  # one of MD-v2's or VTAB-v2's own
+    note: str = ""
+
+    @property
+    def title(self) -> str:
+        """As the paper's tables call it."""
+        if not self.official:
+            return self.name
+        return MD[self.name] if self.role == "md" else VTAB[self.name].title
+
+
+def role_of(key: str) -> tuple[str, str, bool]:
+    """(role, name, official) of ``omniglot``, ``pets``, ``md:mine`` or ``structured:mine``; UserError for others."""
+    found = _NAME.fullmatch(key)
+    role, name = (found["role"], found["name"]) if found else (None, key)
+    if role is None and name in MD:
+        return "md", name, True
+    if role is None and name in VTAB:
+        return VTAB[name].group, name, True
+    if found and role in ROLES:
+        known = name in MD if role == "md" else name in VTAB
+        if known:
+            raise UserError(
+                f"'{name}' is a source of {'MD-v2' if role == 'md' else 'VTAB-v2'} itself; write {name}=PATH."
+            )
+        return str(role), name, False
+    raise UserError(
+        f"'{key}' is none of MD-v2's sources ({', '.join(MD)}) nor of VTAB-v2's tasks ({', '.join(VTAB)}); call a "
+        f"source of your own by its role: {', '.join(f'{one}:NAME' for one in ROLES)}."
+    )
+
+
+def read_given(texts: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """``NAME=PATH`` as name → path, and the plain datasets among the texts."""
+    named: dict[str, str] = {}
+    plain: list[str] = []
+    for text in texts:
+        key, equals, spec = text.partition("=")
+        if not equals or not _NAME.fullmatch(key):
+            plain.append(text)
+            continue
+        if key in named:
+            raise UserError(f"The source '{key}' is given twice; leave one out.")
+        named[key] = spec
+    return named, plain
+
+
+def open_sources(named: Mapping[str, str], seed: int) -> list[Source]:
+    """The datasets of the named sources, each called as its source; UserError where one does not fit its role."""
+    found: dict[str, Source] = {}
+    for key, spec in named.items():
+        role, name, official = role_of(key)
+        if name in found:
+            raise UserError(f"Two sources are called '{name}'; give one of them another name.")
+        data, note = replace(open_dataset(spec), name=name), ""
+        if role in GROUPS:
+            if official:
+                _check_task(data, name)
+            elif data.attributes is None or "split" not in data.attributes.column_names:
+                data = shuffled_splits(data, seed)
+                note = f"{name}: no column split, so its images were shuffled (seed {seed}) into 60/20/20 %."
+            split_rows(data)
+        found[name] = Source(name, role, data, official, note)
+    return list(found.values())
+
+
+def _check_task(data: Dataset, name: str) -> None:
+    classes = VTAB[name].classes
+    if len(data.class_ids) > classes:
+        raise UserError(
+            f"The dataset given as '{name}' has {len(data.class_ids)} classes, but that task of VTAB has {classes}; "
+            f"give the task itself, or call it by a name of its own, as in {VTAB[name].group}:mine=PATH."
+        )
+
+
+def cut_dataset(data: Dataset, cut: Mapping[str, Any], seed: int) -> list[Source]:
+    """One dataset as upstream data and sources like those of VTAB+MD, for trying the protocol.
+
+    Its train classes are upstream. Each of the first ``cut["md"]`` branches with enough test classes is a source of
+    episodes. The images of its test classes are the big episodes: by class, or by an attribute (``cut["structured"] =
+    ["viewpoint"]``), 60/20/20 % in an order drawn from ``seed``.
+    """
+    test = data.splits.get("test")
+    note = "" if test else f"{data.name} has no test classes, so episodes and upstream data share classes."
+    found = [Source(data.name, "upstream", data, False, note)]
+    wide = [one for one in branches(data) if len(_tested(under(data, one))) >= _LEAST_WAY]
+    parts = [under(data, one) for one in wide[: cut["md"]]]
+    if not parts and cut["md"]:
+        parts = [replace(data, name=f"{data.name}-classes")]
+    found += [Source(part.name, "md", part, False) for part in parts]
+    kept = np.isin(data.labels, data.split_classes("test" if test else None))
+    for group in GROUPS:
+        for column in cut[group]:
+            name = f"{data.name}-by-{column}"
+            task = relabelled(data, name, _labels(data, column), np.flatnonzero(kept))
+            found.append(Source(name, group, shuffled_splits(task, seed), False))
+    return found
+
+
+def _tested(data: Dataset) -> tuple[str, ...]:
+    return data.splits.get("test", ()) if data.splits else data.class_ids
+
+
+def _labels(data: Dataset, column: str) -> list[str]:
+    if column == CLASS:
+        return [data.class_ids[label] for label in data.labels.tolist()]
+    table = data.attributes
+    if table is None or column not in table.column_names:
+        known = "none" if table is None else ", ".join(table.column_names)
+        raise UserError(
+            f"Dataset '{data.name}' has no attribute '{column}' to make a task of (it has {known}); name others with "
+            f"--set cut=…, or '{CLASS}' for its classes."
+        )
+    return [str(value) for value in table[column].to_pylist()]
+
+
+@dataclass(frozen=True)
+class _Picked:
+    """Some rows of some stores: row i is ``rows[i]`` of ``stores[owners[i]]``."""
+
+    stores: tuple[ImageStore, ...]
+    owners: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+    def read(self, row: int) -> Image:
+        return self.stores[int(self.owners[row])].read(int(self.rows[row]))
+
+
+def relabelled(data: Dataset, name: str, labels: Sequence[str], rows: NDArray[np.int64]) -> Dataset:
+    """The images at ``rows`` [M] in other classes; ``labels`` [N] are those of all images."""
+    classes, numbers = np.unique([labels[row] for row in rows.tolist()], return_inverse=True)
+    order = rows[np.argsort(numbers, kind="stable")]
+    sizes = np.bincount(numbers, minlength=len(classes))
+    return Dataset(
+        name=name,
+        class_ids=tuple(classes.tolist()),
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        keys=data.keys.take(pa.array(order)),
+        store=_Picked((data.store,), np.zeros(len(order), np.int64), order),
+        source=data.source,
+    )
+
+
+def union(parts: Mapping[str, Dataset], train: Sequence[str], validate: Sequence[str]) -> Dataset:
+    """Several datasets as one, a branch each, so that siblings are classes of one dataset.
+
+    Train classes are those of ``train`` (all of a dataset without splits), validation classes those of ``validate``.
+    """
+    classes = sorted(
+        (f"{name}/{class_id}", place, number)
+        for place, (name, data) in enumerate(parts.items())
+        for number, class_id in enumerate(data.class_ids)
+    )
+    data = list(parts.values())
+    rows = [data[place].rows(number) for _, place, number in classes]
+    sizes = [one.stop - one.start for one in rows]
+    keys = [
+        f"{name}/{key}"
+        for (class_id, place, _), one in zip(classes, rows, strict=True)
+        for name in (class_id.split("/", 1)[0],)
+        for key in data[place].keys.slice(one.start, one.stop - one.start).to_pylist()
+    ]
+    splits = {
+        "train": _members(parts, train, "train"),
+        "validation": _members(parts, validate, "validation"),
+    }
+    edges = [("", name) for name in parts] + [(one.split("/", 1)[0], one) for one, _, _ in classes]
+    return Dataset(
+        name=" + ".join(parts),
+        class_ids=tuple(class_id for class_id, _, _ in classes),
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        keys=pa.array(keys, pa.string()),
+        store=_Picked(
+            tuple(one.store for one in data),
+            np.repeat([place for _, place, _ in classes], sizes),
+            np.concatenate([np.arange(one.start, one.stop) for one in rows]),
+        ),
+        source=" + ".join(one.source for one in data),
+        taxonomy=Taxonomy.from_edges(edges),
+        splits={name: members for name, members in splits.items() if members},
+    )
+
+
+def _members(parts: Mapping[str, Dataset], names: Sequence[str], split: str) -> tuple[str, ...]:
+    found = []
+    for name in names:
+        data = parts[name]
+        own = data.splits.get(split, () if data.splits or split != "train" else data.class_ids)
+        found += [f"{name}/{class_id}" for class_id in own]
+    return tuple(sorted(found))
+
+
+def absent(sources: Sequence[Source]) -> tuple[list[str], list[str]]:
+    """Titles of those of MD-v2's sources and of VTAB-v2's tasks that are not here."""
+    here = {source.name for source in sources if source.official}
+    return (
+        [title for name, title in MD.items() if name not in here],
+        [task.title for name, task in VTAB.items() if name not in here],
+    )
+
+
+def said_absent(sources: Sequence[Source]) -> list[str]:
+    """What is missing, in sentences; empty where all 26 are here."""
+    episodes, tasks = absent(sources)
+    said = []
+    for missing, whole, total in (
+        (episodes, "MD-v2's sources", len(MD)),
+        (tasks, "VTAB-v2's tasks", len(VTAB)),
+    ):
+        if len(missing) == total:
+            said.append(f"None of the {total} of {whole} is here.")
+        elif missing:
+            said.append(f"{len(missing)} of the {total} of {whole} are absent: {first(missing, total)}.")
+    own = [source.name for source in sources if not source.official and source.role != "upstream"]
+    if own:
+        said.append(f"{count(own, 'source')} of your own, of neither benchmark: {first(own, 30)}.")
+    return said

@@ -1,0 +1,186 @@
+"""Big episodes: a dataset with train, validation and test images as one few-shot task, as VTAB has them.
+
+The support are the first images of train and validation in the dataset's own order, not stratified, so a class may have
+none; the queries are the whole test set. It needs two attributes: ``split`` (train, validation, test) and ``position``
+(an image's place in its split).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import SPLITS, Dataset, canonical_split
+from longshot.errors import UserError
+from longshot.ragged import Ragged
+from longshot.testbeds import columns
+from longshot.testbeds.testbed import Testbed
+
+if TYPE_CHECKING:
+    Rows = NDArray[np.int64]
+
+SUPPORTS = ("train800val200", "trainval")
+
+
+@dataclass(frozen=True)
+class BigEpisode:
+    """How a dataset becomes a task.
+
+    ``support`` names which images are learned from:
+
+    train800val200  the first ``train`` of train and the first ``validation`` of validation
+    trainval        the first ``train`` + ``validation`` of train with validation behind it (``trainval.take(1000)``)
+
+    ``query`` limits the queries to the first so many of test; None: all. ``block`` cuts them into tasks with the same
+    support and at most so many queries each; None: one task.
+    """
+
+    train: int = 800
+    validation: int = 200
+    support: str = "train800val200"
+    query: int | None = None
+    block: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.support not in SUPPORTS:
+            raise UserError(f"There is no support '{self.support}'; choose {' or '.join(SUPPORTS)}.")
+        for name in ("train", "validation"):
+            if getattr(self, name) < 1:
+                raise UserError(
+                    f"A big episode's {name} images are {getattr(self, name)}, but must be at least 1."
+                )
+        for name in ("query", "block"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise UserError(f"A big episode's {name} is {getattr(self, name)}, but must be at least 1.")
+
+    def final(self, dataset: Dataset) -> Testbed:
+        """What is reported: learn from all ``train`` + ``validation`` images, asked for the test images."""
+        parts = split_rows(dataset)
+        if self.support == "trainval":
+            both = np.concatenate([parts["train"], parts["validation"]])
+            support = _first(both, self.train + self.validation, dataset, "train and validation together")
+        else:
+            support = self._halves(parts, dataset)
+        query = parts["test"] if self.query is None else parts["test"][: self.query]
+        return self._frozen(dataset, "final", support, query)
+
+    def choice(self, dataset: Dataset) -> Testbed:
+        """What settings are chosen on: learn from the first ``train`` images, asked for the ``validation`` images."""
+        parts = split_rows(dataset)
+        support = self._halves(parts, dataset)
+        return self._frozen(dataset, "choice", support[: self.train], support[self.train :])
+
+    def _halves(self, parts: dict[str, Rows], dataset: Dataset) -> Rows:
+        wanted = {"train": self.train, "validation": self.validation}
+        return np.concatenate([_first(parts[part], count, dataset, part) for part, count in wanted.items()])
+
+    def _frozen(self, dataset: Dataset, part: str, support: Rows, query: Rows) -> Testbed:
+        """The testbed; equal blocks repeat the support, class for class in the order of the dataset."""
+        block = self.block or len(query)
+        blocks = [np.sort(query[start : start + block]) for start in range(0, len(query), block)]
+        sampler: dict[str, Any] = {
+            "big_episode": {
+                "part": part,
+                "train": self.train,
+                "validation": self.validation,
+                "support": self.support,
+                "query": self.query,
+                "block": self.block,
+            }
+        }
+        table = _table(dataset, np.sort(support), blocks)
+        return Testbed.create(table, datasets={dataset.name: dataset.fingerprint}, sampler=sampler, seed=None)
+
+
+def split_rows(dataset: Dataset) -> dict[str, Rows]:
+    """Rows of train, validation and test, each in the order of ``position``; UserError where a column is missing."""
+    table = dataset.attributes
+    names = [] if table is None else table.column_names
+    missing = [name for name in ("split", "position") if name not in names]
+    if table is None or missing:
+        raise UserError(
+            f"Dataset '{dataset.name}' has no attribute '{missing[0]}', and a big episode needs the columns split "
+            f"(train, validation, test) and position (an image's place in its split); it has "
+            f"{', '.join(names) or 'no attributes'}. The VTAB tasks have both; a table of images may bring them."
+        )
+    position = table["position"]
+    if position.null_count or not pa.types.is_integer(position.type):
+        raise UserError(
+            f"The attribute 'position' of '{dataset.name}' is {position.type} with {position.null_count:,} gaps, but "
+            "whole numbers without gaps are needed."
+        )
+    places = position.to_numpy().astype(np.int64)
+    labels = np.array([canonical_split(str(one)) or "" for one in table["split"].to_pylist()])
+    found: dict[str, Rows] = {}
+    for part in SPLITS:
+        rows = np.flatnonzero(labels == part)
+        if not len(rows):
+            raise UserError(
+                f"Dataset '{dataset.name}' has 0 {part} images among its {len(dataset):,}, and a big episode needs at "
+                "least 1 in each of train, validation and test; complete the column split."
+            )
+        if len(np.unique(places[rows])) != len(rows):
+            raise UserError(
+                f"The attribute 'position' of '{dataset.name}' names a place twice among the {len(rows):,} {part} "
+                "images, so their order is not known; number them 0, 1, 2 …"
+            )
+        found[part] = rows[np.argsort(places[rows])]
+    return found
+
+
+def shuffled_splits(
+    dataset: Dataset, seed: int, shares: tuple[float, float] = (0.6, 0.2), most: int | None = None
+) -> Dataset:
+    """The dataset with ``split`` and ``position`` drawn from a seed: 60 % train, 20 % validation, the rest test.
+
+    For datasets that have no such columns; ``most`` keeps the order but leaves images behind it without a split.
+    """
+    order = np.random.default_rng(seed).permutation(len(dataset))[:most]
+    first, second = (round(share * len(order)) for share in (shares[0], sum(shares)))
+    split = np.full(len(dataset), "", dtype=object)
+    position = np.arange(len(dataset), dtype=np.int64)
+    for part, rows in zip(SPLITS, np.split(order, [first, second]), strict=True):
+        split[rows] = part
+        position[rows] = np.arange(len(rows))
+    given = {"split": pa.array(split.tolist(), pa.string()), "position": pa.array(position)}
+    known = dataset.attributes
+    rest = {} if known is None else {n: known[n] for n in known.column_names if n not in given}
+    return replace(dataset, attributes=pa.table({**rest, **given}))
+
+
+def _first(rows: Rows, count: int, dataset: Dataset, what: str) -> Rows:
+    if len(rows) < count:
+        raise UserError(
+            f"Dataset '{dataset.name}' has {len(rows):,} images in {what}, but a big episode takes the first "
+            f"{count:,}; take fewer, or complete the dataset."
+        )
+    return rows[:count]
+
+
+def _table(dataset: Dataset, support: Rows, blocks: list[Rows]) -> pa.Table:
+    """One row per block; all classes of the dataset are classes of the task, whether they have support or not."""
+    count, way = len(blocks), len(dataset.class_ids)
+    labels = dataset.labels.astype(np.int64)
+    shots = np.bincount(labels[support], minlength=way)
+
+    def repeated(values: NDArray[Any]) -> Ragged:
+        return Ragged.from_lengths(np.tile(values, count), [len(values)] * count)
+
+    queries = Ragged.from_lists(blocks)
+    return pa.table(
+        {
+            "task": pa.array(np.arange(count)),
+            "dataset": pa.array([dataset.name] * count),
+            "classes": columns.strings(repeated(np.arange(way)), pa.array(dataset.class_ids, pa.string())),
+            "support": columns.strings(repeated(support), dataset.keys),
+            "query": columns.strings(queries, dataset.keys),
+            "support_label": columns.numbers(repeated(labels[support]), pa.int16()),
+            "query_label": columns.numbers(queries.with_values(labels[queries.values]), pa.int16()),
+            "way": pa.array(np.full(count, way, np.int16)),
+            "shots": columns.numbers(repeated(shots), pa.int16()),
+        }
+    )
