@@ -23,7 +23,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import hypergeom, norm, rankdata
+from scipy.stats import hypergeom, norm
 
 from longshot.evaluation.statistics.corrections import benjamini_hochberg
 from longshot.explain.columns import Column
@@ -132,15 +132,11 @@ def _column(
         known = np.isfinite(values)
         population = np.bincount(labels[known], minlength=size)
         having = np.bincount(labels[known], values[known], minlength=size)
-        p = np.array(
-            [
-                exact_p(int(n), int(K), int(k), int(q), round(a * k), round(b * q)) if k and q else np.nan
-                for n, K, k, q, a, b in zip(
-                    population[groups.label], having[groups.label], held, asked,
-                    np.nan_to_num(support), np.nan_to_num(query), strict=True,
-                )
-            ]
-        )  # fmt: skip
+        p = _exact(
+            np.stack([population[groups.label], having[groups.label], held, asked], 1).astype(np.int64),
+            np.nan_to_num(support * held).round().astype(np.int64),
+            np.nan_to_num(query * asked).round().astype(np.int64),
+        )
         return support, query, support - query, p
     ranks, spread = _ranks(values, labels, size)
     low, _ = _means(ranks, groups.support, groups.support_group, len(groups))
@@ -167,14 +163,19 @@ def _means(
 def _ranks(values: Floats, labels: NDArray[np.int32], size: int) -> tuple[Floats, Floats]:
     """Ranks within the class [N] (ties share theirs, NaN stays), and their standard deviation per class [size]."""
     ranks = np.full(len(values), np.nan)
-    spread = np.zeros(size)
-    order = np.argsort(labels, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
-        known = rows[np.isfinite(values[rows])]
-        if len(known) > 1:
-            ranks[known] = rankdata(values[known])
-            spread[labels[known[0]]] = ranks[known].std(ddof=1)
-    return ranks, spread
+    known = np.flatnonzero(np.isfinite(values))
+    order = known[np.lexsort((values[known], labels[known]))]
+    sorted_labels, sorted_values = labels[order], values[order]
+    count = np.bincount(sorted_labels, minlength=size)
+    starts = np.cumsum(count) - count
+    place = np.arange(len(order)) - starts[sorted_labels] + 1.0
+    begins = np.ones(len(order), bool)  # of a run of equal values within a class
+    begins[1:] = (np.diff(sorted_labels) != 0) | (np.diff(sorted_values) != 0)
+    run = np.cumsum(begins) - 1
+    ranks[order] = (np.bincount(run, place) / np.bincount(run))[run] if len(order) else place
+    middle = (count + 1) / 2  # the mean rank, ties or not
+    squares = np.bincount(sorted_labels, (ranks[order] - middle[sorted_labels]) ** 2, minlength=size)
+    return ranks, np.sqrt(squares / np.maximum(count - 1, 1))
 
 
 def _within(values: Floats, labels: NDArray[np.int32], size: int) -> float:
@@ -187,18 +188,29 @@ def _within(values: Floats, labels: NDArray[np.int32], size: int) -> float:
     return float(np.sqrt(rest / freedom)) if freedom and rest > 0 else float("nan")
 
 
-@lru_cache(maxsize=1 << 16)
-def exact_p(n: int, having: int, k: int, q: int, a: int, b: int) -> float:
-    """P(|A/k − B/q| ≥ |a/k − b/q|) for A of k and B of q images drawn from n, ``having`` of which have the value.
+def _exact(shapes: NDArray[np.int64], a: NDArray[np.int64], b: NDArray[np.int64]) -> Floats:
+    """``exact_p`` of every group: ``shapes`` [G, 4] are n, having, k and q; NaN where a side has no known value."""
+    p = np.full(len(shapes), np.nan)
+    kinds, kind = np.unique(shapes, axis=0, return_inverse=True)
+    for number, (n, having, k, q) in enumerate(kinds.tolist()):
+        if k and q and 0 < having < n:  # a class all of one kind cannot differ
+            mine = kind.reshape(-1) == number
+            p[mine] = exact_p(n, having, k, q)[a[mine], b[mine]]
+    return p
 
-    P(A, B) = hypergeometric(A; n, having, k) · hypergeometric(B; n − k, having − A, q).
+
+@lru_cache(maxsize=1 << 12)
+def exact_p(n: int, having: int, k: int, q: int) -> Floats:
+    """P(|A/k − B/q| ≥ |a/k − b/q|) for all a, b [k + 1, q + 1], A of k and B of q images drawn from n, ``having`` of
+    which have the value: P(A, B) = hypergeometric(A; n, having, k) · hypergeometric(B; n − k, having − A, q).
     """
-    if having in (0, n):
-        return float("nan")  # the class is all of one kind: nothing can differ
-    draws = np.arange(k + 1)
-    first = hypergeom.pmf(draws, n, having, k)
-    rest = np.arange(q + 1)
-    second = hypergeom.pmf(rest[None], n - k, np.clip(having - draws, 0, n - k)[:, None], q)
+    first, second = np.arange(k + 1), np.arange(q + 1)
+    chance = hypergeom.pmf(first, n, having, k)[:, None] * hypergeom.pmf(
+        second[None], n - k, np.clip(having - first, 0, n - k)[:, None], q
+    )
     # Whole numbers: shares that differ by rounding alone count as equal.
-    as_large = np.abs(draws[:, None] * q - rest[None] * k) >= abs(a * q - b * k)
-    return float(min(1.0, (first[:, None] * second)[as_large].sum()))
+    apart = np.abs(first[:, None] * q - second[None] * k)
+    sizes, place = np.unique(apart, return_inverse=True)
+    each = np.bincount(place.reshape(-1), chance.reshape(-1), minlength=len(sizes))
+    at_least = np.cumsum(each[::-1])[::-1]
+    return np.minimum(at_least[place.reshape(-1)], 1.0).reshape(apart.shape)

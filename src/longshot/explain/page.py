@@ -21,7 +21,7 @@ from longshot.reports.pictures import MAX_QUERY, MAX_SUPPORT, Images, Shot, thum
 if TYPE_CHECKING:
     from longshot.testbeds.testbed import Task, Testbed
 
-_PLOTTED = 16  # columns in the plot of gaps
+_PLOTTED = 10  # columns in the plot of gaps
 
 
 @dataclass(frozen=True)
