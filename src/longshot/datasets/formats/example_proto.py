@@ -14,92 +14,102 @@ from collections.abc import Collection, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+Span = tuple[int, int]  # start and stop in the bytes of the whole message
 Value = list[bytes] | NDArray[np.float32] | NDArray[np.int64]
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_KINDS = {1: "bytes", 2: "float", 3: "int64"}
+_KINDS = (1, 2, 3)  # bytes, floats, integers
 
 
 class ProtoError(ValueError):
     """Bytes that are no message: the reason in a few words."""
 
 
-def parse_example(data: bytes | memoryview, wanted: Collection[str] | None = None) -> dict[str, Value]:
+def parse_example(data: bytes, wanted: Collection[str] | None = None) -> dict[str, Value]:
     """Features by name: ``list[bytes]``, float32 [n] or int64 [n]; ``wanted`` leaves the others undecoded.
 
     A feature with no value of any kind is an empty list of bytes.
     """
-    view = memoryview(data)
     found: dict[str, Value] = {}
-    for number, wire, features, _ in _fields(view):
+    for number, wire, start, stop, _ in _fields(data, 0, len(data)):
         if number != 1 or wire != _BYTES:
             continue
-        for entry_number, entry_wire, entry, _ in _fields(features):
+        for entry_number, entry_wire, entry, entry_stop, _ in _fields(data, start, stop):
             if entry_number != 1 or entry_wire != _BYTES:
                 continue
-            key, feature = "", []
-            for part_number, part_wire, part, _ in _fields(entry):
+            key, parts = "", []
+            for part_number, part_wire, part, part_stop, _ in _fields(data, entry, entry_stop):
                 if part_wire != _BYTES:
                     continue
                 if part_number == 1:
-                    key = _text(part)
+                    key = _text(data[part:part_stop])
                 elif part_number == 2:
-                    feature.append(part)
+                    parts.append((part, part_stop))
             if wanted is None or key in wanted:
-                found[key] = _feature(feature)
+                found[key] = _feature(data, parts)
     return found
 
 
-def _feature(parts: list[memoryview]) -> Value:
+def _feature(data: bytes, parts: list[Span]) -> Value:
     """The value of a Feature, whose parts (nearly always one) are merged."""
-    kind, lists = 0, []
+    kind = 0
+    lists: list[Span] = []
     for part in parts:
-        for number, wire, content, _ in _fields(part):
+        for number, wire, start, stop, _ in _fields(data, *part):
             if number in _KINDS and wire == _BYTES:
                 if number != kind:
                     kind, lists = number, []
-                lists.append(content)
+                lists.append((start, stop))
     if kind == 2:
-        return _numbers(lists, _FIXED32)
+        return _floats(data, lists)
     if kind == 3:
-        return _numbers(lists, _VARINT)
-    return [bytes(c) for part in lists for n, wire, c, _ in _fields(part) if n == 1 and wire == _BYTES]
+        return _integers(data, lists)
+    return [
+        data[start:stop]
+        for part in lists
+        for number, wire, start, stop, _ in _fields(data, *part)
+        if number == 1 and wire == _BYTES
+    ]
 
 
-def _numbers(lists: list[memoryview], wire_type: int) -> NDArray[np.float32] | NDArray[np.int64]:
-    """Floats (four bytes each) or varints, packed into one field or in a field each."""
-    floats: list[NDArray[np.float32]] = []
-    integers: list[int] = []
+def _floats(data: bytes, lists: list[Span]) -> NDArray[np.float32]:
+    """Four bytes each, packed into one field or in a field each."""
+    found = []
     for part in lists:
-        for number, wire, content, value in _fields(part):
-            if number != 1:
-                continue
-            if wire_type == _FIXED32 and wire in (_BYTES, _FIXED32):
-                if len(content) % 4:
-                    raise ProtoError(f"a list of floats takes {len(content)} bytes, no multiple of four")
-                floats.append(np.frombuffer(content, "<f4"))
-            elif wire_type == _VARINT and wire == _VARINT:
-                integers.append(value)
-            elif wire_type == _VARINT and wire == _BYTES:
-                place = 0
-                while place < len(content):
-                    value, place = _varint(content, place)
-                    integers.append(value)
-    if wire_type == _FIXED32:
-        return np.concatenate(floats).astype(np.float32) if floats else np.empty(0, np.float32)
-    return np.array(integers, np.uint64).view(np.int64)  # negative numbers are stored modulo 2⁶⁴
+        for number, wire, start, stop, _ in _fields(data, *part):
+            if number == 1 and wire in (_BYTES, _FIXED32):
+                if (stop - start) % 4:
+                    raise ProtoError(f"a list of floats in {stop - start} bytes, no multiple of four")
+                found.append(data[start:stop])
+    return np.frombuffer(b"".join(found), "<f4").astype(np.float32)
 
 
-def _fields(view: memoryview) -> Iterator[tuple[int, int, memoryview, int]]:
-    """(field number, wire type, content, value of a varint) of a message, in the order of its bytes."""
-    place, end = 0, len(view)
+def _integers(data: bytes, lists: list[Span]) -> NDArray[np.int64]:
+    """Varints, packed into one field or in a field each; negative numbers are stored modulo 2⁶⁴."""
+    found = []
+    for part in lists:
+        for number, wire, start, stop, value in _fields(data, *part):
+            if number == 1 and wire == _VARINT:
+                found.append(value)
+            elif number == 1 and wire == _BYTES:
+                while start < stop:
+                    value, start = _varint(data, start, stop)
+                    found.append(value)
+    return np.array(found, np.uint64).view(np.int64)
+
+
+def _fields(data: bytes, place: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """(field number, wire type, start and stop of the content, value of a varint) of the message in data[place:end].
+
+    Nothing is copied: an image lies five messages deep.
+    """
     while place < end:
-        tag, place = _varint(view, place)
+        tag, place = _varint(data, place, end) if data[place] > 0x7F else (data[place], place + 1)
         wire, value, start = tag & 7, 0, place
         if wire == _BYTES:
-            length, start = _varint(view, place)
+            length, start = _varint(data, place, end)
             place = start + length
         elif wire == _VARINT:
-            value, place = _varint(view, place)
+            value, place = _varint(data, place, end)
         elif wire == _FIXED64:
             place += 8
         elif wire == _FIXED32:
@@ -108,14 +118,14 @@ def _fields(view: memoryview) -> Iterator[tuple[int, int, memoryview, int]]:
             raise ProtoError(f"a field of wire type {wire}, which Example does not have")
         if place > end:
             raise ProtoError("a field that reaches behind its end")
-        yield tag >> 3, wire, view[start:place], value
+        yield tag >> 3, wire, start, place, value
 
 
-def _varint(view: memoryview, place: int) -> tuple[int, int]:
+def _varint(data: bytes, place: int, end: int) -> tuple[int, int]:
     """(value modulo 2⁶⁴, place behind it)."""
     value, shift = 0, 0
-    while place < len(view):
-        byte = view[place]
+    while place < end:
+        byte = data[place]
         place += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -126,8 +136,8 @@ def _varint(view: memoryview, place: int) -> tuple[int, int]:
     raise ProtoError("a number that is cut off")
 
 
-def _text(view: memoryview) -> str:
+def _text(name: bytes) -> str:
     try:
-        return str(view, "utf-8")
+        return name.decode()
     except UnicodeDecodeError as error:
         raise ProtoError("a feature name that is not UTF-8") from error
