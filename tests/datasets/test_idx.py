@@ -153,3 +153,9 @@ def test_a_label_without_a_name_is_told(tmp_path: Path) -> None:
 def test_an_unknown_split_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no split 'test' \(found: train\)"):
         open_dataset(f"mnist(split='test'):{mnist(tmp_path)}")
+
+
+@pytest.mark.parametrize("setting", ["split=3", "names=['fashion']"])
+def test_a_setting_that_is_no_text_is_told(tmp_path: Path, setting: str) -> None:
+    with pytest.raises(UserError, match="of mnist is a name in quotes"):
+        open_dataset(f"mnist({setting}):{mnist(tmp_path)}")

@@ -16,6 +16,7 @@ from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.numbered import (
     RawPixels,
+    check_texts,
     chosen_splits,
     label_names,
     nested_ids,
@@ -87,6 +88,7 @@ class CIFAR(Format):
         return found is not None and all((found[0] / file).is_file() for file in found[1].names)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        check_texts(self)
         found = _find(path)
         if found is None:
             folders = ", ".join(version.folder for version in _VERSIONS)

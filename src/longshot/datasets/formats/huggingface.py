@@ -21,6 +21,7 @@ from longshot.datasets.formats.arrow_files import CellStore, columns_of, open_ar
 from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.numbered import (
     Texts,
+    check_texts,
     chosen_splits,
     flat_names,
     label_names,
@@ -71,6 +72,7 @@ class HuggingFace(Format):
             return False
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        check_texts(self)
         shards = _shards(path)
         splits = list(dict.fromkeys(split for split, _ in shards))
         kept = set(chosen_splits(self.split, splits, path))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import shutil
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +13,17 @@ import numpy as np
 
 from longshot.datasets.dataset import Dataset, first
 from longshot.datasets.formats.base import Format
-from longshot.datasets.formats.numbered import RawPixels, chosen_splits, label_names, record_dataset, unpacked
+from longshot.datasets.formats.numbered import (
+    RawPixels,
+    check_texts,
+    chosen_splits,
+    label_names,
+    record_dataset,
+    unpacked,
+)
 from longshot.datasets.formats.spans import SpanStore
 from longshot.errors import UserError
+from longshot.progress import progress
 
 _FASHION = (
     *("T-shirt-top", "Trouser", "Pullover", "Dress", "Coat"),
@@ -43,6 +50,7 @@ class MNIST(Format):
         return any(_find(path, f"{part}-images") is not None for part in ("train", "t10k"))
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        check_texts(self)
         names = self.names or _guess(path)
         if names not in _NAMES:
             raise UserError(f"mnist(names={names!r}) is not one of {', '.join(_NAMES)}.")
@@ -75,6 +83,7 @@ class EMNIST(Format):
         return bool(_emnist_sets(path))
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        check_texts(self)
         sets = _emnist_sets(path)
         if not sets:
             raise UserError(
@@ -165,8 +174,14 @@ def _header(file: Path, dimensions: int, refresh: bool) -> tuple[Path, int, tupl
 
 def _gunzip(file: Path, target: Path) -> None:
     try:
-        with gzip.open(file, "rb") as packed, target.open("wb") as out:
-            shutil.copyfileobj(packed, out, 1 << 20)
+        with (
+            gzip.open(file, "rb") as packed,
+            target.open("wb") as out,
+            progress(f"unpack {file.name}", unit="MB") as bar,
+        ):
+            while data := packed.read(1_000_000):
+                out.write(data)
+                bar.advance()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{file} is not a whole gzip file ({error}); download it again.") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -251,7 +252,7 @@ def _files(part: Part, names: list[str], where: Path) -> list[str]:
         raise UserError(
             f"{where} lists {count(missing, 'image')} of {len(names):,} that are not in {inside} ({first(missing)})."
         )
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise UserError(f"{where} lists {count(twice, 'image')} more than once ({first(twice)}).")
     if inside == folder and (unlisted := len(there - set(names))):

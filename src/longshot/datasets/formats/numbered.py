@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from longshot.calls import parameters
 from longshot.datasets.dataset import SPLITS, Dataset, ImageStore, canonical_split, count, first
 from longshot.datasets.folder import taxonomy_of_ids
-from longshot.datasets.formats.base import assemble
+from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.images import to_rgb
 from longshot.datasets.stores import escape_name
 from longshot.errors import UserError
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Texts = NDArray[np.str_]
+
+
+def check_texts(form: Format) -> None:
+    """Settings that are nothing by default are names: UserError for one that is no text."""
+    defaults = parameters(type(form).__init__)
+    for key, value in form.settings.items():
+        if defaults[key] is None and value is not None and not isinstance(value, str):
+            raise UserError(f"The setting {key} of {form.name} is a name in quotes, not {value!r}.")
 
 
 def chosen_splits(asked: str | None, there: Sequence[str], path: Path) -> list[str]:

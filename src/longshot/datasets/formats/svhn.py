@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import Format
-from longshot.datasets.formats.numbered import RawPixels, chosen_splits, record_dataset, unpacked
+from longshot.datasets.formats.numbered import RawPixels, check_texts, chosen_splits, record_dataset, unpacked
 from longshot.datasets.formats.spans import SpanStore
 from longshot.datasets.sidecars import note
 from longshot.errors import UserError
@@ -37,6 +37,7 @@ class SVHN(Format):
         return any((path / file).is_file() for file in _FILES.values())
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        check_texts(self)
         there = [part for part, file in _FILES.items() if (path / file).is_file()]
         if not there:
             raise UserError(f"{path} holds none of {', '.join(_FILES.values())}; give the folder that does.")

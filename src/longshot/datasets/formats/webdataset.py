@@ -17,7 +17,7 @@ from longshot.datasets.dataset import Dataset, canonical_split, count, first
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.index import remembered
-from longshot.datasets.formats.numbered import class_splits, flat_names, label_names
+from longshot.datasets.formats.numbered import check_texts, class_splits, flat_names, label_names
 from longshot.datasets.formats.spans import SpanStore, read_span
 from longshot.datasets.images import is_image_name
 from longshot.datasets.stores import escape_name
@@ -73,6 +73,7 @@ class WebDataset(Format):
         return path.suffix == ".tar" and path.is_file()
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
+        check_texts(self)
         root, shards = _shards(path, self.shards)
         index = remembered(self.source(path), shards, lambda: self._index(root, shards), refresh=refresh)
         labels: pa.Array = index["label"].combine_chunks()
