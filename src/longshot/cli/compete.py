@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,11 +15,13 @@ from longshot.cli.compete_programs import (
     run_command,
     validate_command,
 )
-from longshot.errors import UserError
-
-if TYPE_CHECKING:
-    from longshot.competition.settings import Competition
-    from longshot.competition.store import Store
+from longshot.cli.compete_results import (
+    fact_sheet_command,
+    final_command,
+    leaderboard_command,
+    open_competition,
+    score_text,
+)
 
 _folder = click.argument("folder", type=click.Path(path_type=Path))
 
@@ -37,20 +38,6 @@ def command() -> None:
       longshot compete work my-competition
       longshot compete leaderboard my-competition
     """
-
-
-def _open(folder: Path) -> tuple[Competition, Store]:
-    try:
-        import sqlalchemy  # noqa: F401
-    except ImportError as error:
-        raise UserError(
-            'Competitions need sqlalchemy; to have it: pip install "longshot[compete]"'
-        ) from error
-    from longshot.competition.settings import load
-    from longshot.competition.store import Store
-
-    competition = load(folder)
-    return competition, Store(competition)
 
 
 @command.command("init")
@@ -127,53 +114,21 @@ def submit_command(
     from longshot.competition.fact_sheet import dump, read_sheet
     from longshot.competition.queue import enter
 
-    competition, store = _open(folder)
+    competition, store = open_competition(folder)
     taking = [one.name for one in competition.phases if one.submissions]
+    asked = phase or (taking or [competition.final.name])[0]  # where none takes any, entering says so
     number = enter(
         competition,
         store,
         submission,
         team=team,
-        phase=phase or taking[0],
+        phase=asked,
         league=league,
         fact_sheet=dump(read_sheet(fact_sheet)) if fact_sheet else None,
         ranked=not not_ranked,
         pseudonym=pseudonym,
     )
-    where = f"in phase {phase or taking[0]}"
-    click.echo(f"submission {number} is queued {where}; 'longshot compete work {folder}' runs it")
-
-
-@command.command("fact-sheet")
-@_folder
-@click.argument("number", required=False, type=int)
-@click.argument("file", required=False, type=click.Path(path_type=Path))
-def fact_sheet_command(folder: Path, number: int | None, file: Path | None) -> None:
-    """Print an empty fact sheet, show that of submission NUMBER, or hand in FILE as its sheet.
-
-    \b
-    Example:
-      longshot compete fact-sheet my-competition > sheet.yaml
-      longshot compete fact-sheet my-competition 3 sheet.yaml
-    """
-    from longshot.competition.fact_sheet import blank, missing, read_sheet, stored
-    from longshot.competition.ranking import hand_in_sheet
-
-    competition, store = _open(folder)
-    if number is None:
-        click.echo(blank(competition.fact_fields), nl=False)
-        return
-    if file is None:
-        sheet = stored(store.submission(number)["fact_sheet"])
-        rows = [{"field": name, "text": text} for name, text in sheet.items()]
-        print_table(rows, footer=None if rows else f"submission {number} has no fact sheet")
-        return
-    sheet = read_sheet(file)
-    hand_in_sheet(store, number, sheet)
-    lacking = missing(sheet, competition.fact_fields)
-    click.echo(
-        f"submission {number} has its fact sheet" + (f"; it lacks {', '.join(lacking)}" if lacking else "")
-    )
+    click.echo(f"submission {number} is queued in phase {asked}; 'longshot compete work {folder}' runs it")
 
 
 @command.command("work")
@@ -188,7 +143,7 @@ def work_command(folder: Path, forever: bool) -> None:
     """
     from longshot.competition.worker import work
 
-    competition, store = _open(folder)
+    competition, store = open_competition(folder)
     done = work(competition, store, forever=forever, told=click.echo)
     click.echo(f"{done} runs done; no run is waiting")
 
@@ -209,7 +164,7 @@ def status_command(folder: Path, number: int | None, as_json: bool) -> None:
 
     from longshot.competition.store import submissions, teams
 
-    _, store = _open(folder)
+    _, store = open_competition(folder)
     if number is not None:
         store.submission(number)
         print_table(
@@ -228,7 +183,7 @@ def status_command(folder: Path, number: int | None, as_json: bool) -> None:
             "phase": row["phase"],
             "league": row["league"],
             "state": row["state"],
-            "score": _score(row["score"]),
+            "score": score_text(row["score"]),
             "reason": (row["reason"] or "")
             .strip()
             .rpartition("\n")[2][:80],  # the last line says what it was
@@ -236,53 +191,6 @@ def status_command(folder: Path, number: int | None, as_json: bool) -> None:
         for row in rows
     ]
     print_table(shown, as_json=as_json, footer=None if rows else "no submissions yet")
-
-
-@command.command("leaderboard")
-@_folder
-@click.option("--phase", help="Phase to show.  [default: the last with scores]")
-@click.option("--league", help="League to show.  [default: all]")
-@click.option(
-    "--html", "page", type=click.Path(path_type=Path), help="Write a page with all leagues and plots."
-)
-@json_option
-def leaderboard_command(
-    folder: Path, phase: str | None, league: str | None, page: Path | None, as_json: bool
-) -> None:
-    """Show who is where: the last valid submission of every team, ties to the earlier one.
-
-    \b
-    Example:
-      longshot compete leaderboard my-competition --phase feedback --html board.html
-    """
-    from longshot.competition.ranking import leaderboard, standing
-
-    competition, store = _open(folder)
-    rows: list[dict[str, Any]] = []
-    for name in [phase] if phase else [one.name for one in reversed(competition.phases)]:
-        for one in [league] if league else competition.leagues:
-            rows += [
-                {
-                    "phase": name,
-                    "league": one,
-                    "rank": "–" if entry.rank is None else entry.rank,
-                    "team": entry.team,
-                    "score": _score(entry.score),
-                    "method": dict(entry.sheet).get("title", ""),
-                    "submission": entry.submission,
-                    "submitted": entry.created,
-                }
-                for entry in leaderboard(competition, store, name, one)
-            ]
-        if rows:
-            break
-    said = standing(competition, store, rows[0]["phase"]) if rows else "no scored submissions yet"
-    print_table(rows, as_json=as_json, footer=said)
-    if page is not None and rows:
-        from longshot.competition.board import leaderboard_page
-        from longshot.files import write_text
-
-        write_text(page, leaderboard_page(competition, store, rows[0]["phase"]))
 
 
 @command.command("rerun")
@@ -297,41 +205,19 @@ def rerun_command(folder: Path, number: int) -> None:
     """
     from longshot.competition.queue import rerun
 
-    _, store = _open(folder)
+    _, store = open_competition(folder)
     rerun(store, number)
     click.echo(f"submission {number} is queued again")
 
 
-@command.command("final")
-@_folder
-@json_option
-def final_command(folder: Path, as_json: bool) -> None:
-    """Enter the last valid feedback submission of every team that passed the threshold into the final.
-
-    \b
-    Example:
-      longshot compete final my-competition
-    """
-    from longshot.competition.ranking import enter_final, standing
-
-    competition, store = _open(folder)
-    rows = [
-        {
-            "team": row["team_name"],
-            "league": row["league"],
-            "feedback": row["id"],
-            "score": _score(row["score"]),
-            "final": row.get("final", ""),
-            "why not": row["why"],
-        }
-        for row in enter_final(competition, store)
-    ]
-    print_table(rows, as_json=as_json, footer=standing(competition, store, competition.final.name))
-
-
-def _score(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
-
-
-for _one in (make_submission_command, run_command, bundle_command, validate_command, run_bundle_command):
+for _one in (
+    fact_sheet_command,
+    leaderboard_command,
+    final_command,
+    make_submission_command,
+    run_command,
+    bundle_command,
+    validate_command,
+    run_bundle_command,
+):
     command.add_command(_one)
