@@ -85,6 +85,18 @@ def test_folders_do_not_matter(cure: Path) -> None:
     assert open_dataset(f"cure-or:{cure}").fingerprint == before
 
 
+def test_the_numbers_of_the_small_version(
+    tmp_path: Path, fresh_cache: Path, save_image: Save, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (1, 3):
+        save_image(tmp_path / "mini" / f"1_1_1_{number:03d}_01_0.jpg")
+    plain = open_dataset(f"cure-or:{tmp_path / 'mini'}")
+    assert "if this is mini-CURE-OR, say cure-or(mini=True)" in capsys.readouterr().err
+    assert plain.class_ids == ("health/003-medicine-spray", "household/001-coca-cola-bottle-red")
+    small = open_dataset(f"cure-or(mini=True):{tmp_path / 'mini'}")
+    assert small.class_ids == ("personal/099-canon-camera", "sports/005-baseball")
+
+
 def test_names_of_another_form_are_refused(cure: Path, save_image: Save, run_cli: Any) -> None:
     save_image(cure / "01_no_challenge" / "IMG_1234.jpg")
     done = run_cli("datasets", "add", "c", cure, "--as", "cure-or", check=False)

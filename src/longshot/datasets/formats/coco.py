@@ -180,7 +180,7 @@ class Coco(Format):
         single = index.append_column("area", area).filter(pc.invert(index["crowd"]))
         without = pc.count_distinct(index["file"]).as_py() - pc.count_distinct(single["file"]).as_py()
         if without:
-            note(f"{count(without, 'image')} of {self.part} with crowds alone give no class: left out.")
+            note(f"{count(without, 'image')} of {self.part} left out: crowds alone give no class.")
         by_class = single.group_by(["file", "class"], use_threads=False).aggregate(
             [("area", "sum"), ("id", "count")]
         )

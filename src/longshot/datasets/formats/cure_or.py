@@ -15,6 +15,7 @@ from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.cure_or_objects import OBJECTS
 from longshot.datasets.formats.listing import images_below, need_folder
+from longshot.datasets.sidecars import note
 from longshot.datasets.stores import FileStore
 from longshot.errors import UserError
 
@@ -32,6 +33,9 @@ _CHALLENGES = (
     *("none", "resize", "underexposure", "overexposure", "blur", "contrast"),
     *("dirty-lens-1", "dirty-lens-2", "salt-and-pepper"),
 )
+_MINI = np.array(
+    [99, 68, 5, 71, 40, 12, 23, 61, 94, 69]
+)  # mini-CURE-OR's objects 1 to 10, by their usual numbers
 _HIGHEST = {
     "background": len(_BACKGROUNDS),
     "device": len(_DEVICES),
@@ -45,6 +49,7 @@ _HIGHEST = {
 class CureOr(Format):
     """Attributes: viewpoint (front, side, back, top), orientation (left and right told apart), background, device,
     challenge, level and grayscale. ``challenges=False`` leaves out all images with a challenge added afterwards.
+    ``mini``: the images are those of mini-CURE-OR, whose ten objects have numbers of their own.
     """
 
     name: ClassVar[str] = "cure-or"
@@ -52,8 +57,8 @@ class CureOr(Format):
     origin: ClassVar[str] = "https://github.com/olivesgatech/CURE-OR (a form gives the link)"
     layout: ClassVar[str] = f"{_FORM}, in any folders"
 
-    def __init__(self, challenges: bool = True) -> None:
-        self.challenges = challenges
+    def __init__(self, challenges: bool = True, mini: bool = False) -> None:
+        self.challenges, self.mini = challenges, mini
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         """All images at or below the folder; the file's name is the key, whatever folder it lies in."""
@@ -61,7 +66,11 @@ class CureOr(Format):
         files = images_below(path, refresh=refresh)
         if not len(files):
             raise UserError(f"{path} holds no images; CURE-OR's are called {_FORM}.")
-        codes = _codes(files, path)
+        codes = _codes(files, path, len(_MINI) if self.mini else len(OBJECTS))
+        if self.mini:
+            codes["object"] = _MINI[codes["object"] - 1]
+        elif codes["object"].max() <= len(_MINI):
+            note(f"{path} has no object above 10; if this is mini-CURE-OR, say cure-or(mini=True).")
         if not self.challenges:
             plain = np.flatnonzero(codes["challenge"] == 1)
             if not len(plain):
@@ -88,7 +97,7 @@ class CureOr(Format):
         )
 
 
-def _codes(files: pa.Array, path: Path) -> dict[str, NDArray[np.int64]]:
+def _codes(files: pa.Array, path: Path, objects: int) -> dict[str, NDArray[np.int64]]:
     """The six numbers of each file name; names of another form, and numbers out of range, are refused."""
     parts = pc.extract_regex(files, pattern=_NAME)
     other = files.filter(pc.is_null(parts)).to_pylist()
@@ -101,7 +110,7 @@ def _codes(files: pa.Array, path: Path) -> dict[str, NDArray[np.int64]]:
         part: parts.field(part).cast(pa.int64()).to_numpy(zero_copy_only=False).astype(np.int64)
         for part in _HIGHEST
     }
-    for part, highest in _HIGHEST.items():
+    for part, highest in (_HIGHEST | {"object": objects}).items():
         least = 0 if part == "level" else 1
         outside = np.flatnonzero((codes[part] < least) | (codes[part] > highest))
         if len(outside):

@@ -17,7 +17,7 @@ from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.listing import folders, need_folder, read_json
 from longshot.datasets.scan import Scan, scan_folder
-from longshot.datasets.sidecars import note
+from longshot.datasets.sidecars import check_splits, note
 from longshot.datasets.stores import FileStore
 from longshot.errors import UserError
 from longshot.progress import progress
@@ -93,7 +93,7 @@ class Orbit(Format):
             FileStore(str(path), files),
             attributes=attributes,
             taxonomy=taxonomy_of_ids(ids),
-            splits={split: tuple(sorted(members)) for split, members in splits.items()},
+            splits=check_splits({split: tuple(sorted(m)) for split, m in splits.items()}, str(path)),
         )
 
 
