@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.compute as pc
 import pytest
 
 from longshot import open_dataset
 from longshot.datasets.formats.tfds_folder import read_prepared
+from longshot.datasets.formats.vtab import cut
 from longshot.errors import UserError
 from record_writers import Features, feature, png, write_records, write_tfds
 
@@ -218,3 +222,54 @@ def test_no_shards_at_all(folder: Path) -> None:
         file.unlink()
     with pytest.raises(UserError, match="There are no shards such as animals-train"):
         open_dataset(folder)
+
+
+# ---- what TensorFlow Datasets wrote and read ------------------------------------------------------------
+
+
+@pytest.fixture
+def genuine(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """The folder and TFDS's own account of it; make_tfds_archive.py says how it was made."""
+    with zipfile.ZipFile(Path(__file__).with_name("tfds_genuine.zip")) as archive:
+        archive.extractall(tmp_path)
+    return tmp_path / "scenes" / "1.0.0", json.loads((tmp_path / "expected.json").read_text())
+
+
+def test_records_are_in_the_order_in_which_tfds_reads_them(genuine: tuple[Path, dict[str, Any]]) -> None:
+    folder, expected = genuine
+    table = read_prepared(folder).table
+    for split in ("train", "test"):
+        rows = table.filter(pc.equal(table["split"], split)).sort_by("position")
+        assert rows["feature:file_name"].to_pylist() == expected["slices"][split]
+
+
+def test_slices_are_cut_where_tfds_cuts_them(genuine: tuple[Path, dict[str, Any]]) -> None:
+    _, expected = genuine
+    slices = {
+        "train[:90%]": ("train", 0, 90),
+        "train[90%:]": ("train", 90, 100),
+        "train[60%:80%]": ("train", 60, 80),
+        "test[:50%]": ("test", 0, 50),
+    }
+    for text, (split, start, stop) in cut(slices, {"train": 40, "test": 11}).items():
+        assert expected["slices"][split][start:stop] == expected["slices"][text]
+
+
+def test_features_have_the_values_that_tfds_reads(genuine: tuple[Path, dict[str, Any]]) -> None:
+    folder, expected = genuine
+    prepared = read_prepared(folder)
+    assert prepared.supervised == "label"
+    dataset = open_dataset(folder)
+    assert dataset.name == "scenes"
+    assert dataset.class_ids == ("0-cat", "1-dog", "2-big bird")
+    assert dataset.attributes is not None
+    for position, example in enumerate(expected["examples"]):
+        record = prepared.table.slice(position, 1).to_pylist()[0]
+        for name in ("label", "coarse", "count", "file_name", "weight", "box"):
+            assert record[f"feature:{name}"] == example[name]
+        assert record["feature:objects/size"] == example["objects"]["size"]
+        flat = [value for place in example["objects"]["pixel_coords"] for value in place]
+        assert record["feature:objects/pixel_coords"] == flat
+        row = dataset.keys.to_pylist().index(f"{dataset.class_ids[example['label']]}/train-{position}")
+        assert np.asarray(dataset.image(row)).tolist() == example["image"]
+        assert dataset.attributes["night"][row].as_py() is example["night"]

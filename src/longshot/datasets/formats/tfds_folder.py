@@ -81,11 +81,17 @@ def read_prepared(folder: Path, *, refresh: bool = False) -> Prepared:
     table = remembered(
         f"tfds:{folder}", watched, lambda: _build(folder, shards, info, features), refresh=refresh
     )
-    keys = info.get("supervisedKeys", info.get("supervised_keys", {}))
-    supervised = keys.get("output") if isinstance(keys, dict) else None
     version = str(info.get("version") or folder.name)
     name = str(info.get("name") or folder.parent.name)
-    return Prepared(name, folder, tuple(files), tuple(features), labels, supervised, version, table)
+    return Prepared(name, folder, tuple(files), tuple(features), labels, _supervised(info), version, table)
+
+
+def _supervised(info: dict[str, Any]) -> str | None:
+    """The feature that ``supervised_keys`` calls the output, in both spellings."""
+    keys = info.get("supervisedKeys") or {}
+    items = keys.get("tuple", {}).get("items", [])
+    output = items[1].get("featureKey") if len(items) > 1 else keys.get("output")
+    return str(output) if output else None
 
 
 def _info(folder: Path) -> dict[str, Any]:
