@@ -217,6 +217,15 @@ def test_two_labels_of_which_none_is_called_so(tmp_path: Path) -> None:
         open_dataset(both)
 
 
+def test_values_of_another_kind_than_declared(tmp_path: Path) -> None:
+    wrong = {**record(1, 1), "label": (b"dog", "byte")}
+    folder = write_tfds(tmp_path, "animals", {"train": [record(0, 0), wrong]}, FEATURES)
+    with pytest.raises(
+        UserError, match=r"The feature 'label' of .* is not of the kind that its features.json"
+    ):
+        open_dataset(folder)
+
+
 def test_no_shards_at_all(folder: Path) -> None:
     for file in folder.glob("*.tfrecord-*"):
         file.unlink()

@@ -24,7 +24,7 @@ from longshot.errors import UserError
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _SHARD = re.compile(r"(?P<name>\w+)-(?P<split>[\w-]+)\.(?P<form>\w+)-(?P<number>\d{5,})-of-(?P<count>\d{5,})")
-PLACES = ("file", "offset", "length", "split", "position")  # columns that are no features
+_BLOCK = 20_000  # records whose values wait as Python objects
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,16 +160,9 @@ def _build(
     folder: Path, shards: dict[str, list[Path]], info: dict[str, Any], features: Sequence[Feature]
 ) -> pa.Table:
     """The table of ``Prepared``: one pass over all shards."""
-    kept = {f.name: f for f in features if f.kind in ("label", "tensor") or (f.kind == "text" and f.single)}
-    columns: dict[str, list[Any]] = {name: [] for name in kept}
-
-    def visit(data: bytes) -> None:
-        example = parse_example(data, kept)
-        for name, values in columns.items():
-            values.append(_plain(example.get(name), kept[name]))
-
+    columns = _Columns(folder, features)
     files = [file for members in shards.values() for file in members]
-    found = index_files(files, f"index {folder.parent.name}", visit=visit)
+    found = index_files(files, f"index {folder.parent.name}", visit=columns.add)
     _check_lengths(folder, shards, found, info)
     sizes = [len(index) for index in found]
     per_split = _sums(shards, sizes)
@@ -180,7 +173,45 @@ def _build(
         "split": pa.array(np.repeat(list(shards), per_split).tolist(), pa.string()),
         "position": np.concatenate([np.arange(n, dtype=np.int64) for n in per_split]),
     }
-    return pa.table({**places, **{f"feature:{name}": pa.array(values) for name, values in columns.items()}})
+    return pa.table({**places, **columns.finished()})
+
+
+class _Columns:
+    """Values of features, record by record; blocks of them become arrays, so that few wait as Python objects."""
+
+    def __init__(self, folder: Path, features: Sequence[Feature]) -> None:
+        self.folder, self.waiting = folder, 0
+        self.kept = {
+            f.name: f for f in features if f.kind in ("label", "tensor") or (f.kind == "text" and f.single)
+        }
+        self.values: dict[str, list[Any]] = {name: [] for name in self.kept}
+        self.arrays: dict[str, list[pa.Array]] = {name: [] for name in self.kept}
+
+    def add(self, data: bytes) -> None:
+        """The values of one record."""
+        example = parse_example(data, self.kept)
+        for name, feature in self.kept.items():
+            self.values[name].append(_plain(example.get(name), feature))
+        self.waiting += 1
+        if self.waiting >= _BLOCK:
+            self._flush()
+
+    def finished(self) -> dict[str, pa.ChunkedArray]:
+        """The columns of the table."""
+        self._flush()
+        return {f"feature:{name}": pa.chunked_array(arrays) for name, arrays in self.arrays.items()}
+
+    def _flush(self) -> None:
+        for name, feature in self.kept.items():
+            try:
+                self.arrays[name].append(pa.array(self.values[name], _arrow_type(feature)))
+            except (pa.ArrowException, OverflowError) as error:
+                raise UserError(
+                    f"The feature '{name}' of {self.folder} is not of the kind that its features.json says: "
+                    f"{str(error).splitlines()[0].rstrip('.')}."
+                ) from error
+            self.values[name].clear()
+        self.waiting = 0
 
 
 def _sums(shards: dict[str, list[Path]], sizes: Sequence[int]) -> list[int]:
@@ -204,6 +235,16 @@ def _check_lengths(
                     f"{file} holds {have[file]:,} records, dataset_info.json says {int(length):,}; copy it again or "
                     f"prepare {folder.parent.name} again."
                 )
+
+
+def _arrow_type(feature: Feature) -> pa.DataType:
+    """Records know integers, 32-bit floats and bytes only."""
+    if feature.kind == "text" or feature.dtype in ("string", "object"):
+        kind = pa.string()
+    else:
+        floating = feature.kind == "tensor" and "float" in feature.dtype
+        kind = pa.float32() if floating else pa.int64()
+    return kind if feature.single else pa.list_(kind)
 
 
 def _plain(value: Value | None, feature: Feature) -> Any:
