@@ -185,6 +185,21 @@ def test_a_cut_pickle_is_told(tmp_path: Path, keep: int) -> None:
         open_dataset(tmp_path / "c")
 
 
+def test_a_damaged_pickle_ends_in_a_sentence_or_in_images(tmp_path: Path) -> None:
+    file = write_python(tmp_path / "c") / "meta"
+    whole, rng = file.read_bytes(), np.random.default_rng(0)
+    told = 0
+    for at in rng.integers(0, len(whole), 40).tolist():
+        damaged = bytearray(whole)
+        damaged[at] = int(rng.integers(256))
+        file.write_bytes(damaged)
+        try:
+            open_dataset(f"cifar:{tmp_path / 'c'}")
+        except UserError:
+            told += 1
+    assert told > 5
+
+
 def test_a_cut_binary_is_told(tmp_path: Path) -> None:
     file = write_binary(tmp_path / "c") / "train.bin"
     file.write_bytes(file.read_bytes()[:-1])
@@ -204,6 +219,13 @@ def test_a_fine_class_in_two_super_classes_is_told(tmp_path: Path) -> None:
     data[0] = (data[0] + 1) % 20
     file.write_bytes(data)
     with pytest.raises(UserError, match="1 class in several super-classes"):
+        open_dataset(tmp_path / "c")
+
+
+def test_a_name_that_two_classes_have_is_told(tmp_path: Path) -> None:
+    names = write_binary(tmp_path / "c") / "fine_label_names.txt"
+    names.write_text(names.read_text().replace("baby", "boy"))
+    with pytest.raises(UserError, match=r"fine_label. names 1 class twice \('boy'\)"):
         open_dataset(tmp_path / "c")
 
 

@@ -246,6 +246,31 @@ def test_a_cut_shard_is_told(tmp_path: Path, kind: str) -> None:
         open_dataset(tmp_path / "d")
 
 
+def test_damaged_offsets_end_in_a_sentence(tmp_path: Path) -> None:
+    """Arrow believes what a file says; unchecked, some of these flips end the process."""
+    table(20).save_to_disk(tmp_path / "d")
+    file = next((tmp_path / "d").glob("*.arrow"))
+    whole, rng = file.read_bytes(), np.random.default_rng(0)
+    told = 0
+    for at in rng.integers(0, len(whole), 80).tolist():
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << int(rng.integers(8))
+        file.write_bytes(damaged)
+        try:
+            dataset = open_dataset(tmp_path / "d")
+            for row in range(len(dataset)):
+                dataset.image(row)
+        except UserError:
+            told += 1
+    assert told > 10
+
+
+def test_an_empty_dataset_is_told(tmp_path: Path) -> None:
+    table(4).select([]).save_to_disk(tmp_path / "d")
+    with pytest.raises(UserError, match="has no rows"):
+        open_dataset(tmp_path / "d")
+
+
 def test_the_reader_itself_does_not_import_datasets(tmp_path: Path) -> None:
     table(4).save_to_disk(tmp_path / "d")
     code = "import sys; from longshot.datasets import open_dataset as o; o(sys.argv[1]).image(0); print(*sys.modules)"

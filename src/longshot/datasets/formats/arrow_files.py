@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,37 +62,55 @@ class CellStore:
 
 
 def open_arrow(path: str) -> pa.Table:
-    """A memory-mapped Arrow table, stream or file; nothing is copied."""
+    """A memory-mapped Arrow table, stream or file; nothing is copied.
+
+    Arrow trusts the offsets in a file, and a damaged one would end the process: they are checked first.
+    """
+    with _told(path):
+        table = _reader(path).read_all()
+        table.validate(full=True)
+        return table
+
+
+def schema_of(path: str) -> pa.Schema:
+    """The columns of a file, Arrow or Parquet."""
+    if path.endswith(".parquet"):
+        return open_parquet(path).schema_arrow
+    with _told(path):
+        return _reader(path).schema
+
+
+def _reader(path: str) -> Any:
     try:
-        mapped = pa.memory_map(path)
-        try:
-            return pa.ipc.open_stream(mapped).read_all()
-        except pa.ArrowInvalid:
-            return pa.ipc.open_file(pa.memory_map(path)).read_all()
-    except (pa.ArrowException, OSError) as error:
+        return pa.ipc.open_stream(pa.memory_map(path))
+    except pa.ArrowInvalid:
+        return pa.ipc.open_file(pa.memory_map(path))
+
+
+@contextlib.contextmanager
+def _told(path: str) -> Iterator[None]:
+    """What Arrow says of a damaged file, as one sentence."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        kind = "Parquet" if path.endswith(".parquet") else "Arrow"
         raise UserError(
-            f"{path} is not a whole Arrow file ({_reason(error)}); copy or make it again."
+            f"{path} is not a whole {kind} file ({_reason(error)}); copy or download it again."
         ) from error
 
 
 def open_parquet(path: str) -> pq.ParquetFile:
     """A Parquet file: its footer is read, no column yet."""
-    try:
+    with _told(path):
         return pq.ParquetFile(path, memory_map=True)
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(
-            f"{path} is not a whole Parquet file ({_reason(error)}); download it again."
-        ) from error
 
 
 def columns_of(path: str, names: list[str]) -> pa.Table:
     """Some columns of a file, read whole; the image column stays where it is."""
     if not path.endswith(".parquet"):
         return open_arrow(path).select(names)
-    try:
+    with _told(path):
         return open_parquet(path).read(names)
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path} cannot be read to its end ({_reason(error)}); download it again.") from error
 
 
 def _reason(error: Exception) -> str:
@@ -119,7 +138,7 @@ def _read_cell(path: str, column: str, cell: int) -> Any:
         with _lock:
             values = _once(_tables, (known, column), lambda: open_arrow(path)[column])
         return values[cell].as_py()
-    except (pa.ArrowException, IndexError) as error:
+    except (pa.ArrowException, OSError, ValueError, IndexError) as error:
         raise ImageError(f"{path}, row {cell:,}", _reason(error)) from error
 
 

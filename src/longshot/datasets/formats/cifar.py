@@ -18,6 +18,7 @@ from longshot.datasets.formats.numbered import (
     RawPixels,
     check_texts,
     chosen_splits,
+    flat_names,
     label_names,
     nested_ids,
     record_dataset,
@@ -149,17 +150,19 @@ def _find(path: Path) -> tuple[Path, _Version] | None:
 def _names(root: Path, version: _Version) -> dict[str, list[str]]:
     """{label column: class names in the order of the labels}, super-classes first."""
     if version.binary:
-        return {
-            label: (root / file).read_text("utf-8").split()
+        told = {
+            label: (root / file).read_text("utf-8", "replace").split()
             for label, file in zip(version.labels, version.names, strict=True)
         }
-    content = by_text(read_pickle(root / version.names[0]), root / version.names[0])
-    absent = [label for label in version.labels if not isinstance(content.get(f"{label}_names"), list)]
-    if absent:
-        raise UserError(
-            f"{root / version.names[0]} lacks {absent[0]}_names; take the file as it was published."
-        )
-    return {label: [text(name) for name in content[f"{label}_names"]] for label in version.labels}
+    else:
+        content = by_text(read_pickle(root / version.names[0]), root / version.names[0])
+        absent = [label for label in version.labels if not isinstance(content.get(f"{label}_names"), list)]
+        if absent:
+            raise UserError(
+                f"{root / version.names[0]} lacks {absent[0]}_names; take the file as it was published."
+            )
+        told = {label: [text(name) for name in content[f"{label}_names"]] for label in version.labels}
+    return {label: flat_names(names, f"{root} ({label})") for label, names in told.items()}
 
 
 def _index(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:

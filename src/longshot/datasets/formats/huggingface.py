@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from longshot.datasets.dataset import Dataset, canonical_split, count, first
-from longshot.datasets.formats.arrow_files import CellStore, columns_of, open_arrow, open_parquet
+from longshot.datasets.formats.arrow_files import CellStore, columns_of, schema_of
 from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.numbered import (
     Texts,
@@ -94,6 +94,8 @@ class HuggingFace(Format):
                 f"as in huggingface(split='{splits[0]}')."
             ) from error
         sizes = [len(part) for part in parts]
+        if not sum(sizes):
+            raise UserError(f"{path} has no rows; at least one image is needed.")
         split_of = np.repeat(np.array([split for split, _ in shards], dtype=np.str_), sizes)
         file = np.repeat(np.arange(len(shards), dtype=np.int32), sizes)
         cell = np.concatenate([np.arange(size, dtype=np.int64) for size in sizes])
@@ -159,7 +161,8 @@ def _saved(folder: Path) -> list[Path]:
     state = _json(folder / "state.json")
     if state.get("_indices_data_files") or state.get("_indices_files"):
         raise UserError(f"{folder} was saved with an index of rows; save dataset.flatten_indices() instead.")
-    files = [folder / str(entry["filename"]) for entry in state.get("_data_files", [])]
+    listed = [entry.get("filename") for entry in state.get("_data_files") or [] if isinstance(entry, dict)]
+    files = [folder / str(name) for name in listed]
     absent = [file.name for file in files if not file.is_file()]
     if absent or not files:
         raise UserError(
@@ -208,20 +211,19 @@ def _json(file: Path) -> dict[str, Any]:
 
 def _features(path: Path, shard: Path) -> Features:
     """{column: what it holds}, from the schema of a shard, which carries the dataset's own description."""
-    schema = (
-        open_parquet(str(shard)).schema_arrow if shard.suffix == ".parquet" else open_arrow(str(shard)).schema
-    )
-    return _features_of(schema, shard.parent / "dataset_info.json")
+    return _features_of(schema_of(str(shard)), shard.parent / "dataset_info.json")
 
 
 def _features_of(schema: pa.Schema, beside: Path | None = None) -> Features:
-    told: dict[str, Any] = {}
+    told: Any = {}
     if beside is not None and beside.is_file():
         told = _json(beside).get("features") or {}
     raw = (schema.metadata or {}).get(b"huggingface")
     if raw:
         with contextlib.suppress(ValueError):  # the schema's own types still tell what the columns are
             told = json.loads(raw).get("info", {}).get("features") or told
+    if not isinstance(told, dict):
+        told = {}
     found: Features = {}
     for field in schema:
         entry = told.get(field.name)
@@ -273,14 +275,14 @@ def _choose(what: str, asked: str | None, found: list[str], columns: list[str], 
         )
     raise UserError(
         f"{path} has no {what} column that says so (columns: {', '.join(columns)}); name it, as in "
-        f"huggingface({what}='{columns[0]}'):{path}."
+        f"huggingface({what}='…'):{path}."
     )
 
 
 def _aligned(file: str, wanted: list[str], image: str) -> pa.Table:
     """The wanted columns of a shard without its metadata, so that shards join; it must have the image column too."""
-    schema = open_parquet(file).schema_arrow if file.endswith(".parquet") else open_arrow(file).schema
-    absent = [column for column in (*wanted, image) if column not in schema.names]
+    there = schema_of(file).names
+    absent = [column for column in (*wanted, image) if column not in there]
     if absent:
         raise UserError(f"{file} lacks the column {first(absent)} of the other shards; download it again.")
     return columns_of(file, wanted).replace_schema_metadata(None)

@@ -77,8 +77,17 @@ def read_pickle(path: Path) -> Any:
             return _follow(file)
     except PickleError as error:
         raise PickleError(f"{path} {error}.") from error
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, EOFError) as error:
-        raise PickleError(f"{path} is not a whole pickle ({error}); download it again.") from error
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        MemoryError,
+        OverflowError,
+    ) as error:
+        reason = str(error) or type(error).__name__  # a length of terabytes has no words of its own
+        raise PickleError(f"{path} is not a whole pickle ({reason}); download it again.") from error
     except OSError as error:
         raise PickleError(f"Cannot open {path}: {(error.strerror or str(error)).lower()}.") from error
 
