@@ -267,8 +267,10 @@ def test_damaged_offsets_end_in_a_sentence(tmp_path: Path) -> None:
 
 def test_an_empty_dataset_is_told(tmp_path: Path) -> None:
     table(4).select([]).save_to_disk(tmp_path / "d")
-    with pytest.raises(UserError, match="has no rows"):
-        open_dataset(tmp_path / "d")
+    table(4).select([]).to_parquet(tmp_path / "e.parquet")
+    for path in (tmp_path / "d", tmp_path / "e.parquet"):
+        with pytest.raises(UserError, match="has no rows"):
+            open_dataset(path)
 
 
 def test_the_reader_itself_does_not_import_datasets(tmp_path: Path) -> None:

@@ -62,7 +62,8 @@ class HuggingFace(Format):
     @classmethod
     def recognise(cls, path: Path) -> bool:
         if path.is_dir():
-            saved = (path / "dataset_info.json").is_file() and bool(_arrow_files(path))
+            files = (path / "state.json").is_file() or bool(_arrow_files(path))
+            saved = files and (path / "dataset_info.json").is_file()
             return saved or (path / "dataset_dict.json").is_file() or any(path.glob("data/*-*-of-*.parquet"))
         if path.suffix != ".parquet" or not path.is_file():
             return False
@@ -163,8 +164,10 @@ def _saved(folder: Path) -> list[Path]:
         raise UserError(f"{folder} was saved with an index of rows; save dataset.flatten_indices() instead.")
     listed = [entry.get("filename") for entry in state.get("_data_files") or [] if isinstance(entry, dict)]
     files = [folder / str(name) for name in listed]
+    if not files:
+        raise UserError(f"{folder} has no rows (state.json lists no shards); at least one image is needed.")
     absent = [file.name for file in files if not file.is_file()]
-    if absent or not files:
+    if absent:
         raise UserError(
             f"{folder} lacks {count(absent, 'shard')} of the {len(files)} in state.json ({first(absent)}); copy or "
             f"save it again."
