@@ -179,6 +179,14 @@ def test_small_boxes_can_be_left_out(coco: Path, capsys: pytest.CaptureFixture[s
     assert "60 of 97 boxes of train2017 are too small: left out" in capsys.readouterr().err
 
 
+def test_a_box_outside_its_image_is_left_out(
+    coco: Path, edit: Edit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(lambda whole: whole["annotations"][0].update(bbox=[90.0, 10.0, 5.0, 5.0]))
+    assert len(open_dataset(coco)) == 96
+    assert "1 of 97 boxes of train2017 are outside their image: left out" in capsys.readouterr().err
+
+
 def test_super_categories_and_metadataset_split(coco: Path) -> None:
     dataset = open_dataset(coco)
     assert dataset.taxonomy is not None

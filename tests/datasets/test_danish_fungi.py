@@ -167,3 +167,18 @@ def test_no_photos_at_all(fungi: Path) -> None:
         photo.unlink()
     with pytest.raises(UserError, match=r"has tables but no folder of photos"):
         open_dataset(fungi)
+
+
+def test_a_photo_listed_twice_is_named(fungi: Path) -> None:
+    with (fungi / "DF20M-public_test_metadata_PROD.csv").open("a", newline="") as out:
+        csv.DictWriter(out, HEAD).writerow(line("Amanita muscaria", 1))
+    with pytest.raises(UserError, match=r"list 1 photo more than once \('2237800001-70001.JPG'\)"):
+        open_dataset(fungi)
+
+
+def test_columns_that_hold_numbers_in_one_table_only(fungi: Path) -> None:
+    file = fungi / "DF20M-public_test_metadata_PROD.csv"
+    file.write_text(file.read_text().replace(",9,", ",september,"))
+    dataset = open_dataset(fungi)
+    assert dataset.attributes is not None
+    assert set(dataset.attributes["month"].to_pylist()) == {"9", "september"}

@@ -111,3 +111,9 @@ def test_folders_of_another_form_are_refused(unpacked: Path, save_image: Callabl
     save_image(unpacked / "images_background" / "character09" / "1.png")
     with pytest.raises(UserError, match=r"1 folder of images \('character09'\).*Alphabet/character"):
         open_dataset(unpacked)
+
+
+def test_a_character_in_both_parts_is_named(unpacked: Path, save_image: Callable[..., None]) -> None:
+    save_image(unpacked / "images_evaluation" / "Latin" / "character01" / "1.png")
+    with pytest.raises(UserError, match=r"1 character of .*'Latin/character01'.* in both parts"):
+        open_dataset(unpacked)

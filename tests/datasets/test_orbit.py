@@ -127,6 +127,24 @@ def test_one_split_by_itself(orbit: Path) -> None:
     assert dataset.attributes is not None and dataset.attributes["blur"].null_count < len(dataset)
 
 
+def test_the_unfiltered_form(tmp_path: Path, fresh_cache: Path, save_image: Save) -> None:
+    for kind in ("clean", "clutter", "clutter-pan"):
+        save_image(tmp_path / "unfiltered" / "P100" / "mug" / kind / f"P100--mug--{kind}--a" / "1.jpg")
+    dataset = open_dataset(f"orbit:{tmp_path / 'unfiltered'}")
+    assert dataset.class_ids == ("P100/mug",) and dataset.attributes is not None
+    assert dataset.attributes["clutter"].to_pylist() == [False, True, True]
+    assert dataset.attributes["blur"].null_count == 3
+
+
+def test_annotations_without_frames(orbit: Path) -> None:
+    for split in USERS:
+        (orbit / split).rename(orbit.parent / split)
+    with pytest.raises(
+        UserError, match=r"has annotations but none of the folders train, validation and test"
+    ):
+        open_dataset(f"orbit:{orbit}")
+
+
 def test_an_annotated_frame_that_is_not_there(orbit: Path, run_cli: Any) -> None:
     video = orbit / "test" / "P519" / "keys" / "clean" / "P519--keys--clean--Zj_0"
     (video / f"{video.name}-00003.jpg").unlink()
