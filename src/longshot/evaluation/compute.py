@@ -22,6 +22,10 @@ from longshot.methods.batching import Gatherer, Tasks, batches
 from longshot.methods.images import ImageMethod
 from longshot.testbeds.bound import BoundTasks
 
+QUERIES = (
+    1024  # of a task that methods on images see at once; more are read block by block, learned from once
+)
+
 
 class Stopped(Exception):
     """The run was interrupted while a unit was being computed."""
@@ -81,7 +85,11 @@ def score(
     """Scores of all tasks, some at a time: batches of similar size from features, equal shapes as images."""
     if isinstance(method, ImageMethod):
         assert isinstance(source, ImageSource)
+        queries = np.diff(tasks.query_offsets)
         for chosen in same_shape(tasks, method.at_once):
+            if queries[chosen[0]] > QUERIES and method.setting == "inductive":
+                yield from _in_blocks(method, source, tasks, chosen)
+                continue
             images, labels = source.tasks(tasks, chosen)
             found = method.scores(images, source.network)
             scores = torch.stack(list(found))
@@ -95,6 +103,19 @@ def score(
         scores = method.scores(batch)
         _check_shape(scores, (*labels.shape, batch.way), method)
         yield chosen, scores, labels, batch.ways
+
+
+def _in_blocks(
+    method: ImageMethod, source: ImageSource, tasks: Tasks, chosen: NDArray[np.int64]
+) -> Iterator[Scored]:
+    """One task at a time: learned once, its queries read and scored some at a time."""
+    for position in chosen.tolist():
+        task, labels, blocks = source.in_blocks(tasks, position, QUERIES)
+        learned = method.learned(task, source.network)
+        scores = torch.cat([learned(images) for images in blocks]).unsqueeze(0)
+        _check_shape(scores, (1, len(labels), task.way), method)
+        ways = torch.tensor([task.way], device=scores.device)
+        yield np.array([position]), scores, labels.unsqueeze(0), ways
 
 
 def _check_shape(scores: torch.Tensor, wanted: tuple[int, ...], method: Method | ImageMethod) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -78,6 +79,25 @@ class ImageSource:
             )
             labels.append(torch.from_numpy(tasks.query_label[query]).to(images.device))
         return made, torch.stack(labels)
+
+    def in_blocks(
+        self, tasks: Tasks, position: int, block: int
+    ) -> tuple[ImageTask, torch.Tensor, Iterator[torch.Tensor]]:
+        """The task without queries, its query labels [Q], and its queries as images, ``block`` at a time."""
+        support = slice(*tasks.support_offsets[position : position + 2].tolist())
+        start, stop = tasks.query_offsets[position : position + 2].tolist()
+        images = self._images(tasks.support[support])
+        task = ImageTask(
+            support=images,
+            support_label=torch.from_numpy(tasks.support_label[support]).to(images.device),
+            query=images[:0],
+            way=int(tasks.ways[position]),
+            seed=int(tasks.seeds[position]),
+            index=int(tasks.index[position]),
+        )
+        labels = torch.from_numpy(tasks.query_label[start:stop]).to(images.device)
+        blocks = (self._images(tasks.query[at : min(at + block, stop)]) for at in range(start, stop, block))
+        return task, labels, blocks
 
     def bytes_per_task(self, support: int) -> int:
         """Rough memory of adapting the network to a task: weights, gradient and moments, and what layers keep.

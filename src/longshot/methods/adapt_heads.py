@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -47,14 +48,16 @@ def train(
     batch: int | None,
     generator: torch.Generator,
     rate: Callable[[int], float] | None = None,
+    balanced: bool = True,
 ) -> None:
-    """``steps`` on the support's cross-entropy: all of it, or ``batch`` images drawn anew (repeats allowed) each step,
-    every class as often as the others.
+    """``steps`` on the support's cross-entropy: all of it, or ``batch`` images drawn anew (repeats allowed) each step.
 
-    ``rate(step)`` gives the learning rate of a step where it changes.
+    ``rate(step)`` gives the learning rate of a step where it changes. ``balanced`` draws every class as often as the
+    others, else every image.
     """
     whole = batch is None or batch >= len(support)
-    chance = 1 / torch.bincount(support.labels)[support.labels].cpu()
+    counts = torch.bincount(support.labels)[support.labels].cpu()
+    chance = 1 / counts if balanced else torch.ones(len(support))
     for step in range(steps):
         if rate is not None:
             for group in optimiser.param_groups:
@@ -96,9 +99,10 @@ class TrainFromScratch(ImageMethod):
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
         """Per task [Q, way]; see the class."""
-        return [self._one(task, network) for task in tasks]
+        return [self.learned(task, network)(task.query) for task in tasks]
 
-    def _one(self, task: ImageTask, network: Network) -> Tensor:
+    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
+        """Trained once."""
         support, generator = Support.of(task), task.generator()
         model = trainable(network)
         restart(model, generator)
@@ -110,7 +114,7 @@ class TrainFromScratch(ImageMethod):
         train(support, model, head, optimiser, steps=self.steps, batch=self.batch, generator=generator)
         for norm in norms:
             norm.eval()
-        return _finish(support, model, head, task.query)
+        return partial(_finish, support, model, head)
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """A minibatch in every step, the queries at the end."""
@@ -145,13 +149,14 @@ class BiT(ImageMethod):
 
     The learning rate rises over the first fifth of the steps and falls to a tenth after two, three and four fifths
     (the paper's rule for small data; ``schedule='constant'`` leaves it alone). The whole support in every step up to
-    ``batch`` images.
+    ``batch`` images; of more, ``batch`` are drawn for each step, every image as often as the others.
     """
 
     name = "bit"
     setting = "inductive"
     family = "transfer"
     paper = "Kolesnikov et al. 2020"
+    version = 2  # draws images and not classes where there are more than a batch
 
     def __init__(
         self,
@@ -181,26 +186,27 @@ class BiT(ImageMethod):
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
         """Per task [Q, way]; see the class."""
-        found = []
-        for task in tasks:
-            support, model = Support.of(task), trainable(network)
-            head = Head(support.images.new_zeros(len(support.classes), model.dim), None)
-            optimiser = torch.optim.SGD(
-                [*model.parameters(), *head.parameters()], lr=self.lr, momentum=self.momentum, fused=True
-            )
-            generator = task.generator()
-            train(
-                support,
-                model,
-                head,
-                optimiser,
-                steps=self.steps,
-                batch=self.batch,
-                generator=generator,
-                rate=self.rate,
-            )
-            found.append(_finish(support, model, head, task.query))
-        return found
+        return [self.learned(task, network)(task.query) for task in tasks]
+
+    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
+        """Trained once."""
+        support, model = Support.of(task), trainable(network)
+        head = Head(support.images.new_zeros(len(support.classes), model.dim), None)
+        optimiser = torch.optim.SGD(
+            [*model.parameters(), *head.parameters()], lr=self.lr, momentum=self.momentum, fused=True
+        )
+        train(
+            support,
+            model,
+            head,
+            optimiser,
+            steps=self.steps,
+            batch=self.batch,
+            generator=task.generator(),
+            rate=self.rate,
+            balanced=False,
+        )
+        return partial(_finish, support, model, head)
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """The support in every step, the queries at the end."""
@@ -248,17 +254,18 @@ class MDTransfer(ImageMethod):
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
         """Per task [Q, way]; see the class."""
-        found = []
-        for task in tasks:
-            support, model, generator = Support.of(task), trainable(network), task.generator()
-            start = self._start(support, model, generator)
-            head = Head(start, self.scale if self.head == "cosine" else None, self.weight_norm)
-            moving = [*head.parameters(), *(model.parameters() if self.layers == "all" else ())]
-            kind = torch.optim.Adam if self.optimiser == "adam" else torch.optim.SGD
-            optimiser: torch.optim.Optimizer = kind(moving, lr=self.lr, fused=True)
-            train(support, model, head, optimiser, steps=self.steps, batch=None, generator=generator)
-            found.append(_finish(support, model, head, task.query))
-        return found
+        return [self.learned(task, network)(task.query) for task in tasks]
+
+    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
+        """Trained once."""
+        support, model, generator = Support.of(task), trainable(network), task.generator()
+        start = self._start(support, model, generator)
+        head = Head(start, self.scale if self.head == "cosine" else None, self.weight_norm)
+        moving = [*head.parameters(), *(model.parameters() if self.layers == "all" else ())]
+        kind = torch.optim.Adam if self.optimiser == "adam" else torch.optim.SGD
+        optimiser: torch.optim.Optimizer = kind(moving, lr=self.lr, fused=True)
+        train(support, model, head, optimiser, steps=self.steps, batch=None, generator=generator)
+        return partial(_finish, support, model, head)
 
     def _start(self, support: Support, model: Network, generator: torch.Generator) -> Tensor:
         """[P, d] first class vectors; drawn ones belong to the classes' images, not to their names."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -58,9 +59,9 @@ class Prototypes:
             loss = loss + entropy * mean_entropy(self.logits(vectors[len(told) :], told[:shots]))
         return loss
 
-    def scores(self, network: Network) -> Tensor:
-        """[Q, way] of the queries through the network as it is."""
-        vectors = embed(network, torch.cat((self.support.images, self.query)))
+    def scores(self, network: Network, query: Tensor) -> Tensor:
+        """[Q, way] of queries [Q, 3, H, W] through the network as it is."""
+        vectors = embed(network, torch.cat((self.support.images, query)))
         shots = len(self.support)
         return self.support.spread(self.logits(vectors[shots:], vectors[:shots]))
 
@@ -103,12 +104,13 @@ class FinetuneAll(ImageMethod):
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
         """Per task [Q, way]; see the class."""
-        return [self._one(task, network) for task in tasks]
+        return [self.learned(task, network)(task.query) for task in tasks]
 
-    def _one(self, task: ImageTask, network: Network) -> Tensor:
+    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
+        """Trained once."""
         prototypes = Prototypes(task, self.distance)
         if self.steps == 0:
-            return prototypes.scores(network)
+            return partial(prototypes.scores, network)
         if self.lr is None:
             raise UserError(f"{self.name} has no learning rate yet; give one, as in {self.name}(lr=0.001).")
         generator = task.generator()
@@ -120,7 +122,7 @@ class FinetuneAll(ImageMethod):
             if float(torch.rand((), generator=generator)) < self.augmentation:
                 images.append(augment(prototypes.support.images, generator))
             descend(model, torch.cat((*images, *self._beside(task))), loss, optimiser)
-        return prototypes.scores(model)
+        return partial(prototypes.scores, model)
 
     def _model(self, network: Network, generator: torch.Generator) -> tuple[Network, Sequence[nn.Parameter]]:
         """A copy of the network for one task, and those of its parameters that are trained."""
@@ -193,15 +195,16 @@ class Finetune5(ImageMethod):
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
         """Per task [Q, way]; see the class."""
-        found = []
-        for task in tasks:
-            prototypes = Prototypes(task, self.distance)
-            model = trainable(network)
-            optimiser = torch.optim.SGD(model.parameters(), lr=self.lr)
-            for _ in range(self.steps):
-                descend(model, prototypes.support.images, prototypes.loss, optimiser)
-            found.append(prototypes.scores(model))
-        return found
+        return [self.learned(task, network)(task.query) for task in tasks]
+
+    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
+        """Trained once."""
+        prototypes = Prototypes(task, self.distance)
+        model = trainable(network)
+        optimiser = torch.optim.SGD(model.parameters(), lr=self.lr)
+        for _ in range(self.steps):
+            descend(model, prototypes.support.images, prototypes.loss, optimiser)
+        return partial(prototypes.scores, model)
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """The support in every step, once more at the end with the queries."""

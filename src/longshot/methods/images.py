@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -63,6 +63,14 @@ class ImageMethod(AnyMethod):
 
         ``tasks`` are at most ``at_once`` and all of the same shape (S, Q, way).
         """
+
+    def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
+        """Learn from the task's support; the function then scores images [Q, 3, H, W] → [Q, way], as often as asked.
+
+        For tasks with more queries than memory holds, and for inductive methods only: a query's scores must not depend
+        on the others. This one learns anew in every call, with the same outcome; a method that trains long trains here.
+        """
+        return lambda query: self.scores([replace(task, query=query)], network)[0]
 
     @abstractmethod
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:

@@ -126,8 +126,8 @@ def cut_dataset(data: Dataset, cut: Mapping[str, Any], seed: int) -> list[Source
     """One dataset as upstream data and sources like those of VTAB+MD, for trying the protocol.
 
     Its train classes are upstream. Each of the first ``cut["md"]`` branches with enough test classes is a source of
-    episodes. The images of its test classes are the big episodes: by class, or by an attribute (``cut["structured"] =
-    ["viewpoint"]``), 60/20/20 % in an order drawn from ``seed``.
+    episodes. The images of its test classes (``cut["images"]`` of them, None: all) are the big episodes: by class, or by
+    an attribute (``cut["structured"] = ["viewpoint"]``), 60/20/20 % in an order drawn from ``seed``.
     """
     test = data.splits.get("test")
     note = "" if test else f"{data.name} has no test classes, so episodes and upstream data share classes."
@@ -137,11 +137,13 @@ def cut_dataset(data: Dataset, cut: Mapping[str, Any], seed: int) -> list[Source
     if not parts and cut["md"]:
         parts = [replace(data, name=f"{data.name}-classes")]
     found += [Source(part.name, "md", part, False) for part in parts]
-    kept = np.isin(data.labels, data.split_classes("test" if test else None))
+    kept = np.flatnonzero(np.isin(data.labels, data.split_classes("test" if test else None)))
+    if cut["images"] is not None:
+        kept = np.sort(np.random.default_rng(seed).permutation(kept)[: cut["images"]])
     for group in GROUPS:
         for column in cut[group]:
             name = f"{data.name}-by-{column}"
-            task = relabelled(data, name, _labels(data, column), np.flatnonzero(kept))
+            task = relabelled(data, name, _labels(data, column), kept)
             found.append(Source(name, group, shuffled_splits(task, seed), False))
     return found
 

@@ -33,12 +33,15 @@ def cut() -> Field:
 
     def parse(value: Any) -> dict[str, Any]:
         given = _mapping(value)
-        if set(given) != {"md", *GROUPS} or not _count(given["md"], 0):
+        images = given.get("images")
+        if set(given) != {"md", "images", *GROUPS} or not _count(given["md"], 0):
             raise ValueError
-        return {"md": given["md"], **{group: _texts(given[group]) for group in GROUPS}}
+        if images is not None and not _count(images, 10):
+            raise ValueError
+        return {"md": given["md"], "images": images, **{group: _texts(given[group]) for group in GROUPS}}
 
     return Field(
-        "a mapping of md (a number of branches), natural, specialized and structured (lists of attributes, or class)",
+        "a mapping of md (branches), images (of a big episode, or null), natural, specialized and structured (attributes)",
         parse,
     )
 
