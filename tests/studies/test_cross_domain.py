@@ -90,7 +90,8 @@ def test_classes_of_a_domain_are_split_70_15_15() -> None:
     assert len({c for part in domain.split.parts.values() for c in part}) == 40
     assert (domain.within.way, domain.within.shot, domain.within.query) == (5, 5, 20)
     assert (domain.any.max_way, domain.any.max_shot, domain.any.query) == (20, 20, 20)
-    assert len(plan.notes) == 1  # which domains; nothing had to be adapted
+    assert len(plan.notes) == 2  # one run instead of three, and which domains; nothing had to be adapted
+    assert plan.notes[0] == "Not the paper's amounts, which stand in brackets: runs 1 (3)."
 
 
 def test_what_few_classes_and_images_change_is_said() -> None:
@@ -115,9 +116,17 @@ def test_small_domains_are_left_out_and_named() -> None:
 @pytest.mark.parametrize(
     ("sizes", "changes", "message"),
     [
-        ({"a": 9, "b": 9}, [], "has 2 domains that can be used, but 5 are needed"),
+        (
+            {"a": 9, "b": 9},
+            [],
+            "has 2 domains of 6 or more classes with 2 or more images (0 have less), but 5 are needed",
+        ),
         ({"a": 9, "b": 9, "c": 9}, ["domains=[a, d]"], "has no domain 'd'; it has 3: 'a', 'b', 'c'."),
-        ({"a": 9, "b": 9, "c": 9}, ["domains=[a, b]", "test_domains=[c]"], "'c' is not among the 2 domains"),
+        (
+            dict.fromkeys("abcd", 9),
+            ["domains=[a, b, c]", "test_domains=[d]"],
+            "'d' is not among the 3 domains",
+        ),
     ],
 )
 def test_too_few_domains_are_told(sizes: dict[str, int], changes: list[str], message: str) -> None:
@@ -163,7 +172,7 @@ def test_tasks_never_mix_domains_and_come_from_all() -> None:
 
 def test_neighbours_stand_together_until_there_are_enough() -> None:
     values = np.array([2] * 6 + [3] * 2 + [5] * 4 + [9] * 3)
-    assert [(label, int(mine.sum())) for label, mine in grouped(values)] == [("2", 6), ("3–9", 9)]
+    assert [(label, int(mine.sum())) for label, mine in grouped(values, 6)] == [("2", 6), ("3–9", 9)]
     assert [label for label, _ in grouped(np.array([4, 7]))] == ["4–7"]
 
 
@@ -353,6 +362,21 @@ def test_tables_stand_beside_the_papers_and_figures_are_there(study: Path) -> No
         f"{n}{s}" for n in ("methods", "ways-and-shots", "difficulty") for s in (".png", ".svg")
     }
     assert (study / "report.html").is_file()
+
+
+def test_a_moved_folder_goes_on(study: Path, run_cli: Any, tmp_path: Path) -> None:
+    """Networks are found by their place in the folder: nothing is trained or computed again."""
+    shutil.copytree(study, tmp_path / "moved")
+    said = json.loads(run_cli(*_command(study.parent, tmp_path / "moved")).stdout)
+    assert {step["did"] for step in said["steps"]} == {"kept"}
+    assert _rows(tmp_path / "moved", "methods") == _rows(study, "methods")
+
+
+def test_ties_are_not_bold(study: Path) -> None:
+    marks = {row["mark"] for row in _rows(study, "methods")}
+    assert "tied" in marks
+    text = (study / "tables/methods.md").read_text("utf-8").split("Published")[0]
+    assert " = |" in text and "** =" not in text
 
 
 def test_only_what_is_missing_is_made_again_and_the_same(run_cli: Any) -> None:

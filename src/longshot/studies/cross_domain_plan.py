@@ -13,6 +13,7 @@ from longshot.datasets.dataset import count, first
 from longshot.datasets.part import branches, under
 from longshot.errors import UserError
 from longshot.splits.split import Split
+from longshot.studies.presets import get_study
 from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
 
 if TYPE_CHECKING:
@@ -28,6 +29,12 @@ METHODS = {
     "fomaml": ("fomaml", "maml"),
 }
 LEARNERS = ("train-from-scratch", "fine-tuning")  # baselines that take ``learner_steps`` on every task
+PRESET = "cross-domain"  # has the paper's amounts; what differs from them is said
+_AMOUNTS = (
+    *("network", "size", "tasks", "runs", "train_tasks", "validate_every", "validation_tasks"),
+    *("within_train_tasks", "within_validate_every", "within_validation_tasks"),
+    *("way", "shot", "query", "max_way", "max_shot", "train_shot", "learner_steps"),
+)
 FEWEST_CLASSES = 6  # two for each of train, validation and test
 
 
@@ -65,6 +72,10 @@ class Plan:
 def make_plan(settings: Mapping[str, Any], dataset: Dataset) -> Plan:
     """Domains and class splits of every run; UserError where there are too few domains, classes or images."""
     names, notes = _usable(settings, dataset)
+    paper = get_study(PRESET).settings
+    differs = [f"{key} {settings[key]} ({paper[key]})" for key in _AMOUNTS if settings[key] != paper[key]]
+    if differs:
+        notes.append(f"Not the paper's amounts, which stand in brackets: {', '.join(differs)}.")
     runs = tuple(_run(settings, dataset, names, number, notes) for number in range(settings["runs"]))
     return Plan(runs, tuple(dict.fromkeys(notes)))
 
@@ -100,18 +111,19 @@ def _usable(settings: Mapping[str, Any], dataset: Dataset) -> tuple[list[str], l
     if alone:
         notes.append(f"{count(alone, 'class', 'classes')} outside any branch left out.")
     tested = settings["test_domains"]
+    needed = (len(tested) or settings["held_out"]) + 2
+    if len(names) < needed:
+        raise UserError(
+            f"Dataset '{dataset.name}' has {count(names, 'domain')} of {FEWEST_CLASSES} or more classes with 2 or more "
+            f"images ({len(small)} have less), but {needed} are needed: "
+            f"{needed - 2} to test, and at least one each to train and to validate; lower held_out (--set held_out=1) "
+            "or take a dataset with more branches."
+        )
     lost = [name for name in tested if name not in names]
     if lost:
         raise UserError(
             f"The test domain '{lost[0]}' is not among the {len(names)} domains of the study ({first(names, 12)}); add "
             "it to domains, or leave it out of test_domains."
-        )
-    needed = (len(tested) or settings["held_out"]) + 2
-    if len(names) < needed:
-        raise UserError(
-            f"Dataset '{dataset.name}' has {count(names, 'domain')} that can be used, but {needed} are needed: "
-            f"{needed - 2} to test, and at least one each to train and to validate; lower held_out (--set held_out=1) "
-            "or take a dataset with more branches."
         )
     return names, notes
 

@@ -17,13 +17,15 @@ from longshot.studies.cross_domain_scores import CROSS, OTHER, OWN, WITHIN, Floa
 from longshot.studies.cross_domain_train import Training, kept, seconds_of
 from longshot.studies.tables import TableFile
 
-FEWEST = 6  # tasks behind a row of ways or shots: neighbours are put together until there are so many
+# Tasks behind a row of ways or shots: neighbours are put together until there are so many. The sign-flip test of 10
+# tasks can reach p = 2 / 2¹⁰, which Holm's factor of 10 pairs of five baselines leaves below 5 %; of 8 it cannot.
+FEWEST = 10
 _SCORES = (
     "normalised accuracy in % (0: guessing, 100: all right), ± half the 95 % interval over tasks (Student t)"
 )
 _MARKS = (
-    "Bold: first place of its {what}; = where several share it, because paired sign-flip tests (5 %, Holm over all "
-    "pairs) do not separate them from the highest mean."
+    "Bold: alone at the first place of its {what}; = where several share it, because paired sign-flip tests (5 %, Holm "
+    "over all pairs) do not separate them from the highest mean."
 )
 # which tasks, trained on what → what a column is headed with
 _GROUPS = {
@@ -226,7 +228,8 @@ def _cell(values: Floats, mark: str) -> Cell:
     from longshot.evaluation.statistics import mean_interval
 
     found = mean_interval(values)
-    return Cell(_percent(found.mean, found.half), mark)
+    text = _percent(found.mean, found.half)
+    return Cell(f"{text} =") if mark == "tied" else Cell(text, mark)
 
 
 def _percent(mean: float, half: float | None) -> str:
