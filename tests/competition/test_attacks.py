@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from longshot.competition import ingestion, sandbox
+from longshot.competition.box import readable, usage
 from longshot.competition.data import Data
 from longshot.competition.ingestion import Outcome
+from longshot.competition.inside import wire
 from longshot.competition.settings import Competition, Phase
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox", "own_user")
@@ -189,7 +196,12 @@ def test_labels_out_of_range_are_mistakes_not_crashes(competition, submission, t
 
 @pytest.mark.parametrize(
     "bytes_",
-    ["b'\\x80\\x04\\x95garbage'", "(1 << 62).to_bytes(8, 'big')", "(30).to_bytes(8, 'big') + b'[' * 30"],
+    [
+        "b'\\x80\\x04\\x95garbage'",
+        "(1 << 62).to_bytes(8, 'big')",
+        "(30).to_bytes(8, 'big') + b'[' * 30",
+        '(63).to_bytes(8, \'big\') + b\'{"kind": "x", "fields": {}, "arrays": [["a", "uint8", [Infinity]]]}\'',
+    ],
 )
 def test_writing_to_the_pipe_itself(competition, submission, tmp_path, bytes_):
     body = f"import os, sys\nos.write(int(sys.argv[5]), {bytes_})\nimport time\ntime.sleep(100)\n"
@@ -215,3 +227,159 @@ def test_it_runs_without_rights(competition, submission, tmp_path):
     outcome, log = attack(competition, submission(meta=body), tmp_path)
     assert "PermissionError" in outcome.reason or os.geteuid() != 0
     assert "uid 0" not in log
+
+
+DENIED = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+CLONE_NEWUSER = 0x10000000
+def tried(name, call):
+    try:
+        result = call()
+    except OSError as error:
+        result, number = -1, error.errno
+    else:
+        number = ctypes.get_errno()
+    print(name, "refused" if result == -1 else "WORKED", os.strerror(number))
+tried("a user namespace", lambda: libc.unshare(CLONE_NEWUSER))
+tried("a memory file", lambda: os.memfd_create("x"))
+tried("a shared segment", lambda: libc.shmget(0, 1 << 20, 0o1600))
+tried("a message queue", lambda: libc.msgget(0, 0o1600))
+tried("a mount", lambda: libc.mount(b"none", b"/tmp", b"tmpfs", 0, None))
+tried("the organiser's keys", lambda: libc.syscall({"x86_64": 250, "aarch64": 219}[os.uname().machine], 0, -3, 0))
+return MyLearner()
+"""
+
+
+def test_calls_that_escape_the_limits_do_not_exist(competition, submission, tmp_path):
+    if os.uname().machine not in ("x86_64", "aarch64"):
+        pytest.skip("the numbers of system calls are known for x86_64 and aarch64")
+    outcome, log = attack(competition, submission(meta=DENIED), tmp_path)
+    assert outcome.reason is None
+    assert log.count("refused") == 6 and "WORKED" not in log
+
+
+def test_a_namespace_through_clone_is_refused(competition, submission, tmp_path):
+    body = "import subprocess\nprint(subprocess.run(['unshare', '-Ur', 'id']))\n"
+    body += "import os\nprint('pid', os.fork() and os.wait())\nreturn MyLearner()"
+    _, log = attack(competition, submission(meta=body), tmp_path)
+    assert "returncode=1" in log and "uid=0" not in log
+
+
+def test_memory_that_processes_share_is_counted(competition, submission, tmp_path):
+    """Pages of shared mappings belong to no process alone; each process keeps within its own address space."""
+    body = """
+    import mmap, os, time
+    for _ in range(6):
+        if os.fork() == 0:
+            keep = mmap.mmap(-1, 500 << 20)
+            for page in range(0, len(keep), 4096):
+                keep[page] = 1
+            time.sleep(100)
+    time.sleep(100)
+    """
+    outcome, _ = attack(competition, submission(meta=body), tmp_path, memory=2 << 30)
+    assert outcome.reason == "it used more than its 2,048 MB of memory"
+
+
+def test_memory_of_a_forked_family_is_counted_once():
+    """Four children that share their parent's 200 MB use 200 MB, not a thousand."""
+    program = "import os\nkeep = b'x' * (200 << 20)\nfor _ in range(4):\n    if os.fork() == 0: break\n"
+    program += "print('ready', flush=True)\ninput()\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+    ) as process:
+        try:
+            for _ in range(5):
+                assert process.stdout.readline() == b"ready\n"
+            each, shared = usage(process.pid, 10 << 30)[0], usage(process.pid, 0)[0]
+        finally:
+            os.killpg(process.pid, 9)
+    assert each > 1000 << 20
+    assert 200 << 20 <= shared < 400 << 20
+
+
+def test_what_a_submission_finds_around_it(competition, submission, tmp_path):
+    """Its own processes, its pipes and log, its folders: nothing of the organiser's."""
+    body = """
+    import json, os
+    seen = {
+        "processes": [name for name in os.listdir("/proc") if name.isdigit()],
+        "files": sorted(os.readlink(f"/proc/self/fd/{fd}").split(":")[0] for fd in os.listdir("/proc/self/fd")
+                        if os.path.exists(f"/proc/self/fd/{fd}")),
+        "home": os.listdir(os.path.expanduser("~")),
+        "data": sorted(os.listdir("/box/data")),
+        "box": sorted(os.listdir("/box")),
+        "etc": sorted(os.listdir("/etc")),
+        "environment": sorted(os.environ),
+    }
+    print("SEEN", json.dumps(seen))
+    return MyLearner()
+    """
+    _, log = attack(competition, submission(meta=body), tmp_path)
+    seen = json.loads(log.partition("SEEN ")[2].splitlines()[0])
+    assert len(seen["processes"]) <= 3
+    assert set(seen["files"]) <= {"pipe", "/dev/null", "/box/data/one.npy"}
+    assert seen["home"] == []
+    assert seen["data"] == ["index.json", "one.npy"]  # the training data, and no test data
+    assert seen["box"] == ["data", "program", "submission", "work"]
+    assert set(seen["etc"]) <= {"alternatives", "ld.so.cache", "localtime"}
+    threads = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}
+    assert set(seen["environment"]) - threads == {*sandbox.environment(), "IMAGE_SIZE", "PWD"} - threads
+
+
+def test_the_competition_is_covered_where_it_lies_below_what_is_bound(
+    competition, submission, tmp_path, monkeypatch
+):
+    """An organiser keeps it, or the images, below /usr or inside the environment of Python."""
+    data = Data(competition)
+    shown = Path(str(data.pixels("two").filename))  # test images, class after class, readable for everybody
+    (tmp_path / "notes").write_text("seen")
+    for path in (tmp_path, *tmp_path.parents[:-2]):
+        path.chmod(0o755)
+    bound = [*sandbox.python_paths(), tmp_path]
+    monkeypatch.setattr(sandbox, "python_paths", lambda: bound)
+    body = f"print(open({str(tmp_path / 'notes')!r}).read())\nopen({str(shown)!r}).read()\nreturn MyLearner()"
+    outcome, log = attack(competition, submission(meta=body), tmp_path)
+    assert "seen" in log  # the place itself is bound
+    assert "PermissionError" in outcome.reason or "FileNotFoundError" in outcome.reason
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.binary(max_size=200),
+    st.booleans(),
+    st.sampled_from([b"", b'{"kind": "x", "fields": {}, "arrays": [[']),
+)
+def test_no_bytes_from_a_box_break_the_organisers_process(junk, framed, start):
+    """Whatever comes through the pipe is a message or a WireError."""
+    data = start + junk
+    read, write = os.pipe()
+    os.write(write, len(data).to_bytes(8, "big") + data if framed else data)
+    os.close(write)
+    try:
+        wire.receive(read, 1 << 16)
+    except wire.WireError:
+        pass
+    finally:
+        os.close(read)
+
+
+@pytest.mark.parametrize(
+    "shape", ["[Infinity]", "[NaN]", "[1e400]", "[-1]", "[0, 4611686018427387904, 4611686018427387904]"]
+)
+def test_shapes_beyond_all_bounds(shape):
+    header = f'{{"kind": "predicted", "fields": {{}}, "arrays": [["predicted", "uint8", {shape}]]}}'.encode()
+    read, write = os.pipe()
+    os.write(write, len(header).to_bytes(8, "big") + header)
+    os.close(write)
+    try:
+        with pytest.raises(wire.WireError):
+            wire.receive(read, 1 << 16)
+    finally:
+        os.close(read)
+
+
+def test_text_of_strangers_is_readable_and_harmless():
+    assert readable("fine ü 漢\r\nnext\tone") == "fine ü 漢\nnext    one"
+    assert readable("\x1b[2Jgone\x00\ud800\u202e\x9b") == "\ufffd[2Jgone\ufffd\ufffd\ufffd\ufffd"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import stat
 import time
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from longshot.competition import queue, ranking
+from longshot.competition import queue, ranking, worker
 from longshot.competition.settings import Competition
 from longshot.competition.store import Store, runs
 from longshot.errors import UserError
@@ -177,3 +180,84 @@ def test_the_last_valid_submission_goes_to_the_final(competition, store, enter):
     (line,) = ranking.leaderboard(competition, store, "final", "free-style")
     assert (line.rank, line.team) == (1, "Zorro")
     assert (ranking.final_on(competition, store) - queue.parse_time(line.created, "")).days >= 14
+
+
+def zip_with(path: Path, name: str, data: bytes = b"", *, link: bool = False, count: int = 1) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.py", "")
+        entry = zipfile.ZipInfo(name)
+        entry.external_attr = (stat.S_IFLNK if link else stat.S_IFREG) << 16
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        archive.writestr(entry, data)
+        for number in range(1, count):
+            archive.writestr(f"{number}", b"")
+    return path
+
+
+def test_hostile_submissions_fail_with_their_reason_and_the_queue_goes_on(
+    competition, store, submission, tmp_path, needs_sandbox
+):
+    script = "<script>alert(1)</script>"
+    zips = {
+        "is not allowed": zip_with(tmp_path / "a.zip", "../evil.py", b"x"),
+        "is a link": zip_with(tmp_path / "b.zip", "labels", b"/etc/shadow", link=True),
+        "more than the 500 MB": zip_with(tmp_path / "c.zip", "zeros", bytes(501 << 20)),
+        "100,001 files, at most 2,000": zip_with(tmp_path / "d.zip", "0", count=100_000),
+        "no model.py": tmp_path / "e.zip",
+    }
+    with zipfile.ZipFile(zips["no model.py"], "w") as archive:
+        archive.writestr(script, "")
+    raising = f"raise ValueError({script!r} + '\\x1b[2J\\x00' + chr(0xd800))"
+    expected = [*zips, f"ValueError: {script}\ufffd[2J\ufffd\ufffd"]
+    sources = [*zips.values(), submission("hostile", meta=raising), submission("good")]
+    for team, source in enumerate(sources):
+        queue.enter(competition, store, source, team=f"t{team}", phase="feedback", league="free-style")
+    assert worker.work(competition, store) == len(sources)
+    for number, reason in enumerate(expected, start=1):
+        found = store.submission(number)
+        assert found["state"] == "failed" and reason in found["reason"]
+        place = queue.archive_path(competition, number)
+        assert reason in (place / "seed-1" / "log.txt").read_text()
+        assert sorted(path.name for path in (place / "seed-1").iterdir()) == ["log.txt"]
+    assert store.submission(len(sources))["state"] == "scored"
+    assert not list(tmp_path.rglob("evil.py"))
+
+
+def test_a_submission_too_large_to_be_taken(competition, store, tmp_path):
+    with (tmp_path / "big.zip").open("wb") as out:
+        out.truncate(501 << 20)
+    with pytest.raises(UserError, match="has 501 MB, at most 500 are allowed"):
+        queue.enter(competition, store, tmp_path / "big.zip", team="a", phase="feedback", league="free-style")
+    assert not list((competition.folder / "submissions").glob("*"))
+
+
+def test_an_entry_that_is_refused_leaves_nothing(competition, store, enter):
+    for _ in range(3):
+        enter()
+    with pytest.raises(UserError, match="3 are allowed"):
+        enter()
+    names = sorted(path.name for path in (competition.folder / "submissions").iterdir())
+    assert names == ["000001", "000002", "000003"]
+
+
+@pytest.mark.parametrize("team", ["", " ", "a\0b", "x\x1b[2J", "y" * 101])
+def test_names_that_are_no_names(enter, team):
+    with pytest.raises(UserError, match="name"):
+        enter(team)
+
+
+def test_a_run_given_back_waits_again_and_costs_nothing(store, enter):
+    number = enter()
+    for _ in range(queue.ATTEMPTS + 1):
+        claimed = queue.claim(store, "w")
+        queue.release(store, claimed, "w", "the worker was stopped", counted=False)
+    assert queue.claim(store, "w").attempt == 1
+    assert store.submission(number)["state"] == "running"
+
+
+def test_a_run_that_its_runner_cannot_do_fails_after_three_times(store, enter):
+    number = enter()
+    for _ in range(queue.ATTEMPTS):
+        queue.release(store, queue.claim(store, "w"), "w", "the runner failed", counted=True)
+    assert queue.claim(store, "w") is None
+    assert store.submission(number)["reason"] == "the runner failed"

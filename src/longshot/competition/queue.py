@@ -58,6 +58,8 @@ def enter(
         raise UserError(f"There is no league '{league}' here; there are: {', '.join(competition.leagues)}.")
     if not team.strip() or len(team) > 100:
         raise UserError(f"A team's name has 1 to 100 letters, this one has {len(team.strip())}.")
+    if not (team + (pseudonym or "")).isprintable():
+        raise UserError("A team's name has letters that cannot be shown; leave out control characters.")
     if not source.exists():
         raise UserError(f"There is no submission at {source}; give a folder or a zip with a model.py in it.")
     with _staged(competition, source) as staged, _alone(store) as connection:

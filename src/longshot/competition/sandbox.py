@@ -199,8 +199,12 @@ def _parents(path: Path) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The few variables a submission sees; torch asks for USER and HOME."""
-    return {
+    """The few variables a submission sees; torch asks for USER and HOME.
+
+    How many threads it takes is the organiser's choice, where it was made: several workers share a machine.
+    """
+    threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return {name: os.environ[name] for name in threads if name in os.environ} | {
         "PATH": f"{Path(sys.prefix, 'bin')}:/usr/local/bin:/usr/bin:/bin",
         "HOME": "/box/work",
         "TMPDIR": "/box/work",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from longshot.networks.registry import get_network
 
-SIZE = 128
+SIZE = int(os.environ.get("IMAGE_SIZE", "128"))  # the side of the competition's images, told by its host
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -28,7 +29,7 @@ def settings(model_file: str) -> dict[str, Any]:
 
 
 def backbone(call: str) -> nn.Module:
-    """A network with random weights, such as ``resnet18`` or ``cnn4(width=32)``: images [n, 3, 128, 128] → [n, d]."""
+    """A network with random weights, such as ``resnet18`` or ``cnn4(width=32)``: images [n, 3, S, S] → [n, d]."""
     network: nn.Module = get_network(call, size=(SIZE, SIZE)).to(DEVICE)
     return network
 

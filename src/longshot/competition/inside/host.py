@@ -75,6 +75,8 @@ def train(submission: Path, data: Path, work: Path, seed: int, outgoing: int) ->
     if not (submission / "api.py").exists():
         sys.modules["api"] = api
     os.chdir(work)
+    opened = feed.open_sources(data)
+    os.environ["IMAGE_SIZE"] = str(opened[0].pixels.shape[1])  # known before a network is made
     with stage("import", submission):
         model = importlib.import_module("model")
     missing = [name for name in ("MyMetaLearner", "MyLearner") if not hasattr(model, name)]
@@ -84,7 +86,7 @@ def train(submission: Path, data: Path, work: Path, seed: int, outgoing: int) ->
     rng = np.random.default_rng(seed)
     try:
         config = feed.read_config(submission / "config.json")
-        sources, held_out = feed.hold_out(feed.open_sources(data), config["validation_datasets"], rng)
+        sources, held_out = feed.hold_out(opened, config["validation_datasets"], rng)
     except feed.ConfigError as error:
         raise Failure("config", str(error)) from error
     total = sum(len(source.sizes) for source in sources)

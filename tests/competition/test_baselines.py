@@ -1,0 +1,69 @@
+"""All baselines, as submissions in the sandbox, on a small competition of toybox and with small settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from longshot.competition import ingestion, leagues
+from longshot.competition.baselines import BASELINES, write_baseline
+from longshot.competition.data import Data
+from longshot.competition.settings import load
+from longshot.errors import UserError
+
+SMALL = {
+    "random": {},
+    "train-from-scratch": {"network": "cnn4(width=4)", "steps": 3},
+    "fine-tuning": {"network": "cnn4(width=4)", "train_steps": 3, "task_steps": 5},
+    "matching": {"network": "cnn4(width=4)", "train_tasks": 2},
+    "prototypical": {"network": "cnn4(width=4)", "train_tasks": 2},
+    "fomaml": {"network": "cnn4(width=4)", "train_tasks": 2, "task_steps": 2},
+    "metadelta": {"network": "cnn4(width=4)", "train_steps": 3, "valid_tasks": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    """Train on two families of toybox and test on a third, images of 32 × 32."""
+    folder = tmp_path_factory.mktemp("toybox")
+    (folder / "competition.yaml").write_text("""
+title: small toybox
+datasets: {fish: toybox#fish, flowers: toybox#flowers, tools: toybox#tools}
+image_size: 32
+shape: {min_way: 2, max_way: 5, min_shot: 1, max_shot: 5, query: 5}
+limits: {seconds: 600}
+phases:
+  feedback: {train: [fish, flowers], test: [tools], tasks: 3}
+""")
+    return Data(load(folder))
+
+
+def test_every_baseline_has_small_settings():
+    assert set(SMALL) == set(BASELINES)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_baseline_runs_to_a_score(data, tmp_path, needs_sandbox, name):
+    code = write_baseline(name, tmp_path / "code", SMALL[name])
+    phase = data.competition.phase("feedback")
+    outcome = ingestion.run(data, phase, code, tmp_path / "run", seed=1, league=leagues.META)
+    assert outcome.reason is None, outcome.reason
+    assert outcome.scores["overall"]["tasks"] == 3
+    answers = (tmp_path / "run" / "answers.jsonl").read_text().splitlines()
+    tasks = data.test_tasks(phase, 1)
+    assert [len(json.loads(line)["predicted"]) for line in answers] == [len(task.query) for task in tasks]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_baseline_may_enter_the_meta_learning_league(tmp_path: Path, name: str):
+    assert leagues.shipped_weights(write_baseline(name, tmp_path / "code")) == []
+
+
+def test_a_setting_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(
+        UserError, match="'prototypical' has no setting 'steps'; it has: network, train_tasks, lr"
+    ):
+        write_baseline("prototypical", tmp_path / "code", {"steps": 3})
+    assert not (tmp_path / "code").exists()
