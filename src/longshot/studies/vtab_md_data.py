@@ -126,8 +126,8 @@ def cut_dataset(data: Dataset, cut: Mapping[str, Any], seed: int) -> list[Source
     """One dataset as upstream data and sources like those of VTAB+MD, for trying the protocol.
 
     Its train classes are upstream. Each of the first ``cut["md"]`` branches with enough test classes is a source of
-    episodes. The images of its test classes (``cut["images"]`` of them, None: all) are the big episodes: by class, or by
-    an attribute (``cut["structured"] = ["viewpoint"]``), 60/20/20 % in an order drawn from ``seed``.
+    episodes. Images of its test classes (``cut["images"]`` of them, None: all) are the big episodes: by class, or by an
+    attribute (``cut["structured"] = ["viewpoint"]``), 60/20/20 % in an order drawn from ``seed``.
     """
     test = data.splits.get("test")
     note = "" if test else f"{data.name} has no test classes, so episodes and upstream data share classes."

@@ -41,7 +41,7 @@ def cut() -> Field:
         return {"md": given["md"], "images": images, **{group: _texts(given[group]) for group in GROUPS}}
 
     return Field(
-        "a mapping of md (branches), images (of a big episode, or null), natural, specialized and structured (attributes)",
+        "a mapping of md (branches), images (a number or null), natural, specialized and structured (attributes)",
         parse,
     )
 
