@@ -258,6 +258,28 @@ def test_an_annotation_of_an_unlisted_category(coco: Path, edit: Edit) -> None:
         open_dataset(coco)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bbox": [1, 2, 3]}, "is not of COCO's form .*a bbox is not four numbers"),
+        ({"bbox": [1, 2, float("nan"), 3]}, "is not of COCO's form .*a bbox is not four numbers"),
+        ({"id": 900_007 + 7}, "gives 1 of 97 annotations an id that another has"),
+    ],
+)
+def test_an_annotation_of_another_form(coco: Path, edit: Edit, change: dict[str, Any], message: str) -> None:
+    edit(lambda whole: whole["annotations"][0].update(change))
+    with pytest.raises(UserError, match=message):
+        open_dataset(coco)
+
+
+@pytest.mark.parametrize(
+    "call", ["coco(min_side='x')", "coco(scale=0.5)", "coco(part=2017)", "coco(crop=True)"]
+)
+def test_settings_of_another_kind(coco: Path, call: str) -> None:
+    with pytest.raises(UserError, match=r"setting|scale"):
+        open_dataset(f"{call}:{coco}")
+
+
 def test_an_image_of_another_size(coco: Path) -> None:
     dataset = open_dataset(coco)
     row = dataset.attributes["image"].to_pylist().index("000000000001.jpg")  # type: ignore[index]

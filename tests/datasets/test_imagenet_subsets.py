@@ -203,3 +203,8 @@ def test_a_class_in_two_lists_is_refused(imagenet: Path) -> None:
         lines.write("n01532829,n01524359\n")
     with pytest.raises(UserError, match=r"puts class 'n01532829' in both train and validation"):
         open_dataset(f"tiered-imagenet(lists='../lists'):{imagenet / 'ilsvrc'}")
+
+
+def test_lists_must_be_a_path(imagenet: Path) -> None:
+    with pytest.raises(UserError, match=r"setting of the wrong type: lists is the path of a folder"):
+        open_dataset(f"tiered-imagenet(lists=5):{imagenet / 'ilsvrc'}")

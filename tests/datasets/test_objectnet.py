@@ -82,3 +82,10 @@ def test_absent_classes_are_told(objectnet: Path, capsys: pytest.CaptureFixture[
     (objectnet / "images" / "band_aid").rmdir()
     assert len(open_dataset(objectnet).class_ids) == 2
     assert "2 of ObjectNet's 3 classes (not 'band_aid')" in capsys.readouterr().err
+
+
+def test_a_mapping_of_another_form(objectnet: Path) -> None:
+    file = objectnet / "mappings" / "objectnet_to_imagenet_1k.json"
+    file.write_text(json.dumps({"Band Aid": ["Band Aid"]}))
+    with pytest.raises(UserError, match=r"gives 1 entry of 1 something else than a text \('Band Aid'\)"):
+        open_dataset(objectnet)

@@ -112,6 +112,8 @@ class Coco(Format):
     ) -> None:
         if not isinstance(scale, int | float) or not 1 <= scale < math.inf:
             raise UserError(f"COCO's scale is {scale!r}; boxes are enlarged by a factor of at least 1.")
+        if not isinstance(part, str) or not isinstance(min_side, int | float):
+            raise TypeError("part is a text and min_side a number")
         self.crops, self.part, self.scale, self.min_side = crops, part, scale, min_side
 
     @classmethod

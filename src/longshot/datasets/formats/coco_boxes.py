@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import math
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,36 +86,50 @@ def read_boxes(file: Path) -> pa.Table:
     with progress(f"index {file.name}", unit="boxes") as bar:
         try:
             content = json.loads(file.read_bytes(), object_hook=_slim)
-            images = {entry["id"]: entry for entry in content["images"]}
-            ids = {e["id"]: f"{e.get('supercategory') or 'other'}/{e['name']}" for e in content["categories"]}
-            boxes = content["annotations"]
-            number: dict[int, int] = {}
-            for box in boxes:
-                number[box["image_id"]] = number.get(box["image_id"], 0) + 1
-            columns: dict[str, list[Any]] = {
-                "id": [box["id"] for box in boxes],
-                "class": [ids.get(box["category_id"]) for box in boxes],
-                "file": [images.get(box["image_id"], {}).get("file_name") for box in boxes],
-                **{side: [float(box["bbox"][i]) for box in boxes] for i, side in enumerate("xywh")},
-                "crowd": [bool(box.get("iscrowd", 0)) for box in boxes],
-                "objects": [number[box["image_id"]] for box in boxes],
-                **{s: [images.get(b["image_id"], {}).get(s) for b in boxes] for s in ("width", "height")},
-            }
         except ValueError as error:
             raise UserError(f"{file} is not valid JSON ({error}); copy or unpack it again.") from error
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+        try:
+            columns = _columns(content)
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             raise UserError(
-                f"{file} is not of COCO's form (images, categories and annotations with id, image_id, category_id and "
-                f"bbox): {type(error).__name__} {error}."
+                f"{file} is not of COCO's form (images with id, file_name, width and height; annotations with id, "
+                f"image_id, category_id and bbox; categories): {type(error).__name__} {error}."
             ) from error
-        bar.advance(len(boxes))
+        number = len(columns["id"])
+        bar.advance(number)
+    if not number:
+        raise UserError(f"{file} has no annotation; classes come from annotated objects.")
+    if len(set(columns["id"])) != number:
+        raise UserError(
+            f"{file} gives {number - len(set(columns['id'])):,} of {number:,} annotations an id that another has."
+        )
     for column, what in (("file", "images"), ("class", "categories")):
         lost = [i for i, value in zip(columns["id"], columns[column], strict=True) if value is None]
         if lost:
             raise UserError(
-                f"{file} has {count(lost, 'annotation')} of {len(boxes):,} of {what} that it does not list (annotation "
+                f"{file} has {count(lost, 'annotation')} of {number:,} of {what} that it does not list (annotation "
                 f"{first(lost)}); copy or unpack it again."
             )
-    if not boxes:
-        raise UserError(f"{file} has no annotation; classes come from annotated objects.")
     return pa.table(columns)
+
+
+def _columns(content: Any) -> dict[str, list[Any]]:
+    """The table's columns; None for the class or file of an annotation whose category or image is not listed."""
+    images = {e["id"]: (e["file_name"], int(e["width"]), int(e["height"])) for e in content["images"]}
+    ids = {e["id"]: f"{e.get('supercategory') or 'other'}/{e['name']}" for e in content["categories"]}
+    boxes = content["annotations"]
+    of = [images.get(box["image_id"], (None, 0, 0)) for box in boxes]
+    number = Counter(box["image_id"] for box in boxes)
+    sides = [[float(side) for side in box["bbox"]] for box in boxes]
+    if not all(len(box) == 4 and all(map(math.isfinite, box)) for box in sides):
+        raise ValueError("a bbox is not four numbers")
+    return {
+        "id": [int(box["id"]) for box in boxes],
+        "class": [ids.get(box["category_id"]) for box in boxes],
+        "file": [image[0] for image in of],
+        **{name: [box[i] for box in sides] for i, name in enumerate("xywh")},
+        "crowd": [bool(box.get("iscrowd", 0)) for box in boxes],
+        "objects": [number[box["image_id"]] for box in boxes],
+        "width": [image[1] for image in of],
+        "height": [image[2] for image in of],
+    }

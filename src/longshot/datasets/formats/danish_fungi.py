@@ -40,6 +40,8 @@ class DanishFungi(Format):
     )
 
     def __init__(self, mini: bool | None = None, images: str | None = None) -> None:
+        if not isinstance(mini, bool | None) or not isinstance(images, str | None):
+            raise TypeError("mini is True or False and images the path of a folder")
         self.mini, self.images = mini, images
 
     @classmethod

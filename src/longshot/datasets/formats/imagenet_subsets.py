@@ -203,6 +203,8 @@ class TieredImageNet(Subset):
     pickles: ClassVar[tuple[str, ...]] = ("*_images_png.pkl", "*_images.npz", "*_labels.pkl")
 
     def __init__(self, lists: str | None = None) -> None:
+        if not isinstance(lists, str | None):
+            raise TypeError("lists is the path of a folder")
         self.lists = lists
 
     @classmethod

@@ -72,3 +72,15 @@ def read_json(file: Path) -> dict[str, Any]:
             f"{file} holds a {type(content).__name__} where a JSON object is needed; unpack it again."
         )
     return content
+
+
+def read_names(file: Path) -> dict[str, str]:
+    """A JSON object of texts, as a table of names is."""
+    content = read_json(file)
+    wrong = [key for key, value in content.items() if not isinstance(value, str)]
+    if wrong:
+        raise UserError(
+            f"{file} gives {count(wrong, 'entry', 'entries')} of {len(content):,} something else than a text "
+            f"({first(wrong)}); unpack it again."
+        )
+    return content

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from longshot.datasets.dataset import Dataset, count, first
 from longshot.datasets.formats.base import Format, assemble
-from longshot.datasets.formats.listing import need_folder, read_json
+from longshot.datasets.formats.listing import need_folder, read_names
 from longshot.datasets.scan import scan_folder
 from longshot.datasets.sidecars import note
 from longshot.datasets.stores import FileStore
@@ -77,8 +77,8 @@ class ObjectNet(Format):
             raise UserError(
                 f"{path} lacks {' and '.join(absent)}; unpack the whole of objectnet-1.0 and give its folder."
             )
-        labels: dict[str, str] = read_json(path / "mappings" / _LABELS)
-        imagenet: dict[str, str] = read_json(path / "mappings" / _IMAGENET)
+        labels = read_names(path / "mappings" / _LABELS)
+        imagenet = read_names(path / "mappings" / _IMAGENET)
         scan = scan_folder(path / "images", refresh=refresh)
         unknown = [c for c in scan.class_ids if c not in labels]
         if unknown:
