@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from longshot.testbeds.testbed import Testbed
 
 _PACKAGES = ("longshot", "numpy", "torch", "pyarrow", "scipy", "pillow")
 
@@ -72,3 +77,54 @@ def _device_name(device: str) -> str:
 
         return f"{device}: {torch.cuda.get_device_name(device)}"
     return device
+
+
+def record_upstream(
+    run: dict[str, Any], backbones: Sequence[str], testbeds: Mapping[str, Testbed], names: Mapping[str, str]
+) -> None:
+    """Enter into run.json what is known about overlap of training and test data, and warn where there is some.
+
+    ``run["upstream"][backbone][testbed hash]`` is a list, one entry per dataset of the testbed (see
+    ``longshot.datasets.overlap.leaks``). Only networks with a sidecar tell what they were trained on.
+    ``testbeds`` and ``names`` go by content hash.
+    """
+    from longshot.datasets.overlap.leaks import find_leak, sentence
+
+    for backbone in backbones:
+        trained = _training_data(backbone)
+        for content_hash, testbed in testbeds.items() if trained else ():
+            tested = {name: _tested(testbed, name) for name in testbed.datasets}
+            found = [
+                {"dataset": name, **find_leak(data, testbed.datasets[name], keys)}
+                for data in trained
+                for name, keys in tested.items()
+            ]
+            run.setdefault("upstream", {}).setdefault(backbone, {})[content_hash] = found
+            for said in filter(None, (sentence(leak, backbone, names[content_hash]) for leak in found)):
+                print(f"warning: {said}", file=sys.stderr)
+
+
+def _training_data(backbone: str) -> list[dict[str, Any]]:
+    """What the sidecars of a backbone (or of several side by side) say about their training data."""
+    from longshot.evaluation.inputs import backbone_parts
+    from longshot.networks.checkpoint import SIDECAR, read_sidecar
+
+    found = []
+    for part in backbone_parts(backbone):
+        path = Path(part)
+        sidecar = path / SIDECAR if path.is_dir() else path.with_suffix(".json")
+        if (path.is_dir() or path.suffix == ".safetensors") and sidecar.is_file():
+            data = read_sidecar(sidecar).get("data")
+            found += [data] if isinstance(data, dict) else []
+    return found
+
+
+def _tested(testbed: Testbed, dataset: str) -> dict[str, str]:
+    """Key → class of every support and query image that a testbed takes from a dataset."""
+    found: dict[str, str] = {}
+    for row, name in enumerate(testbed.table["dataset"].to_pylist()):
+        if name == dataset:
+            task = testbed[row]
+            for keys, labels in ((task.support, task.support_label), (task.query, task.query_label)):
+                found.update((key, task.classes[label]) for key, label in zip(keys, labels, strict=True))
+    return found

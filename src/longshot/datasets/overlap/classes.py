@@ -1,0 +1,126 @@
+"""Classes that two datasets share: by id, by name, by WordNet's synonyms, or one above the other in a hierarchy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from longshot.datasets.dataset import Dataset
+from longshot.datasets.overlap.synonyms import Nouns
+
+RELATIONS = ("same", "name", "synonym", "above", "below")  # the strongest first
+_SYNSET = re.compile(r"^n\d{8}$")
+_NUMBER = re.compile(r"^\d+[\s._-]+(?=.*[^\W\d])")  # the "001." of "001.Black_footed_Albatross"
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+@dataclass(frozen=True)
+class SharedClass:
+    """A class of A and one of B: ``same`` id, same ``name``, ``synonym``; ``above``: B's class is a kind of A's;
+    ``below``: A's class is a kind of B's."""
+
+    a: str
+    b: str
+    relation: str
+    by: str  # the name, synset or node that both have in common
+
+
+def normalise(name: str) -> str:
+    """A class name for comparison: lower case, words apart, without a leading number or punctuation.
+
+    >>> normalise("001.Black_footed_Albatross"), normalise("GrannySmith")
+    ('black footed albatross', 'granny smith')
+    """
+    text = _HUMP.sub(" ", _NUMBER.sub("", name.strip()))
+    words = re.sub(r"[^\w]+|_+", " ", text.lower()).split()
+    return " ".join(words) or name.strip().lower()
+
+
+def _path(class_id: str) -> str:
+    """A class id with each part normalised."""
+    return "/".join(part if _SYNSET.match(part) else normalise(part) for part in class_id.split("/"))
+
+
+def shared_classes(a: Dataset, b: Dataset, nouns: Nouns | None = None) -> list[SharedClass]:
+    """Related classes, one row per pair with the strongest relation; sorted by A's class, then B's.
+
+    A class is above another when one of the other's ancestors, in its own dataset's taxonomy or in WordNet, has its
+    name. ``nouns`` is WordNet where it is installed: ids such as n02084071 are its synsets, other names are taken
+    in their most frequent sense.
+    """
+    found: dict[tuple[str, str], SharedClass] = {}
+
+    def add(pairs: Iterable[SharedClass]) -> None:
+        for pair in pairs:
+            found.setdefault((pair.a, pair.b), pair)
+
+    names_a, names_b = _names(a, nouns), _names(b, nouns)
+    ids_a, ids_b = ({c: frozenset([_path(c)]) for c in dataset.class_ids} for dataset in (a, b))
+    add(_matches(ids_a, ids_b, "same"))
+    add(_matches(names_a, names_b, "name"))
+    if nouns is not None:
+        senses_a, senses_b = ({c: _sense(names, nouns) for c, names in x.items()} for x in (names_a, names_b))
+        add(_matches(senses_a, senses_b, "synonym"))
+    above_a, above_b = _above(a, names_a), _above(b, names_b)
+    add(_matches(names_a, above_b, "above"))
+    add(_matches(above_a, names_b, "below"))
+    if nouns is not None:
+        high_a, high_b = ({c: nouns.ancestors(s) for c, s in x.items()} for x in (senses_a, senses_b))
+        add(_matches(senses_a, high_b, "above"))
+        add(_matches(high_a, senses_b, "below"))
+    if a.fingerprint == b.fingerprint:  # within one dataset a class is no news to itself, nor a pair twice
+        return sorted((p for p in found.values() if p.a < p.b), key=lambda p: (p.a, p.b))
+    return sorted(found.values(), key=lambda p: (p.a, p.b))
+
+
+Names = Mapping[str, frozenset[str]]
+
+
+def _names(dataset: Dataset, nouns: Nouns | None) -> dict[str, frozenset[str]]:
+    """What each class goes by: its synset id, its label in the taxonomy, the last part of its id."""
+    found = {}
+    for class_id, name in zip(dataset.class_ids, dataset.class_names, strict=True):
+        names = {name if _SYNSET.match(name) else normalise(name)}
+        if dataset.taxonomy is not None and class_id in dataset.taxonomy:
+            names.add(normalise(dataset.taxonomy.label(class_id)))
+        if nouns is not None and _SYNSET.match(name):
+            names.update(normalise(lemma) for lemma in nouns.lemmas.get(name, ()))
+        found[class_id] = frozenset(names - {""})
+    return found
+
+
+def _sense(names: frozenset[str], nouns: Nouns) -> frozenset[str]:
+    """The synsets of a class: its own id where it is one, else the most frequent sense of its name."""
+    own = {name for name in names if _SYNSET.match(name)}
+    return frozenset(own or {nouns.first[name] for name in names if name in nouns.first})
+
+
+def _above(dataset: Dataset, names: Names) -> dict[str, frozenset[str]]:
+    """Names of the nodes above each class in the dataset's own taxonomy, the root left out."""
+    taxonomy = dataset.taxonomy
+    if taxonomy is None:
+        return {}
+    found = {}
+    for class_id in names:
+        if class_id in taxonomy:
+            higher = taxonomy.ancestors(class_id) - {class_id, taxonomy.root}
+            found[class_id] = (
+                frozenset(text for node in higher for text in (node, normalise(taxonomy.label(node))) if text)
+                - names[class_id]
+            )
+    return found
+
+
+def _matches(a: Names, b: Names, relation: str) -> list[SharedClass]:
+    """Pairs of classes with a common text, through an index over B."""
+    index: dict[str, list[str]] = {}
+    for class_id, texts in b.items():
+        for text in texts:
+            index.setdefault(text, []).append(class_id)
+    return [
+        SharedClass(class_id, other, relation, text)
+        for class_id, texts in a.items()
+        for text in sorted(texts)
+        for other in index.get(text, ())
+    ]

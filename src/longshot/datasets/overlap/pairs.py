@@ -1,0 +1,197 @@
+"""Pairs of images that two datasets share: exact copies, near copies, and neighbours in an embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from longshot.datasets.dataset import Dataset
+from longshot.datasets.overlap import verify
+from longshot.datasets.overlap.search import Neighbours, nearest
+from longshot.datasets.overlap.signatures import Signatures, mirrored, signatures, thumbnail
+from longshot.progress import progress
+
+KINDS = ("exact", "near", "similar")
+NEIGHBOURS = 10  # looked at per image, as it is and mirrored
+SIMILARITY = 0.95  # cosine in the embedding from which a pair is listed as similar
+_RELATED = 0.65  # cosine of descriptors below which pixels are not compared
+_ALIGNED = 0.12  # distance on thumbnails below which the images themselves are read
+_COLOUR, _DETAIL = (
+    0.12,
+    0.17,
+)  # distances on 64 × 64 pixels below which two images are copies; see docs/overlap.md
+_MANY = 10_000  # pairs of one group of identical images that are all listed; beyond, each image once
+
+Pairs = NDArray[np.int64]  # [P, 2]: row of A, row of B
+
+
+@dataclass(frozen=True)
+class Found:
+    """P pairs, sorted by kind, distance and rows; ``distance`` is 0 for exact, d of the details for near (see
+    ``verify``), 1 − cosine for similar."""
+
+    rows: Pairs
+    kind: NDArray[np.int8]  # position in KINDS
+    distance: NDArray[np.float32]
+    mirrored: NDArray[np.bool_]
+    index: str  # how descriptors (and embeddings) were searched
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+Embed = Callable[[Dataset], NDArray[Any]]  # the vectors [N, d] of a dataset's images
+
+
+def find_pairs(
+    a: Dataset,
+    b: Dataset,
+    *,
+    embed: Embed | None = None,
+    neighbours: int = NEIGHBOURS,
+    similarity: float = SIMILARITY,
+    index: str = "auto",
+    device: str = "auto",
+    workers: int | None = None,
+) -> Found:
+    """Every image of A with its copies in B; within one dataset (equal fingerprints) each pair once.
+
+    Exact copies have the same pixels. Near copies are among the ``neighbours`` nearest descriptors (of the image and
+    of its mirror image) or embeddings, and pass the comparison of pixels. With ``embed``, pairs that do not pass it
+    but have at least this ``similarity`` (cosine) are listed as similar.
+    """
+    same = a.fingerprint == b.fingerprint
+    table_a = signatures(a, workers)
+    table_b = table_a if same else signatures(b, workers)
+    exact = exact_pairs(table_a.digests, table_b.digests, same)
+    flat_a = table_a.descriptors()
+    flat_b = flat_a if same else table_b.descriptors()
+    candidates: list[tuple[Pairs, bool]] = []
+    told: set[str] = set()
+    for turned in (False, True):
+        queries = mirrored(flat_a) if turned else flat_a
+        what = "compare mirrored images" if turned else "compare images"
+        near = nearest(queries, flat_b, neighbours, index=index, leave_self=same, device=device, what=what)
+        told.add(near.index)
+        candidates.append((_above(near, _RELATED)[0], turned))
+    similar, cosine = np.empty((0, 2), np.int64), np.empty(0, np.float32)
+    if embed is not None:
+        vectors = embed(a)
+        others = vectors if same else embed(b)
+        near = nearest(
+            vectors,
+            others,
+            neighbours,
+            index=index,
+            leave_self=same,
+            device=device,
+            what="compare embeddings",
+        )
+        told.add(near.index)
+        similar, cosine = _above(near, similarity)
+        candidates += [(similar, False), (similar, True)]
+    parts = [(exact, np.zeros(len(exact), np.float32), 0, False)]
+    for pairs, turned in candidates:
+        kept, distance = _copies(a, b, table_a, table_b, _once(pairs, same), turned)
+        parts.append((kept, distance, 1, turned))
+    parts.append((similar, 1 - cosine, 2, False))
+    return _gather(parts, same, " and ".join(sorted(told)), len(b))
+
+
+def exact_pairs(a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool) -> Pairs:
+    """Rows with equal digests [N, 32], [M, 32] → [P, 2].
+
+    A digest that very many images share would give their product: then each image is listed with the first of the
+    other side, and no image is lost.
+    """
+    both = [np.ascontiguousarray(digests).view("S32")[:, 0] for digests in (a, b)]
+    group = np.unique(np.concatenate(both), return_inverse=True)[1]
+    order_a, order_b = np.argsort(group[: len(a)], kind="stable"), np.argsort(group[len(a) :], kind="stable")
+    sorted_a, sorted_b = group[: len(a)][order_a], group[len(a) :][order_b]
+    shared = np.intersect1d(sorted_a, sorted_b)
+    pairs = []
+    for value in shared.tolist():
+        left = order_a[slice(*np.searchsorted(sorted_a, (value, value + 1)))]
+        right = order_b[slice(*np.searchsorted(sorted_b, (value, value + 1)))]
+        if same and len(left) < 2:
+            continue
+        if len(left) * len(right) <= _MANY:
+            pairs.append(np.stack(np.meshgrid(left, right, indexing="ij"), -1).reshape(-1, 2))
+        else:
+            pairs.append(np.stack((left, np.full(len(left), right[0])), 1))
+            pairs.append(np.stack((np.full(len(right), left[0]), right), 1))
+    found = np.concatenate(pairs) if pairs else np.empty((0, 2))
+    return _once(found.astype(np.int64), same)
+
+
+def _above(found: Neighbours, least: float) -> tuple[Pairs, NDArray[np.float32]]:
+    """Pairs [P, 2] with at least this similarity, and the similarity [P]."""
+    query, place = np.nonzero((found.rows >= 0) & (found.similarity >= least))
+    return np.stack((query, found.rows[query, place]), 1), found.similarity[query, place]
+
+
+def _once(pairs: Pairs, same: bool) -> Pairs:
+    """Without repeats; within one dataset the smaller row first, and no image with itself."""
+    if same:
+        pairs = np.sort(pairs, 1)
+        pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    return np.unique(pairs, axis=0)
+
+
+def _copies(
+    a: Dataset, b: Dataset, table_a: Signatures, table_b: Signatures, pairs: Pairs, turned: bool
+) -> tuple[Pairs, NDArray[np.float32]]:
+    """Those of the pairs that pass the comparison of pixels, with the distance of their details."""
+    kept, distances = [np.empty((0, 2), np.int64)], [np.empty(0, np.float32)]
+    step = 2048
+    with progress("compare pixels", total=len(pairs), unit="pairs") as bar:
+        for start in range(0, len(pairs), step):
+            part = pairs[start : start + step]
+            left, right = _tensors(table_a.thumbnails[part[:, 0]], table_b.thumbnails[part[:, 1]], turned)
+            how = verify.align(left, right)
+            near = torch.nonzero(how.distance <= _ALIGNED)[:, 0]
+            if len(near):
+                chosen = part[near.numpy()]
+                left, right = _tensors(_read(a, chosen[:, 0]), _read(b, chosen[:, 1]), turned)
+                colour, detail = verify.compare(left, right, how[near])
+                passed = ((colour <= _COLOUR) & (detail <= _DETAIL)).numpy()
+                kept.append(chosen[passed])
+                distances.append(detail.numpy()[passed])
+            bar.advance(len(part))
+    return np.concatenate(kept), np.concatenate(distances)
+
+
+def _read(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Images [P] → bytes [P, 64, 64, 3]; each is read once."""
+    unique, places = np.unique(rows, return_inverse=True)
+    pictures = np.stack([thumbnail(dataset.image(int(row)), verify.DETAIL) for row in unique])
+    return np.asarray(pictures[places])
+
+
+def _tensors(
+    left: NDArray[np.uint8], right: NDArray[np.uint8], turned: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    first = torch.from_numpy(np.array(left))
+    return (first.flip(2) if turned else first), torch.from_numpy(np.array(right))
+
+
+def _gather(
+    parts: list[tuple[Pairs, NDArray[np.float32], int, bool]], same: bool, index: str, width: int
+) -> Found:
+    """One row per pair: the strongest kind, and among equals the smallest distance."""
+    rows = np.concatenate([pairs for pairs, *_ in parts])
+    if same:
+        rows = np.sort(rows, 1)
+    distance = np.concatenate([values for _, values, *_ in parts]).astype(np.float32)
+    kind = np.concatenate([np.full(len(pairs), number, np.int8) for pairs, _, number, _ in parts])
+    turned = np.concatenate([np.full(len(pairs), flag) for pairs, _, _, flag in parts])
+    order = np.lexsort((turned, distance, kind))
+    _, first = np.unique(rows[order] @ np.array([width, 1]), return_index=True)
+    chosen = order[first]
+    chosen = chosen[np.lexsort((*rows[chosen].T[::-1], distance[chosen], kind[chosen]))]
+    return Found(rows[chosen], kind[chosen], distance[chosen], turned[chosen].astype(bool), index)

@@ -1,0 +1,218 @@
+"""The overlap of two datasets as a file: pairs of keys with kind and distance, shared classes, what was searched."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import longshot
+from longshot.datasets.dataset import Dataset
+from longshot.datasets.overlap.classes import RELATIONS, SharedClass
+from longshot.datasets.overlap.pairs import KINDS, Found
+from longshot.errors import UserError
+from longshot.files import atomic, cache_dir, canonical_json, write_json
+
+FORMAT = 1
+SCHEMA = pa.schema(
+    [
+        ("key_a", pa.string()),
+        ("key_b", pa.string()),
+        ("class_a", pa.string()),
+        ("class_b", pa.string()),
+        ("kind", pa.string()),
+        ("distance", pa.float32()),
+        ("mirrored", pa.bool_()),
+    ]
+)
+_ENDINGS = (".parquet", ".json")
+
+
+@dataclass(frozen=True, eq=False)
+class Overlap:
+    """``pairs`` has the columns of ``SCHEMA``; ``a`` and ``b`` tell name, fingerprint, images and classes."""
+
+    pairs: pa.Table
+    a: dict[str, Any]
+    b: dict[str, Any]
+    classes: tuple[SharedClass, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def within(self) -> bool:
+        """Whether a dataset was compared with itself."""
+        return bool(self.a["fingerprint"] == self.b["fingerprint"])
+
+    def of_kinds(self, *kinds: str) -> pa.Table:
+        """The pairs of these kinds."""
+        return self.pairs.filter(pc.is_in(self.pairs["kind"], pa.array(kinds, pa.string())))
+
+    def copies(self) -> pa.Table:
+        """Exact and near duplicates: what must not be in both of training and test data."""
+        return self.of_kinds("exact", "near")
+
+    def counts(self) -> list[dict[str, Any]]:
+        """Per kind: pairs, images of A and of B in them, pairs whose classes differ."""
+        rows = []
+        for kind in KINDS:
+            table = self.of_kinds(kind)
+            across = pc.sum(pc.not_equal(table["class_a"], table["class_b"])).as_py() or 0
+            images = [pc.count_distinct(table[f"key_{side}"]).as_py() for side in "ab"]
+            rows.append(
+                {
+                    "kind": kind,
+                    "pairs": table.num_rows,
+                    "images_a": images[0],
+                    "images_b": images[1],
+                    "across": across,
+                }
+            )
+        return rows
+
+    def relations(self) -> dict[str, int]:
+        """How many pairs of classes have each relation."""
+        return dict(Counter(shared.relation for shared in self.classes))
+
+    def to_leave_out(
+        self, *, images: bool = True, classes: bool = False, relations: Sequence[str] = RELATIONS
+    ) -> tuple[list[str], list[str]]:
+        """(keys, classes) of A to leave out: copies of B's images, classes related to B's.
+
+        Within one dataset the copies that go are those of the second column: one of each group stays.
+        """
+        unknown = [relation for relation in relations if relation not in RELATIONS]
+        if unknown:
+            raise UserError(
+                f"There is no relation '{unknown[0]}' of classes; there are: {', '.join(RELATIONS)}."
+            )
+        if classes and self.within:
+            raise UserError(
+                "Classes are left out by comparing with another dataset; this overlap is of one with itself."
+            )
+        column = "key_b" if self.within else "key_a"
+        keys = sorted(set(self.copies()[column].to_pylist())) if images else []
+        return keys, sorted({s.a for s in self.classes if s.relation in relations}) if classes else []
+
+    def meta(self) -> dict[str, Any]:
+        """Everything but the pairs."""
+        return {
+            "format": FORMAT,
+            "version": longshot.__version__,
+            "a": self.a,
+            "b": self.b,
+            "settings": self.settings,
+            "classes": [asdict(shared) for shared in self.classes],
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write .parquet (pairs as rows, the rest as metadata) or .json (all of it)."""
+        path = Path(path)
+        if path.suffix == ".json":
+            write_json(path, {"longshot": "overlap", **self.meta(), "pairs": self.pairs.to_pylist()})
+            return
+        check_ending(path)
+        table = self.pairs.replace_schema_metadata({"longshot_overlap": canonical_json(self.meta())})
+        with atomic(path) as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Overlap:
+        """Read what ``save`` wrote."""
+        path = Path(path)
+        if not path.is_file():
+            raise UserError(
+                f"There is no overlap file {path}; make it with 'longshot datasets overlap A B -o {path}'."
+            )
+        try:
+            if path.suffix == ".json":
+                meta = json.loads(path.read_text(encoding="utf-8"))
+                pairs = pa.Table.from_pylist(meta["pairs"], SCHEMA)
+            else:
+                pairs = pq.read_table(path)
+                meta = json.loads(pairs.schema.metadata[b"longshot_overlap"])
+                pairs = pairs.replace_schema_metadata().cast(SCHEMA)
+            if meta["format"] != FORMAT:
+                raise UserError(
+                    f"{path} has format {meta['format']}, this Longshot reads {FORMAT}; upgrade Longshot."
+                )
+            classes = tuple(SharedClass(**shared) for shared in meta["classes"])
+            return cls(pairs, meta["a"], meta["b"], classes, meta["settings"])
+        except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
+            raise UserError(
+                f"{path} is no overlap file of Longshot ({' '.join(str(error).split())[:120]}); make it with "
+                f"'longshot datasets overlap A B -o {path.name}'."
+            ) from error
+
+
+def make_overlap(
+    a: Dataset, b: Dataset, found: Found, classes: list[SharedClass], settings: dict[str, Any]
+) -> Overlap:
+    """Rows become keys and class ids."""
+    columns: dict[str, pa.Array] = {}
+    for side, dataset, rows in (("a", a, found.rows[:, 0]), ("b", b, found.rows[:, 1])):
+        columns[f"key_{side}"] = dataset.keys.take(pa.array(rows))
+        columns[f"class_{side}"] = pa.array(dataset.class_ids).take(pa.array(dataset.labels[rows]))
+    columns["kind"] = pa.array(KINDS).take(pa.array(found.kind))
+    columns["distance"] = pa.array(found.distance)
+    columns["mirrored"] = pa.array(found.mirrored)
+    table = pa.table([columns[name] for name in SCHEMA.names], names=SCHEMA.names).cast(SCHEMA)
+    return Overlap(table, _about(a), _about(b), tuple(classes), {**settings, "index": found.index})
+
+
+def check_ending(path: Path) -> None:
+    """UserError for a file of another kind."""
+    if path.suffix not in _ENDINGS:
+        raise UserError(f"An overlap is written as {' or '.join(_ENDINGS)}; '{path}' ends otherwise.")
+
+
+def of_the_same(overlap: Overlap, dataset: Dataset, file: Path) -> None:
+    """UserError where an overlap is not about this dataset as its first side."""
+    if overlap.a["fingerprint"] == dataset.fingerprint:
+        return
+    turned = overlap.b["fingerprint"] == dataset.fingerprint
+    hint = (
+        f"it is its second dataset: compare the other way round, overlap {overlap.b['name']} {overlap.a['name']}"
+        if turned
+        else f"compare '{dataset.name}' with it anew"
+    )
+    raise UserError(
+        f"{file} tells what '{overlap.a['name']}' ({overlap.a['fingerprint'][:12]}) shares with '{overlap.b['name']}', "
+        f"not what '{dataset.name}' ({dataset.fingerprint[:12]}) does; {hint}."
+    )
+
+
+def remember(overlap: Overlap) -> Path:
+    """Keep an overlap in the cache, where ``recall`` finds it by the two fingerprints."""
+    path = _place(overlap.a["fingerprint"], overlap.b["fingerprint"])
+    overlap.save(path)
+    return path
+
+
+def recall(a: str, b: str) -> tuple[Overlap, bool] | None:
+    """What was found between two datasets by fingerprint, and whether it was compared the other way round."""
+    for one, other, turned in ((a, b, False), (b, a, True)):
+        path = _place(one, other)
+        if path.is_file():
+            return Overlap.load(path), turned
+    return None
+
+
+def _place(a: str, b: str) -> Path:
+    return cache_dir("overlap") / f"{a[:32]}-{b[:32]}.parquet"
+
+
+def _about(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "source": dataset.source,
+        "fingerprint": dataset.fingerprint,
+        "images": len(dataset),
+        "classes": len(dataset.class_ids),
+    }

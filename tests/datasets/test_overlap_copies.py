@@ -1,0 +1,198 @@
+"""Planted copies are found, look-alikes are not: toybox, and real images where they are at hand."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from longshot.datasets import Dataset, open_dataset
+from longshot.datasets.check import leave_out
+from longshot.datasets.overlap.pairs import KINDS, Found, exact_pairs, find_pairs
+
+Change = Callable[[Image.Image, np.random.Generator], Image.Image]
+PLANTED = 40  # of each kind
+TESTED_SEED = 1  # thresholds were chosen with seed 0
+
+
+def _jpeg(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=int(rng.integers(50, 91)))
+    return Image.open(io.BytesIO(buffer.getvalue())).convert("RGB")
+
+
+def _resize(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    factor = float(rng.uniform(0.6, 2.0))
+    way = rng.choice([Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling.LANCZOS])
+    return image.resize((round(factor * image.width), round(factor * image.height)), Image.Resampling(way))
+
+
+def _crop(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    width, height = round(0.95 * image.width), round(0.95 * image.height)
+    left, top = rng.integers(0, image.width - width + 1), rng.integers(0, image.height - height + 1)
+    return image.crop((int(left), int(top), int(left) + width, int(top) + height))
+
+
+CHANGES: dict[str, Change] = {
+    "exact": lambda image, _: image,
+    "jpeg": _jpeg,
+    "resized": _resize,
+    "cropped": _crop,
+    "mirrored": lambda image, _: ImageOps.mirror(image),
+}
+
+
+def _plant(whole: Dataset, folder: Path, seed: int, each: int) -> tuple[Dataset, Dataset, dict[str, str]]:
+    """(upstream folder, the even images of ``whole``, copy → original).
+
+    Beside the copies the upstream holds as many odd images: of the same classes, but not in the other dataset.
+    """
+    keys = whole.keys.to_pylist()
+    tested = leave_out(whole, dict.fromkeys(keys[1::2], "odd"))
+    rng = np.random.default_rng(seed)
+    origin = {}
+    for kind, change in CHANGES.items():
+        (folder / kind).mkdir()
+        for row in rng.choice(np.arange(0, len(whole), 2), each, replace=False).tolist():
+            change(whole.image(row), rng).save(folder / kind / f"{row:06d}.png")
+            origin[f"{kind}/{row:06d}.png"] = keys[row]
+    (folder / "other").mkdir()
+    for row in rng.choice(np.arange(1, len(whole), 2), len(CHANGES) * each, replace=False).tolist():
+        whole.image(row).save(folder / "other" / f"{row:06d}.png")
+    return open_dataset(folder), tested, origin
+
+
+def _judge(found: Found, a: Dataset, b: Dataset, origin: dict[str, str]) -> tuple[float, float, set[str]]:
+    """Recall, precision, and the copies that were missed."""
+    keys_a, keys_b = a.keys.to_pylist(), b.keys.to_pylist()
+    pairs = [(keys_a[i], keys_b[j]) for i, j in found.rows.tolist()]
+    right = {copy for copy, original in pairs if origin.get(copy) == original}
+    true = sum(origin.get(copy) == original for copy, original in pairs)
+    return len(right) / len(origin), true / len(pairs), set(origin) - right
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Found, Dataset, Dataset, dict[str, str]]:
+    folder = tmp_path_factory.mktemp("upstream")
+    a, b, origin = _plant(open_dataset("toybox"), folder, TESTED_SEED, PLANTED)
+    return find_pairs(a, b, device="cpu"), a, b, origin
+
+
+def test_planted_copies_are_found_and_look_alikes_are_not(
+    planted: tuple[Found, Dataset, Dataset, dict[str, str]],
+) -> None:
+    found, a, b, origin = planted
+    recall, precision, missed = _judge(found, a, b, origin)
+    assert recall >= 0.95, missed
+    assert precision >= 0.99
+
+
+@pytest.mark.parametrize("kind", list(CHANGES))
+def test_every_kind_of_copy_is_found(
+    planted: tuple[Found, Dataset, Dataset, dict[str, str]], kind: str
+) -> None:
+    found, a, b, origin = planted
+    missed = _judge(found, a, b, origin)[2]
+    assert sum(copy.startswith(kind) for copy in missed) <= 0.1 * PLANTED
+
+
+def test_kind_and_mirror_are_told(planted: tuple[Found, Dataset, Dataset, dict[str, str]]) -> None:
+    found, a, _, _ = planted
+    kinds = {
+        (a.keys[i].as_py().split("/")[0], KINDS[k]) for (i, _), k in zip(found.rows, found.kind, strict=True)
+    }
+    assert ("exact", "exact") in kinds and ("jpeg", "near") in kinds and ("mirrored", "near") in kinds
+    turned = [
+        found.mirrored[p] for p, (i, _) in enumerate(found.rows) if a.keys[i].as_py().startswith("mirrored")
+    ]
+    assert np.mean(turned) > 0.9
+
+
+def test_distances_are_sorted_within_a_kind(planted: tuple[Found, Dataset, Dataset, dict[str, str]]) -> None:
+    found = planted[0]
+    order = np.lexsort((found.distance, found.kind))
+    assert (np.diff(found.kind) >= 0).all()
+    np.testing.assert_array_equal(found.distance[order], found.distance)
+
+
+def test_within_one_dataset_each_pair_once(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for number in range(6):
+        (tmp_path / "a").mkdir(exist_ok=True)
+        small = Image.fromarray(rng.integers(0, 256, (5, 5, 3), dtype=np.uint8))
+        small.resize((40, 40), Image.Resampling.BICUBIC).save(tmp_path / "a" / f"{number}.png")
+    (tmp_path / "b").mkdir()
+    for name in ("x.png", "y.png"):
+        Image.open(tmp_path / "a" / "3.png").save(tmp_path / "b" / name)
+    dataset = open_dataset(tmp_path)
+    found = find_pairs(dataset, dataset, device="cpu")
+    keys = dataset.keys.to_pylist()
+    pairs = [{keys[i], keys[j]} for i, j in found.rows.tolist()]
+    expected = [{"a/3.png", "b/x.png"}, {"a/3.png", "b/y.png"}, {"b/x.png", "b/y.png"}]
+    assert sorted(map(sorted, pairs)) == sorted(map(sorted, expected))
+    assert set(found.kind.tolist()) == {0}
+
+
+def test_embedding_neighbours_are_listed_as_similar(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    (tmp_path / "a").mkdir()
+    for number in range(4):
+        Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(
+            tmp_path / "a" / f"{number}.png"
+        )
+    dataset = open_dataset(tmp_path)
+    vectors = np.array([[1, 0, 0], [0.99, 0.05, 0], [0, 1, 0], [0, 0, 1]], np.float32)
+    found = find_pairs(dataset, dataset, embed=lambda _: vectors, similarity=0.9, device="cpu")
+    assert found.rows.tolist() == [[0, 1]]
+    assert KINDS[found.kind[0]] == "similar"
+    assert found.distance[0] == pytest.approx(1 - 0.99 / np.hypot(0.99, 0.05), abs=1e-5)
+
+
+def test_very_many_identical_images_are_each_listed_once() -> None:
+    same = np.tile(np.arange(32, dtype=np.uint8), (300, 1))
+    pairs = exact_pairs(same, same[:200], same=False)
+    assert len(pairs) == 300 + 200 - 1
+    assert set(pairs[:, 0]) == set(range(300)) and set(pairs[:, 1]) == set(range(200))
+
+
+def test_digests_that_end_in_zeros_are_told_apart() -> None:
+    one, other = np.zeros((1, 32), np.uint8), np.zeros((1, 32), np.uint8)
+    one[0, 0], other[0, 0], other[0, 5] = 7, 7, 1
+    assert len(exact_pairs(one, one, same=False)) == 1
+    assert len(exact_pairs(one, other, same=False)) == 0
+
+
+def test_unreadable_images_are_all_named(tmp_path: Path) -> None:
+    from longshot.errors import UserError
+
+    (tmp_path / "a").mkdir()
+    for name in ("1.png", "2.png", "3.png"):
+        Image.new("RGB", (8, 8)).save(tmp_path / "a" / name)
+    dataset = open_dataset(tmp_path)
+    for name in ("1.png", "3.png"):
+        (tmp_path / "a" / name).write_bytes(b"no image")
+    with pytest.raises(UserError, match=r"2 of 3 images .*a/1.png.*a/3.png"):
+        find_pairs(dataset, dataset, device="cpu")
+
+
+@pytest.mark.parametrize("name", ["grocery128.zip", "omniglot"])
+def test_copies_of_real_images(shared: Path, name: str, tmp_path: Path) -> None:
+    whole = _some_real(shared, name)
+    (tmp_path / "up").mkdir()
+    a, b, origin = _plant(whole, tmp_path / "up", 1, 12)
+    recall, precision, missed = _judge(find_pairs(a, b, device="cpu"), a, b, origin)
+    assert recall >= 0.95, missed
+    assert precision >= 0.95  # one false pair among 60 is 98 %
+
+
+def _some_real(shared: Path, name: str) -> Dataset:
+    """The first images of each class: 600 or so of the real ones, at least two of each class."""
+    whole = open_dataset(shared / "data" / name)
+    each = 600 // len(whole.class_ids) + 2
+    keys = whole.keys.to_pylist()
+    rows = np.arange(len(whole)) - whole.offsets[whole.labels]
+    return leave_out(whole, {key: "not needed" for key, row in zip(keys, rows, strict=True) if row >= each})

@@ -1,0 +1,137 @@
+"""Neighbours by cosine: exact against plain NumPy, the index against exact, descriptors and pixel comparison."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from longshot.datasets.overlap import search, verify
+from longshot.datasets.overlap.search import nearest
+from longshot.datasets.overlap.signatures import descriptor, mirrored, pixel_hash, thumbnail
+from longshot.errors import UserError
+
+
+def _vectors(rows: int, seed: int, dim: int = 30) -> NDArray[np.float32]:
+    """Clustered vectors; the clusters are the same for every seed."""
+    centres = np.random.default_rng(0).standard_normal((20, dim))
+    rng = np.random.default_rng(seed)
+    return (centres[rng.integers(20, size=rows)] + 0.4 * rng.standard_normal((rows, dim))).astype(np.float32)
+
+
+def _brute(queries: NDArray[Any], base: NDArray[Any]) -> NDArray[np.float64]:
+    q, b = (x.astype(np.float64) for x in (queries, base))
+    return (q / np.linalg.norm(q, axis=1, keepdims=True)) @ (b / np.linalg.norm(b, axis=1, keepdims=True)).T
+
+
+def test_exact_search_is_that_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_QUERIES", 64)  # several blocks of both
+    monkeypatch.setattr(search, "_BASE", 100)
+    queries, base = _vectors(150, 1), _vectors(230, 2)
+    found = nearest(queries, base, 4, index="exact", device="cpu")
+    cosine = _brute(queries, base)
+    order = np.argsort(-cosine, axis=1)[:, :4]
+    np.testing.assert_array_equal(found.rows, order)
+    np.testing.assert_allclose(found.similarity, np.take_along_axis(cosine, order, 1), atol=1e-5)
+
+
+def test_the_own_row_is_left_out_within_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_QUERIES", 32)
+    monkeypatch.setattr(search, "_BASE", 50)
+    base = _vectors(120, 3)
+    found = nearest(base, base, 3, index="exact", leave_self=True, device="cpu")
+    cosine = _brute(base, base)
+    np.fill_diagonal(cosine, -2)
+    np.testing.assert_array_equal(found.rows, np.argsort(-cosine, axis=1)[:, :3])
+
+
+def test_fewer_rows_than_wanted() -> None:
+    base = _vectors(3, 4)
+    assert nearest(base, base, 10, leave_self=True, device="cpu").rows.shape == (3, 2)
+    assert nearest(base[:1], base[:1], 10, leave_self=True, device="cpu").rows.shape == (1, 0)
+
+
+@pytest.mark.parametrize("dim", [32, 30, 510])  # short, filled up to a multiple of four, long
+def test_the_index_finds_planted_copies_in_exact_order(dim: int) -> None:
+    pytest.importorskip("faiss", reason="needs the extra 'overlap'")
+    base = _vectors(4000, 5, dim)
+    queries = base[:500] + 0.02 * _vectors(500, 6, dim)
+    found = nearest(queries, base, 5, index="ivf", device="cpu")
+    assert np.mean(found.rows[:, 0] == np.arange(500)) > 0.99
+    cosine = np.take_along_axis(_brute(queries, base), found.rows, 1)
+    np.testing.assert_allclose(found.similarity, cosine, atol=1e-5)
+    assert (np.diff(found.similarity, axis=1) <= 0).all()
+
+
+def test_the_index_leaves_out_the_own_row() -> None:
+    pytest.importorskip("faiss", reason="needs the extra 'overlap'")
+    base = _vectors(2000, 7)
+    found = nearest(base, base, 2, index="ivf", leave_self=True, device="cpu")
+    assert not (found.rows == np.arange(2000)[:, None]).any()
+
+
+def test_auto_takes_the_index_for_large_sets_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("faiss", reason="needs the extra 'overlap'")
+    monkeypatch.setattr(search, "EXACT_ROWS", 1000)
+    large, small = _vectors(1500, 8), _vectors(800, 9)
+    assert nearest(large, large, 1, device="cpu").index.startswith("ivf(")
+    assert nearest(large, small, 1, device="cpu").index == "exact"
+
+
+def test_without_faiss_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "find_spec", lambda _: None)
+    with pytest.raises(UserError, match=r"longshot\[overlap\]"):
+        nearest(_vectors(10, 1), _vectors(10, 2), 1, index="ivf")
+
+
+def test_vectors_of_two_widths_are_refused() -> None:
+    with pytest.raises(UserError, match="same backbone"):
+        nearest(_vectors(3, 1, 8), _vectors(3, 1, 9), 1)
+
+
+def _photo(seed: int, side: int = 80) -> Image.Image:
+    noise = np.random.default_rng(seed).integers(0, 256, (9, 9, 3), dtype=np.uint8)
+    return Image.fromarray(noise).resize((side, side), Image.Resampling.BICUBIC)
+
+
+def test_the_mirrored_descriptor_is_that_of_the_mirrored_image() -> None:
+    image = _photo(1)
+    plain, turned = (
+        descriptor(torch.from_numpy(thumbnail(x))[None]).numpy() for x in (image, ImageOps.mirror(image))
+    )
+    # Values near zero are enlarged by the square root, hence the tolerance.
+    np.testing.assert_allclose(mirrored(plain), turned, atol=1.5)
+    assert np.abs(plain - turned).max() > 5
+
+
+def test_pixel_hash_covers_size_and_pixels() -> None:
+    flat = Image.new("RGB", (6, 4), "red")
+    assert pixel_hash(flat) == pixel_hash(flat.copy())
+    assert pixel_hash(flat) != pixel_hash(flat.transpose(Image.Transpose.ROTATE_90))
+    assert pixel_hash(flat) != pixel_hash(Image.new("RGB", (6, 4), "blue"))
+
+
+@pytest.mark.parametrize("second", [False, True], ids=["first cropped", "second cropped"])
+def test_alignment_finds_the_crop(second: bool) -> None:
+    image = _photo(2, 200)
+    cropped = image.crop((10, 4, 200, 194))  # 95 % of each side, from 5 % and 2 % on
+    pair = [thumbnail(image), thumbnail(cropped)]
+    a, b = (torch.from_numpy(x)[None] for x in (pair if not second else pair[::-1]))
+    how = verify.align(a, b)
+    assert how.second.tolist() == [second]
+    assert how.distance.item() < 0.01
+    assert how.columns[0].tolist() == pytest.approx([0.95, 0.05], abs=0.02)
+    assert how.rows[0].tolist() == pytest.approx([0.95, 0.02], abs=0.02)
+
+
+def test_distance_is_zero_for_the_same_and_about_one_for_others() -> None:
+    same, other = (torch.from_numpy(thumbnail(_photo(seed), verify.DETAIL))[None] for seed in (3, 4))
+    small = [torch.from_numpy(thumbnail(_photo(seed)))[None] for seed in (3, 4)]
+    colour, detail = verify.compare(same, same, verify.align(small[0], small[0]))
+    assert (colour.item(), detail.item()) == (0, 0)
+    colour, detail = verify.compare(same, other, verify.align(small[0], small[1]))
+    assert colour.item() > 0.5 and detail.item() > 0.5
