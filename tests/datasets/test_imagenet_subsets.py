@@ -111,6 +111,14 @@ def test_a_plain_folder_of_split_folders_stays_plain(by_folder: Path) -> None:
     assert open_dataset(by_folder).source == str(by_folder)
 
 
+def test_tables_of_other_classes_are_not_taken_for_it(by_table: Path, save_image: Save) -> None:
+    """Other few-shot datasets come with tables of the same names."""
+    for split in CLASSES:
+        (by_table / f"{split}.csv").write_text("filename,label\n1.jpg,200.Common_Yellowthroat\n")
+    save_image(by_table / "images" / "200.Common_Yellowthroat" / "1.jpg")
+    assert open_dataset(by_table).source == str(by_table)
+
+
 def test_wordnet_is_attached(by_folder: Path, wordnet: None) -> None:
     taxonomy = open_dataset(f"mini-imagenet:{by_folder}").taxonomy
     assert taxonomy is not None

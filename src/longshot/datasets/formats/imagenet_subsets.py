@@ -124,11 +124,15 @@ class MiniImageNet(Subset):
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """The three tables beside images/, or the pickles (to say what to do about them)."""
+        """Tables of WordNet ids beside images/, or the pickles (to say what to do about them)."""
         if not path.is_dir():
             return False
-        tables = (path / "images").is_dir() and all((path / file).is_file() for file in _FILES.values())
-        return tables or (path / "mini-imagenet-cache-train.pkl").is_file()
+        if (path / "mini-imagenet-cache-train.pkl").is_file():
+            return True
+        if not (path / "images").is_dir() or not all((path / file).is_file() for file in _FILES.values()):
+            return False
+        columns, row = _first_lines(path / _FILES["train"], 2)
+        return columns == ["filename", "label"] and len(row) == 2 and is_wordnet_id(row[1])
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         """Tables come before folders."""
@@ -214,12 +218,8 @@ class TieredImageNet(Subset):
             return False
         if (path / "train_images_png.pkl").is_file():
             return True
-        try:
-            with (path / _FILES["train"]).open(encoding="utf-8") as file:
-                parts = file.readline().strip().split(",")
-        except (OSError, UnicodeDecodeError):
-            return False
-        return len(parts) == 2 and all(map(is_wordnet_id, parts))
+        (row,) = _first_lines(path / _FILES["train"], 1)
+        return len(row) == 2 and all(map(is_wordnet_id, row))
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         """Lists with a folder that has all their classes, else class folders per split."""
@@ -282,6 +282,15 @@ class TieredImageNet(Subset):
             members[split] = tuple(sorted(row[0] for row in rows))
             supers.update((row[0], row[1]) for row in rows)
         return (check_splits(members, str(folder)) if members else {}), supers
+
+
+def _first_lines(file: Path, number: int) -> list[list[str]]:
+    """The cells of the first lines, empty where there are none."""
+    try:
+        with file.open(encoding="utf-8-sig") as lines:
+            return [lines.readline().strip().split(",") for _ in range(number)]
+    except (OSError, UnicodeDecodeError):
+        return [[] for _ in range(number)]
 
 
 def _read_table(file: Path) -> list[tuple[str, str]]:
