@@ -80,11 +80,21 @@ def test_own_tasks_without_splits_are_shuffled_and_say_so(photos: Path) -> None:
     assert [len(rows) for rows in split_rows(source.data).values()] == [144, 48, 48]
 
 
-def test_official_tasks_must_bring_their_splits(photos: Path) -> None:
-    with pytest.raises(UserError, match="'pets' has no attribute 'split'"):
+def test_official_tasks_are_opened_as_such(photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds neither the TFDS dataset oxford_iiit_pet"):
         open_sources({"pets": str(photos)}, seed=0)
-    with pytest.raises(UserError, match="has 8 classes, but that task of VTAB has 2"):
-        open_sources({"patch-camelyon": str(photos)}, seed=0)
+    data = open_dataset(photos)
+    lines = ["path,label,split,position"]
+    for place, key in enumerate(data.keys.to_pylist()):
+        split = ("train", "train", "validation", "test")[place % 4]
+        lines.append(f"{photos / key},{place // 4 % 4},{split},{1000 - place}")
+    table = tmp_path / "distances.csv"
+    table.write_text("\n".join(lines), encoding="utf-8")
+    [source] = open_sources({"kitti-distance": str(table)}, seed=0)
+    assert (source.title, source.role, source.official) == ("KITTI-dist", "structured", True)
+    assert [len(rows) for rows in split_rows(source.data).values()] == [120, 60, 60]
+    first = str(source.data.keys[int(split_rows(source.data)["train"][0])])
+    assert first == str(photos / data.keys[237].as_py())  # the lowest position
 
 
 @pytest.fixture(scope="module")

@@ -208,6 +208,11 @@ def _values(
 def _deviations(settings: Mapping[str, Any], sources: Sequence[Source], beds: Beds) -> list[str]:
     """What differs from the paper's protocol, and what is worth knowing about the sources."""
     said = [source.note for source in sources if source.note]
+    whole = [source.name for source in beds.episodes if not source.data.splits.get(settings["split"])]
+    if whole:
+        said.append(
+            f"Episodes of all classes, having no {settings['split']} classes of their own: {', '.join(whole)}."
+        )
     other = [f"{key} = {settings[key]}" for key, value in _PAPER.items() if settings[key] != value]
     if other:
         said.append(f"Not the paper's settings: {', '.join(other)}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from numpy.typing import NDArray
 
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset, ImageStore, count, first
+from longshot.datasets.formats.base import assemble
 from longshot.datasets.formats.vtab import TASKS
 from longshot.datasets.part import branches, under
+from longshot.datasets.stores import RowsStore
 from longshot.errors import UserError
 from longshot.taxonomy.dag import Taxonomy
 from longshot.testbeds.big_episode import shuffled_splits, split_rows
@@ -101,7 +104,8 @@ def open_sources(named: Mapping[str, str], seed: int) -> list[Source]:
         role, name, official = role_of(key)
         if name in found:
             raise UserError(f"Two sources are called '{name}'; give one of them another name.")
-        data, note = replace(open_dataset(spec), name=name), ""
+        told = f"vtab(task='{name}'):{spec}" if official and role in GROUPS and Path(spec).exists() else spec
+        data, note = replace(open_dataset(told), name=name), ""
         if role in GROUPS:
             if official:
                 _check_task(data, name)
@@ -165,9 +169,20 @@ def _labels(data: Dataset, column: str) -> list[str]:
     return [str(value) for value in table[column].to_pylist()]
 
 
+def relabelled(data: Dataset, name: str, labels: Sequence[str], rows: NDArray[np.int64]) -> Dataset:
+    """The images at ``rows`` [M] in other classes; ``labels`` [N] are those of all images."""
+    return assemble(
+        name,
+        data.source,
+        np.array(labels)[rows],
+        data.keys.take(pa.array(rows)),
+        RowsStore(data.store, rows),
+    )
+
+
 @dataclass(frozen=True)
-class _Picked:
-    """Some rows of some stores: row i is ``rows[i]`` of ``stores[owners[i]]``."""
+class _Joined:
+    """The rows of several stores: row i is ``rows[i]`` of ``stores[owners[i]]``."""
 
     stores: tuple[ImageStore, ...]
     owners: NDArray[np.int64]
@@ -175,21 +190,6 @@ class _Picked:
 
     def read(self, row: int) -> Image:
         return self.stores[int(self.owners[row])].read(int(self.rows[row]))
-
-
-def relabelled(data: Dataset, name: str, labels: Sequence[str], rows: NDArray[np.int64]) -> Dataset:
-    """The images at ``rows`` [M] in other classes; ``labels`` [N] are those of all images."""
-    classes, numbers = np.unique([labels[row] for row in rows.tolist()], return_inverse=True)
-    order = rows[np.argsort(numbers, kind="stable")]
-    sizes = np.bincount(numbers, minlength=len(classes))
-    return Dataset(
-        name=name,
-        class_ids=tuple(classes.tolist()),
-        offsets=np.concatenate([[0], np.cumsum(sizes)]),
-        keys=data.keys.take(pa.array(order)),
-        store=_Picked((data.store,), np.zeros(len(order), np.int64), order),
-        source=data.source,
-    )
 
 
 def union(parts: Mapping[str, Dataset], train: Sequence[str], validate: Sequence[str]) -> Dataset:
@@ -221,7 +221,7 @@ def union(parts: Mapping[str, Dataset], train: Sequence[str], validate: Sequence
         class_ids=tuple(class_id for class_id, _, _ in classes),
         offsets=np.concatenate([[0], np.cumsum(sizes)]),
         keys=pa.array(keys, pa.string()),
-        store=_Picked(
+        store=_Joined(
             tuple(one.store for one in data),
             np.repeat([place for _, place, _ in classes], sizes),
             np.concatenate([np.arange(one.start, one.stop) for one in rows]),
