@@ -47,7 +47,10 @@ def command() -> None:
     "--tasks", type=click.IntRange(min=1), default=20, show_default=True, help="Tasks per test dataset."
 )
 @click.option("--minutes", type=float, default=30, show_default=True, help="Time a submission has.")
-def init_command(folder: Path, title: str, tasks: int, minutes: float) -> None:
+@click.option(
+    "--image-size", type=click.IntRange(8, 512), default=128, show_default=True, help="Pixels of a side."
+)
+def init_command(folder: Path, title: str, tasks: int, minutes: float, image_size: int) -> None:
     """Make a working competition on the embedded default: the ten families of toybox are its domains.
 
     \b
@@ -56,7 +59,7 @@ def init_command(folder: Path, title: str, tasks: int, minutes: float) -> None:
     """
     from longshot.competition.init import init
 
-    competition = init(folder, title=title, tasks=tasks, minutes=minutes)
+    competition = init(folder, title=title, tasks=tasks, minutes=minutes, image_size=image_size)
     names = ", ".join(phase.name for phase in competition.phases)
     click.echo(f"{folder}/competition.yaml: {len(competition.datasets)} datasets, phases {names}")
 

@@ -22,7 +22,7 @@ datasets:
 {datasets}
 
 leagues: [free-style, meta-learning]
-image_size: 128
+image_size: {size}
 shape: {{min_way: 2, max_way: 20, min_shot: 1, max_shot: 20, query: 20}}
 fact_sheet: optional  # required: nobody enters the final without one
 strict_pools: false  # true: an image that is support in one task is never a query in another
@@ -57,7 +57,9 @@ phases:
 """
 
 
-def init(folder: Path, *, title: str = "Toybox", tasks: int = 20, minutes: float = 30) -> Competition:
+def init(
+    folder: Path, *, title: str = "Toybox", tasks: int = 20, minutes: float = 30, image_size: int = 128
+) -> Competition:
     """Write competition.yaml into the new (or empty) ``folder`` and read it back."""
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty; choose a new folder for the competition.")
@@ -73,6 +75,7 @@ def init(folder: Path, *, title: str = "Toybox", tasks: int = 20, minutes: float
         final=", ".join(FINAL),
         tasks=tasks,
         seconds=round(60 * minutes),
+        size=image_size,
     )
     write_text(folder / FILE, text)
     return load(folder)
