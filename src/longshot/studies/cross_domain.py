@@ -103,7 +103,8 @@ def estimate(
     settings = study.settings
     plan = make_plan(settings, dataset)
     Folder(out, study, {"name": dataset.name, "fingerprint": dataset.fingerprint})
-    trainer, step_seconds = Trainer(settings, out, device), dict[str, float]()
+    trainer = Trainer(settings, out, device)
+    step_seconds: dict[str, float] = {}
     records = []
     for one in plan.runs:
         for training, data in trainings(settings, one, dataset):
