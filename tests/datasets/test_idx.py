@@ -85,7 +85,7 @@ def test_several_sets_need_a_choice(tmp_path: Path) -> None:
     emnist(tmp_path, "letters", [1], "1 65 97\n")
     emnist(tmp_path, "digits", [7], "7 55\n")
     with pytest.raises(
-        UserError, match=r"2 sets of EMNIST .digits, letters.; choose one, as in emnist.of='digits'"
+        UserError, match=r"2 sets of EMNIST .letters, digits.; choose one, as in emnist.of='letters'"
     ):
         open_dataset(tmp_path)
     assert open_dataset(f"emnist(of='digits'):{tmp_path}").class_ids == ("7",)

@@ -62,9 +62,10 @@ class HuggingFace(Format):
     @classmethod
     def recognise(cls, path: Path) -> bool:
         if path.is_dir():
-            files = (path / "state.json").is_file() or bool(_arrow_files(path))
-            saved = files and (path / "dataset_info.json").is_file()
-            return saved or (path / "dataset_dict.json").is_file() or any(path.glob("data/*-*-of-*.parquet"))
+            if (path / "dataset_info.json").is_file():
+                return (path / "state.json").is_file() or bool(_arrow_files(path))
+            shards = (path / "data").is_dir() and any(path.glob("data/*-*-of-*.parquet"))
+            return shards or (path / "dataset_dict.json").is_file()
         if path.suffix != ".parquet" or not path.is_file():
             return False
         try:

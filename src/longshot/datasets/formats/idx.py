@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +30,7 @@ _FASHION = (
 )
 _KMNIST = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
 _NAMES = {"digits": tuple("0123456789"), "fashion": _FASHION, "kmnist": _KMNIST}
+_EMNIST = ("byclass", "bymerge", "balanced", "letters", "digits", "mnist")
 _INNER = ("raw", "gzip", "MNIST/raw", "EMNIST/raw")  # where torchvision and EMNIST's own zip put the files
 
 
@@ -187,14 +187,15 @@ def _gunzip(file: Path, target: Path) -> None:
 
 
 def _folders(path: Path) -> list[Path]:
-    return [path, *(path / inner for inner in _INNER)]
+    return [path, *(path / inner for inner in _INNER if (path / inner).is_dir())]
 
 
 def _find(path: Path, stem: str) -> Path | None:
     """The file ``STEM-idxN-ubyte``, plain before gzipped; also ``STEM.idxN-ubyte``, as some mirrors spell it."""
     kind = "idx3" if stem.endswith("images") else "idx1"
     spellings = (f"{stem}{dot}{kind}-ubyte{packed}" for packed in ("", ".gz") for dot in ("-", "."))
-    candidates = (folder / spelling for spelling in spellings for folder in _folders(path))
+    folders = _folders(path)
+    candidates = (folder / spelling for spelling in spellings for folder in folders)
     return next((file for file in candidates if file.is_file()), None)
 
 
@@ -215,10 +216,10 @@ def _guess(path: Path) -> str:
 
 
 def _emnist_sets(path: Path) -> list[str]:
-    pattern = re.compile(r"emnist-(\w+)-(train|test)-images-idx3-ubyte(\.gz)?")
-    folders = [folder for folder in _folders(path) if folder.is_dir()]
-    names = (entry.name for folder in folders for entry in folder.glob("emnist-*-images-idx3-ubyte*"))
-    return sorted({match[1] for name in names if (match := pattern.fullmatch(name))})
+    """The sets of which a file of images is there."""
+    return [
+        of for of in _EMNIST if any(_find(path, f"emnist-{of}-{part}-images") for part in ("train", "test"))
+    ]
 
 
 def _mapping(path: Path, of: str) -> list[str]:

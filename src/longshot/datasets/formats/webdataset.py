@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -68,9 +69,13 @@ class WebDataset(Format):
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        if path.is_dir():
-            return any(re.search(r"\d\.tar$", file.name) for file in path.glob("*.tar"))
-        return path.suffix == ".tar" and path.is_file()
+        if path.suffix == ".tar" and path.is_file():
+            return True
+        try:
+            names = os.listdir(path)  # noqa: PTH208  names alone, of this one folder
+        except OSError:
+            return False
+        return any(name.endswith(".tar") and name[-5:-4].isdecimal() for name in names)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         check_texts(self)
