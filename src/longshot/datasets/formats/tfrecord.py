@@ -81,14 +81,15 @@ def index_files(
 
 
 def unframe(raw: bytes, where: str) -> bytes:
-    """The data of one whole record; ImageError when a checksum fails or the record is not the one that was indexed."""
+    """The data of one whole record; ImageError when a checksum fails or the record is not the one that was indexed.
+
+    The length was checked when the file was indexed, so its checksum is looked at when it is another one now.
+    """
     length = len(raw) - HEAD - FOOT
-    if _CRC.unpack_from(raw, 8)[0] != masked(crc32c(raw[:8])):
-        raise ImageError(
-            where, "the checksum of the record's length is wrong (CRC failed), so bits were flipped"
-        )
     if _LENGTH.unpack_from(raw)[0] != length:
-        raise ImageError(where, "the file has changed since it was indexed")
+        flipped = _CRC.unpack_from(raw, 8)[0] != masked(crc32c(raw[:8]))
+        wrong = "the checksum of the record's length is wrong (CRC failed), so bits were flipped"
+        raise ImageError(where, wrong if flipped else "the file has changed since it was indexed")
     data = raw[HEAD:-FOOT]
     if _CRC.unpack_from(raw, HEAD + length)[0] != masked(crc32c(data)):
         raise ImageError(
