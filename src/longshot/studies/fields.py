@@ -78,12 +78,14 @@ def text(*, optional: bool = False) -> Field:
     return Field("text or null" if optional else "text", parse)
 
 
-def methods() -> Field:
-    """``all``, or a list of method calls; a call that is wrong is named by the registry's own sentence."""
+def methods(*, optional: bool = False) -> Field:
+    """``all``, or a list of method calls (with ``optional`` also none); the registry names a call that is wrong."""
 
     def parse(value: Any) -> str | list[str]:
         if value == "all":
             return "all"
+        if optional and value in (None, []):
+            return []
         listed = value if isinstance(value, list) else [value]
         if not listed or not all(isinstance(one, str) for one in listed):
             raise ValueError

@@ -38,7 +38,7 @@ def histograms(values: Mapping[str, Floats], path: Path) -> None:
     low = min(float(one.min()) for one in values.values())
     high = max(float(one.max()) for one in values.values())
     edges = np.linspace(low, high if high > low else low + 1, 41)
-    with _axes(path) as axes:
+    with axes_of(path) as axes:
         for kind, one in values.items():
             weights = np.full(len(one), 100 / len(one))
             label = f"{kind} (mean {one.mean():.1f})"
@@ -51,7 +51,7 @@ def histograms(values: Mapping[str, Floats], path: Path) -> None:
 
 def balance(shares: Mapping[str, Floats], way: int, path: Path) -> None:
     """Share of tasks that each class occurs in, most frequent first (the paper's figure 3)."""
-    with _axes(path) as axes:
+    with axes_of(path) as axes:
         for kind, one in shares.items():
             place = np.arange(1, len(one) + 1)
             axes.plot(place, 100 * one, color=KINDS[kind], drawstyle="steps-mid", label=kind, linewidth=1.6)
@@ -73,7 +73,7 @@ def rolling(entries: Sequence[Measured], window: int, title: str, path: Path) ->
 
     tasks = len(entries[0].accuracy)
     width = min(window, max(2, tasks // 4))  # a window over most tasks would show nothing
-    with _axes(path) as axes:
+    with axes_of(path) as axes:
         for entry, colour in _shown(entries):
             assert entry.coarsity is not None
             x, mean, low, high = _curve(rolling_mean(entry.coarsity, entry.accuracy, width))
@@ -100,7 +100,7 @@ def parts(
     from longshot.evaluation.statistics import mean_interval
 
     colours = {entry.method: colour for entry, colour in _shown(entries)}
-    with _axes(path) as axes:
+    with axes_of(path) as axes:
         for number, entry in enumerate(entries):
             colour = colours[entry.method]
             found = [mean_interval(part[number]) for part in values]
@@ -125,7 +125,7 @@ def ways(entries: Mapping[int, Sequence[Measured]], title: str, path: Path) -> N
     from longshot.evaluation.statistics import mean_interval
 
     order = sorted(entries)
-    with _axes(path) as axes:
+    with axes_of(path) as axes:
         for number, (entry, colour) in enumerate(_shown(entries[order[-1]])):
             mine = [next(e for e in entries[way] if e.method == entry.method) for way in order]
             found = [mean_interval(one.accuracy) for one in mine]
@@ -184,13 +184,13 @@ def _rest(entries: Sequence[Measured]) -> str:
 
 
 @contextmanager
-def _axes(path: Path) -> Iterator[Any]:
-    """Axes to draw on; then written as ``path`` with every suffix."""
+def axes_of(path: Path, width: float = 7.0) -> Iterator[Any]:
+    """Axes to draw on, so many inches wide; then written as ``path`` with every suffix."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(_SETTINGS):
-        figure = Figure(figsize=(7, 4), layout="constrained")
+        figure = Figure(figsize=(width, 4), layout="constrained")
         yield figure.add_subplot()
         for suffix in SUFFIXES:
             metadata = {"Date": None} if suffix == ".svg" else None

@@ -15,6 +15,7 @@ from longshot.studies.fields import Fields
 
 # recipe → module with FIELDS, plan, tables and figures; imported when a study of it is used
 RECIPES = {
+    "hard-md": "longshot.studies.hard_md",
     "better-testbed": "longshot.studies.better_testbed",
     "many-way": "longshot.studies.many_way",
     "transfer-difficulty": "longshot.studies.transfer_difficulty",
