@@ -40,7 +40,7 @@ from longshot.competition.init import init
 from longshot.competition.settings import Competition, load
 from longshot.competition.store import Store, events, submissions
 
-TRAIN_TASKS, TEST_TASKS, ROUNDS = 40, 4, 3
+TRAIN_TASKS, TEST_TASKS, ROUNDS = 12, 2, 3
 SUBMISSIONS, SUBMITTERS, WORKERS = 100, 8, 2
 
 

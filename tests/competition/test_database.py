@@ -134,8 +134,8 @@ def test_the_quota_holds_for_entries_at_once(store, enter):
     assert len(store.rows(teams.select())) == 1
 
 
-def test_the_last_seeds_that_end_at_once_settle_the_submission(store, enter, server):
-    """The second end comes while the first is being recorded, and waits for it."""
+def test_the_last_seeds_that_end_at_once_settle_the_submission(store, enter, monkeypatch):
+    """The end of one comes when that of the other has been settled and not yet committed, and waits for it."""
     number = enter(phase="final")
     first, second, third = (queue.claim(store, "w") for _ in range(3))
     assert queue.finish(store, first, "w", score=0.5, duration=1.0, reason=None)
@@ -145,14 +145,19 @@ def test_the_last_seeds_that_end_at_once_settle_the_submission(store, enter, ser
 
     other = threading.Thread(target=end_third)
 
-    def meanwhile() -> None:
+    settle = queue._settle
+
+    def settle_and_wait(*arguments: object) -> None:
+        settle(*arguments)
+        monkeypatch.undo()
         other.start()
         waiting = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")
         with store.engine.connect() as connection:
             while other.is_alive() and not connection.execute(waiting).scalar_one():
                 time.sleep(0.01)
 
-    assert queue.finish(store, second, "w", score=0.4, duration=1.0, reason=None, publish=meanwhile)
+    monkeypatch.setattr(queue, "_settle", settle_and_wait)
+    assert queue.finish(store, second, "w", score=0.4, duration=1.0, reason=None)
     other.join()
     found = store.submission(number)
     assert (found["state"], found["score"]) == ("scored", 0.3)

@@ -7,11 +7,13 @@ import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from longshot.competition import queue, ranking, worker
+from longshot.competition.archive import ArchiveLimits, unpack
 from longshot.competition.settings import Competition
 from longshot.competition.store import Store, runs
 from longshot.errors import UserError
@@ -195,14 +197,15 @@ def zip_with(path: Path, name: str, data: bytes = b"", *, link: bool = False, co
 
 
 def test_hostile_submissions_fail_with_their_reason_and_the_queue_goes_on(
-    competition, store, submission, tmp_path, needs_sandbox
+    competition, store, submission, tmp_path, needs_sandbox, monkeypatch
 ):
+    monkeypatch.setattr(worker, "unpack", partial(unpack, limits=ArchiveLimits(bytes=20 << 20)))
     script = "<script>alert(1)</script>"
     zips = {
         "is not allowed": zip_with(tmp_path / "a.zip", "../evil.py", b"x"),
         "is a link": zip_with(tmp_path / "b.zip", "labels", b"/etc/shadow", link=True),
-        "more than the 500 MB": zip_with(tmp_path / "c.zip", "zeros", bytes(501 << 20)),
-        "100,001 files, at most 2,000": zip_with(tmp_path / "d.zip", "0", count=100_000),
+        "more than the 20 MB": zip_with(tmp_path / "c.zip", "zeros", bytes(21 << 20)),
+        "3,001 files, at most 2,000": zip_with(tmp_path / "d.zip", "0", count=3_000),
         "no model.py": tmp_path / "e.zip",
     }
     with zipfile.ZipFile(zips["no model.py"], "w") as archive:
