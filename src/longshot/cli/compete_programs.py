@@ -170,6 +170,12 @@ def run_bundle_command(bundle: Path, submission: Path, phase: str | None, out: P
     from longshot.competition.bundle.run import run_bundle
 
     rows = run_bundle(bundle, submission, out, phase=phase)
-    print_table(
-        [{"task": i, **{key: f"{value:.4f}" for key, value in row.items()}} for i, row in enumerate(rows)]
-    )
+    # Any bundle's scores; of ours the intervals and datasets stay in scores.json.
+    kept = [
+        [key for key in row if not key.endswith("_ci95") and not key.startswith("dataset_")] for row in rows
+    ]
+    shown = [
+        {"task": i, **{key.replace("_", " "): f"{row[key]:.4f}" for key in keys}}
+        for i, (row, keys) in enumerate(zip(rows, kept, strict=True))
+    ]
+    print_table(shown, footer=f"{out}: scores.json and detailed_results.html of every task")
