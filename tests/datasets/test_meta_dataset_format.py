@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from longshot import open_dataset
 from longshot.datasets import Dataset
 from longshot.datasets.formats.meta_dataset import spec_dataset
 from longshot.datasets.formats.meta_dataset_spec import read_spec
+from longshot.datasets.images import decode
 from longshot.errors import UserError
 from longshot.ragged import Ragged
 from longshot.testbeds.base import Pool
@@ -53,7 +55,7 @@ def from_spec(shared: Path, name: str) -> Dataset:
     return spec_dataset(name, "none", spec, np.repeat(np.arange(len(spec.classes)), 2), None)  # type: ignore[arg-type]
 
 
-def members(groups: Ragged) -> list[list[int]]:
+def members_of(groups: Ragged) -> list[list[int]]:
     return [part.tolist() for part in np.split(groups.values, groups.offsets[1:-1])]
 
 
@@ -168,7 +170,7 @@ def test_nodes_of_ilsvrc_are_those_of_the_reference(shared: Path, split: str) ->
     wanted = read_source(
         shared / "data" / "meta-dataset-specs" / "ilsvrc_2012_dataset_spec.json", split
     ).groups
-    assert members(groups) == [classes[positions].tolist() for positions in wanted]
+    assert members_of(groups) == [classes[positions].tolist() for positions in wanted]
 
 
 def test_alphabets_of_omniglot_are_those_of_the_reference(shared: Path) -> None:
@@ -176,7 +178,41 @@ def test_alphabets_of_omniglot_are_those_of_the_reference(shared: Path) -> None:
     classes = dataset.split_classes("test")
     groups = Bilevel().groups(MetaDatasetShape(), Pool(dataset, classes))
     wanted = read_source(shared / "data" / "meta-dataset-specs" / "omniglot_dataset_spec.json").groups
-    assert sorted(members(groups)) == sorted(classes[positions].tolist() for positions in wanted)
+    assert sorted(members_of(groups)) == sorted(classes[positions].tolist() for positions in wanted)
+
+
+def test_real_omniglot_characters_in_records(shared: Path, tmp_path: Path, fresh_cache: Path) -> None:
+    """Two whole alphabets of the evaluation set, four drawings per character, as Meta-Dataset writes them."""
+    alphabets = {"Atlantean": 26, "Ge_ez": 26}
+    folder, drawings, names = tmp_path / "omniglot", [], {}
+    with zipfile.ZipFile(shared / "data" / "omniglot" / "images_evaluation.zip") as archive:
+        members = sorted(name for name in archive.namelist() if name.endswith(".png"))
+        for alphabet in alphabets:
+            for character in sorted({m.split("/")[2] for m in members if m.split("/")[1] == alphabet}):
+                chosen = [m for m in members if m.split("/")[1:3] == [alphabet, character]][:4]
+                number = len(names)
+                names[str(number)] = f"{alphabet}-{character}"
+                pictures = [archive.read(member) for member in chosen]
+                drawings += pictures
+                records = [{"image": (data, "byte"), "label": (number, "int")} for data in pictures]
+                write_records(folder / f"{number}.tfrecords", records)
+    write_spec(
+        folder,
+        {
+            "name": "omniglot",
+            "superclasses_per_split": {"TRAIN": 1, "VALID": 0, "TEST": 1},
+            "classes_per_superclass": {str(i): n for i, n in enumerate(alphabets.values())},
+            "images_per_class": dict.fromkeys(names, 4),
+            "superclass_names": {str(i): name for i, name in enumerate(alphabets)},
+            "class_names": names,
+            "file_pattern": "{}.tfrecords",
+        },
+    )
+    dataset = open_dataset(folder)
+    for row in range(0, len(dataset), 17):
+        assert dataset.image(row).tobytes() == decode(drawings[row], "zip").tobytes()
+    groups = Bilevel().groups(MetaDatasetShape(), Pool(dataset, dataset.split_classes("test")))
+    assert members_of(groups) == [list(range(26, 52))]
 
 
 # ---- HDF5 ---------------------------------------------------------------------------------------------
