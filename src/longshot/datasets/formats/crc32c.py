@@ -61,7 +61,8 @@ def masked_of_lengths(lengths: NDArray[np.uint64]) -> NDArray[np.uint32]:
     """The masked checksums [N] of N lengths, each of them eight bytes, all at once."""
     raw = np.ascontiguousarray(lengths, "<u8").view(np.uint8).reshape(-1, 8).copy()
     raw[:, :4] ^= 0xFF
-    crc = np.bitwise_xor.reduce(_gather(_table(), raw), axis=1).astype(np.uint64) ^ np.uint64(0xFFFFFFFF)
+    state: NDArray[np.uint32] = np.bitwise_xor.reduce(_gather(_table(), raw), axis=1)
+    crc = state.astype(np.uint64) ^ np.uint64(0xFFFFFFFF)
     rotated = ((crc >> np.uint64(15)) | (crc << np.uint64(17))) + np.uint64(_MASK)
     return (rotated & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
