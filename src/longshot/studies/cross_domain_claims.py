@@ -108,23 +108,22 @@ def _place(method: str, claim: str, tasks: Mapping[str, Tasks]) -> dict[str, str
     """Whether a baseline has the first place, shares it, or has lost it, in both settings."""
     from longshot.reports.summary import column_marks
 
-    told, marks = [], []
+    told, verdicts = [], {}
     for setting, trained in ((WITHIN, OWN), (CROSS, OTHER)):
         methods = [name for kind, name in tasks[setting].normalised if kind == trained]
         scores = tasks[setting].scores(trained, methods)
         found = dict(zip(methods, column_marks(scores), strict=True))
-        marks.append(found[method])
+        verdicts[setting] = {"best": _YES, "tied": _OPEN, "": _NO}[found[method]]
         first = ", ".join(name for name, mark in found.items() if mark)
         told.append(f"{setting}: first place {first or 'not decided'}")
-    verdict = _YES if marks == ["best"] * 2 else _NO if "" in marks else f"{_OPEN}: the first place is shared"
-    return _claim(claim, "; ".join(told), verdict)
+    return _claim(claim, "; ".join(told), _either(verdicts))
 
 
 def _lowest(method: str, claim: str, tasks: Mapping[str, Tasks]) -> dict[str, str]:
     """Whether a baseline is below every other on the same tasks, in both settings."""
     from longshot.evaluation.statistics import mean_interval
 
-    told, verdicts = [], []
+    told, verdicts = [], {}
     for setting, trained in ((WITHIN, OWN), (CROSS, OTHER)):
         values = {
             name: scores for (kind, name), scores in tasks[setting].normalised.items() if kind == trained
@@ -139,9 +138,8 @@ def _lowest(method: str, claim: str, tasks: Mapping[str, Tasks]) -> dict[str, st
         told.append(f"{setting}: lowest other − {method} = {points(gaps[nearest])} points ({nearest})")
         above = [gap.low is not None and gap.low > 0 for gap in gaps.values()]
         below = [gap.high is not None and gap.high < 0 for gap in gaps.values()]
-        verdicts.append(_YES if all(above) else _NO if any(below) else _OPEN)
-    both = _YES if set(verdicts) == {_YES} else _NO if _NO in verdicts else _OPEN
-    return _claim(claim, "; ".join(told), both)
+        verdicts[setting] = _YES if all(above) else _NO if any(below) else _OPEN
+    return _claim(claim, "; ".join(told), _either(verdicts))
 
 
 def _sweep(claim: str, scores: Floats, x: NDArray[np.int64], sign: int) -> dict[str, str]:
@@ -215,6 +213,13 @@ def _spread(methods: Sequence[str], tasks: Mapping[str, Tasks]) -> dict[str, str
         verdicts.append(welch(ends[0], ends[1], 1 - 0.05 / pairs).excludes(0))
     verdict = _YES if all(verdicts) else f"{_YES} in one setting" if any(verdicts) else _OPEN
     return _claim("Domains differ in difficulty", "; ".join(told), verdict)
+
+
+def _either(verdicts: Mapping[str, str]) -> str:
+    """One verdict where the settings agree, else that of each."""
+    if len(set(verdicts.values())) == 1:
+        return next(iter(verdicts.values()))
+    return "; ".join(f"{setting}: {verdict}" for setting, verdict in verdicts.items())
 
 
 def _claim(claim: str, here: str, verdict: str) -> dict[str, str]:

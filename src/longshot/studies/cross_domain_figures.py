@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from longshot.competition import published
 from longshot.files import atomic
 from longshot.reports.split_plots import PALETTE
-from longshot.studies.cross_domain_plan import RANDOM
+from longshot.studies.cross_domain_plan import METHODS, RANDOM
 from longshot.studies.cross_domain_scores import CROSS, OTHER, OWN, WITHIN, Tasks
 from longshot.studies.cross_domain_tables import grouped
 from longshot.studies.figures import SUFFIXES
@@ -34,6 +34,7 @@ _STYLE: Any = {
     "grid.color": _RULE,
     "legend.frameon": False,
 }
+_COLOURS = dict(zip(METHODS, PALETTE, strict=False))  # a baseline has its colour, whichever others are there
 _SETTINGS = ((WITHIN, OWN), (CROSS, OTHER))
 # how the panels of figures 1 and 3 are titled
 _TITLES = {
@@ -68,7 +69,11 @@ def _methods(
             place = np.arange(len(methods))
             place_in_paper = printed.columns.index(f"{setting}, {column}")
             axes.bar(
-                place, [100 * one.mean for one in found], 0.62, color=PALETTE[: len(methods)], alpha=0.85
+                place,
+                [100 * one.mean for one in found],
+                0.62,
+                color=[_COLOURS[method] for method in methods],
+                alpha=0.85,
             )
             axes.errorbar(
                 place,
@@ -134,7 +139,7 @@ def _lines(
             centres + (place - (len(methods) - 1) / 2) * width,
             [100 * one.mean for one in found],
             [100 * (one.half or 0.0) for one in found],
-            color=PALETTE[place],
+            color=_COLOURS[method],
             marker="o",
             markersize=4,
             linewidth=1.6,
