@@ -69,8 +69,13 @@ def masked_of_lengths(lengths: NDArray[np.uint64]) -> NDArray[np.uint32]:
 
 def _gather(table: NDArray[np.uint32], rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
     """What each byte [..., n] contributes, by its distance from the end of its row."""
-    distance = np.arange(rows.shape[-1] - 1, -1, -1)
-    return table.reshape(-1)[distance * 256 + rows]
+    return table.reshape(-1).take(_starts()[-rows.shape[-1] :] + rows)
+
+
+@cache
+def _starts() -> NDArray[np.int64]:
+    """Where the table's row for each byte of a whole block begins, the farthest from the end first."""
+    return np.arange(_BLOCK - 1, -1, -1, dtype=np.int64) * 256
 
 
 @cache
