@@ -21,10 +21,8 @@ NEIGHBOURS = 10  # looked at per image, as it is and mirrored
 SIMILARITY = 0.95  # cosine in the embedding from which a pair is listed as similar
 _RELATED = 0.65  # cosine of descriptors below which pixels are not compared
 _ALIGNED = 0.12  # distance on thumbnails below which the images themselves are read
-_COLOUR, _DETAIL = (
-    0.12,
-    0.17,
-)  # distances on 64 × 64 pixels below which two images are copies; see docs/overlap.md
+# Distances on 64 × 64 pixels up to which two images are copies; docs/overlap.md tells how they were chosen.
+_COLOUR, _DETAIL = 0.12, 0.14
 _MANY = 10_000  # pairs of one group of identical images that are all listed; beyond, each image once
 
 Pairs = NDArray[np.int64]  # [P, 2]: row of A, row of B
