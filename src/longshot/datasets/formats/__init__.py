@@ -59,6 +59,10 @@ def recognise(path: Path) -> Format | None:
     for name, where in FORMATS.items():
         module, _, attribute = where.partition(":")
         chosen: type[Format] = getattr(import_module(module), attribute)
-        if chosen.recognise(path):
+        try:
+            found = chosen.recognise(path)
+        except OSError:  # a folder that may not be looked into is none of ours
+            continue
+        if found:
             return make_format(name)
     return None
