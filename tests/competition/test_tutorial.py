@@ -1,0 +1,96 @@
+"""The organiser's guide and the participants' tutorial: every block is written or run, every output compared."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from longshot.competition.settings import FILE, load
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+BLOCK = re.compile(r"^```(\w*) ?([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+# The documents' competition in small: fewer and smaller tasks on smaller images, one seed, shorter trainings.
+SMALL = {
+    r"image_size: \d+": "image_size: 32",
+    r"shape: .*": "shape: {min_way: 2, max_way: 4, min_shot: 1, max_shot: 3, query: 4}",
+    r"tasks: \d+": "tasks: 1",
+    r"seeds: \[.*\]": "seeds: [1]",
+}
+SHORT = {r"^(TASKS|STEPS) = \d+": r"\1 = 2", r"^CHECK = \d+": "CHECK = 1"}
+
+
+def blocks(document: str) -> list[tuple[str, str, str]]:
+    """(language, file it is to be written to, text) of every fenced block."""
+    found = []
+    for language, name, text in BLOCK.findall((DOCS / document).read_text("utf-8")):
+        first = text.partition("\n")[0]
+        found.append((language, name or (first[2:] if first.startswith("# ") else ""), text))
+    return found
+
+
+def replaced(text: str, changes: dict[str, str]) -> str:
+    for pattern, by in changes.items():
+        text = re.sub(pattern, by, text, flags=re.MULTILINE)
+    return text
+
+
+def shape_of(text: str) -> list[str]:
+    """Lines without their numbers and spacing: what must agree although the hidden tasks differ."""
+    lines = (re.sub(r"[-−]?\d[\d.,:]*", "#", line) for line in text.strip().splitlines())
+    return [" ".join(line.split()) for line in lines]
+
+
+def run(line: str, desk: Path) -> str:
+    """What a line prints, errors that it tells included."""
+    folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    room = {**os.environ, "PATH": os.pathsep.join(folders), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=desk, env=room, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+    told = done.stderr[done.stderr.index("error:") :] if "error:" in done.stderr else ""
+    return done.stdout + told
+
+
+def follow(document: str, desk: Path) -> int:
+    """Do everything that a document says, in its order; the number of lines that were run."""
+    count = 0
+    for language, name, text in blocks(document):
+        if language != "console":
+            assert name, f"a block of {document} says not where it goes:\n{text}"
+            path = desk / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(replaced(text, SHORT), encoding="utf-8")
+            if path.name == FILE:
+                load(path.parent)
+            continue
+        for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+            line, _, shown = part.partition("\n")
+            line = re.sub(r"--set steps=\d+", "--set steps=2", line)
+            printed = run(line, desk)
+            count += 1
+            if "log.txt" not in line and "steps" not in line:  # a short training writes a short log
+                # Sets: with so few tasks guessing may come out first, and there are fewer seeds.
+                assert set(shape_of(printed)) == set(shape_of(shown)), line
+            if " init " in line:
+                path = desk / line.split()[3] / FILE
+                path.write_text(replaced(path.read_text(), SMALL))
+    return count
+
+
+@pytest.mark.usefixtures("needs_sandbox")
+@pytest.mark.parametrize(("document", "lines"), [("competition-tutorial.md", 18), ("competitions.md", 19)])
+def test_a_document_works_as_it_is_written(document, lines, tmp_path):
+    assert follow(document, tmp_path) >= lines
+
+
+def test_every_link_leads_somewhere():
+    for document in ("competitions.md", "competition-tutorial.md"):
+        links = re.findall(r"\]\(((?!http)[^)#]+)", (DOCS / document).read_text("utf-8"))
+        assert links or document == "competition-tutorial.md"
+        assert [link for link in links if not (DOCS / link).exists()] == []
