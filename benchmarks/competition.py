@@ -34,7 +34,7 @@ import numpy as np
 
 from longshot.competition import ingestion, queue, worker
 from longshot.competition.baselines import write_baseline
-from longshot.competition.box import Box, usage
+from longshot.competition.box import Box, Meter
 from longshot.competition.data import Data
 from longshot.competition.init import init
 from longshot.competition.settings import Competition, load
@@ -50,7 +50,7 @@ class Metered(Box):
     spent = 0.0
 
     def close(self) -> None:
-        Metered.spent = usage(self._process.pid)[1]
+        Metered.spent = Meter(self._process.pid).look()[1]
         super().close()
 
 

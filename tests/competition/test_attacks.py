@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longshot.competition import ingestion, sandbox
-from longshot.competition.box import readable, usage
+from longshot.competition.box import Meter, readable
 from longshot.competition.data import Data
 from longshot.competition.ingestion import Outcome
 from longshot.competition.inside import wire
@@ -291,7 +291,8 @@ def test_memory_of_a_forked_family_is_counted_once():
         try:
             for _ in range(5):
                 assert process.stdout.readline() == b"ready\n"
-            each, shared = usage(process.pid, 10 << 30)[0], usage(process.pid, 0)[0]
+            meter = Meter(process.pid)
+            each, shared = meter.look(10 << 30)[0], meter.look()[0]
         finally:
             os.killpg(process.pid, 9)
     assert each > 1000 << 20

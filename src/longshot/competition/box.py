@@ -24,6 +24,8 @@ from longshot.files import write_text
 
 PIPE = 1 << 20  # bytes a pipe holds, where the kernel allows it
 WATCH = 0.25  # seconds between two looks at memory and processor time
+FORGET = 20  # looks after which all processes of the machine are looked at again
+TICK = os.sysconf("SC_CLK_TCK")
 
 
 class BoxError(Exception):
@@ -189,8 +191,9 @@ class Box:
 
     def _watch(self) -> None:
         """End the box when all its processes together exceed memory or processor time, or the clock runs out."""
+        meter = Meter(self._process.pid)
         while not self._done.wait(WATCH) and self._process.poll() is None:
-            memory, cpu = usage(self._process.pid, self.limits.memory)
+            memory, cpu = meter.look(self.limits.memory)
             if memory > self.limits.memory:
                 self._reason = f"it used more than its {self.limits.memory / 2**20:,.0f} MB of memory"
             elif 0 < self.limits.cpu_seconds < cpu:
@@ -204,31 +207,52 @@ class Box:
                 return
 
 
-def usage(pid: int, enough: int = 0) -> tuple[int, float]:
-    """Bytes of memory and seconds of processor time of a process and all its descendants, ended children included.
+class Meter:
+    """What a process and all its descendants use.
 
-    Pages of files are not counted: the same library in ten processes is in memory once. Memory that processes share
-    is first counted for each of them, which is quick and never too little; where that exceeds ``enough`` it is divided
-    among those that share it, which is exact.
+    Processes once seen outside the family are passed over for a while, so that a look costs little on a machine with
+    many: nobody is adopted into a family, only a number may be given again to a new member.
     """
-    tick = os.sysconf("SC_CLK_TCK")
-    children: dict[str, list[str]] = {}
-    spent: dict[str, float] = {}
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
+
+    def __init__(self, pid: int) -> None:
+        self.pid = str(pid)
+        self._strangers: set[str] = set()
+        self._looks = 0
+
+    def look(self, enough: int = 0) -> tuple[int, float]:
+        """Bytes of memory and seconds of processor time, those of ended children included.
+
+        Pages of files are not counted: the same library in ten processes is in memory once. Memory that processes
+        share is first counted for each of them, which is quick and never too little; where that exceeds ``enough`` it
+        is divided among those that share it, which is exact.
+        """
+        family, spent = self._family()
+        memory = {one: _bytes(one, "status", ("RssAnon", "RssShmem"), 0) for one in family}
+        if sum(memory.values()) > enough:
+            memory = {
+                one: _bytes(one, "smaps_rollup", ("Pss_Anon", "Pss_Shmem"), held)
+                for one, held in memory.items()
+            }
+        return sum(memory.values()), spent
+
+    def _family(self) -> tuple[list[str], float]:
+        """The processes, and the seconds they and their ended children used."""
+        if self._looks % FORGET == 0:
+            self._strangers.clear()
+        self._looks += 1
+        children: dict[str, list[str]] = {}
+        spent: dict[str, float] = {}
+        looked_at = {name for name in os.listdir("/proc") if name.isdigit()} - self._strangers  # noqa: PTH208
+        for name in looked_at:
             with contextlib.suppress(OSError, IndexError):  # it may end while it is looked at
-                stat = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
-                children.setdefault(stat[1], []).append(entry.name)
-                spent[entry.name] = sum(map(int, stat[11:15])) / tick
-    family = [str(pid)]
-    for one in family:
-        family += children.get(one, [])
-    memory = {one: _bytes(one, "status", ("RssAnon", "RssShmem"), 0) for one in family}
-    if sum(memory.values()) > enough:
-        memory = {
-            one: _bytes(one, "smaps_rollup", ("Pss_Anon", "Pss_Shmem"), held) for one, held in memory.items()
-        }
-    return sum(memory.values()), sum(spent.get(one, 0.0) for one in family)
+                stat = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
+                children.setdefault(stat[1], []).append(name)
+                spent[name] = sum(map(int, stat[11:15])) / TICK
+        family = [self.pid]
+        for one in family:
+            family += children.get(one, [])
+        self._strangers |= looked_at.difference(family)
+        return family, sum(spent.get(one, 0.0) for one in family)
 
 
 def _bytes(pid: str, file: str, names: tuple[str, ...], unknown: int) -> int:
