@@ -17,7 +17,7 @@ from longshot import open_dataset
 from longshot.datasets import Dataset
 from longshot.datasets.formats.meta_dataset import spec_dataset
 from longshot.datasets.formats.meta_dataset_spec import read_spec
-from longshot.datasets.images import decode
+from longshot.datasets.images import ImageError, decode
 from longshot.errors import UserError
 from longshot.ragged import Ragged
 from longshot.testbeds.base import Pool
@@ -25,7 +25,7 @@ from longshot.testbeds.meta_dataset import Bilevel, Hierarchical, MetaDatasetSha
 from longshot.testbeds.replay import read_source
 from record_writers import flat_spec, png, write_classes, write_records, write_spec
 
-pytest.importorskip("tfrecord", reason="needs the package tfrecord")
+TFRecordWriter = pytest.importorskip("tfrecord.writer", reason="needs the package tfrecord").TFRecordWriter
 SIZES = [3, 4, 2, 5, 3, 2]
 SOURCES = {
     "aircraft": (70, 15, 15),
@@ -95,8 +95,13 @@ def test_a_flipped_bit_in_the_data_is_found_by_verify_and_when_the_image_is_read
     data = bytearray(file.read_bytes())
     data[60] ^= 1
     file.write_bytes(data)
-    with pytest.raises(UserError, match=r"1.tfrecords .*at byte 0: .*checksum of the record's data"):
-        open_dataset(source).image(3)
+    dataset = open_dataset(source)
+    with pytest.raises(
+        ImageError, match=r"1.tfrecords at byte 0: the checksum of the record's data is wrong"
+    ):
+        dataset.image(3)
+    assert len(open_dataset(source, skip_bad=True)) == len(dataset) - 1
+    open_dataset(source, refresh=True)
     with pytest.raises(
         UserError, match=r"1.tfrecords is damaged: record 0, at byte 0: the checksum of its data"
     ):
@@ -135,6 +140,20 @@ def test_another_number_of_records_than_the_spec_says(source: Path) -> None:
 def test_records_without_an_image(source: Path) -> None:
     write_records(source / "5.tfrecords", [{"label": (5, "int"), "id": (b"x", "byte")}] * 2)
     with pytest.raises(UserError, match=r"5.tfrecords have no feature 'image' \(found: 'id', 'label'\)"):
+        open_dataset(source)
+
+
+def test_records_that_are_no_examples(source: Path) -> None:
+    writer = TFRecordWriter(str(source / "5.tfrecords"))
+    for _ in range(2):
+        payload = b"\x0b no message"
+        length = len(payload).to_bytes(8, "little")
+        for part in (length, writer.masked_crc(length), payload, writer.masked_crc(payload)):
+            writer.file.write(part)
+    writer.close()
+    with pytest.raises(
+        UserError, match=r"5.tfrecords are no tf.train.Example messages \(a field of wire type 3"
+    ):
         open_dataset(source)
 
 
