@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,13 @@ def test_counts(overlap: Overlap) -> None:
     assert (near["images_a"], near["images_b"], near["across"]) == (2, 2, 2)
     assert overlap.copies()["key_a"].to_pylist() == ["x/a/000.png", "x/a/001.png", "y/000.png"]
     assert overlap.relations() == {"name": 1}
+
+
+def test_pairs_across_class_splits_are_counted(two: tuple[Dataset, Dataset]) -> None:
+    one = replace(two[0], splits={"train": ("x/a",), "test": ("x/b", "y")})
+    found = make_overlap(one, one, _found([[0, 1], [0, 4], [4, 8]], [0, 0, 0]), [], {})
+    assert (found.counts()[0]["across"], found.counts()[0]["across_splits"]) == (2, 1)
+    assert found.pairs["split_b"].to_pylist() == ["train", "test", "test"]
 
 
 def test_a_strange_file_is_one_sentence(tmp_path: Path, overlap: Overlap) -> None:

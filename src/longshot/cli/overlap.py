@@ -237,7 +237,8 @@ def _print(found: Overlap) -> None:
             f"images of {a['name']}": f"{row['images_a']:,} of {a['images']:,}",
             f"images of {b['name']}"
             + (" (second)" if found.within else ""): f"{row['images_b']:,} of {b['images']:,}",
-            "in classes of other names": f"{row['across']:,}",
+            "across classes": f"{row['across']:,}",
+            "across splits": f"{row['across_splits']:,}",
         }
         for row in found.counts()
         if row["kind"] != "similar" or found.settings["backbone"]

@@ -37,6 +37,7 @@ def render_overlap(
     ``pairs`` has the columns of an overlap file, ``counts`` one row per kind, ``meta`` the facts about both datasets.
     """
     a, b = meta["a"], meta["b"]
+    within = a["fingerprint"] == b["fingerprint"]
     told = {"a": a, "b": b, "counts": counts, "meta": meta}
     sections = [(Section("counts", "What they share", told), "overlap_counts")]
     if meta["classes"]:
@@ -62,7 +63,8 @@ def render_overlap(
         for section, template in sections
     ]
     page = templates.get_template("page.html.j2").render(
-        title=title or f"Overlap of {a['name']} and {b['name']}",
+        title=title
+        or (f"Copies within {a['name']}" if within else f"Overlap of {a['name']} and {b['name']}"),
         bodies=bodies,
         style=asset("style.css") + asset("overlap.css"),
         script=asset("sort.js"),

@@ -27,6 +27,8 @@ SCHEMA = pa.schema(
         ("key_b", pa.string()),
         ("class_a", pa.string()),
         ("class_b", pa.string()),
+        ("split_a", pa.string()),  # of the class; null where the dataset has no splits
+        ("split_b", pa.string()),
         ("kind", pa.string()),
         ("distance", pa.float32()),
         ("mirrored", pa.bool_()),
@@ -59,11 +61,14 @@ class Overlap:
         return self.of_kinds("exact", "near")
 
     def counts(self) -> list[dict[str, Any]]:
-        """Per kind: pairs, images of A and of B in them, pairs whose classes differ."""
+        """Per kind: pairs, images of A and of B in them, pairs across classes and across class splits."""
         rows = []
         for kind in KINDS:
             table = self.of_kinds(kind)
-            across = pc.sum(pc.not_equal(table["class_a"], table["class_b"])).as_py() or 0
+            across, splits = (
+                pc.sum(pc.not_equal(table[f"{what}_a"], table[f"{what}_b"])).as_py() or 0
+                for what in ("class", "split")
+            )
             images = [pc.count_distinct(table[f"key_{side}"]).as_py() for side in "ab"]
             rows.append(
                 {
@@ -72,6 +77,7 @@ class Overlap:
                     "images_a": images[0],
                     "images_b": images[1],
                     "across": across,
+                    "across_splits": splits,
                 }
             )
         return rows
@@ -158,7 +164,12 @@ def make_overlap(
     columns: dict[str, pa.Array] = {}
     for side, dataset, rows in (("a", a, found.rows[:, 0]), ("b", b, found.rows[:, 1])):
         columns[f"key_{side}"] = dataset.keys.take(pa.array(rows))
-        columns[f"class_{side}"] = pa.array(dataset.class_ids).take(pa.array(dataset.labels[rows]))
+        labels = pa.array(dataset.labels[rows])
+        home = {class_id: split for split, members in dataset.splits.items() for class_id in members}
+        columns[f"class_{side}"] = pa.array(dataset.class_ids).take(labels)
+        columns[f"split_{side}"] = pa.array([home.get(c) for c in dataset.class_ids], pa.string()).take(
+            labels
+        )
     columns["kind"] = pa.array(KINDS).take(pa.array(found.kind))
     columns["distance"] = pa.array(found.distance)
     columns["mirrored"] = pa.array(found.mirrored)
