@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,16 @@ def test_figures_are_drawn_where_there_is_something_to_draw(done: Path) -> None:
     assert drawn == {f"{name}{suffix}" for name in mine | printed for suffix in (".png", ".svg")}
     text = (done / "figures" / "published-figure-6.svg").read_text(encoding="utf-8")
     assert "not measured" in text and "Traffic Sign" in text
+
+
+def test_a_moved_folder_goes_on(done: Path, photos: Path, run_cli: Any, tmp_path: Path) -> None:
+    shutil.copytree(done, tmp_path / "out")
+    before = (done / "tables" / "sources.csv").read_bytes()
+    moved = run_cli(*arguments(photos, tmp_path, SETTINGS), "--json")
+    assert "written" not in {
+        step["did"] for step in json.loads(moved.stdout)["steps"] if "train" in step["step"]
+    }
+    assert (tmp_path / "out" / "tables" / "sources.csv").read_bytes() == before
 
 
 def test_the_same_command_does_nothing_and_another_row_extends(

@@ -18,7 +18,7 @@ from longshot.studies import fields
 from longshot.studies import transfer_difficulty_fields as more
 from longshot.studies import vtab_md_fields as own
 from longshot.studies.vtab_md_data import GROUPS, Source, cut_dataset, open_sources, read_given, said_absent
-from longshot.studies.vtab_md_plan import Beds, Row, make_networks, make_rows, train_network
+from longshot.studies.vtab_md_plan import Beds, Row, make_networks, make_rows, train_network, training_cost
 from longshot.studies.vtab_md_scores import (
     Floats,
     Scores,
@@ -230,24 +230,25 @@ def _deviations(settings: Mapping[str, Any], sources: Sequence[Source], beds: Be
 def estimate(
     study: Study, dataset: Sequence[Source], out: Path, *, device: str, workers: int | None
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The trainings with their limits; evaluation comes on top."""
+    """What the trainings take, measured on a few steps each; evaluation comes on top."""
     settings, sources = study.settings, dataset
     networks, rows, left = make_networks(settings, make_rows(settings), sources)
+    costs = {name: training_cost(settings, network, networks, device) for name, network in networks.items()}
     records = [
         {
             "step": f"train {name}",
             "testbed": "",
             "method": "",
-            "left": len(network.data),
-            "seconds": 60 * (network.given.get("minutes") or 0),
-            "bytes": 0,
+            "left": len(networks[name].data),
+            "seconds": cost["seconds"],
+            "bytes": cost["bytes"],
         }
-        for name, network in networks.items()
+        for name, cost in costs.items()
     ]
     episodes = sum(source.role == "md" for source in sources)
     big = sum(source.role in GROUPS for source in sources)
     note = (
-        f"Times are the limits of the trainings in minutes (0 where there is none); the evaluation of {len(rows)} rows "
-        f"on {episodes} sources of up to {settings['tasks']} episodes and {big} big episodes comes on top."
+        f"Times are those of the trainings; the evaluation of {len(rows)} rows on {episodes} sources of up to "
+        f"{settings['tasks']} episodes and {big} big episodes comes on top."
     )
     return records, [*said_absent(sources), *left, note]

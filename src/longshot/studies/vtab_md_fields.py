@@ -71,7 +71,7 @@ def _network(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     found = {"validate": [], "without": [], "each": False, "episodes": "own", **given}
     if "algorithm" not in found or "data" not in found:
         raise UserError(
-            f"The network '{name}' needs an algorithm and data, as in {{algorithm: multiclass, data: [dtd]}}."
+            f"The network '{name}' needs algorithm and data, as in {{algorithm: multiclass, data: [dtd]}}."
         )
     found["algorithm"] = get_algorithm(str(found["algorithm"])).call
     found |= {key: _texts(found[key]) for key in ("data", "validate", "without")}

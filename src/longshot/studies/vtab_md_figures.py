@@ -87,7 +87,7 @@ def of_scores(scores: Scores) -> Chart:
     }
     rows = [Line(row.name, row.name, row.group, row.capacity, row.resolution) for row in scores.rows]
     sources = [(source.name, source.title, source.role) for source in scores.sources]
-    return Chart(rows, sources, [(part.key, part.title) for part in parts], values, aggregates)
+    return Chart(rows, sources, [(part.key, part.short) for part in parts], values, aggregates)
 
 
 def of_paper(figure: str, allowed: Sequence[int]) -> Chart | None:
@@ -244,14 +244,15 @@ def _bars(panels: Sequence[_Panel], line: tuple[float, str] | None, title: str, 
         axes = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
         for panel, (rows, names, values, told) in zip(axes, panels, strict=True):
             for number, row in enumerate(rows):
-                x = np.arange(len(names)) + (number - (len(rows) - 1) / 2) * 0.8 / len(rows)
+                wide = min(0.8 / len(rows), 0.3)
+                x = np.arange(len(names)) + (number - (len(rows) - 1) / 2) * wide
                 cells = [values.get((row.key, name)) for name, _ in names]
                 known = [place for place, cell in enumerate(cells) if cell is not None]
                 mean, half = ([cells[place][side] for place in known] for side in (0, 1))  # type: ignore[index]
                 colour = LIGHT.series[labels.index(row.label) % len(LIGHT.series)]
                 hatch = "//" if labels.index(row.label) >= len(LIGHT.series) else None
                 style = {"ecolor": LIGHT.ink, "error_kw": {"elinewidth": 0.8}, "hatch": hatch}
-                panel.bar(x[known], mean, 0.8 / len(rows), yerr=half, color=colour, label=row.label, **style)
+                panel.bar(x[known], mean, wide, yerr=half, color=colour, label=row.label, **style)
             if line is not None:
                 panel.axhline(line[0], label=line[1], **_DASHED)
             texts = [shorten(text, 34) for _, text in names]

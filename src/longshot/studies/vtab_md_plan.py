@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
 
 UPSTREAM, EPISODES = "upstream", "md"  # under data: every source of that role
+TRAININGS = "trainings"  # where networks lie in the folder
 # of a training, beside the settings of 'longshot train'
 _OWN = ("algorithm", "data", "validate", "without", "each", "episodes")
 
@@ -194,29 +195,55 @@ def train_network(
     settings: Mapping[str, Any], one: Network, trained: Mapping[str, str], folder: Folder, device: str
 ) -> str:
     """The path of the trained network; one that is finished is not touched."""
-    from longshot.testbeds.classes import Siblings
     from longshot.training.loop import train
     from longshot.training.registry import get_algorithm
 
     algorithm = get_algorithm(one.given["algorithm"])
-    own = {key: value for key, value in one.given.items() if key not in _OWN}
-    told = dict(own)
+    own = _settings(settings, one, algorithm.episodic)
+    told = {key: value for key, value in one.given.items() if key not in _OWN}
     if own.get("start") in trained:
         own["start"] = trained[own["start"]]
         told["start"] = Path(own["start"]).name
     identity = [algorithm.call, told, one.given["episodes"], one.data.fingerprint, dict(one.data.splits)]
-    place = folder.path / "trainings" / f"{slug(one.name)}-{hash_json([*identity, settings['seed']])[:8]}"
-    if algorithm.episodic:
-        if one.given["episodes"] == "meta-dataset":
-            own["shape"] = shape_of(settings)
-        if one.several:
-            own["classes"] = Siblings()
+    place = folder.path / TRAININGS / f"{slug(one.name)}-{hash_json([*identity, settings['seed']])[:8]}"
 
     def work() -> None:
-        train(one.data, algorithm, out=place, seed=settings["seed"], device=device, **own)
+        train(one.data, algorithm, out=place, device=device, **own)
 
     folder.step(f"training {one.name}", place.name, [place / "training.json"], work)
     return str(place)
+
+
+def _settings(settings: Mapping[str, Any], one: Network, episodic: bool) -> dict[str, Any]:
+    """What ``train`` takes for a network."""
+    from longshot.testbeds.classes import Siblings
+
+    found = {key: value for key, value in one.given.items() if key not in _OWN}
+    found["seed"] = settings["seed"]
+    if episodic and one.given["episodes"] == "meta-dataset":
+        found["shape"] = shape_of(settings)
+    if episodic and one.several:
+        found["classes"] = Siblings()
+    return found
+
+
+def training_cost(
+    settings: Mapping[str, Any], one: Network, networks: Mapping[str, Network], device: str
+) -> dict[str, Any]:
+    """Time and disk of a training, measured on a few steps; one that starts from another is built like that one."""
+    from longshot.training.cost import estimate
+    from longshot.training.data import Settings
+    from longshot.training.registry import get_algorithm
+
+    algorithm = get_algorithm(one.given["algorithm"])
+    own = _settings(settings, one, algorithm.episodic)
+    first_one = one
+    while first_one.given.get("start") in networks:
+        first_one = networks[str(first_one.given["start"])]
+    if first_one is not one:
+        del own["start"]
+        own |= {key: first_one.given[key] for key in ("network", "size", "start") if key in first_one.given}
+    return estimate(one.data, algorithm, Settings(**own, device=device))
 
 
 def draw_episodes(settings: Mapping[str, Any], source: Source, tasks: int) -> Testbed:

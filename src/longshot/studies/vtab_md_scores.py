@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +14,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.datasets.dataset import count
+from longshot.evaluation.inputs import backbone_parts
 from longshot.evaluation.statistics import Interval, mean_interval, wilson
 from longshot.ragged import Ragged
 from longshot.studies.vtab_md_data import GROUPS, MD, VTAB, Source
-from longshot.studies.vtab_md_plan import Row
+from longshot.studies.vtab_md_plan import TRAININGS, Row
 
 if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
@@ -51,6 +53,14 @@ class Part:
         if not self.official:
             return f"mean of {count(own, f'{kind}{thing}')}, none of {benchmark}"
         return f"mean of {self.official} of {self.whole} {kind}{thing}s of {benchmark}{besides}"
+
+    @property
+    def short(self) -> str:
+        """As the title, where there is little room."""
+        if self.complete:
+            return self.title
+        what = {"md": "episodes", "all": "big episodes"}.get(self.key, self.key)
+        return f"{what}, {count(len(self.sources), 'source' if self.key == 'md' else 'task')}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,11 +152,25 @@ def mean_accuracy(table: pa.Table, bed: Testbed, backbone: str, method: str) -> 
 
 
 def _rows(table: pa.Table, bed: Testbed, backbone: str, method: str) -> pa.Table:
+    """The rows of one testbed, backbone and method by task, wherever the study lay when they were computed."""
+    names = [one for one in table["backbone"].unique().to_pylist() if _place(one) == _place(backbone)]
     mine = pc.and_(
         pc.equal(table["testbed"], bed.content_hash),
-        pc.and_(pc.equal(table["backbone"], backbone), pc.equal(table["method"], method)),
+        pc.and_(pc.is_in(table["backbone"], pa.array(names, pa.string())), pc.equal(table["method"], method)),
     )
-    return table.filter(mine).sort_by("task")
+    rows = table.filter(mine)
+    # A study under another path has its networks under two names and may have the same rows twice.
+    _, first = np.unique(rows["task"].to_numpy(), return_index=True)
+    return rows.take(first)
+
+
+def _place(backbone: str) -> str:
+    """A backbone without the path of the study whose network it is."""
+    parts = [Path(part).parts[-2:] for part in backbone_parts(backbone)]
+    return " + ".join(
+        "/".join(ends) if ends[:1] == (TRAININGS,) else part
+        for ends, part in zip(parts, backbone_parts(backbone), strict=True)
+    )
 
 
 def supportless(bed: Testbed) -> int:
