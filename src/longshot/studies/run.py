@@ -108,10 +108,12 @@ def finish(
     figures: Mapping[str, Callable[[Path], None]],
     notes: Sequence[str],
     others: Sequence[Dataset] = (),
+    name: str | None = None,
 ) -> Outcome:
     """Tables, figures and the page, each written only where something changed.
 
-    ``figures`` draw to a path without suffix; ``others`` are further datasets whose pictures the page shows.
+    ``figures`` draw to a path without suffix; ``others`` are further datasets whose pictures the page shows; ``name``
+    stands in the page's title, by default the dataset's.
     """
     out = folder.path
     hashes = {facts["name"]: content_hash for content_hash, facts in results.run["testbeds"].items()}
@@ -131,7 +133,9 @@ def finish(
             draw(out / "figures" / name)
 
     folder.step("figures", inputs, pictures, draw_figures)
-    folder.step("report", inputs, [out / "report.html"], lambda: _report(study, [dataset, *others], out))
+    folder.step(
+        "report", inputs, [out / "report.html"], lambda: _report(study, [dataset, *others], out, name)
+    )
     return Outcome(out, notes, folder.did, tables, [str(path.relative_to(out)) for path in pictures])
 
 
@@ -210,7 +214,7 @@ def _sampled(draw: Any) -> Testbed:
     return testbed
 
 
-def _report(study: Study, datasets: Sequence[Dataset], out: Path) -> None:
+def _report(study: Study, datasets: Sequence[Dataset], out: Path, name: str | None) -> None:
     """The page of the run, with pictures from the datasets at hand."""
     import pyarrow as pa
 
@@ -222,4 +226,6 @@ def _report(study: Study, datasets: Sequence[Dataset], out: Path) -> None:
         dataset = named[name]
         return [dataset.image(int(row)) for row in dataset.find_rows(pa.array(keys, pa.string()))]
 
-    report(out / "run", out / "report.html", images=images, title=f"{study.title}: {datasets[0].name}")
+    report(
+        out / "run", out / "report.html", images=images, title=f"{study.title}: {name or datasets[0].name}"
+    )

@@ -163,7 +163,8 @@ def run(study: Study, dataset: Sequence[Source], out: Path, *, device: str, work
     written = tables(settings, scores, chosen, picked, paths, notes)
     drawings = figures(settings, scores)
     used = [source.data for source in scores.sources]
-    return finish(study, used[0], folder, results, written, drawings, notes, used[1:])
+    said = ", ".join(data.name for data in used[:3]) + (" and others" if len(used) > 3 else "")
+    return finish(study, used[0], folder, results, written, drawings, notes, used[1:], said)
 
 
 def _folder(study: Study, sources: Sequence[Source], out: Path) -> Any:
