@@ -67,3 +67,13 @@ def test_a_setting_that_is_not_there_is_named(tmp_path):
     ):
         write_baseline("prototypical", tmp_path / "code", {"steps": 3})
     assert not (tmp_path / "code").exists()
+
+
+def test_maml_predicts_with_the_statistics_it_adapted_to(competition, tmp_path, needs_sandbox):
+    """Classes that differ in brightness are told apart by adapting alone; with other statistics one class gets all."""
+    settings = {"network": "cnn4(width=8)", "train_tasks": 0, "task_steps": 20, "task_lr": 0.1}
+    code = write_baseline("fomaml", tmp_path / "code", settings)
+    phase = competition.phase("feedback")
+    outcome = ingestion.run(Data(competition), phase, code, tmp_path / "run", seed=1)
+    assert outcome.reason is None, outcome.reason
+    assert outcome.scores["overall"]["normalized_accuracy"] > 0.5

@@ -34,6 +34,19 @@ class Model(nn.Module):
         return network, head
 
 
+@torch.no_grad()
+def settled(network, images):
+    """The adapted network for use, its batch normalisation with the statistics of the support set.
+
+    While it adapts it normalises each batch by itself and its running averages have hardly moved from their start.
+    """
+    for layer in network.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            layer.momentum = 1.0
+    network.train()(prepared(images))
+    return network.eval()
+
+
 class MyMetaLearner(MetaLearner):
     def meta_fit(self, meta_train_generator, meta_valid_generator):
         model = Model()
@@ -68,7 +81,8 @@ class MyLearner(Learner):
 
     def fit(self, support_set):
         images, labels, _, ways, _ = support_set
-        return Adapted(*self.model.adapted(images, labels, ways))
+        network, head = self.model.adapted(images, labels, ways)
+        return Adapted(settled(network, images), head)
 
     def save(self, path_to_save):
         save(self.model, path_to_save)
@@ -79,7 +93,7 @@ class MyLearner(Learner):
 
 class Adapted(Predictor):
     def __init__(self, network, head):
-        self.network, self.head = network.eval(), head
+        self.network, self.head = network, head
 
     @torch.no_grad()
     def predict(self, query_set):
