@@ -246,6 +246,27 @@ def test_starts_come_first_and_circles_are_refused(photos: Path) -> None:
         make_networks(settings, make_rows(settings), sources)
 
 
+def test_half_an_ensemble_does_not_pass_for_the_whole(photos: Path) -> None:
+    """One network per source, and one of the sources has nothing to train on."""
+    from longshot.studies.presets import layered
+    from longshot.studies.vtab_md_data import open_sources
+
+    sources = open_sources({"md:pics": str(photos), "upstream:up": str(photos)}, 0)
+    many = "networks={s: {algorithm: multiclass, data: [upstream, md], each: true}}"
+    rows = "rows={S: {backbone: s, method: sur}, R: {method: protonet}}"
+    settings = layered(get_study("vtab-md"), None, [many, rows]).settings
+    networks, kept, notes = make_networks(settings, make_rows(settings), sources)
+    assert not networks and [row.name for row in kept] == ["R"]
+    assert notes == [
+        "The row 'S' is left out: its network is trained on 'md', and no such source with train classes is here."
+    ]
+    alone = many.replace("[upstream, md]", "[upstream]").replace("each", "validate: [md], each")
+    settings = layered(get_study("vtab-md"), None, [alone, rows]).settings
+    networks, kept, notes = make_networks(settings, make_rows(settings), sources)
+    assert list(networks) == ["s-up"] and kept[0].backbone == "s-up"
+    assert notes[0].startswith("The network 's-up' is validated on classes of its own data: none of 'md'")
+
+
 def test_test_classes_never_train(photos: Path) -> None:
     """A source of episodes without train classes of its own is no training data."""
     from longshot.errors import UserError

@@ -85,14 +85,19 @@ def make_networks(
             if start in missing:
                 missing[name] = missing[start]
                 return
-        wanted = (*given[name]["data"], *given[name]["validate"])
-        lacking = [one for one in wanted if not _training(one, sources)]
+        lacking = [one for one in given[name]["data"] if not _training(one, sources)]
         if lacking:
             missing[name] = lacking[0]
-        else:
-            networks[name] = _network(name, given[name], sources)
+            return
+        networks[name] = _network(name, given[name], sources)
+        if given[name]["validate"] and not any(_training(one, sources) for one in given[name]["validate"]):
+            notes.append(
+                f"The network '{name}' is validated on classes of its own data: none of "
+                f"{first(given[name]['validate'])} is here with train and validation classes."
+            )
 
-    kept, notes = [], []
+    kept: list[Row] = []
+    notes: list[str] = []
     for row in rows:
         parts = [one for part in backbone_parts(row.backbone) for one in several.get(part, [part])]
         for name in parts:
@@ -122,10 +127,11 @@ def _expanded(
     found: dict[str, Mapping[str, Any]] = {}
     several: dict[str, list[str]] = {}
     for name, one in given.items():
-        mine = [source for word in one["data"] for source in _training(word, sources)] if one["each"] else []
-        if not mine:
+        words = [_training(word, sources) for word in one["data"]]
+        if not one["each"] or not all(words):  # a part of what was asked for would pass for the whole
             found[name] = one
             continue
+        mine = [source for word in words for source in word]
         several[name] = [f"{name}-{source.name}" for source in mine]
         found |= {f"{name}-{source.name}": {**one, "data": [source.name]} for source in mine}
     return found, several
