@@ -7,6 +7,7 @@ of them; the ablations vary how supports are chosen; what sets difficult support
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -136,8 +137,11 @@ def _folder(study: Study, sources: Mapping[str, Dataset], out: Path) -> Any:
     from longshot.studies.folder import Folder
 
     bound = replace(study, settings={key: study.settings[key] for key in _BINDING})
+    before = json.loads((out / "study.json").read_text("utf-8")) if (out / "study.json").is_file() else {}
     folder = Folder(out, bound, {"name": "Hard-Meta-Dataset++", "fingerprint": ""})
-    known = folder.facts.setdefault("sources", {})
+    # Testbeds that are kept were timed when they were drawn; sources of earlier calls stay known.
+    folder.facts["extraction_seconds"] = before.get("extraction_seconds", {})
+    known = folder.facts.setdefault("sources", before.get("sources", {}))
     for name, data in sources.items():
         known[name] = {"source": data.source, "fingerprint": data.fingerprint}
     folder.save()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from longshot.evaluation.statistics import mean_interval
+from longshot.reports.svg import shorten
 from longshot.studies.figures import axes_of
 from longshot.studies.hard_md_plan import KINDS, Bed
 from longshot.studies.hard_md_scores import Mean, Scores
@@ -82,7 +83,7 @@ def _bars(
             )
         axes.set_xticks(
             range(len(names)),
-            names,
+            [shorten(name, 24) for name in names],
             rotation=20 if len(names) > 3 else 0,
             ha="right" if len(names) > 3 else "center",
         )

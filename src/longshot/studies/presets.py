@@ -15,13 +15,13 @@ from longshot.studies.fields import Fields
 
 # recipe → module with FIELDS, plan, tables and figures; imported when a study of it is used
 RECIPES = {
-    "hard-md": "longshot.studies.hard_md",
     "better-testbed": "longshot.studies.better_testbed",
     "many-way": "longshot.studies.many_way",
     "transfer-difficulty": "longshot.studies.transfer_difficulty",
     "divergence-correlation": "longshot.studies.divergence_correlation",
     "vtab-md": "longshot.studies.vtab_md",
     "cross-domain": "longshot.studies.cross_domain",
+    "hard-md": "longshot.studies.hard_md",
 }
 _TEXTS = ("name", "title", "paper", "checked")
 _KEYS = (*_TEXTS, "recipe", "version", "settings")
