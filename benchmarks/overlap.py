@@ -1,7 +1,7 @@
 """Near-duplicate search over embeddings: the approximate index against the exact one, in one run.
 
     python -m benchmarks overlap                     # 100,000 × 100,000
-    python -m benchmarks.overlap 1000000             # a million × a million: about twenty minutes, 4 GB of memory
+    python -m benchmarks.overlap 1000000             # a million × a million: about six minutes of one core
 
 Vectors have the structure of embeddings: classes in families, a spectrum that falls off within a class, and planted
 near duplicates whose cosine to their original lies between about 0.90 and 0.99. Recall is counted against the exact
