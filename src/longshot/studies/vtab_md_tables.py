@@ -59,17 +59,15 @@ def aggregate_table(settings: Mapping[str, Any], scores: Scores, notes: Sequence
                 )
         lines.append([Cell(row.name), Cell(row.group or "–"), *cells])
     heads = [("", "approach"), ("", "trained on"), *(("", part.title) for part in parts)]
-    said = said_absent(scores.sources)
-    note = " ".join(
-        ["Mean of the sources' accuracies in %, each source counting once; half² = Σ half_i² / k².", *said]
-    )
+    means = "Mean of the sources' accuracies in %, each source counting once; half² = Σ half_i² / k²."
+    note = " ".join([means, *notes])
     sheets = [Sheet("VTAB+MD, aggregated", heads, [lines], note)]
     keys = _KEYS[:-1]
     if settings["published"]:
         sheets.append(paper.aggregate_sheet(settings["published"]))
         printed = paper.records(settings["published"], keys)
         records += [one for one in printed if one["on"] in paper.AGGREGATES]
-    return TableFile("aggregate", sheets, records, list(notes))
+    return TableFile("aggregate", sheets, records)
 
 
 def sources_table(settings: Mapping[str, Any], scores: Scores) -> TableFile:
