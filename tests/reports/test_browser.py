@@ -150,7 +150,9 @@ def test_complete_without_scripts(browser: Any, written: tuple[Path, Path]) -> N
     opened = Opened(browser, written[1], java_script_enabled=False)
     assert len(opened.texts(".results tbody tr")) == 4
     sections = opened.page.locator("section").evaluate_all("all => all.map(s => s.id)")
-    assert sections == [make.__name__ for make in SECTIONS]
+    assert sections == [
+        make.__name__ for make in SECTIONS if make.__name__ != "overlap"
+    ]  # these runs trained nothing
     plots = {name: opened.page.locator(f"#{name} svg.plot").count() for name in sections}
     assert {name: count for name, count in plots.items() if count} == {
         "paired": 2, "cost": 2, "distribution": 2, "by_shape": 2, "difficulty": 4, "drop": 1, "ranks": 2,

@@ -71,7 +71,9 @@ def test_equal_runs_give_equal_pages(make_run: MakeRun, tmp_path: Path) -> None:
 def test_every_section_is_there(make_run: MakeRun, tmp_path: Path) -> None:
     beds = {"one": {"coarsity": True}, "two": {"vary": True}}
     text = page(make_run(beds=beds), training=[write_history(tmp_path / "net")])
-    assert {make.__name__ for make in SECTIONS} <= set(Tags(text).ids)
+    assert {make.__name__ for make in SECTIONS} - {"overlap"} <= set(
+        Tags(text).ids
+    )  # these runs trained nothing
 
 
 def test_a_fixed_shape_has_no_plot_by_way(make_run: MakeRun) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from longshot.cli.common import json_option, print_table
+from longshot.cli.overlap import overlap, without
 
 
 @click.group(invoke_without_command=True)
@@ -28,6 +29,10 @@ def command(ctx: click.Context, as_json: bool) -> None:
     """
     if ctx.invoked_subcommand is None:
         _list(as_json)
+
+
+command.add_command(overlap)
+command.add_command(without)
 
 
 def _list(as_json: bool) -> None:

@@ -59,6 +59,7 @@ def evaluate(
         run = open_folder(folder)
         plan.register(run)
         works = plan.works(run)
+        provenance.record_upstream(run, plan.backbones, plan.testbeds, plan.names)
         session = {
             "started": provenance.now(),
             "finished": None,

@@ -31,6 +31,7 @@ from longshot.reports.sections.confusions import confused
 from longshot.reports.sections.cost import cost
 from longshot.reports.sections.difficulty import difficulty
 from longshot.reports.sections.drops import drop
+from longshot.reports.sections.overlap import overlap
 from longshot.reports.sections.paired import paired
 from longshot.reports.sections.planning import enough
 from longshot.reports.sections.ranks import ranks
@@ -212,6 +213,7 @@ def tasks(request: Request) -> Section | None:
 
 
 SECTIONS: tuple[Callable[[Request], Section | None], ...] = (
+    overlap,
     results,
     paired,
     cost,

@@ -118,9 +118,10 @@ def run(
     beds = {bed: one for drawer in drawers for bed, one in drawer.beds.items()}
     if not beds:
         raise UserError(f"No testbed can be drawn. {_impossible(drawers)[0]}")
-    results, missing = _evaluate(settings, sources, beds, out, device, workers)
-    notes += [*_notes(settings, sources, drawers), *missing]
-    scores = Scores(results, beds, settings, {path: name for name, path in trained.items()})
+    titles = {path: name for name, path in trained.items()}
+    results, missing = _evaluate(settings, sources, beds, out, device, workers, titles)
+    notes += [*_notes(settings, sources, drawers, titles), *missing]
+    scores = Scores(results, beds, settings, titles)
     told = why(settings, sources, beds, results) if settings["why"] else None
     if told is not None:
         notes += list(told.notes)
@@ -165,6 +166,7 @@ def _evaluate(
     out: Path,
     device: str,
     workers: int | None,
+    titles: Mapping[str, str],
 ) -> tuple[Results, list[str]]:
     """Every backbone on every source: one that fails on a source (no such features, say) is told and left out "
     "there."""
@@ -192,12 +194,21 @@ def _evaluate(
                 rest = {bed.name: one for bed, one in mine.items() if bed.purpose not in ("main", "adapted")}
                 if rest:
                     work(rest, backbones=backbone, methods="protonet")
-                few = {bed.name: one for bed, one in mine.items() if bed.purpose == "adapted"}
-                if few:
-                    work(few, backbones=backbone, methods=[*settings["adapted"], "protonet"])
                 done = True
             except UserError as error:
-                missing.append(f"{backbone} is left out on {source}: {str(error).rstrip('.')}.")
+                missing.append(
+                    f"{titles.get(backbone, backbone)} is left out on {source}: {str(error).rstrip('.')}."
+                )
+                continue
+            few = {bed.name: one for bed, one in mine.items() if bed.purpose == "adapted"}
+            if few:
+                try:
+                    work(few, backbones=backbone, methods=[*settings["adapted"], "protonet"])
+                except UserError as error:
+                    missing.append(
+                        f"Methods that adapt the network are left out for {titles.get(backbone, backbone)} "
+                        f"on {source}: {str(error).rstrip('.')}."
+                    )
     if not done:
         raise UserError(f"No backbone could be evaluated. {missing[0]}")
     return Results(out / "run"), missing
@@ -212,7 +223,10 @@ def _impossible(drawers: Sequence[Drawer]) -> list[str]:
 
 
 def _notes(
-    settings: Mapping[str, Any], sources: Mapping[str, Dataset], drawers: Sequence[Drawer]
+    settings: Mapping[str, Any],
+    sources: Mapping[str, Dataset],
+    drawers: Sequence[Drawer],
+    titles: Mapping[str, str],
 ) -> list[str]:
     """What could not be had, and what differs from the released benchmark."""
     said = _impossible(drawers)
@@ -225,7 +239,7 @@ def _notes(
         said.append(
             "ILSVRC is here, which the released benchmark leaves out so that networks may be trained on it."
         )
-    judge = backbone_name(settings["judge"])
+    judge = titles.get(settings["judge"], backbone_name(settings["judge"]))
     said.append(
         f"Supports are chosen by {judge} with the objective '{settings['objective']}'"
         + (" from random weights with α = 200, as in the paper." if settings["start"] == "paper" else ".")

@@ -14,6 +14,7 @@ from longshot.datasets.formats.base import Format
 
 # name on the command line → module:class, in the order in which a path is looked at
 FORMATS: dict[str, str] = {
+    "view": "longshot.datasets.overlap.view:View",
     "meta-album": "longshot.datasets.formats.meta_album:MetaAlbum",
     "huggingface": "longshot.datasets.formats.huggingface:HuggingFace",
     "webdataset": "longshot.datasets.formats.webdataset:WebDataset",
