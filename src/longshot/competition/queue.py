@@ -62,7 +62,7 @@ def enter(
         raise UserError("A team's name has letters that cannot be shown; leave out control characters.")
     if not source.exists():
         raise UserError(f"There is no submission at {source}; give a folder or a zip with a model.py in it.")
-    with _staged(competition, source) as staged, _alone(store) as connection:
+    with _staged(competition, source) as staged, alone(store) as connection:
         owner = _team(connection, team.strip(), ranked, pseudonym)
         _check_quota(connection, owner, asked, team)
         number = insert(connection, owner, asked, league, fact_sheet)
@@ -93,7 +93,7 @@ def insert(
 
 def claim(store: Store, worker: str, lease: float = LEASE) -> Claim | None:
     """The oldest waiting run, now this worker's; None when nothing waits. Runs of dead workers are waiting again."""
-    with _alone(store) as connection:
+    with alone(store) as connection:
         _revive(connection, lease)
         waiting = (
             sa.select(
@@ -148,7 +148,7 @@ def finish(
     the transaction leaves files of a run that is done again, never a score without files.
     """
     state = "failed" if score is None else "scored"
-    with _alone(store) as connection:
+    with alone(store) as connection:
         ended = _own(claimed, worker).values(state=state, score=score, duration=duration)
         if connection.execute(ended).rowcount != 1:
             return False
@@ -161,7 +161,7 @@ def finish(
 
 def release(store: Store, claimed: Claim, worker: str, why: str, *, counted: bool) -> None:
     """Give an unfinished run back: it waits again, or fails where this attempt is ``counted`` and was the last."""
-    with _alone(store) as connection:
+    with alone(store) as connection:
         again = not counted or claimed.attempt < ATTEMPTS
         values: dict[str, Any] = {"state": "queued" if again else "failed", "worker": None}
         values["attempt"] = claimed.attempt if counted else claimed.attempt - 1
@@ -182,7 +182,7 @@ def _own(claimed: Claim, worker: str) -> sa.Update:
 def rerun(store: Store, number: int) -> None:
     """Put every run of an ended submission back into the queue."""
     found = store.submission(number)
-    with _alone(store) as connection:
+    with alone(store) as connection:
         ended = (submissions.c.id == number, submissions.c.state.in_(("scored", "failed")))
         values: dict[str, Any] = {"state": "queued", "reason": None, "score": None}
         if connection.execute(submissions.update().where(*ended).values(**values)).rowcount != 1:
@@ -211,7 +211,7 @@ def _settle(connection: Connection, number: int, reason: str | None) -> None:
 
 
 @contextmanager
-def _alone(store: Store) -> Iterator[Connection]:
+def alone(store: Store) -> Iterator[Connection]:
     """One transaction of one writer at a time: SQLite has them queue by itself, PostgreSQL is told to.
 
     Otherwise the last two seeds of a submission, ending at once, would each see the other as running.
@@ -263,6 +263,11 @@ def _revive(connection: Connection, lease: float) -> None:
 def _team(connection: Connection, name: str, ranked: bool, pseudonym: str | None) -> int:
     row = connection.execute(sa.select(teams.c.id).where(teams.c.name == name)).first()
     if row is not None:
+        changed: dict[str, Any] = {} if pseudonym is None else {"pseudonym": pseudonym}
+        if not ranked:
+            changed["ranked"] = False  # a conflict of interest holds for all of a team's entries
+        if changed:
+            connection.execute(teams.update().where(teams.c.id == row[0]).values(**changed))
         return int(row[0])
     values = {"name": name, "pseudonym": pseudonym, "ranked": ranked, "created": now()}
     return int(connection.execute(teams.insert().values(**values)).inserted_primary_key[0])  # type: ignore[index]

@@ -110,7 +110,7 @@ def enter_final(competition: Competition, store: Store) -> list[dict[str, Any]]:
 def _enter_one(competition: Competition, store: Store, row: dict[str, Any]) -> int:
     """The final submission made from ``row``; the one that was made before, where there is one."""
     final = competition.final
-    with store.change() as connection:
+    with queue.alone(store) as connection:
         same = (submissions.c.team == row["team"], submissions.c.league == row["league"])
         known = connection.execute(
             sa.select(submissions.c.id).where(*same, submissions.c.phase == final.name)

@@ -83,7 +83,12 @@ class Store:
             if self.engine.dialect.name == "sqlite":
                 event.listen(self.engine, "connect", _sqlite_settings)
                 event.listen(self.engine, "begin", _sqlite_begin)
-            metadata.create_all(self.engine)
+            with self.engine.begin() as connection:
+                if (
+                    connection.dialect.name == "postgresql"
+                ):  # two that open it first would both make the tables
+                    connection.execute(sa.text("SELECT pg_advisory_xact_lock(7)"))
+                metadata.create_all(connection)
         except (sa.exc.SQLAlchemyError, ImportError) as error:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
             raise UserError(

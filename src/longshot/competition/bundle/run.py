@@ -85,11 +85,17 @@ def _program(program: Path, mounts: dict[str, Path], output: Path, limits: Limit
     if words and words[0] in ("python", "python3"):
         words[0] = sys.executable
     output.chmod(0o777)
-    command = sandbox.command(words, binds=mounts, limits=limits, slot=0, writable={"/app/output": output})
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limits.seconds)
-    except subprocess.TimeoutExpired as error:
-        raise UserError(f"The {kind} program used up its {limits.seconds:,.0f} seconds.") from error
+    with sandbox.free_slot() as slot, sandbox.system_calls() as filtered:
+        output_bind = {"/app/output": output}
+        command = sandbox.command(
+            words, binds=mounts, limits=limits, slot=slot, writable=output_bind, filtered=filtered
+        )
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=limits.seconds, pass_fds=filtered
+            )
+        except subprocess.TimeoutExpired as error:
+            raise UserError(f"The {kind} program used up its {limits.seconds:,.0f} seconds.") from error
     if done.returncode:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it printed nothing"]
         raise UserError(f"The {kind} program ended with code {done.returncode}: {last[0][:300]}.")
