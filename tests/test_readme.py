@@ -24,17 +24,19 @@ def desk(tmp_path: Path, photos: Path) -> Path:
 
 def test_the_commands(desk: Path, run_cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     lines = re.findall(r"^    longshot (.*?)(?:\s+#.*)?$", README.read_text("utf-8"), re.MULTILINE)
-    own, toybox, learning = lines[:4], lines[4:9], lines[9:]
+    own, toybox, learning, published = lines[:4], lines[4:10], lines[10:14], lines[14:]
     assert [line.split()[0] for line in own] == ["embed", "sample", "evaluate", "report"]
-    assert [line.split()[0] for line in toybox] == ["sample"] * 4 + ["inspect"]
+    assert [line.split()[0] for line in toybox] == ["sample"] * 4 + ["inspect", "explain"]
     assert [line.split()[0] for line in learning] == ["train", "sample", "evaluate", "split"]
+    assert [line.split()[0] for line in published] == ["release", "verify"]
     # Training as it is written takes a minute or two: here in fewer steps and on fewer tasks.
     short = [re.sub(r"--(steps|tasks) \d+", r"--\1 4", line) for line in learning]
-    for line in (*own, *toybox, *short):
+    for line in (*own, *toybox, *short, *published):
         run_cli(*shlex.split(line), cwd=desk)
     assert (desk / "report.html").stat().st_size > 10_000
     assert (desk / "hard.html").stat().st_size > 10_000
     assert (desk / "runs" / "proto" / "network.safetensors").is_file() and (desk / "far.json").is_file()
+    assert (desk / "my-toys" / "README.md").is_file()
 
 
 def test_the_python(desk: Path) -> None:
