@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,19 +17,12 @@ from longshot.progress import progress
 from longshot.reports.charts import Row, intervals
 from longshot.reports.frame import asset, environment
 from longshot.reports.pictures import MAX_QUERY, MAX_SUPPORT, Images, Shot, thumbnail
+from longshot.reports.testbed_page import Part
 
 if TYPE_CHECKING:
     from longshot.testbeds.testbed import Task, Testbed
 
 _PLOTTED = 10  # columns in the plot of gaps
-
-
-@dataclass(frozen=True)
-class _Section:
-    name: str
-    heading: str
-    template: str
-    context: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,7 @@ def render_explanation(
         for number, dataset in enumerate(found.compositions)
     ]
     sections = [
-        _Section(
+        Part(
             "causes",
             "What recurs",
             "explain_causes.html.j2",
@@ -77,10 +70,8 @@ def render_explanation(
                 "correlation": say_correlation(found.loss_and_accuracy) if found.loss_and_accuracy else None,
             },
         ),
-        _Section(
-            "composition", "Support against queries", "explain_composition.html.j2", {"sources": compared}
-        ),
-        _Section("tasks", "Task by task", "explain_tasks.html.j2", _tasks(found, testbed, images, tasks)),
+        Part("composition", "Support against queries", "explain_composition.html.j2", {"sources": compared}),
+        Part("tasks", "Task by task", "explain_tasks.html.j2", _tasks(found, testbed, images, tasks)),
     ]
     templates = environment()
     ways, shots = testbed.table.column("way").to_numpy(), testbed.column("shots").values

@@ -12,28 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.competition import published
-from longshot.files import atomic
 from longshot.reports.split_plots import PALETTE
 from longshot.studies.cross_domain_plan import METHODS, RANDOM
 from longshot.studies.cross_domain_scores import CROSS, OTHER, OWN, WITHIN, Tasks
 from longshot.studies.cross_domain_tables import grouped
-from longshot.studies.figures import SUFFIXES
+from longshot.studies.figures import figure_of
 
 _AXIS = "normalised accuracy (%)"
-_INK, _RULE = "#1b1f24", "#dde1e6"
-_STYLE: Any = {
-    "svg.hashsalt": "longshot",  # equal pictures give equal bytes
-    "svg.fonttype": "none",
-    "text.parse_math": False,
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left",
-    "grid.color": _RULE,
-    "legend.frameon": False,
-}
+_INK = "#1b1f24"
 _COLOURS = dict(zip(METHODS, PALETTE, strict=False))  # a baseline has its colour, whichever others are there
 _SETTINGS = ((WITHIN, OWN), (CROSS, OTHER))
 # how the panels of figures 1 and 3 are titled
@@ -190,13 +176,5 @@ def _shape(tasks: Tasks) -> str:
 @contextmanager
 def _panels(path: Path, size: tuple[float, float]) -> Iterator[tuple[Any, Any]]:
     """A figure with two axes side by side; then written as ``path`` with every suffix."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=size, layout="constrained")
+    with figure_of(path, size) as figure:
         yield figure, figure.subplots(1, 2, sharey=True)
-        for suffix in SUFFIXES:
-            metadata = {"Date": None} if suffix == ".svg" else None
-            with atomic(path.with_name(path.name + suffix)) as temporary:
-                figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=metadata)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 KINDS = {"uniform": "#3b6fb6", "semantic": "#c8412b"}
 SUFFIXES = (".png", ".svg")
 _COLOURS = ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a")
-_SETTINGS: Any = {
+_STYLE: Any = {
     "svg.hashsalt": "longshot",  # equal pictures give equal bytes
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -186,13 +186,25 @@ def _rest(entries: Sequence[Measured]) -> str:
 @contextmanager
 def axes_of(path: Path, width: float = 7.0) -> Iterator[Any]:
     """Axes to draw on, so many inches wide; then written as ``path`` with every suffix."""
+    with figure_of(path, (width, 4)) as figure:
+        yield figure.add_subplot()
+
+
+@contextmanager
+def figure_of(path: Path, size: tuple[float, float]) -> Iterator[Any]:
+    """A figure of so many inches; then written as ``path`` with every suffix."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(_SETTINGS):
-        figure = Figure(figsize=(width, 4), layout="constrained")
-        yield figure.add_subplot()
-        for suffix in SUFFIXES:
-            metadata = {"Date": None} if suffix == ".svg" else None
-            with atomic(path.with_name(path.name + suffix)) as temporary:
-                figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=metadata)
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
+        save(figure, path)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a figure as ``path`` with every suffix; no date in it, so that equal pictures give equal bytes."""
+    for suffix in SUFFIXES:
+        metadata = {"Date": None} if suffix == ".svg" else None
+        with atomic(path.with_name(path.name + suffix)) as temporary:
+            figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=metadata)

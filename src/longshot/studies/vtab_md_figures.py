@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from longshot.files import atomic
 from longshot.reports.svg import LIGHT, marker, new_figure, shorten
 from longshot.studies import vtab_md_paper as paper
+from longshot.studies.figures import save
 from longshot.studies.vtab_md_data import GROUPS, MD, VTAB
 from longshot.studies.vtab_md_scores import Scores
 
@@ -286,12 +286,7 @@ def _titled(title: str, chart: Chart) -> str:
 @contextmanager
 def _canvas(width: float, height: float, path: Path) -> Iterator[Any]:
     """A figure to draw on; then written as ``path`` with every suffix."""
-    from longshot.studies.figures import SUFFIXES
-
     with new_figure(height, width=width, palette=LIGHT) as figure:
         figure.set_layout_engine("constrained")
         yield figure
-        for suffix in SUFFIXES:
-            metadata = {"Date": None} if suffix == ".svg" else None
-            with atomic(path.with_name(path.name + suffix)) as temporary:
-                figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=metadata)
+        save(figure, path)
