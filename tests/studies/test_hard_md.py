@@ -198,3 +198,32 @@ def test_the_presets_are_whole() -> None:
         study = get_study(name)
         assert study.recipe == "hard-md"
         assert json.dumps(study.settings)
+
+
+def test_networks_trained_here_are_compared_by_task(photos: Path, tmp_path: Path) -> None:
+    both = "algorithm: 'protonet(way=3, shot=2, query=3)', steps: 2, split: all, holdout: 0.0"
+    networks = f"{{one: {{{both}, network: 'cnn4(width=4)', size: 16}}, two: {{{both}, start: one}}}}"
+    changes = [*TINY, f"networks={networks}", "judge=one", "backbones=[one, two]", "methods=[protonet]"]
+    study = layered(
+        get_study("hard-md-small"), None, [*changes, "ablations=[]", "why=false", "shapes=[fixed]"]
+    )
+    out = tmp_path / "study"
+    outcome = run_study(study, open_data(study.settings, [f"shots={photos}"]), out, workers=1)
+    table = next(table for table in outcome.tables if table.stem == "trained")
+    assert [(record["kind"], record["backbone"]) for record in table.records] == [
+        ("uniform", "two − one"),
+        ("difficult", "two − one"),
+    ]
+    rows = Results(out / "run").table().to_pylist()
+    bed = beds(out)["shots-difficult-fixed"].content_hash
+    by = {
+        name: {
+            row["task"]: row["accuracy"]
+            for row in rows
+            if row["testbed"] == bed and f"/{name}-" in row["backbone"]
+        }
+        for name in ("one", "two")
+    }
+    expected = np.mean([by["two"][task] - by["one"][task] for task in by["one"]])
+    assert table.records[1]["mean"] == pytest.approx(expected)
+    assert "table 4" in (out / "tables" / "trained.md").read_text()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from longshot.evaluation.statistics import correlation
+from longshot.evaluation.statistics import correlation, mean_interval
 from longshot.explain.words import composition_rows, say_correlation
 from longshot.reports.sheets import Cell, Sheet
 from longshot.studies import hard_md_paper as paper
@@ -29,6 +30,8 @@ def tables(
     found += ablation_tables(settings, scores, seconds)
     if settings["adapted"]:
         found.append(_adapted(settings, scores))
+    if len(settings["networks"]) > 1:
+        found.append(_trained(settings, scores))
     if why is not None:
         found.append(_why(why))
     return [one for one in found if one is not None]
@@ -176,6 +179,42 @@ def _adapted(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
     if settings["published"]:
         sheets += [paper.sheet("figure 43"), paper.sheet("figure 44")]
     return TableFile("adapted", sheets, records)
+
+
+def _trained(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
+    """Networks trained here against one another, paired by task (the paper's table 4 and figure 31)."""
+    mine = [b for b in scores.backbones if scores.titles[b] in settings["networks"]]
+    rows, records = [], []
+    for shape in settings["shapes"]:
+        for one, other in combinations(mine, 2):
+            for kind in KINDS[:2]:
+                means = [
+                    _difference(scores, Bed(s, "main", shape, kind), one, other)
+                    for s in scores.sources(shape)
+                ]
+                whole = scores.overall(means)
+                label = f"{scores.titles[other]} − {scores.titles[one]}"
+                rows.append([Cell(shape), Cell(kind), Cell(label), cell(whole, True)])
+                records += [
+                    record("trained", source, shape, kind, label, "protonet", mean)
+                    for source, mean in zip(scores.sources(shape), means, strict=True)
+                ]
+    if not rows:
+        return None
+    heads = [("", "shape"), ("", "support"), ("", "networks"), ("", "difference in points")]
+    note = (
+        "Accuracy of protonet, paired by task, mean over the sources; an interval that holds 0 tells nothing."
+    )
+    sheets = [Sheet("Networks trained here, against one another", heads, [rows], note, 3)]
+    if settings["published"]:
+        sheets += [paper.sheet("table 4"), paper.sheet("figure 31")]
+    return TableFile("trained", sheets, records)
+
+
+def _difference(scores: Scores, bed: Bed, one: str, other: str) -> Mean | None:
+    """The second backbone's accuracy minus the first's, paired by task."""
+    before, after = (scores.accuracy(bed, backbone) for backbone in (one, other))
+    return None if before is None or after is None else Mean.of(mean_interval(after - before))
 
 
 def _why(why: Why) -> TableFile | None:
