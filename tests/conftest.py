@@ -8,6 +8,7 @@ import os
 for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_variable] = "1"
 
+import json
 import shutil
 import subprocess
 import sys
@@ -56,19 +57,45 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def run_cli() -> RunCli:
-    """Run the real command; with ``check`` (the default) a failure shows what it printed."""
+def run_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunCli]:
+    """Run the real command; with ``check`` (the default) a failure shows what it printed.
+
+    Each call is a process of its own, forked from one that has torch imported (see command_server.py).
+    """
+    server = subprocess.Popen(
+        [sys.executable, str(ROOT / "tests" / "command_server.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdin is not None and server.stdout is not None
+    output = tmp_path_factory.mktemp("output")
 
     def run(
         *args: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "longshot.cli.main", *map(os.fspath, args)]
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=540)
+        assert server.stdin is not None and server.stdout is not None
+        arguments = [os.fspath(arg) for arg in args]
+        request = {
+            "arguments": arguments,
+            "cwd": os.fspath(cwd or Path.cwd()),
+            "env": dict(os.environ),
+            "out": str(output / "out"),
+            "err": str(output / "err"),
+        }
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+        answer = server.stdout.readline()
+        assert answer, f"the command server ended during {arguments}"
+        out, err = ((output / name).read_text(encoding="utf-8", errors="replace") for name in ("out", "err"))
+        done = subprocess.CompletedProcess(arguments, int(answer), out, err)
         if check:
-            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+            assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
         return done
 
-    return run
+    yield run
+    server.stdin.close()
+    server.wait(30)
 
 
 @pytest.fixture(scope="session")

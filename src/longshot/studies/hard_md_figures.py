@@ -91,7 +91,7 @@ def _bars(
         axes.set_ylabel("accuracy (%)")
         axes.grid(axis="y")
         axes.set_title(title)
-        axes.legend(ncols=len(kinds), loc="upper right")
+        axes.legend(ncols=len(kinds), loc="lower right", bbox_to_anchor=(1, 1.06))  # above, clear of the bars
 
 
 def _steps(settings: Mapping[str, Any], scores: Scores, path: Path) -> None:
@@ -116,6 +116,8 @@ def _steps(settings: Mapping[str, Any], scores: Scores, path: Path) -> None:
                     x, y, half, fmt=style, color=colour, capsize=2, label=f"{source}, {kind}", linewidth=1.4
                 )
         axes.set_xscale("symlog", linthresh=1)
+        ticks = sorted({0, *settings["steps"], *settings["rounds"]})
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
         axes.set_xlabel("projected steps, or Frank–Wolfe rounds behind one step")
         axes.set_ylabel("accuracy (%)")
         axes.grid(axis="y")
@@ -142,6 +144,8 @@ def _greedy(settings: Mapping[str, Any], scores: Scores, seconds: Mapping[str, f
                         label=f"{source}, {label}",
                     )
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
         axes.set_xlabel("time to choose a support (ms per task)")
         axes.set_ylabel("accuracy (%), lower is harder")
         axes.grid()
