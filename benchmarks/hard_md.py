@@ -1,8 +1,8 @@
 """Difficult tasks for a whole benchmark: ten sources of 50,000 × 384 features, 200 tasks each of variable way and shot.
 
-The goal is 60 s on two cores from cached features; one thread is used. The peer is the paper's algorithm as one writes it
-down, task by task with autograd, timed on a few tasks of the same source and compared per task. Memory is the growth of
-the peak; pages of the mapped features count in it, and beyond them it should follow the largest class, not the dataset.
+The goal is 60 s on two cores from cached features; one thread is used. The peer is the paper's algorithm written down
+task by task with autograd, timed on a few tasks of the same source and compared per task. Memory is the growth of the
+peak; pages of the mapped features count in it, and beyond them it should follow the largest class, not the dataset.
 """
 
 from __future__ import annotations
