@@ -32,7 +32,7 @@ TINY = (
         "query=5",
     ),
     *("max_way=6", "max_support=40", "candidates=40", "more_tasks=16", "semantic_tasks=16", "steps=[1, 3]"),
-    *("rounds=[1]", "greedy_rounds=1", "split=all"),
+    *("curated_tasks=12", "curated_query=2", "rounds=[1]", "greedy_rounds=1", "split=all"),
 )
 
 
@@ -227,3 +227,26 @@ def test_networks_trained_here_are_compared_by_task(photos: Path, tmp_path: Path
     expected = np.mean([by["two"][task] - by["one"][task] for task in by["one"]])
     assert table.records[1]["mean"] == pytest.approx(expected)
     assert "table 4" in (out / "tables" / "trained.md").read_text()
+
+
+def test_a_source_without_annotations_has_no_curated_tasks(done: tuple[Path, Any]) -> None:
+    assert any("shots: curated is left out: none of the rules fits it" in note for note in done[1].notes)
+
+
+def test_curated_shifts_ask_the_same_questions(tmp_path: Path) -> None:
+    from longshot.datasets import open_dataset
+    from longshot.datasets.part import under
+    from longshot.studies.hard_md_plan import named
+
+    toys = named([("toys", under(open_dataset("toybox"), "vehicles"))])
+    study = layered(
+        get_study("hard-md-small"), None, [*TINY, "ablations=[curated]", "why=false", "shapes=[fixed]"]
+    )
+    outcome = run_study(study, toys, tmp_path / "study", workers=1)
+    table = next(table for table in outcome.tables if table.stem == "curated")
+    rules = {record["kind"].split(", ")[1] for record in table.records}
+    assert {"cure-or-viewpoint", "coco-objects"} <= rules
+    found = beds(tmp_path / "study")
+    one, other = (found[f"toys-{kind}-fixed-curated-cure-or-viewpoint"] for kind in ("matched", "shifted"))
+    assert one.table["query"].equals(other.table["query"])
+    assert not one.table["support"].equals(other.table["support"])

@@ -67,6 +67,8 @@ FIELDS: fields.Fields = {
     "more_tasks": fields.whole(2),
     "semantic_tasks": fields.whole(8),
     "alpha": fields.number(0),
+    "curated_tasks": fields.whole(2),
+    "curated_query": fields.whole(1),
     "why": fields.flag(),
     "published": fields.flag(),
     "seed": fields.whole(0),

@@ -270,6 +270,36 @@ def _more_tasks(settings: Mapping[str, Any], scores: Scores) -> TableFile | None
     )
 
 
+def _curated(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
+    """Supports shifted from their queries by rule against matched ones, the queries being the same (figure 7)."""
+    rows, records = [], []
+    for shifted in [bed for bed in scores.beds if bed.purpose == "curated" and bed.kind == "shifted"]:
+        matched = Bed(shifted.source, "curated", "fixed", "matched", shifted.setting)
+        for backbone in scores.backbones:
+            before, after = (scores.accuracy(bed, backbone) for bed in (matched, shifted))
+            if before is None or after is None:
+                continue
+            found = {
+                "matched": Mean.of(mean_interval(before)),
+                "shifted": Mean.of(mean_interval(after)),
+                "drop": Mean.of(mean_interval(before - after)),
+            }
+            title = scores.titles[backbone]
+            cells = [cell(one, kind == "drop") for kind, one in found.items()]
+            rows.append([Cell(shifted.source), Cell(shifted.setting), Cell(title), *cells])
+            records += [
+                record(
+                    "curated", shifted.source, "fixed", f"{kind}, {shifted.setting}", title, "protonet", one
+                )
+                for kind, one in found.items()
+            ]
+    if not rows:
+        return None
+    heads = [("", "source"), ("", "rule"), ("", "backbone"), ("", "matched"), ("", "shifted"), ("", "drop")]
+    note = f"{settings['curated_tasks']} tasks each, {settings['curated_query']} queries per class; paired by task."
+    return TableFile("curated", [Sheet("Curated shifts", heads, [rows], note, 3)], records)
+
+
 def _of(template: Bed, source: str) -> Bed:
     return Bed(source, template.purpose, template.shape, template.kind, template.setting)
 
@@ -281,4 +311,5 @@ _MAKERS = {
     "steps": _steps,
     "filtered": _filtered,
     "tasks": _more_tasks,
+    "curated": _curated,
 }

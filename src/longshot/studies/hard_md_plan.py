@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 KINDS = ("uniform", "difficult", "easy")
 SHAPES = ("variable", "fixed")
 OBJECTIVES = ("prototype", "error", "ridge", "task2vec")
-ABLATIONS = ("extraction", "objectives", "semantic", "steps", "greedy", "filtered", "tasks")
+ABLATIONS = ("extraction", "objectives", "semantic", "steps", "greedy", "filtered", "tasks", "curated")
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,33 @@ class Drawer:
             bed = Bed(self.source, "tasks", shape, "difficult", str(self.settings["more_tasks"]))
             self._draw(bed, self.settings["more_tasks"])
 
+    def _curated(self) -> None:
+        """Tasks whose supports are shifted from their queries by rule, and matched ones (the paper's appendix D)."""
+        from longshot.testbeds.shifted import RULE_SETS, Matched, Shifted
+
+        size = {"query": self.settings["curated_query"]}
+        reasons: list[str] = []
+        for rule in RULE_SETS:
+            for kind, chosen in (("matched", Matched), ("shifted", Shifted)):
+                bed = Bed(self.source, "curated", "fixed", kind, rule)
+                try:
+                    self.beds[bed] = self._drawn(
+                        bed,
+                        partial(
+                            self._sample,
+                            "fixed",
+                            self.settings["curated_tasks"],
+                            chosen(rule=rule),
+                            None,
+                            **size,
+                        ),
+                    )
+                except UserError as error:
+                    reasons.append(str(error).rstrip("."))
+                    break
+        if not any(bed.purpose == "curated" for bed in self.beds):
+            self._told("curated", f"none of the rules fits it ({reasons[0]})")
+
     def _filtered(self) -> None:
         """Many uniform tasks, of which the hardest for the judge are kept (the paper's appendix Q)."""
         from longshot.evaluation.compute import score
@@ -170,24 +198,28 @@ class Drawer:
         self._keep(bed, draw)
 
     def _keep(self, bed: Bed, draw: Callable[[], Testbed]) -> None:
-        from longshot.studies.run import drawn
-
         if bed.shape in self.impossible:
             return
-        began = time.monotonic()
-        before = (self.folder.path / "testbeds" / f"{bed.name}.parquet").is_file()
         try:
-            self.beds[bed] = drawn(self.folder, bed.name, draw)
+            self.beds[bed] = self._drawn(bed, draw)
         except UserError as error:
             if bed.purpose == "main":
                 self.impossible[bed.shape] = str(error)
             else:
                 self._told(bed.purpose, str(error).rstrip("."))
-            return
+
+    def _drawn(self, bed: Bed, draw: Callable[[], Testbed]) -> Testbed:
+        """The testbed from the folder, or drawn and timed."""
+        from longshot.studies.run import drawn
+
+        began = time.monotonic()
+        before = (self.folder.path / "testbeds" / f"{bed.name}.parquet").is_file()
+        testbed = drawn(self.folder, bed.name, draw)
         if not before:
             times = self.folder.facts.setdefault("extraction_seconds", {})
             times[bed.name] = round(time.monotonic() - began, 4)
             self.folder.save()
+        return testbed
 
     def _told(self, what: str, why: str) -> None:
         self.folder.facts.setdefault("left_out", {})[f"{self.source}: {what}"] = why
@@ -208,7 +240,12 @@ class Drawer:
         return made
 
     def _sample(
-        self, shape: str, tasks: int, instances: Instances | None, classes: Classes | None
+        self,
+        shape: str,
+        tasks: int,
+        instances: Instances | None,
+        classes: Classes | None,
+        **changes: int,
     ) -> Testbed:
         from longshot.testbeds.meta_dataset import Bilevel
         from longshot.testbeds.sample import sample
@@ -224,7 +261,7 @@ class Drawer:
         return sample(
             self.data,
             tasks=tasks,
-            shape=make_shape(settings, shape),
+            shape=make_shape({**settings, **changes}, shape),
             classes=classes,
             instances=instances,
             seed=settings["seed"],
