@@ -48,7 +48,9 @@ def _run(request: dict[str, Any]) -> None:
         os.environ.clear()
         os.environ.update(request["env"])
         os.chdir(request["cwd"])
-        sys.path[0] = request["cwd"]  # as under `python -m`, in place of this file's folder
+        # As under `python -m`, in place of this file's folder; the environment's own paths come next.
+        own = [path for path in request["env"].get("PYTHONPATH", "").split(os.pathsep) if path]
+        sys.path[:1] = [request["cwd"], *own]
         for place, path in ((1, request["out"]), (2, request["err"])):
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(handle, place)
