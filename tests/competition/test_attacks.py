@@ -284,7 +284,7 @@ def test_memory_that_processes_share_is_counted(competition, submission, tmp_pat
 def test_memory_of_a_forked_family_is_counted_once():
     """Four children that share their parent's 200 MB use 200 MB, not a thousand."""
     program = "import os\nkeep = b'x' * (200 << 20)\nfor _ in range(4):\n    if os.fork() == 0: break\n"
-    program += "print('ready', flush=True)\ninput()\n"
+    program += "os.write(1, b'ready\\n')\ninput()\n"  # one write: lines of five processes must not mix
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
     ) as process:
