@@ -79,3 +79,9 @@ def test_mistakes_get_one_sentence(
 
 def test_help_opens_with_an_example(run_cli: Any) -> None:
     assert "longshot datasets show toybox" in run_cli("datasets", "--help").stdout
+
+
+def test_a_mistyped_format_is_told_as_such(photos: Path, run_cli: Callable[..., Any]) -> None:
+    done = run_cli("datasets", "add", "birds", photos, "--as", "cocoo", check=False)
+    assert done.returncode == 2
+    assert "There is no format 'cocoo'; did you mean 'coco'?" in done.stderr

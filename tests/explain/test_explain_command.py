@@ -44,8 +44,7 @@ def beds(dimmed: Path, tmp_path_factory: pytest.TempPathFactory, run_cli: RunCli
     return out
 
 
-def test_brightness_is_named_without_annotations(beds: Path, run_cli: RunCli) -> None:
-    (beds / "none").mkdir(exist_ok=True)
+def test_brightness_is_named_beside_the_annotation(beds: Path, run_cli: RunCli) -> None:
     told = json.loads(run_cli("explain", beds / "shifted.parquet", "--json", "--top", "20").stdout)
     firsts = [task["findings"][0]["attribute"] for task in told["tasks"]]
     assert set(firsts) <= {"dim", "brightness"} and len(firsts) == 20

@@ -79,8 +79,11 @@ def add(name: str, path: str, form: str | None, skip_bad: bool, refresh: bool, a
         longshot datasets add clevr ~/tensorflow_datasets --as "vtab(task='clevr-count')"
     """
     from longshot.datasets import open_dataset, registry
+    from longshot.datasets.formats import make_format
 
     registry.check_name(name)  # before a long scan
+    if form:
+        make_format(form)  # a mistyped format is told as that, not as a path that is not there
     dataset = open_dataset(f"{form}:{path}" if form else path, name=name, skip_bad=skip_bad, refresh=refresh)
     before = registry.add_name(name, dataset.source)
     if as_json:
