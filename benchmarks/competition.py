@@ -35,7 +35,7 @@ import numpy as np
 from longshot.competition import ingestion, queue, worker
 from longshot.competition.baselines import write_baseline
 from longshot.competition.box import Box, Meter
-from longshot.competition.data import Data
+from longshot.competition.data import CompetitionData
 from longshot.competition.init import init
 from longshot.competition.settings import Competition, load
 from longshot.competition.store import Store, events, submissions
@@ -70,7 +70,7 @@ def overhead() -> None:
         code = write_baseline("prototypical", folder / "prototypical", settings)
         model = code / "model.py"
         model.write_text(f"import torch\n\ntorch.set_num_threads(1)\n{model.read_text()}")
-        data, phase = Data(competition), competition.phase("feedback")
+        data, phase = CompetitionData(competition), competition.phase("feedback")
         hidden = data.test_tasks(phase, 1)
         tasks = folder / "tasks.json"
         tasks.write_text(json.dumps([_open(task) for task in hidden]))
@@ -104,7 +104,7 @@ def overhead() -> None:
         )
 
 
-def boxed(data: Data, code: Path, out: Path) -> tuple[dict[str, float], list[list[int]]]:
+def boxed(data: CompetitionData, code: Path, out: Path) -> tuple[dict[str, float], list[list[int]]]:
     """A run in the sandbox; processor time is that of the box and of this process, without the page of results."""
     ingestion.Box = Metered  # type: ignore[misc]
     outcome = ingestion.run(data, data.competition.phase("feedback"), code, out, seed=1)
@@ -116,7 +116,8 @@ def boxed(data: Data, code: Path, out: Path) -> tuple[dict[str, float], list[lis
 def direct(code: Path, folder: Path, competition: Competition) -> dict[str, Any]:
     """The same code called in a process of its own; gives what it used and its answers."""
     images = {
-        name: str(Data(competition).pixels(name).filename) for name in competition.phase("feedback").test
+        name: str(CompetitionData(competition).pixels(name).filename)
+        for name in competition.phase("feedback").test
     }  # type: ignore[attr-defined]
     arguments = [
         sys.executable,

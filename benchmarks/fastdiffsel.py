@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from longshot.selection.objectives import make_objective
 from longshot.selection.run import Selection, measure, search, select
-from longshot.selection.table import Table
-from longshot.selection.tasks import Tasks
+from longshot.selection.table import FeatureTable
+from longshot.selection.tasks import SelectionTasks
 
 CLASSES, IMAGES, DIM = 160, 1300, 640
 WAY, SHOT, QUERY = 5, 5, 10
@@ -47,7 +47,9 @@ def make_features(
     array.flush()
 
 
-def make_tasks(offsets: NDArray[np.int64], count: int, seed: int = 1) -> tuple[Tasks, NDArray[np.int64]]:
+def make_tasks(
+    offsets: NDArray[np.int64], count: int, seed: int = 1
+) -> tuple[SelectionTasks, NDArray[np.int64]]:
     """Uniform tasks and their uniform supports."""
     rng = np.random.default_rng(seed)
     classes, query, support = [], [], []
@@ -59,7 +61,7 @@ def make_tasks(offsets: NDArray[np.int64], count: int, seed: int = 1) -> tuple[T
         ]
         query.append([r[:QUERY].tolist() for r in rows])
         support += [r[QUERY:] for r in rows]
-    return Tasks.from_lists(classes, [[SHOT] * WAY] * count, query), np.concatenate(support)
+    return SelectionTasks.from_lists(classes, [[SHOT] * WAY] * count, query), np.concatenate(support)
 
 
 def unit(array: NDArray[np.float16], rows: NDArray[np.int64]) -> torch.Tensor:
@@ -68,7 +70,7 @@ def unit(array: NDArray[np.float16], rows: NDArray[np.int64]) -> torch.Tensor:
 
 
 def autograd_task(
-    array: NDArray[np.float16], offsets: NDArray[np.int64], tasks: Tasks, task: int
+    array: NDArray[np.float16], offsets: NDArray[np.int64], tasks: SelectionTasks, task: int
 ) -> list[int]:
     """Algorithm 1 for one task as one would write it down: gather the pools, backward, step, project, sort."""
     queries, label, pools, rows = [], [], [], []
@@ -105,7 +107,7 @@ def autograd_task(
 def greedy_task(
     array: NDArray[np.float16],
     offsets: NDArray[np.int64],
-    tasks: Tasks,
+    tasks: SelectionTasks,
     task: int,
     support: NDArray[np.int64],
 ) -> list[int]:
@@ -144,7 +146,7 @@ def paired(a: NDArray[np.float32], b: NDArray[np.float32]) -> str:
     return f"{difference.mean():+.3f} ± {half:.3f}"
 
 
-def timed(table: Table, tasks: Tasks, name: str, **options: int) -> tuple[Selection, float]:
+def timed(table: FeatureTable, tasks: SelectionTasks, name: str, **options: int) -> tuple[Selection, float]:
     """A selection and its seconds per task."""
     began = time.process_time()
     found = select(table, tasks, make_objective(name, temperature=TEMPERATURE), **options)  # type: ignore[arg-type]
@@ -173,7 +175,7 @@ def compare(array: NDArray[np.float16], offsets: NDArray[np.int64]) -> None:
     tasks, uniform = make_tasks(offsets, many)
     first = tasks.take(np.arange(few))
     plain = make_objective("prototype", temperature=TEMPERATURE)
-    table = Table(array, offsets)
+    table = FeatureTable(array, offsets)
     select(table, first, plain)  # warm up
 
     small, _ = timed(table, first, "prototype")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from benchmarks.fastdiffsel import TEMPERATURE, make_features, unit
 from longshot.datasets.dataset import Dataset
 from longshot.features.features import Features
-from longshot.testbeds.difficult import Difficult
+from longshot.testbeds.difficult import DifficultInstances
 from longshot.testbeds.meta_dataset import MetaDatasetShape
 from longshot.testbeds.sample import sample
 from longshot.testbeds.testbed import Testbed
@@ -87,7 +87,9 @@ def main() -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         began, worked = time.monotonic(), time.process_time()
         beds = [
-            sample(data, tasks=TASKS, shape=MetaDatasetShape(), instances=Difficult(features), seed=0)
+            sample(
+                data, tasks=TASKS, shape=MetaDatasetShape(), instances=DifficultInstances(features), seed=0
+            )
             for data, features in sources
         ]
         wall, spent = time.monotonic() - began, time.process_time() - worked

@@ -22,14 +22,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call, grad
 
+from longshot.core.batches import Episode
 from longshot.networks.base import Network
 from longshot.networks.inner import body_weights
 from longshot.networks.registry import get_network
-from longshot.training.base import Episode
-from longshot.training.maml import ANIL, FOMAML, MAML
+from longshot.training.maml import FOMAML, ANILTraining, MAMLTraining
 
 WAY, QUERY, STEPS, LR = 5, 15, 5, 0.01
-ALGORITHMS = {"maml": MAML, "fomaml": FOMAML, "anil": ANIL}
+ALGORITHMS = {"maml": MAMLTraining, "fomaml": FOMAML, "anil": ANILTraining}
 
 
 def episodes(count: int, size: int, shot: int) -> list[Episode]:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from longshot.core.ragged import offsets_of
 from longshot.datasets.dataset import Dataset
-from longshot.ragged import offsets_of
 from longshot.taxonomy import Taxonomy
 from longshot.testbeds.base import Classes, Pool
-from longshot.testbeds.classes import Uniform
-from longshot.testbeds.meta_dataset import Bilevel, MetaDatasetShape
-from longshot.testbeds.replay import Source, episodes
+from longshot.testbeds.classes import UniformClasses
+from longshot.testbeds.meta_dataset import BilevelClasses, MetaDatasetShape
+from longshot.testbeds.replay import ReplaySource, episodes
 from longshot.testbeds.sample import sample
 from longshot.testbeds.streams import Streams
 
@@ -33,9 +33,11 @@ def main() -> None:
     rng = np.random.default_rng(0)
     alphabets = tuple(np.array_split(np.arange(300), 10))
     sources = {
-        "15 classes of 100 images": Source("aircraft", "flat", np.full(15, 100)),
-        "110 classes of 300 to 1,300 images": Source("large", "flat", rng.integers(300, 1300, 110)),
-        "10 groups of 30 classes of 20 images": Source("omniglot", "bilevel", np.full(300, 20), alphabets),
+        "15 classes of 100 images": ReplaySource("aircraft", "flat", np.full(15, 100)),
+        "110 classes of 300 to 1,300 images": ReplaySource("large", "flat", rng.integers(300, 1300, 110)),
+        "10 groups of 30 classes of 20 images": ReplaySource(
+            "omniglot", "bilevel", np.full(300, 20), alphabets
+        ),
     }
     print(f"{'tasks/s (CPU time of one thread)':40} {'described':>10} {'replayed':>10} {'whole testbed':>14}")
     for name, source in sources.items():
@@ -67,7 +69,7 @@ def _describe(pool: Pool, classes: Classes) -> object:
     return shape.counts(streams, classes.draw(streams, shape, pool), pool)
 
 
-def _dataset(source: Source) -> tuple[Dataset, Classes]:
+def _dataset(source: ReplaySource) -> tuple[Dataset, Classes]:
     group = np.zeros(len(source.sizes), dtype=int)
     for number, members in enumerate(source.groups):
         group[members] = number
@@ -84,7 +86,7 @@ def _dataset(source: Source) -> tuple[Dataset, Classes]:
         taxonomy,  # type: ignore[arg-type]
     )
     dataset.fingerprint  # noqa: B018  computed once, before the clock runs
-    return dataset, Bilevel() if source.groups else Uniform()
+    return dataset, BilevelClasses() if source.groups else UniformClasses()
 
 
 if __name__ == "__main__":

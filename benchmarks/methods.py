@@ -31,11 +31,12 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks._easyfsl import PEERS, Peer, load
-from longshot.methods.base import Method, TaskShape
+from longshot.core.batches import TaskShape
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskRows
+from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, Tasks, batch_size, batches
 from longshot.methods.registry import feature_method
-from longshot.ragged import Ragged
-from longshot.testbeds.bound import BoundTasks
 
 DIM = 640
 CPU = torch.device("cpu")
@@ -66,7 +67,7 @@ def made_up(classes: int, per_class: int, dim: int = DIM, signal: float = 0.22) 
     return np.maximum(centres + rng.standard_normal((classes, per_class, dim), dtype=np.float32), 0)
 
 
-def draw(offsets: NDArray[np.int64], tasks: int, way: int, shot: int, query: int = 10) -> BoundTasks:
+def draw(offsets: NDArray[np.int64], tasks: int, way: int, shot: int, query: int = 10) -> TaskRows:
     """Tasks over class-major rows, as a testbed binds them."""
     rng = np.random.default_rng(1)
     sizes = np.diff(offsets)
@@ -79,7 +80,7 @@ def draw(offsets: NDArray[np.int64], tasks: int, way: int, shot: int, query: int
     def ragged(values: NDArray[Any]) -> Ragged:
         return Ragged(values.reshape(-1), np.arange(tasks + 1) * (values.size // tasks))
 
-    return BoundTasks(
+    return TaskRows(
         tasks=np.arange(tasks),
         ways=np.full(tasks, way),
         support=ragged(rows[:, :, :shot]),
@@ -90,7 +91,7 @@ def draw(offsets: NDArray[np.int64], tasks: int, way: int, shot: int, query: int
 
 
 def ours(
-    features: NDArray[Any], bound: BoundTasks, method: Method, count: int, threads: int = 1
+    features: NDArray[Any], bound: TaskRows, method: Method, count: int, threads: int = 1
 ) -> torch.Tensor:
     """Predictions [count, Q] the way the runner computes them: chunks of tasks, one single-threaded worker each."""
     torch.set_num_threads(1)
@@ -115,9 +116,7 @@ def _workers(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads)
 
 
-def theirs(
-    features: torch.Tensor, bound: BoundTasks, peer: Peer, count: int, threads: int = 1
-) -> torch.Tensor:
+def theirs(features: torch.Tensor, bound: TaskRows, peer: Peer, count: int, threads: int = 1) -> torch.Tensor:
     """Predictions [count, Q] of easyfsl, one task at a time."""
     torch.set_num_threads(threads)
     model = peer.make(load(), features.shape[1])
@@ -174,8 +173,8 @@ def exactness(tasks: int = 500) -> None:
 
 def _cached() -> dict[str, tuple[NDArray[Any], NDArray[np.int64]]]:
     """Features in the user's cache whose classes are large enough; nothing is computed for it."""
+    from longshot.core.files import cache_dir
     from longshot.features.features import Features
-    from longshot.files import cache_dir
 
     found = {}
     for path in sorted(cache_dir("features").glob("*.npy")):
@@ -202,7 +201,7 @@ def flops(method: Method, shape: TaskShape) -> float:
 def duel(
     name: str,
     rows: NDArray[np.float32],
-    bound: BoundTasks,
+    bound: TaskRows,
     shape: TaskShape,
     threads: int,
     rounds: int,

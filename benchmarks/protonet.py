@@ -20,18 +20,18 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks._easyfsl import load
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskRows
 from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, Tasks, batches
 from longshot.methods.registry import get_method
-from longshot.ragged import Ragged
-from longshot.testbeds.bound import BoundTasks
 
 CLASSES, PER_CLASS, DIM = 160, 1300, 640
 WAY, SHOT, QUERY = 5, 5, 10
 TASKS, PEER_TASKS, ROUNDS, CHUNK = 4096, 512, 7, 512
 
 
-def draw(tasks: int) -> tuple[NDArray[np.float16], BoundTasks]:
+def draw(tasks: int) -> tuple[NDArray[np.float16], TaskRows]:
     """Features whose classes overlap (accuracy about 90 %), and tasks as a testbed binds them."""
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((CLASSES, 1, DIM), dtype=np.float32) * 0.12
@@ -44,7 +44,7 @@ def draw(tasks: int) -> tuple[NDArray[np.float16], BoundTasks]:
         return Ragged(values.reshape(-1), np.arange(tasks + 1) * (values.size // tasks))
 
     labels = np.broadcast_to(np.arange(WAY, dtype=np.int16)[:, None], (tasks, WAY, SHOT + QUERY))
-    bound = BoundTasks(
+    bound = TaskRows(
         tasks=np.arange(tasks),
         ways=np.full(tasks, WAY),
         support=ragged(rows[:, :, :SHOT]),
@@ -55,7 +55,7 @@ def draw(tasks: int) -> tuple[NDArray[np.float16], BoundTasks]:
     return features.astype(np.float16), bound
 
 
-def ours(features: NDArray[Any], bound: BoundTasks, method: Method, threads: int) -> torch.Tensor:
+def ours(features: NDArray[Any], bound: TaskRows, method: Method, threads: int) -> torch.Tensor:
     """Predictions [T, Q] the way the runner computes them: chunks of tasks, one single-threaded worker each."""
     predictions = torch.empty(len(bound.tasks), WAY * QUERY, dtype=torch.int64)
 
@@ -71,7 +71,7 @@ def ours(features: NDArray[Any], bound: BoundTasks, method: Method, threads: int
     return predictions
 
 
-def peer(features: torch.Tensor, bound: BoundTasks, networks: Any, count: int) -> torch.Tensor:
+def peer(features: torch.Tensor, bound: TaskRows, networks: Any, count: int) -> torch.Tensor:
     """Predictions [count, Q] of easyfsl, one task at a time."""
     support = torch.from_numpy(bound.support.values).view(-1, WAY * SHOT)
     query = torch.from_numpy(bound.query.values).view(-1, WAY * QUERY)

@@ -19,11 +19,11 @@ import pyarrow as pa
 from PIL.Image import Image
 
 from longshot.datasets.dataset import Dataset
-from longshot.testbeds.classes import Uniform
+from longshot.testbeds.classes import UniformClasses
 from longshot.testbeds.instances import UniformInstances
 from longshot.testbeds.pools import make_pool
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
+from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.testbeds.streams import Streams
 from longshot.testbeds.testbed import Testbed
 
@@ -39,7 +39,7 @@ class _NoPictures:
 
 def main() -> None:
     dataset = _dataset()
-    shape = Fixed(WAY, SHOT, QUERY)
+    shape = FixedShape(WAY, SHOT, QUERY)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "testbed.parquet")
         testbed = sample(dataset, tasks=TASKS, shape=shape)
@@ -50,7 +50,7 @@ def main() -> None:
             "longshot, whole testbed": (TASKS, lambda: sample(dataset, tasks=TASKS, shape=shape)),
             "longshot, any-way any-shot testbed": (
                 TASKS,
-                lambda: sample(dataset, tasks=TASKS, shape=AnyWayAnyShot()),
+                lambda: sample(dataset, tasks=TASKS, shape=AnyShape()),
             ),
             "save": (TASKS, lambda: testbed.save(path)),
             "load and verify the hash": (TASKS, lambda: Testbed.load(path)),
@@ -87,10 +87,10 @@ def _peer(dataset: Dataset) -> list[list[int]]:
     return tasks
 
 
-def _rows(dataset: Dataset, shape: Fixed) -> object:
+def _rows(dataset: Dataset, shape: FixedShape) -> object:
     pool, _ = make_pool(dataset, shape)
     streams = Streams.of(0, TASKS, dataset.fingerprint)
-    plan = shape.counts(streams, Uniform().draw(streams, shape, pool), pool)
+    plan = shape.counts(streams, UniformClasses().draw(streams, shape, pool), pool)
     return UniformInstances().draw(streams, pool, plan)
 
 

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.fastdiffsel import make_features, make_tasks
-from longshot.files import atomic
+from longshot.core.files import atomic
 from longshot.selection.objectives import make_objective
 from longshot.selection.run import select
-from longshot.selection.table import Table
+from longshot.selection.table import FeatureTable
 
 POOLS = (500, 1300, 5000, 15000, 50000)
 TASKS = (100, 300, 1000, 3000, 10000)
@@ -33,7 +33,7 @@ def seconds_per_task(
     best = np.inf
     for _ in range(repeats):
         began = time.process_time()
-        select(Table(array, offsets), tasks, make_objective("error"))
+        select(FeatureTable(array, offsets), tasks, make_objective("error"))
         best = min(best, time.process_time() - began)
     return float(best) / count
 

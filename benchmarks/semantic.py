@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.taxonomy import fungi_like, with_networkx
-from longshot.errors import UserError
-from longshot.ragged import Ragged
+from longshot.core.errors import UserError
+from longshot.core.ragged import Ragged
 from longshot.taxonomy import Taxonomy, class_distances, read_wordnet
 from longshot.taxonomy.coarsity import coarsity
 from longshot.testbeds.semantic import ALPHA, BETA, draw_semantic

@@ -29,7 +29,7 @@ from scipy.linalg import eigh
 
 from longshot.splits.assign import assign, part_sizes
 from longshot.splits.divergences import gap
-from longshot.splits.objective import Objective
+from longshot.splits.objective import SplitObjective
 from longshot.splits.optimise import minimise, random_start
 from longshot.splits.principal import on_axis
 from longshot.splits.sgd import MOMENTUM, STEP_SIZE, STEPS, published_loss
@@ -55,7 +55,7 @@ def seconds(work: Callable[[], object]) -> tuple[object, float]:
     return found, time.process_time() - began
 
 
-def sgd(objective: Objective, start: Array, step_size: float = STEP_SIZE, steps: int = STEPS) -> Array:
+def sgd(objective: SplitObjective, start: Array, step_size: float = STEP_SIZE, steps: int = STEPS) -> Array:
     """The published optimiser in float32, PyTorch's default; it ends early when the centroids have left for good."""
     embeddings = torch.from_numpy(objective.embeddings).float()
     centroids = torch.tensor(start, dtype=torch.float32, requires_grad=True)
@@ -71,14 +71,14 @@ def sgd(objective: Objective, start: Array, step_size: float = STEP_SIZE, steps:
 
 def speed(sizes: tuple[int, ...] = (100, 608, 1000)) -> None:
     """The table of ratios; the last rows give SGD a step size that does not diverge."""
-    small = Objective(made_up(10, 20), 0.1)  # imports and first calls are nobody's work
+    small = SplitObjective(made_up(10, 20), 0.1)  # imports and first calls are nobody's work
     minimise(small, np.zeros((2, 20)))
     sgd(small, np.ones((2, 20)), steps=10)
     print("classes  R     SGD s   J−M ln M   D        L-BFGS s  J−M ln M   D        ratio")
     for classes in sizes:
         embeddings, ratios = made_up(classes), []
         for target in PUBLISHED:
-            objective = Objective(embeddings, target)
+            objective = SplitObjective(embeddings, target)
             start = random_start(embeddings.shape[1], np.random.default_rng(0))
             slow, slow_seconds = seconds(lambda o=objective, s=start: sgd(o, s))
             fast, fast_seconds = seconds(lambda o=objective, s=start: minimise(o, s))
@@ -98,7 +98,7 @@ def speed(sizes: tuple[int, ...] = (100, 608, 1000)) -> None:
         wanted = {100: "wanted 100", 1000: "wanted 30"}.get(classes, "")
         print(f"{classes:7,}  geometric mean {mean:.0f} ×, least {min(ratios):.0f} ×  {wanted}")
     for classes in (size for size in sizes if size > 100):
-        gentle = Objective(made_up(classes), 0.96)
+        gentle = SplitObjective(made_up(classes), 0.96)
         start = random_start(640, np.random.default_rng(0))
         terms = gentle.evaluate(sgd(gentle, start, step_size=0.01))
         told = f"J−M ln M {terms.penalised:.2g}, D {terms.divergence:.4g}"
@@ -109,7 +109,7 @@ def growth() -> None:
     """Seconds of both modes as the number of classes grows, to ImageNet-21k's."""
     print("classes  dimensions  principal s  paper s  steps  D at R = 0.64")
     for classes, dim in ((1_000, 768), (5_460, 768), (21_841, 768)):
-        objective = Objective(made_up(classes, dim), 0.64)
+        objective = SplitObjective(made_up(classes, dim), 0.64)
         placed, axis_seconds = seconds(lambda o=objective: on_axis(o))
         found, paper_seconds = seconds(lambda o=objective, p=placed: minimise(o, p.centroids))  # type: ignore[attr-defined]
         print(
@@ -147,13 +147,13 @@ def accuracy(datasets: list[str], backbone: str, repeats: int = 5) -> None:
     """Test accuracy against R for each mode; random modes are means over ``repeats`` seeds."""
     from longshot.datasets import open_dataset
     from longshot.features.extract import embed
-    from longshot.splits.build import Recipe, Splitter
+    from longshot.splits.build import SplitRecipe, Splitter
 
     modes = {
-        "paper, axis start": Recipe(mode="paper"),
-        "paper, random start": Recipe(mode="paper", start="random"),
-        "principal, sorted": Recipe(assignment="sorted"),
-        "principal, drawn": Recipe(),
+        "paper, axis start": SplitRecipe(mode="paper"),
+        "paper, random start": SplitRecipe(mode="paper", start="random"),
+        "principal, sorted": SplitRecipe(assignment="sorted"),
+        "principal, drawn": SplitRecipe(),
     }
     asked = (*PUBLISHED, 1.28, 4.0)
     for name in datasets:
@@ -181,7 +181,7 @@ def accuracy(datasets: list[str], backbone: str, repeats: int = 5) -> None:
             for target in asked:
                 found = []
                 for seed in seeds:
-                    split = splitter.split(target, Recipe(**{**vars(recipe), "seed": seed}))
+                    split = splitter.split(target, SplitRecipe(**{**vars(recipe), "seed": seed}))
                     if split.test not in known:
                         known[split.test] = judge(
                             split.classes(dataset, "train"), split.classes(dataset, "test")

@@ -15,7 +15,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.taxonomy import Taxonomy, class_distances, read_wordnet
 from longshot.taxonomy.distances import KINDS
 

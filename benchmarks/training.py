@@ -24,11 +24,11 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from longshot.core.batches import Episode
 from longshot.datasets import open_dataset
-from longshot.training.base import Episode
 from longshot.training.data import Settings
 from longshot.training.distributed import Team
-from longshot.training.episodes import Episodes
+from longshot.training.episodes import EpisodeSource
 from longshot.training.images import Prefetch
 from longshot.training.setup import Job, prepare
 from longshot.training.steps import Stepper
@@ -41,7 +41,7 @@ class Decoding(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
     """Episodes as most code loads them: every picture opened, resized and scaled when it is asked for."""
 
     def __init__(self, job: Job, episodes: int) -> None:
-        assert isinstance(job.source, Episodes)
+        assert isinstance(job.source, EpisodeSource)
         self.data, self.transform = job.source.pool.dataset, job.source.images.transform
         self.tasks = [job.source.tasks(step)[0] for step in range(episodes)]
 

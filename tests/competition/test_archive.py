@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from longshot.competition.archive import ArchiveLimits, unpack
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 
 def pack(path: Path, files: dict[str, bytes]) -> Path:

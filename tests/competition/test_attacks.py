@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from longshot.competition import ingestion, sandbox
 from longshot.competition.box import Meter, readable
-from longshot.competition.data import Data
-from longshot.competition.ingestion import Outcome
+from longshot.competition.data import CompetitionData
+from longshot.competition.ingestion import RunOutcome
 from longshot.competition.inside import wire
 from longshot.competition.settings import Competition, Phase
 
@@ -32,11 +32,11 @@ def own_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "USERS", 1)
 
 
-def attack(competition: Competition, folder: Path, tmp_path: Path, **limits: float) -> tuple[Outcome, str]:
+def attack(competition: Competition, folder: Path, tmp_path: Path, **limits: float) -> tuple[RunOutcome, str]:
     """Run it as the feedback phase would; gives the outcome and the participant's log."""
     phase: Phase = competition.phase("feedback")
     phase = replace(phase, tasks=2, limits=replace(phase.limits, **{"seconds": 300, **limits}))
-    outcome = ingestion.run(Data(competition), phase, folder, tmp_path / "run", seed=1)
+    outcome = ingestion.run(CompetitionData(competition), phase, folder, tmp_path / "run", seed=1)
     return outcome, (tmp_path / "run" / "log.txt").read_text()
 
 
@@ -332,7 +332,7 @@ def test_the_competition_is_covered_where_it_lies_below_what_is_bound(
     competition, submission, tmp_path, monkeypatch
 ):
     """An organiser keeps it, or the images, below /usr or inside the environment of Python."""
-    data = Data(competition)
+    data = CompetitionData(competition)
     shown = Path(str(data.pixels("two").filename))  # test images, class after class, readable for everybody
     (tmp_path / "notes").write_text("seen")
     for path in (tmp_path, *tmp_path.parents[:-2]):

@@ -9,9 +9,9 @@ import pytest
 
 from longshot.competition import ingestion, leagues
 from longshot.competition.baselines import BASELINES, write_baseline
-from longshot.competition.data import Data
+from longshot.competition.data import CompetitionData
 from longshot.competition.settings import load
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 SMALL = {
     "random": {},
@@ -25,7 +25,7 @@ SMALL = {
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+def data(tmp_path_factory: pytest.TempPathFactory) -> CompetitionData:
     """Train on two families of toybox and test on a third, images of 32 × 32."""
     folder = tmp_path_factory.mktemp("toybox")
     (folder / "competition.yaml").write_text("""
@@ -37,7 +37,7 @@ limits: {seconds: 600}
 phases:
   feedback: {train: [fish, flowers], test: [tools], tasks: 3}
 """)
-    return Data(load(folder))
+    return CompetitionData(load(folder))
 
 
 def test_every_baseline_has_small_settings():
@@ -75,6 +75,6 @@ def test_maml_predicts_with_the_statistics_it_adapted_to(competition, tmp_path, 
     code = write_baseline("fomaml", tmp_path / "code", settings)
     (competition.folder / "secret").write_text("0" * 64)  # the same tasks every time
     phase = competition.phase("feedback")
-    outcome = ingestion.run(Data(competition), phase, code, tmp_path / "run", seed=1)
+    outcome = ingestion.run(CompetitionData(competition), phase, code, tmp_path / "run", seed=1)
     assert outcome.reason is None, outcome.reason
     assert outcome.scores["overall"]["normalized_accuracy"] > 0.5

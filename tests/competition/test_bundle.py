@@ -17,9 +17,9 @@ import yaml
 from longshot.competition.bundle.check import check_bundle
 from longshot.competition.bundle.run import run_bundle
 from longshot.competition.bundle.write import write_bundle
-from longshot.competition.data import Data
+from longshot.competition.data import CompetitionData
 from longshot.competition.make_submission import make_submission
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 
 @pytest.fixture
@@ -66,9 +66,9 @@ def test_ingestion_sees_no_query_label_and_no_order_that_tells_it(bundle, compet
         shuffled = np.load(io.BytesIO(archive.read("test/two.npy")))
         assert not any("truth" in name or "label" in name for name in archive.namelist())
     assert all("query_label" not in task for task in tasks)
-    pixels = Data(competition).pixels("two")
+    pixels = CompetitionData(competition).pixels("two")
     assert not np.array_equal(shuffled, pixels)
-    hidden = Data(competition).test_tasks(competition.phase("feedback"), 1)
+    hidden = CompetitionData(competition).test_tasks(competition.phase("feedback"), 1)
     for task, known in zip(tasks, hidden, strict=True):  # renamed rows are the same images
         assert np.array_equal(shuffled[task["query"]], pixels[known.query])
 

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from longshot.competition import queue, worker
 from longshot.competition.settings import Competition
 from longshot.competition.store import Store, runs, submissions, teams
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 NUMBERS = itertools.count()
 

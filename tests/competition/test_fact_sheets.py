@@ -15,7 +15,7 @@ from longshot.competition.board import leaderboard_page
 from longshot.competition.fact_sheet import FIELDS, blank, dump, missing, read_sheet, stored
 from longshot.competition.settings import FILE, Competition, load
 from longshot.competition.store import Store, events
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 FULL = {name: f"our {name}" for name in FIELDS}
 

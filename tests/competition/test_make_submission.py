@@ -11,18 +11,18 @@ import pytest
 import torch
 
 from longshot.competition.archive import unpack
-from longshot.competition.data import Data
+from longshot.competition.data import CompetitionData
 from longshot.competition.inside.feed import images as as_images
 from longshot.competition.make_submission import make_submission
 from longshot.competition.solver import Solver
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 from longshot.evaluation.runner import evaluate
 from longshot.methods.batching import task_seeds
 from longshot.networks import checkpoint
 from longshot.networks.registry import get_network
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import AnyWayAnyShot
+from longshot.testbeds.shapes import AnyShape
 
 PREPROCESSING = "decode|resize(16,16)|normalize(imagenet)"
 OWN = """\
@@ -73,7 +73,7 @@ def own(tmp_path: Path) -> Path:
 def predictions(folder: Path, data: Path, tasks: int = 4) -> tuple[list[list[int]], list[list[int]]]:
     """Predictions of a submission's solver, and of 'longshot evaluate' with the same method, on the same tasks."""
     dataset = open_dataset(data)
-    shape = AnyWayAnyShot(min_way=2, max_way=4, min_shot=1, max_shot=3, query=4)
+    shape = AnyShape(min_way=2, max_way=4, min_shot=1, max_shot=3, query=4)
     testbed = sample(dataset, tasks=tasks, shape=shape, seed=5)
     told = json.loads((folder / "settings.json").read_text().replace("{here}", str(folder)))
     out = folder.parent / f"{folder.name}-run"
@@ -131,7 +131,7 @@ def test_in_the_sandbox_it_answers_as_outside(run_cli, competition, network, tmp
     answers = [json.loads(line)["predicted"] for line in (tried / "answers.jsonl").read_text().splitlines()]
     solver = Solver(unpack(packed, tmp_path / "code"))
     solver.load("")
-    data, phase = Data(competition), competition.phases[0]
+    data, phase = CompetitionData(competition), competition.phases[0]
     for task, answer in zip(data.test_tasks(phase, 1), answers, strict=True):
         torch.manual_seed(task.seed)
         pixels = data.pixels(task.dataset)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from longshot.competition.published import table
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 
 def test_every_cell_is_there():

@@ -16,7 +16,7 @@ from longshot.competition import queue, ranking, worker
 from longshot.competition.archive import ArchiveLimits, unpack
 from longshot.competition.settings import Competition
 from longshot.competition.store import Store, runs
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from longshot.competition.data import Data, HiddenTask
-from longshot.competition.settings import Competition, Phase, Shape
-from longshot.files import write_text
+from longshot.competition.data import CompetitionData, HiddenTask
+from longshot.competition.settings import Competition, CompetitionShape, Phase
+from longshot.core.files import write_text
 
 LEVEL = 1e-3  # of the tests below; the draws are fixed by the secret, so a test that passes always passes
 
@@ -29,15 +29,19 @@ def made(folder: Path, sizes: list[int], name: str = "d") -> str:
 
 
 def competition(
-    folder: Path, datasets: dict[str, str], tasks: int, shape: Shape | None = None, strict: bool = False
-) -> tuple[Data, Phase]:
+    folder: Path,
+    datasets: dict[str, str],
+    tasks: int,
+    shape: CompetitionShape | None = None,
+    strict: bool = False,
+) -> tuple[CompetitionData, Phase]:
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "secret", "0123456789abcdef" * 4)
     phase = Phase("feedback", train=("d",), test=tuple(datasets), tasks=tasks)
     one = Competition(
-        folder, "t", datasets, (phase,), shape=shape or Shape(), image_size=2, strict_pools=strict
+        folder, "t", datasets, (phase,), shape=shape or CompetitionShape(), image_size=2, strict_pools=strict
     )
-    return Data(one), phase
+    return CompetitionData(one), phase
 
 
 def uniform(found: Counter[int], low: int, high: int) -> float:
@@ -101,7 +105,7 @@ def test_the_order_says_nothing_about_the_labels(many, part):
 
 def test_the_order_of_queries_does_not_follow_from_that_of_the_support(tmp_path):
     """As many queries as shots: with one stream for both, equal orders would give the labels away."""
-    shape = Shape(min_way=4, max_way=4, min_shot=20, max_shot=20, query=20)
+    shape = CompetitionShape(min_way=4, max_way=4, min_shot=20, max_shot=20, query=20)
     data, phase = competition(tmp_path / "c", {"d": made(tmp_path, [40] * 6)}, 200, shape)
     equal = [(task.support_label == task.query_label).mean() for task in data.test_tasks(phase, 1)]
     assert stats.ttest_1samp(equal, 0.25).pvalue > LEVEL

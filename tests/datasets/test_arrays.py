@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.datasets.images import ImageError
-from longshot.errors import UserError
 
 PIXELS = np.arange(4 * 5 * 6 * 3, dtype=np.uint8).reshape(4, 5, 6, 3)
 LABELS = np.array([1, 0, 1, 0])

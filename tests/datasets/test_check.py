@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from longshot.core.errors import UserError
 from longshot.datasets import find_bad, open_dataset
 from longshot.datasets.images import ImageError
 from longshot.datasets.registry import find
-from longshot.errors import UserError
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 

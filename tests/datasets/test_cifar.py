@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import RunCli
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.datasets.formats.pickled import Made, read_pickle
-from longshot.errors import UserError
+from longshot.datasets.formats.pickled import PickledObject, read_pickle
 from longshot.splits.published import _table, published_split
 
 SUPERS: dict[str, list[str]] = _table("cifar100")["superclasses"]
@@ -166,7 +166,7 @@ def test_a_pickle_that_runs_code_runs_nothing(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match="does not hold its images as one NumPy array"):
         open_dataset(root)
-    assert isinstance(read_pickle(root / "train")["data"], Made)
+    assert isinstance(read_pickle(root / "train")["data"], PickledObject)
     assert not (tmp_path / "hit").exists()
 
 

@@ -18,8 +18,8 @@ from PIL import Image
 from pycocotools.coco import COCO
 
 from longshot import open_dataset
+from longshot.core.errors import UserError
 from longshot.datasets.formats.coco_boxes import crop_boxes
-from longshot.errors import UserError
 from longshot.testbeds.testbed import Testbed
 
 CATEGORIES = (

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from longshot import open_dataset
+from longshot.core.errors import UserError
 from longshot.datasets.formats.cure_or_objects import OBJECTS
-from longshot.errors import UserError
 from longshot.testbeds.testbed import Testbed
 
 Save = Callable[..., None]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset, registry
-from longshot.errors import UserError
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 

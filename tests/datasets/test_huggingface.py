@@ -18,10 +18,10 @@ from PIL import Image
 
 import datasets
 from conftest import RunCli
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.datasets.formats import arrow_files
 from longshot.datasets.images import ImageError
-from longshot.errors import UserError
 
 FINE = ["owl", "T-shirt/top", "oak"]
 COARSE = ["animal", "thing"]

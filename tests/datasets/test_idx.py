@@ -10,8 +10,8 @@ import idx2numpy
 import numpy as np
 import pytest
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 from longshot.splits.published import published_split
 
 RNG = np.random.default_rng(5)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from longshot import open_dataset
+from longshot.core.errors import UserError
 from longshot.datasets.formats.wordnet_ids import wordnet_above
-from longshot.errors import UserError
 from longshot.taxonomy.wordnet import find_wordnet, read_wordnet
 
 Save = Callable[..., None]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 
 PEOPLE = {"Aaron_Eckhart": 1, "Ariel_Sharon": 11, "George_W_Bush": 12, "Jean-David_Levitte": 10, "Zico": 9}
 

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from longshot.competition.data import open_part
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.datasets.formats.meta_album import SETS, album, place
-from longshot.errors import UserError
 
 BIRDS = {"owl": ["barn owl", "snowy owl"], "wader": ["kiwi", "ibis"]}
 Make = Callable[..., Path]

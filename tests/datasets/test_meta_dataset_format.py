@@ -14,14 +14,14 @@ import pytest
 
 from conftest import RunCli
 from longshot import open_dataset
+from longshot.core.errors import UserError
+from longshot.core.ragged import Ragged
 from longshot.datasets import Dataset
 from longshot.datasets.formats.meta_dataset import spec_dataset
 from longshot.datasets.formats.meta_dataset_spec import read_spec
 from longshot.datasets.images import ImageError, decode
-from longshot.errors import UserError
-from longshot.ragged import Ragged
 from longshot.testbeds.base import Pool
-from longshot.testbeds.meta_dataset import Bilevel, Hierarchical, MetaDatasetShape
+from longshot.testbeds.meta_dataset import BilevelClasses, HierarchicalClasses, MetaDatasetShape
 from longshot.testbeds.replay import read_source
 from record_writers import flat_spec, png, write_classes, write_records, write_spec
 
@@ -185,7 +185,7 @@ def test_the_splits_of_the_ten_sources(shared: Path, name: str) -> None:
 def test_nodes_of_ilsvrc_are_those_of_the_reference(shared: Path, split: str) -> None:
     dataset = from_spec(shared, "ilsvrc_2012")
     classes = dataset.split_classes(split)
-    groups = Hierarchical().groups(MetaDatasetShape(), Pool(dataset, classes))
+    groups = HierarchicalClasses().groups(MetaDatasetShape(), Pool(dataset, classes))
     wanted = read_source(
         shared / "data" / "meta-dataset-specs" / "ilsvrc_2012_dataset_spec.json", split
     ).groups
@@ -195,7 +195,7 @@ def test_nodes_of_ilsvrc_are_those_of_the_reference(shared: Path, split: str) ->
 def test_alphabets_of_omniglot_are_those_of_the_reference(shared: Path) -> None:
     dataset = from_spec(shared, "omniglot")
     classes = dataset.split_classes("test")
-    groups = Bilevel().groups(MetaDatasetShape(), Pool(dataset, classes))
+    groups = BilevelClasses().groups(MetaDatasetShape(), Pool(dataset, classes))
     wanted = read_source(shared / "data" / "meta-dataset-specs" / "omniglot_dataset_spec.json").groups
     assert sorted(members_of(groups)) == sorted(classes[positions].tolist() for positions in wanted)
 
@@ -230,7 +230,7 @@ def test_real_omniglot_characters_in_records(shared: Path, tmp_path: Path, fresh
     dataset = open_dataset(folder)
     for row in range(0, len(dataset), 17):
         assert dataset.image(row).tobytes() == decode(drawings[row], "zip").tobytes()
-    groups = Bilevel().groups(MetaDatasetShape(), Pool(dataset, dataset.split_classes("test")))
+    groups = BilevelClasses().groups(MetaDatasetShape(), Pool(dataset, dataset.split_classes("test")))
     assert members_of(groups) == [list(range(26, 52))]
 
 

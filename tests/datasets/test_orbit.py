@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from longshot import open_dataset
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.testbeds.testbed import Testbed
 
 Save = Callable[..., None]

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from longshot.cli.overlap import overlap, without
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.datasets.formats import FORMATS
-from longshot.errors import UserError
 
 
 @pytest.fixture

@@ -167,7 +167,7 @@ def test_digests_that_end_in_zeros_are_told_apart() -> None:
 
 
 def test_unreadable_images_are_all_named(tmp_path: Path) -> None:
-    from longshot.errors import UserError
+    from longshot.core.errors import UserError
 
     (tmp_path / "a").mkdir()
     for name in ("1.png", "2.png", "3.png"):

@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from longshot.core.errors import UserError
 from longshot.datasets import Dataset, open_dataset
 from longshot.datasets.formats import FORMATS
 from longshot.datasets.overlap.classes import SharedClass
 from longshot.datasets.overlap.leaks import find_leak, sentence
 from longshot.datasets.overlap.pairs import Found
 from longshot.datasets.overlap.record import Overlap, make_overlap, of_the_same, recall, remember
-from longshot.datasets.overlap.view import View, origin, write_view
-from longshot.errors import UserError
+from longshot.datasets.overlap.view import origin, write_view
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 
 
 @pytest.fixture(autouse=True)
 def view_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FORMATS, "view", f"{View.__module__}:View")
+    monkeypatch.setitem(FORMATS, "view", f"{ViewFormat.__module__}:ViewFormat")
 
 
 def _found(rows: list[list[int]], kinds: list[int]) -> Found:

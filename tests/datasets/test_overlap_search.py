@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from longshot.core.errors import UserError
 from longshot.datasets.overlap import search, verify
 from longshot.datasets.overlap.search import nearest
 from longshot.datasets.overlap.signatures import descriptor, mirrored, pixel_hash, thumbnail
-from longshot.errors import UserError
 
 
 def _vectors(rows: int, seed: int, dim: int = 30) -> NDArray[np.float32]:

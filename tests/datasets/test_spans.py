@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from longshot.core.errors import UserError
 from longshot.datasets.formats import spans
 from longshot.datasets.formats.spans import SpanStore, read_span
 from longshot.datasets.images import ImageError
-from longshot.errors import UserError
 
 
 def store(tmp_path: Path, number: int = 5) -> SpanStore:

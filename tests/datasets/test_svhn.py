@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 
 RNG = np.random.default_rng(3)
 IMAGES = {

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 

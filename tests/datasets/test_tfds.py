@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pytest
 
 from longshot import open_dataset
+from longshot.core.errors import UserError
 from longshot.datasets.formats.tfds_folder import read_prepared
 from longshot.datasets.formats.vtab import cut
-from longshot.errors import UserError
 from record_writers import Features, feature, png, write_records, write_tfds
 
 pytest.importorskip("tfrecord", reason="needs the package tfrecord")

@@ -16,13 +16,13 @@ import pytest
 from numpy.typing import NDArray
 
 from longshot.datasets.toybox import open_toybox
-from longshot.datasets.toybox.attributes import IMAGES, VIEWPOINTS, Shot, plan
+from longshot.datasets.toybox.attributes import IMAGES, VIEWPOINTS, Photograph, plan
 from longshot.datasets.toybox.families import FAMILIES, build, class_ids, splits
 from longshot.datasets.toybox.generate import IMAGES_FILE, SEED, VERSION, draw_class, draw_share, generate
 from longshot.datasets.toybox.owners import OWNERS
 from longshot.datasets.toybox.scene import photograph, toy
 
-CLEAN = Shot("front", False, False, False, False, "centred", 1, "ben", 0)
+CLEAN = Photograph("front", False, False, False, False, "centred", 1, "ben", 0)
 SAMPLE = class_ids()[::12]  # two classes of each family
 
 

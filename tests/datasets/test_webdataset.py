@@ -15,9 +15,9 @@ import pytest
 import webdataset
 from PIL import Image
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.datasets.images import ImageError
-from longshot.errors import UserError
 
 
 @pytest.fixture(autouse=True)

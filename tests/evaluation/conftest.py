@@ -19,8 +19,8 @@ def beds(dataset: longshot.Dataset, tmp_path_factory: pytest.TempPathFactory) ->
     """A folder with fixed.parquet (200 tasks of one shape) and any.parquet (150 of many shapes)."""
     folder = tmp_path_factory.mktemp("beds")
     fixed, varied = (
-        longshot.Fixed(way=5, shot=3, query=4),
-        longshot.AnyWayAnyShot(max_way=6, max_shot=5, query=5),
+        longshot.FixedShape(way=5, shot=3, query=4),
+        longshot.AnyShape(max_way=6, max_shot=5, query=5),
     )
     longshot.sample(dataset, tasks=200, shape=fixed, seed=1).save(folder / "fixed.parquet")
     longshot.sample(dataset, tasks=150, shape=varied, seed=2).save(folder / "any.parquet")
@@ -28,5 +28,5 @@ def beds(dataset: longshot.Dataset, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="session")
-def features(dataset: longshot.Dataset) -> longshot.Features:
+def features(dataset: longshot.Dataset) -> longshot.ColumnTypes:
     return longshot.embed(dataset, "pixels", dtype="float32", device="cpu")

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 import longshot
-from longshot.errors import UserError
+from longshot.core.batches import ImageTask
+from longshot.core.errors import UserError
 from longshot.evaluation.choices import validation_tasks
 from longshot.evaluation.results import Results, add_entry
 from longshot.methods.finetune_network import FinetuneAll
-from longshot.methods.images import ImageMethod, ImageTask
+from longshot.methods.images import ImageMethod
 from longshot.networks.base import Network
 
 NETWORK = """
@@ -60,7 +61,7 @@ def bed(album: longshot.Dataset, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """Ten tasks of two shapes."""
     path = tmp_path_factory.mktemp("beds") / "tests.parquet"
     small, large = (
-        longshot.sample(album, tasks=5, shape=longshot.Fixed(way, 2, 3), split="test", seed=way)
+        longshot.sample(album, tasks=5, shape=longshot.FixedShape(way, 2, 3), split="test", seed=way)
         for way in (2, 3)
     )
     longshot.Testbed.concat([small, large]).save(path)

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import longshot
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.evaluation.compare import compare_runs, compare_within
 from longshot.evaluation.results import Results
 
@@ -22,7 +22,7 @@ PLAIN, COSINE = "protonet", "protonet(distance='cosine')"
 
 @pytest.fixture(scope="module")
 def runs(
-    beds: Path, features: longshot.Features, tmp_path_factory: pytest.TempPathFactory
+    beds: Path, features: longshot.ColumnTypes, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
     """plain and cosine: one method each on one testbed; both: two methods; varied: tasks of many shapes."""
     folder = tmp_path_factory.mktemp("runs")
@@ -119,7 +119,7 @@ class TestTwoRuns:
 
 class TestWithinARun:
     def test_all_pairs_with_correction(
-        self, runs: dict[str, Path], beds: Path, features: longshot.Features, tmp_path: Path
+        self, runs: dict[str, Path], beds: Path, features: longshot.ColumnTypes, tmp_path: Path
     ) -> None:
         folder = tmp_path / "three"
         shutil.copytree(runs["both"], folder)
@@ -202,7 +202,7 @@ class TestRefusals:
             compare_runs(Results(runs["two-beds"]), Results(runs["plain"]))
 
     def test_series_of_other_names_are_not_guessed(
-        self, runs: dict[str, Path], beds: Path, features: longshot.Features, tmp_path: Path
+        self, runs: dict[str, Path], beds: Path, features: longshot.ColumnTypes, tmp_path: Path
     ) -> None:
         longshot.evaluate(
             beds / "fixed.parquet",

@@ -32,7 +32,7 @@ def listing(folder: Path) -> list[str]:
 def long_bed(dataset: longshot.Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Enough tasks that an evaluation can be caught in the middle."""
     path = tmp_path_factory.mktemp("long") / "long.parquet"
-    shape = longshot.AnyWayAnyShot(max_way=5, max_shot=3, query=5)
+    shape = longshot.AnyShape(max_way=5, max_shot=3, query=5)
     longshot.sample(dataset, tasks=2000, shape=shape, seed=3).save(path)
     longshot.embed(dataset, "pixels")
     return path
@@ -139,7 +139,7 @@ def test_dry_run_estimates_and_writes_nothing(
 
 
 def test_features_file_in_place_of_a_backbone(
-    run_cli: Any, beds: Path, features: longshot.Features, tmp_path: Path
+    run_cli: Any, beds: Path, features: longshot.ColumnTypes, tmp_path: Path
 ) -> None:
     features.save(tmp_path / "mine.npy")
     command = ["evaluate", beds / "any.parquet", "--method", "protonet", "-o", tmp_path / "run", "--json"]
@@ -218,7 +218,7 @@ class TestMistakes:
         assert "changed" in told
 
     def test_nan_features(
-        self, run_cli: Any, beds: Path, features: longshot.Features, tmp_path: Path
+        self, run_cli: Any, beds: Path, features: longshot.ColumnTypes, tmp_path: Path
     ) -> None:
         features.save(tmp_path / "mine.npy")
         array = np.load(tmp_path / "mine.npy", mmap_mode="r+")
@@ -236,7 +236,7 @@ class TestMistakes:
         assert "NaN" in told
 
     def test_features_of_other_dimensions(
-        self, run_cli: Any, beds: Path, features: longshot.Features, tmp_path: Path
+        self, run_cli: Any, beds: Path, features: longshot.ColumnTypes, tmp_path: Path
     ) -> None:
         features.save(tmp_path / "mine.npy")
         np.save(tmp_path / "mine.npy", np.zeros((240, 7), np.float32))

@@ -15,19 +15,19 @@ import pytest
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from conftest import RunCli
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 from longshot.evaluation.predictions import read_predictions, score_predictions, write_predictions
 from longshot.evaluation.runner import evaluate
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import AnyWayAnyShot
+from longshot.testbeds.shapes import AnyShape
 from longshot.testbeds.testbed import Testbed
 
 
 @pytest.fixture(scope="module")
 def bed(photos: Path) -> Testbed:
     """Tasks of different ways and shots."""
-    shape = AnyWayAnyShot(min_way=2, max_way=7, min_shot=1, max_shot=5, query=6)
+    shape = AnyShape(min_way=2, max_way=7, min_shot=1, max_shot=5, query=6)
     return sample(open_dataset(photos), tasks=25, shape=shape, seed=3)
 
 

@@ -12,7 +12,7 @@ from longshot.evaluation.provenance import record_upstream
 from longshot.networks.checkpoint import save
 from longshot.networks.registry import get_network
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import Fixed
+from longshot.testbeds.shapes import FixedShape
 from longshot.testbeds.testbed import Testbed
 
 
@@ -23,7 +23,7 @@ def dataset(photos: Path) -> Dataset:
 
 @pytest.fixture(scope="module")
 def testbed(dataset: Dataset) -> Testbed:
-    return sample(dataset, tasks=4, shape=Fixed(way=3, shot=2, query=2), seed=1)
+    return sample(dataset, tasks=4, shape=FixedShape(way=3, shot=2, query=2), seed=1)
 
 
 def _network(folder: Path, dataset: Dataset, classes: list[str]) -> str:

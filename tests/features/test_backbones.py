@@ -12,8 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 from longshot.features.backbones import FAMILIES, find_family, list_backbones, load_backbone
 from longshot.features.backbones.base import Backbone, hash_state
 from longshot.features.extract import embed

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 from longshot.features.backbones import load_backbone
 from longshot.features.backbones.base import Backbone
 from longshot.features.extract import embed, estimate, run

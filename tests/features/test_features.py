@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.features.features import Features, not_finite
 
 

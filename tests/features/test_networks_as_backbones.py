@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from conftest import RunCli
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.features.backbones import find_family, load_backbone
 from longshot.features.backbones.base import Backbone
 from longshot.features.extract import embed

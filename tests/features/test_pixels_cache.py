@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 from longshot.features import pixels_cache
 from longshot.features.pixels_cache import geometry, pixels, pixels_path
 from longshot.features.preprocess import parse

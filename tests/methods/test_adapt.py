@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from longshot.errors import UserError
+from longshot.core.batches import ImageTask, TaskBatch
+from longshot.core.errors import UserError
 from longshot.methods import adapt
 from longshot.methods.adapt import Support, content_order, descend, trainable
 from longshot.methods.adapt_augment import augment
 from longshot.methods.adapt_heads import BiT, MDTransfer, TrainFromScratch, restart
 from longshot.methods.adapters import LoRA, OffsetAdapter
-from longshot.methods.base import TaskBatch
 from longshot.methods.checks_images import SmallNetwork, make_task
 from longshot.methods.finetune_last import FinetuneLast
 from longshot.methods.finetune_network import Finetune5, FinetuneAll, TransductiveFinetuneAll
-from longshot.methods.images import ImageMethod, ImageTask
+from longshot.methods.images import ImageMethod
 from longshot.methods.registry import get_method
 from longshot.networks.base import Network
 

@@ -6,7 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshot.methods.base import Method, TaskBatch, TaskShape
+from longshot.core.batches import TaskBatch, TaskShape
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskRows
+from longshot.methods.base import Method
 from longshot.methods.batching import (
     MAX_BATCH,
     MAX_PADDING,
@@ -18,8 +21,6 @@ from longshot.methods.batching import (
     task_seeds,
 )
 from longshot.methods.registry import get_method
-from longshot.ragged import Ragged
-from longshot.testbeds.bound import BoundTasks
 
 CPU = torch.device("cpu")
 SIZES = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 5), st.integers(1, 9)), min_size=1, max_size=40)
@@ -31,7 +32,7 @@ def make(sizes: list[tuple[int, int, int]], rows: int = 50) -> Tasks:
     labels = [rng.permutation(np.repeat(np.arange(way), shot)) for way, shot, _ in sizes]
     queries = [rng.integers(0, way, query) for way, _, query in sizes]
     return Tasks.from_bound(
-        BoundTasks(
+        TaskRows(
             tasks=np.arange(len(sizes)) + 7,
             ways=np.array([way for way, _, _ in sizes]),
             support=Ragged.from_lists([rng.integers(0, rows, len(label)) for label in labels]),

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from longshot.calls import parse_call
-from longshot.methods.base import Method, TaskBatch
+from longshot.core.batches import TaskBatch
+from longshot.core.calls import parse_call
+from longshot.methods.base import Method
 from longshot.methods.checks import CHECKS, CheckFailed
 from longshot.methods.protonet import ProtoNet
 from longshot.methods.registry import get_method, method_class, method_names

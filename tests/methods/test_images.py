@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from longshot.calls import parse_call
-from longshot.errors import UserError
+from longshot.core.batches import ImageTask
+from longshot.core.calls import parse_call
+from longshot.core.errors import UserError
 from longshot.methods.adapt import trainable
 from longshot.methods.checks import CheckFailed
 from longshot.methods.checks_images import CHECKS
 from longshot.methods.finetune_network import FinetuneAll
-from longshot.methods.images import ImageMethod, ImageTask
+from longshot.methods.images import ImageMethod
 from longshot.methods.registry import feature_method, get_method, image_method_names
 from longshot.networks.base import Network
 

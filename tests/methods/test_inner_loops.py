@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from longshot.methods.images import ImageTask
+from longshot.core.batches import ImageTask
 from longshot.methods.inner_loops import ANIL, MAML, ProtoMAML
 from longshot.networks import inner
 from longshot.networks.base import Network

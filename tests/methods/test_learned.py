@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from longshot.core.batches import ImageTask
 from longshot.datasets import open_dataset
 from longshot.evaluation import compute
 from longshot.evaluation.runner import evaluate
 from longshot.methods.checks_images import SmallNetwork
-from longshot.methods.images import ImageMethod, ImageTask
+from longshot.methods.images import ImageMethod
 from longshot.methods.registry import get_method
 from longshot.testbeds.big_episode import BigEpisode, shuffled_splits
 

@@ -8,7 +8,8 @@ import sys
 import pytest
 import torch
 
-from longshot.methods.base import Method, TaskShape
+from longshot.core.batches import TaskShape
+from longshot.methods.base import Method
 from longshot.methods.batching import batch_size, bytes_per_task
 from longshot.methods.registry import get_method, method_class, method_names
 
@@ -20,7 +21,7 @@ import resource, sys, numpy as np, torch
 from longshot.methods.base import TaskShape
 from longshot.methods.batching import Gatherer, Tasks, batch_size, bytes_per_task
 from longshot.methods.registry import get_method
-from longshot.ragged import Ragged
+from longshot.core.ragged import Ragged
 from longshot.testbeds.bound import BoundTasks
 torch.set_num_threads(1)
 call, way, shot, query, dim = sys.argv[1], *map(int, sys.argv[2:])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.methods.checks import CHECKS, World, _mixed, _some, run, run_checks
 from longshot.methods.registry import get_method
 
@@ -187,7 +187,7 @@ def test_a_failure_is_not_taken_for_a_refusal(tmp_path: Path) -> None:
         code.replace("assert len(support_label.unique()) == way", "refuse(support_label, way)")
         + """
 def refuse(support_label, way):
-    from longshot.errors import UserError
+    from longshot.core.errors import UserError
     if len(support_label.unique()) != way:
         raise UserError("nearest needs support of every class.")
 """

@@ -13,7 +13,7 @@ def test_sums_of_many_classes_equal_the_dense_product(
     normalize: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generator = torch.Generator().manual_seed(0)
-    rows = rectify.Rows.read(torch.randn(3, 70, 6, generator=generator), normalize)
+    rows = rectify.TaskVectors.read(torch.randn(3, 70, 6, generator=generator), normalize)
     weights = torch.rand(3, 1, 70, generator=generator)
     owner = torch.randint(0, 35, (3, 1, 70), generator=generator) + 3  # some classes of 40 get nothing
     sparse = rows.shared_out(weights, owner, 40)
@@ -32,7 +32,7 @@ def test_neighbours_of_many_queries_are_those_found_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     generator = torch.Generator().manual_seed(0)
-    rows = rectify.Rows.read(torch.randn(2, 300, 5, generator=generator), True)
+    rows = rectify.TaskVectors.read(torch.randn(2, 300, 5, generator=generator), True)
     mask = torch.ones(2, 300, dtype=torch.bool)
     mask[1, 290:] = False
     method = rectify.LaplacianShot()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.methods.registry import METHODS, get_method, method_class
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskRows
 from longshot.methods.batching import Gatherer, Tasks
 from longshot.methods.checks import World, run
 from longshot.methods.registry import get_method
-from longshot.ragged import Ragged
-from longshot.testbeds.bound import BoundTasks
 
 
 def accuracy(method: str, arrays: list[np.ndarray], count: int = 20) -> float:
     """Over 5-way 5-shot tasks of the world's classes, the arrays side by side."""
     world, rng = World.make(), np.random.default_rng(0)
     tasks = [world.task(rng, [5] * 5, [6] * 5) for _ in range(count)]
-    bound = BoundTasks(
+    bound = TaskRows(
         tasks=np.arange(count),
         ways=np.full(count, 5),
         support=Ragged.from_lists([task.support for task in tasks]),

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from longshot.errors import UserError
-from longshot.files import hash_file
+from longshot.core.errors import UserError
+from longshot.core.files import hash_file
 from longshot.networks.checkpoint import SIDECAR, WEIGHTS, convert, load, save
 from longshot.networks.registry import get_network
 

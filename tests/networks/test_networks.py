@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.networks.base import Network
 from longshot.networks.cost import count_flops, count_parameters
 from longshot.networks.ensemble import Ensemble

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from conftest import RunCli
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 from longshot.evaluation.predictions import write_predictions
 from longshot.evaluation.runner import evaluate
 from longshot.releases.verify import verify_release

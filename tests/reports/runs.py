@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from longshot.core.files import write_json
 from longshot.evaluation.results import new_run, testbed_path
 from longshot.evaluation.units import Unit, write_unit
-from longshot.files import write_json
 from longshot.testbeds.testbed import Testbed
 
 Series = Mapping[str, Any]  # backbone, method, setting, skill (chance of a right answer)

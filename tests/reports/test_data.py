@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.reports.data import load
 
 from .conftest import MakeRun

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import longshot
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.reports.data import load
 from longshot.reports.page import SECTIONS
 from longshot.reports.report import render

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.reports import pictures
 from longshot.reports.data import METRICS, Cell, load
 

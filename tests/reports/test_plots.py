@@ -14,14 +14,14 @@ LABEL = 'a$b$ <i>&amp; #010101 id="x" url(#y) ' + "\x07 日本"
 RNG = np.random.default_rng(0)
 
 
-def lines(count: int = 3, label: str = "series") -> list[plots.Line]:
+def lines(count: int = 3, label: str = "series") -> list[plots.PlotLine]:
     return [
-        plots.Line(i, f"{label} {i}", RNG.integers(0, 21, 80) / 20, RNG.integers(2, 8, 80).astype(float))
+        plots.PlotLine(i, f"{label} {i}", RNG.integers(0, 21, 80) / 20, RNG.integers(2, 8, 80).astype(float))
         for i in range(count)
     ]
 
 
-def draw(kind: str, data: list[plots.Line], prefix: str = "p") -> str:
+def draw(kind: str, data: list[plots.PlotLine], prefix: str = "p") -> str:
     if kind == "distribution":
         return plots.distribution(data, 0.2, prefix=prefix)
     return plots.by_value(data, xlabel="way", chance=None, prefix=prefix)
@@ -65,7 +65,7 @@ def test_equal_data_give_equal_bytes(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_task_can_be_drawn(kind: str) -> None:
-    Xml.fromstring(draw(kind, [plots.Line(0, "one", np.array([0.5]), np.array([5.0]))]))
+    Xml.fromstring(draw(kind, [plots.PlotLine(0, "one", np.array([0.5]), np.array([5.0]))]))
 
 
 def test_density_keeps_its_mass_inside() -> None:

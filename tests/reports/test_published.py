@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.methods.registry import method_names
 from longshot.reports.published import published, published_names
 

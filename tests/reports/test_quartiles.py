@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.errors import UserError
-from longshot.evaluation.statistics import quantile_bins
+from longshot.core.errors import UserError
 from longshot.reports import quartiles
 from longshot.reports.data import load
 from longshot.reports.published import published
 from longshot.reports.report import render
+from longshot.statistics import quantile_bins
 
 from .conftest import MakeRun
 from .runs import DEFAULT

@@ -10,18 +10,25 @@ import pytest
 from PIL import Image
 from sklearn.decomposition import PCA
 
-from longshot.errors import UserError
-from longshot.reports.split_plots import SETS, Panel, Series, accuracy_by_divergence, class_map, plane
+from longshot.core.errors import UserError
+from longshot.reports.split_plots import (
+    SETS,
+    DivergenceSeries,
+    SplitPanel,
+    accuracy_by_divergence,
+    class_map,
+    plane,
+)
 
 
-def _panels(count: int) -> list[Panel]:
+def _panels(count: int) -> list[SplitPanel]:
     order = np.arange(20)
     sets = {"train": order[:12], "validation": order[12:16], "test": order[16:]}
-    return [Panel(f"R = {number}", sets) for number in range(count)]
+    return [SplitPanel(f"R = {number}", sets) for number in range(count)]
 
 
 EMBEDDINGS = np.random.default_rng(0).normal(size=(20, 7))
-SERIES = Series(
+SERIES = DivergenceSeries(
     "maml",
     np.array([0.1, 0.5]),
     np.array([0.6, 0.5]),
@@ -75,7 +82,7 @@ def test_a_chance_far_below_does_not_flatten_the_rest(tmp_path: Path) -> None:
 
 
 def test_numbers_at_the_axis_do_not_touch(tmp_path: Path) -> None:
-    crowded = Series("maml", np.array([0.04, 0.96, 16.0]), np.array([0.6, 0.5, 0.4]))
+    crowded = DivergenceSeries("maml", np.array([0.04, 0.96, 16.0]), np.array([0.6, 0.5, 0.4]))
     accuracy_by_divergence([crowded], tmp_path / "a.svg", title="")
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert ">0.04<" in text

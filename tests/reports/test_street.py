@@ -18,7 +18,7 @@ Run = Callable[..., "CompletedProcess[str]"]
 def walk(folder: Path, out: Path) -> Path:
     """Dataset → testbed → results."""
     dataset = longshot.open_dataset(folder)
-    shape = longshot.AnyWayAnyShot(max_way=4, max_shot=5, query=5)
+    shape = longshot.AnyShape(max_way=4, max_shot=5, query=5)
     testbed = longshot.sample(dataset, tasks=12, shape=shape)
     testbed.save(out / "bed.parquet")
     longshot.evaluate(

@@ -10,9 +10,9 @@ from scipy import stats
 
 from longshot.evaluation.compare import compare_within
 from longshot.evaluation.results import Results
-from longshot.evaluation.statistics import compare_paired, holm
-from longshot.reports.data import METRICS, Bed, Cell, ReportData, Series, load
+from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed, load
 from longshot.reports.summary import column_marks, compare_all, first_place, interval, summarise
+from longshot.statistics import compare_paired, holm
 
 from .conftest import MakeRun
 from .runs import DEFAULT, read_rows
@@ -43,8 +43,8 @@ def report_of(*beds: list[Cell]) -> ReportData:
         runs=(),
         names=(),
         missing=(),
-        beds=tuple(Bed(str(b), str(b), None) for b in range(len(beds))),
-        series=tuple(Series("net", f"m{s}", "inductive") for s in range(count)),
+        beds=tuple(ReportTestbed(str(b), str(b), None) for b in range(len(beds))),
+        series=tuple(ReportSeries("net", f"m{s}", "inductive") for s in range(count)),
         cells={(b, s): cell for b, cells in enumerate(beds) for s, cell in enumerate(cells)},
     )
 

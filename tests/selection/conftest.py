@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from longshot.selection.tasks import Tasks
+from longshot.selection.tasks import SelectionTasks
 
 
 @dataclass
 class Case:
     array: np.ndarray
     offsets: np.ndarray
-    tasks: Tasks
+    tasks: SelectionTasks
     support: np.ndarray  # a random one, disjoint from the queries
 
 
@@ -37,7 +37,7 @@ def make_case(
             own.append(rows[:asked].tolist())
             support += rows[asked : asked + k].tolist()
         queries.append(own)
-    return Case(array, offsets, Tasks.from_lists(classes, counts, queries), np.array(support))
+    return Case(array, offsets, SelectionTasks.from_lists(classes, counts, queries), np.array(support))
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from scipy.optimize import brentq
 
-from longshot.selection.tasks import Tasks
+from longshot.selection.tasks import SelectionTasks
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # (logits, label) → scalar
 
@@ -42,7 +42,7 @@ class OneTask:
 
 
 def one_task(
-    array: np.ndarray, offsets: np.ndarray, tasks: Tasks, task: int, normalize: bool = True
+    array: np.ndarray, offsets: np.ndarray, tasks: SelectionTasks, task: int, normalize: bool = True
 ) -> OneTask:
     features = torch.from_numpy(np.asarray(array, dtype=np.float64))
     if normalize:

@@ -9,7 +9,7 @@ import torch
 from longshot.selection.descent import descend, start_weights
 from longshot.selection.fastdiffsel import select_rows
 from longshot.selection.objectives import PrototypeObjective
-from longshot.selection.table import Table
+from longshot.selection.table import FeatureTable
 
 from . import naive
 from .conftest import Case
@@ -17,7 +17,7 @@ from .conftest import Case
 PAPER = PrototypeObjective("cross-entropy", "euclidean", 0.3)
 
 
-def random_start(case: Case, table: Table, number: int) -> list[np.ndarray]:
+def random_start(case: Case, table: FeatureTable, number: int) -> list[np.ndarray]:
     weights = start_weights(table, case.tasks, "random", (7,))
     result = []
     for slot in range(case.tasks.offsets[number], case.tasks.offsets[number + 1]):
@@ -28,7 +28,7 @@ def random_start(case: Case, table: Table, number: int) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("step_size", [1.0, 200.0])
 def test_random_start_equals_algorithm_1(case: Case, step_size: float) -> None:
-    table = Table(case.array, case.offsets)
+    table = FeatureTable(case.array, case.offsets)
     found, _ = descend(table, case.tasks, PAPER, start="random", step_size=step_size, entropy=(7,))
     bounds = case.tasks.support_offsets
     for number in range(len(case.tasks)):
@@ -45,7 +45,7 @@ def test_random_start_equals_algorithm_1(case: Case, step_size: float) -> None:
 def test_uniform_start_needs_neither_step_size_nor_projection(
     case: Case, projection: str, step_size: float
 ) -> None:
-    table = Table(case.array, case.offsets)
+    table = FeatureTable(case.array, case.offsets)
     direct = select_rows(table, case.tasks, PAPER, PAPER.at_pool(table, case.tasks))
     found, _ = descend(table, case.tasks, PAPER, start="uniform", step_size=step_size, projection=projection)  # type: ignore[arg-type]
     order = np.repeat(np.arange(case.tasks.slots), case.tasks.shots)
@@ -53,21 +53,23 @@ def test_uniform_start_needs_neither_step_size_nor_projection(
 
 
 def test_steps_end_where_a_class_has_no_weight_left(case: Case) -> None:
-    found, made = descend(Table(case.array, case.offsets), case.tasks, PAPER, start="uniform", steps=30)
+    found, made = descend(
+        FeatureTable(case.array, case.offsets), case.tasks, PAPER, start="uniform", steps=30
+    )
     assert made.min() >= 1
     assert made.max() <= 30
     assert len(found) == case.tasks.shots.sum()
 
 
 def test_simplex_makes_every_step(case: Case) -> None:
-    table = Table(case.array, case.offsets)
+    table = FeatureTable(case.array, case.offsets)
     _, made = descend(table, case.tasks, PAPER, start="uniform", steps=5, projection="simplex")
     assert made.tolist() == [5] * len(case.tasks)
 
 
 def test_small_steps_raise_the_weighted_loss(case: Case) -> None:
     """Two tiny steps without projection climb: the loss at the weighted prototypes, by the naive formula."""
-    table = Table(case.array, case.offsets)
+    table = FeatureTable(case.array, case.offsets)
     task = naive.one_task(case.array, case.offsets, case.tasks, 0)
     loss = naive.prototype_loss(task, naive.cross_entropy, "euclidean", 0.3)
     weights = [torch.full((len(rows),), 0.1, dtype=torch.float64) for rows in task.rows]
@@ -81,7 +83,7 @@ def test_small_steps_raise_the_weighted_loss(case: Case) -> None:
 
 
 def test_random_start_depends_on_task_and_seed_alone(case: Case) -> None:
-    table = Table(case.array, case.offsets)
+    table = FeatureTable(case.array, case.offsets)
     together = start_weights(table, case.tasks, "random", (1,))
     alone = start_weights(table, case.tasks.take(np.array([5])), "random", (1,))
     first = int(case.tasks.offsets[5])

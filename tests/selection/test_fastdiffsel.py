@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.selection import objectives, run
 from longshot.selection.fastdiffsel import top_rows
 from longshot.selection.objectives import PrototypeObjective
 from longshot.selection.run import measure, select
-from longshot.selection.table import Table
-from longshot.selection.tasks import Tasks
+from longshot.selection.table import FeatureTable
+from longshot.selection.tasks import SelectionTasks
 
 from .conftest import Case, make_case
 
@@ -33,15 +33,17 @@ def test_top_rows_breaks_ties_by_row() -> None:
 def test_equal_images_are_taken_in_row_order() -> None:
     array = np.tile(np.eye(4, dtype=np.float32)[:2], (20, 1))  # two distinct images, 20 copies each
     offsets = np.array([0, 20, 40])
-    tasks = Tasks.from_lists([[0, 1]], [[5, 5]], [[[0], [21]]])
-    found = select(Table(array, offsets, row_block=7), tasks, OBJECTIVE).support.reshape(2, 5)
+    tasks = SelectionTasks.from_lists([[0, 1]], [[5, 5]], [[[0], [21]]])
+    found = select(FeatureTable(array, offsets, row_block=7), tasks, OBJECTIVE).support.reshape(2, 5)
     for rows in found:
         assert sorted(rows.tolist()) == rows.tolist()
         assert len({row % 2 for row in rows.tolist()}) == 1
 
 
 def test_support_is_in_the_class_distinct_and_never_a_query(large: Case) -> None:
-    found = select(Table(large.array, large.offsets), large.tasks, OBJECTIVE, refine=2, greedy=1).support
+    found = select(
+        FeatureTable(large.array, large.offsets), large.tasks, OBJECTIVE, refine=2, greedy=1
+    ).support
     tasks = large.tasks
     for slot in range(tasks.slots):
         rows = found[tasks.support_offsets[slot] : tasks.support_offsets[slot + 1]]
@@ -55,15 +57,15 @@ def test_support_is_in_the_class_distinct_and_never_a_query(large: Case) -> None
 
 @pytest.mark.parametrize("row_block", [3, 64, 100000])
 def test_row_blocks_do_not_change_the_result(large: Case, row_block: int) -> None:
-    expected = select(Table(large.array, large.offsets), large.tasks, OBJECTIVE, refine=2).support
+    expected = select(FeatureTable(large.array, large.offsets), large.tasks, OBJECTIVE, refine=2).support
     found = select(
-        Table(large.array, large.offsets, row_block=row_block), large.tasks, OBJECTIVE, refine=2
+        FeatureTable(large.array, large.offsets, row_block=row_block), large.tasks, OBJECTIVE, refine=2
     ).support
     assert np.array_equal(found, expected)
 
 
 def test_chunks_and_columns_do_not_change_the_result(large: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table(large.array, large.offsets)
+    table = FeatureTable(large.array, large.offsets)
     expected = select(table, large.tasks, OBJECTIVE, refine=2, greedy=1)
     monkeypatch.setattr(run, "_CHUNK_BYTES", 4000)
     monkeypatch.setattr(objectives, "COLUMN_BLOCK", 5)
@@ -73,7 +75,7 @@ def test_chunks_and_columns_do_not_change_the_result(large: Case, monkeypatch: p
 
 
 def test_a_task_alone_is_the_same_as_among_others(large: Case) -> None:
-    table = Table(large.array, large.offsets)
+    table = FeatureTable(large.array, large.offsets)
     together = select(table, large.tasks, OBJECTIVE, refine=2, greedy=1)
     for number in (0, 17, 59):
         alone = select(table, large.tasks.take(np.array([number])), OBJECTIVE, refine=2, greedy=1)
@@ -84,7 +86,7 @@ def test_a_task_alone_is_the_same_as_among_others(large: Case) -> None:
 
 
 def test_threads_do_not_change_the_result(large: Case) -> None:
-    table, few = Table(large.array, large.offsets), large.tasks.take(np.arange(8))
+    table, few = FeatureTable(large.array, large.offsets), large.tasks.take(np.arange(8))
     before = torch.get_num_threads()
     try:
         results = []
@@ -100,13 +102,13 @@ def test_float16_file_equals_the_same_numbers_in_float32(large: Case, tmp_path) 
     half = large.array.astype(np.float16)
     np.save(tmp_path / "features.npy", half)
     mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
-    found = select(Table(mapped, large.offsets), large.tasks, OBJECTIVE).support
-    expected = select(Table(half.astype(np.float32), large.offsets), large.tasks, OBJECTIVE).support
+    found = select(FeatureTable(mapped, large.offsets), large.tasks, OBJECTIVE).support
+    expected = select(FeatureTable(half.astype(np.float32), large.offsets), large.tasks, OBJECTIVE).support
     assert np.array_equal(found, expected)
 
 
 def test_difficult_raises_and_easy_lowers_the_loss(large: Case) -> None:
-    table = Table(large.array, large.offsets)
+    table = FeatureTable(large.array, large.offsets)
     uniform, _ = measure(table, large.tasks, OBJECTIVE, large.support)
     difficult = select(table, large.tasks, OBJECTIVE).loss
     easy = select(table, large.tasks, OBJECTIVE, largest=False).loss
@@ -115,8 +117,8 @@ def test_difficult_raises_and_easy_lowers_the_loss(large: Case) -> None:
 
 
 def test_too_small_a_pool_names_class_and_counts() -> None:
-    tasks = Tasks.from_lists([[0, 1]], [[2, 4]], [[[0], [5, 6]]])
-    table = Table(np.ones((10, 3), np.float32), np.array([0, 5, 10]), names=["apple", "pear"])
+    tasks = SelectionTasks.from_lists([[0, 1]], [[2, 4]], [[[0], [5, 6]]])
+    table = FeatureTable(np.ones((10, 3), np.float32), np.array([0, 5, 10]), names=["apple", "pear"])
     with pytest.raises(
         UserError, match="'pear' has 3 images besides the query of task 0, but the support needs 4"
     ):
@@ -124,8 +126,8 @@ def test_too_small_a_pool_names_class_and_counts() -> None:
 
 
 def test_the_whole_pool_can_be_the_support() -> None:
-    tasks = Tasks.from_lists([[0, 1]], [[4, 3]], [[[0], [5, 6]]])
-    table = Table(np.random.default_rng(0).normal(size=(10, 3)), np.array([0, 5, 10]))
+    tasks = SelectionTasks.from_lists([[0, 1]], [[4, 3]], [[[0], [5, 6]]])
+    table = FeatureTable(np.random.default_rng(0).normal(size=(10, 3)), np.array([0, 5, 10]))
     found = select(table, tasks, OBJECTIVE, refine=1, greedy=1).support
     assert sorted(found.tolist()) == [1, 2, 3, 4, 7, 8, 9]
 
@@ -133,8 +135,8 @@ def test_the_whole_pool_can_be_the_support() -> None:
 def test_a_row_of_zeros_is_no_nan() -> None:
     array = np.random.default_rng(0).normal(size=(20, 6))
     array[3] = 0
-    tasks = Tasks.from_lists([[0, 1]], [[2, 2]], [[[0, 3], [11]]])
-    found = select(Table(array, np.array([0, 10, 20])), tasks, OBJECTIVE)
+    tasks = SelectionTasks.from_lists([[0, 1]], [[2, 2]], [[[0, 3], [11]]])
+    found = select(FeatureTable(array, np.array([0, 10, 20])), tasks, OBJECTIVE)
     assert np.isfinite(found.loss).all()
 
 
@@ -150,4 +152,4 @@ def test_a_row_of_zeros_is_no_nan() -> None:
 )
 def test_a_wrong_option_is_told(case: Case, options: dict[str, object], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        select(Table(case.array, case.offsets), case.tasks, OBJECTIVE, **options)  # type: ignore[arg-type]
+        select(FeatureTable(case.array, case.offsets), case.tasks, OBJECTIVE, **options)  # type: ignore[arg-type]

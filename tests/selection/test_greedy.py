@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.selection.greedy import greedy_rounds
-from longshot.selection.objectives import Objective
+from longshot.selection.objectives import SelectionObjective
 from longshot.selection.run import search, select
-from longshot.selection.table import Table
+from longshot.selection.table import FeatureTable
 
 from . import naive
 from .conftest import Case, make_case
@@ -24,9 +24,9 @@ def small() -> Case:
 @pytest.mark.parametrize(("objective", "reference"), CASES.values(), ids=CASES.keys())
 @pytest.mark.parametrize("largest", [True, False])
 def test_incremental_equals_naive(
-    small: Case, objective: Objective, reference: Reference, largest: bool
+    small: Case, objective: SelectionObjective, reference: Reference, largest: bool
 ) -> None:
-    table = Table(small.array, small.offsets)
+    table = FeatureTable(small.array, small.offsets)
     found, _ = greedy_rounds(table, small.tasks, objective, small.support, 2, largest=largest)
     bounds = small.tasks.support_offsets
     for number in range(len(small.tasks)):
@@ -40,14 +40,14 @@ def test_incremental_equals_naive(
 
 
 def test_every_round_is_at_least_as_hard(case: Case) -> None:
-    table, objective = Table(case.array, case.offsets), CASES["error-euclidean"][0]
+    table, objective = FeatureTable(case.array, case.offsets), CASES["error-euclidean"][0]
     losses = [search(table, case.tasks, objective, case.support, rounds=r).loss for r in (1, 2, 3)]
     assert np.all(losses[1] >= losses[0] - 1e-6)
     assert np.all(losses[2] >= losses[1] - 1e-6)
 
 
 def test_a_fixed_point_is_left_alone(case: Case) -> None:
-    table, objective = Table(case.array, case.offsets), CASES["error-euclidean"][0]
+    table, objective = FeatureTable(case.array, case.offsets), CASES["error-euclidean"][0]
     done = search(table, case.tasks, objective, case.support, rounds=50)
     again = search(table, case.tasks, objective, done.support, rounds=3)
     assert done.searched.max() < 50
@@ -57,7 +57,7 @@ def test_a_fixed_point_is_left_alone(case: Case) -> None:
 
 @pytest.mark.parametrize("largest", [True, False])
 def test_refinement_and_search_never_lose(case: Case, largest: bool) -> None:
-    table, objective = Table(case.array, case.offsets), CASES["error-euclidean"][0]
+    table, objective = FeatureTable(case.array, case.offsets), CASES["error-euclidean"][0]
     plain, refined, searched = (
         select(table, case.tasks, objective, largest=largest, refine=r, greedy=g)
         for r, g in ((0, 0), (5, 0), (5, 1))
@@ -70,4 +70,4 @@ def test_refinement_and_search_never_lose(case: Case, largest: bool) -> None:
 
 def test_no_rounds_is_told(case: Case) -> None:
     with pytest.raises(UserError, match="0 rounds"):
-        search(Table(case.array, case.offsets), case.tasks, CASES["ridge"][0], case.support, rounds=0)
+        search(FeatureTable(case.array, case.offsets), case.tasks, CASES["ridge"][0], case.support, rounds=0)

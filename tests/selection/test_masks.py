@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.selection.greedy import greedy_rounds
-from longshot.selection.objectives import Objective
+from longshot.selection.objectives import SelectionObjective
 from longshot.selection.run import Selection, measure, search, select
-from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks
+from longshot.selection.table import FeatureTable
+from longshot.selection.tasks import Ints, SelectionTasks
 
 from . import naive
 from .conftest import Case, make_case
@@ -51,8 +51,8 @@ def without(case: Case, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray, Ints]
     return case.array[keep], before[case.offsets], before[:-1]
 
 
-def moved(tasks: Tasks, place: Ints) -> Tasks:
-    return Tasks(
+def moved(tasks: SelectionTasks, place: Ints) -> SelectionTasks:
+    return SelectionTasks(
         tasks.offsets, tasks.classes, tasks.shots, place[tasks.query], tasks.query_offsets, tasks.ids
     )
 
@@ -68,15 +68,15 @@ def assert_same(found: Selection, other: Selection, keep: np.ndarray) -> None:
 @settings(max_examples=2, deadline=None, derandomize=True)
 @given(seed=seeds)
 def test_equals_a_dataset_without_the_rows(
-    objective: Objective, options: dict[str, object], seed: int
+    objective: SelectionObjective, options: dict[str, object], seed: int
 ) -> None:
     """Every query may be selected in other tasks: not one bit differs, whatever the blocks."""
     case, allowed = masked(seed, 0.0)
     array, offsets, place = without(case, allowed)
     found = select(
-        Table(case.array, case.offsets, allowed=allowed, row_block=7), case.tasks, objective, **options
+        FeatureTable(case.array, case.offsets, allowed=allowed, row_block=7), case.tasks, objective, **options
     )  # type: ignore[arg-type]
-    other = select(Table(array, offsets, row_block=7), moved(case.tasks, place), objective, **options)  # type: ignore[arg-type]
+    other = select(FeatureTable(array, offsets, row_block=7), moved(case.tasks, place), objective, **options)  # type: ignore[arg-type]
     assert_same(found, other, allowed)
     assert np.array_equal(found.loss, other.loss) and np.array_equal(found.accuracy, other.accuracy)
 
@@ -86,17 +86,17 @@ def test_equals_a_dataset_without_the_rows(
 @pytest.mark.parametrize("name", ["refined and searched", "steps on the simplex"])
 @settings(max_examples=2, deadline=None, derandomize=True)
 @given(seed=seeds)
-def test_queries_outside_the_mask(objective: Objective, hidden: float, name: str, seed: int) -> None:
+def test_queries_outside_the_mask(objective: SelectionObjective, hidden: float, name: str, seed: int) -> None:
     """A task's own queries never are in its pool: with them kept for it, the physical pool is the same."""
     case, allowed = masked(seed, hidden)
-    table = Table(case.array, case.offsets, allowed=allowed)
+    table = FeatureTable(case.array, case.offsets, allowed=allowed)
     for number in range(len(case.tasks)):
         alone = case.tasks.take(np.array([number]))
         keep = allowed.copy()
         keep[alone.query] = True
         array, offsets, place = without(case, keep)
         found = select(table, alone, objective, **OPTIONS[name])  # type: ignore[arg-type]
-        other = select(Table(array, offsets), moved(alone, place), objective, **OPTIONS[name])  # type: ignore[arg-type]
+        other = select(FeatureTable(array, offsets), moved(alone, place), objective, **OPTIONS[name])  # type: ignore[arg-type]
         assert_same(found, other, keep)
         np.testing.assert_allclose(found.loss, other.loss, rtol=1e-4, atol=1e-6)
 
@@ -106,28 +106,32 @@ def test_queries_outside_the_mask(objective: Objective, hidden: float, name: str
 @settings(max_examples=2, deadline=None, derandomize=True)
 @given(seed=seeds)
 def test_greedy_search_equals_a_dataset_without_the_rows(
-    objective: Objective, largest: bool, seed: int
+    objective: SelectionObjective, largest: bool, seed: int
 ) -> None:
     case, allowed = masked(seed, 0.0)
     array, offsets, place = without(case, allowed)
     found = search(
-        Table(case.array, case.offsets, allowed=allowed),
+        FeatureTable(case.array, case.offsets, allowed=allowed),
         case.tasks,
         objective,
         case.support,
         largest=largest,
     )
     other = search(
-        Table(array, offsets), moved(case.tasks, place), objective, place[case.support], largest=largest
+        FeatureTable(array, offsets),
+        moved(case.tasks, place),
+        objective,
+        place[case.support],
+        largest=largest,
     )
     assert_same(found, other, allowed)
 
 
 @pytest.mark.parametrize(("objective", "reference"), CASES.values(), ids=CASES.keys())
-def test_masked_greedy_equals_the_naive_loop(objective: Objective, reference: Reference) -> None:
+def test_masked_greedy_equals_the_naive_loop(objective: SelectionObjective, reference: Reference) -> None:
     case, allowed = masked(8, 0.5)
     found, _ = greedy_rounds(
-        Table(case.array, case.offsets, allowed=allowed), case.tasks, objective, case.support, 1
+        FeatureTable(case.array, case.offsets, allowed=allowed), case.tasks, objective, case.support, 1
     )
     bounds = case.tasks.support_offsets
     for number in range(len(case.tasks)):
@@ -144,20 +148,24 @@ def test_masked_greedy_equals_the_naive_loop(objective: Objective, reference: Re
 @every_objective
 @every_option
 def test_a_mask_that_allows_all_changes_nothing(
-    case: Case, objective: Objective, options: dict[str, object]
+    case: Case, objective: SelectionObjective, options: dict[str, object]
 ) -> None:
     everything = np.ones(len(case.array), dtype=bool)
-    plain = select(Table(case.array, case.offsets), case.tasks, objective, **options)  # type: ignore[arg-type]
-    found = select(Table(case.array, case.offsets, allowed=everything), case.tasks, objective, **options)  # type: ignore[arg-type]
+    plain = select(FeatureTable(case.array, case.offsets), case.tasks, objective, **options)  # type: ignore[arg-type]
+    found = select(
+        FeatureTable(case.array, case.offsets, allowed=everything), case.tasks, objective, **options
+    )  # type: ignore[arg-type]
     assert_same(found, plain, everything)
     assert np.array_equal(found.loss, plain.loss)
 
 
 @every_objective
 @every_option
-def test_rows_outside_the_mask_are_never_selected(objective: Objective, options: dict[str, object]) -> None:
+def test_rows_outside_the_mask_are_never_selected(
+    objective: SelectionObjective, options: dict[str, object]
+) -> None:
     case, allowed = masked(3, 0.5)
-    found = select(Table(case.array, case.offsets, allowed=allowed), case.tasks, objective, **options)  # type: ignore[arg-type]
+    found = select(FeatureTable(case.array, case.offsets, allowed=allowed), case.tasks, objective, **options)  # type: ignore[arg-type]
     assert allowed[found.support].all()
     slot = np.repeat(np.arange(case.tasks.slots), case.tasks.shots)
     assert np.array_equal(
@@ -172,16 +180,18 @@ def test_a_support_is_measured_whatever_the_mask(case: Case) -> None:
     """The loss of a given support does not depend on what else could be selected."""
     allowed = np.zeros(len(case.array), dtype=bool)
     allowed[case.support] = True
-    plain = measure(Table(case.array, case.offsets), case.tasks, OBJECTIVE, case.support)
-    found = measure(Table(case.array, case.offsets, allowed=allowed), case.tasks, OBJECTIVE, case.support)
+    plain = measure(FeatureTable(case.array, case.offsets), case.tasks, OBJECTIVE, case.support)
+    found = measure(
+        FeatureTable(case.array, case.offsets, allowed=allowed), case.tasks, OBJECTIVE, case.support
+    )
     assert np.array_equal(plain, found)
 
 
 def test_too_few_allowed_rows_are_counted() -> None:
-    tasks = Tasks.from_lists([[0, 1]], [[2, 2]], [[[0], [5, 6]]])
+    tasks = SelectionTasks.from_lists([[0, 1]], [[2, 2]], [[[0], [5, 6]]])
     allowed = np.ones(10, dtype=bool)
     allowed[[6, 8, 9]] = False  # of rows 5 to 9 only 5 and 7 are left, and 5 is a query
-    table = Table(
+    table = FeatureTable(
         np.ones((10, 3), np.float32), np.array([0, 5, 10]), names=["apple", "pear"], allowed=allowed
     )
     with pytest.raises(
@@ -194,4 +204,4 @@ def test_a_search_cannot_start_outside_the_mask(case: Case) -> None:
     allowed = np.ones(len(case.array), dtype=bool)
     allowed[case.support[0]] = False
     with pytest.raises(ValueError, match="may not be selected"):
-        search(Table(case.array, case.offsets, allowed=allowed), case.tasks, OBJECTIVE, case.support)
+        search(FeatureTable(case.array, case.offsets, allowed=allowed), case.tasks, OBJECTIVE, case.support)

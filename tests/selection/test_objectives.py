@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.selection.descent import start_weights
 from longshot.selection.fastdiffsel import select_rows
-from longshot.selection.objectives import Objective, PrototypeObjective, make_objective
+from longshot.selection.objectives import PrototypeObjective, SelectionObjective, make_objective
 from longshot.selection.ridge import RidgeObjective
-from longshot.selection.table import Table
+from longshot.selection.table import FeatureTable
 from longshot.selection.task2vec import Task2VecObjective
 
 from . import naive
 from .conftest import Case
 
 Reference = Callable[[naive.OneTask], Callable[[list[torch.Tensor]], torch.Tensor]]
-CASES: dict[str, tuple[Objective, Reference]] = {
+CASES: dict[str, tuple[SelectionObjective, Reference]] = {
     f"{loss}-{distance}": (
         PrototypeObjective(loss, distance, 0.3),  # type: ignore[arg-type]
         lambda task, f=function, d=distance: naive.prototype_loss(task, f, d, 0.3),
@@ -37,7 +37,7 @@ every_objective = pytest.mark.parametrize(("objective", "reference"), CASES.valu
 
 
 def weight_gradients(
-    table: Table, case: Case, objective: Objective, weights: list[torch.Tensor]
+    table: FeatureTable, case: Case, objective: SelectionObjective, weights: list[torch.Tensor]
 ) -> list[np.ndarray]:
     """∂L/∂w over the pool rows of every slot, from directions and scores."""
     tasks = case.tasks
@@ -57,9 +57,9 @@ def weight_gradients(
 @every_objective
 @pytest.mark.parametrize("start", ["uniform", "random"])
 def test_weight_gradient_equals_autograd(
-    case: Case, objective: Objective, reference: Reference, start: str
+    case: Case, objective: SelectionObjective, reference: Reference, start: str
 ) -> None:
-    table = Table(case.array, case.offsets)
+    table = FeatureTable(case.array, case.offsets)
     weights = start_weights(table, case.tasks, start, (3,))  # type: ignore[arg-type]
     found = weight_gradients(table, case, objective, weights)
     for number in range(len(case.tasks)):
@@ -78,9 +78,11 @@ def test_weight_gradient_equals_autograd(
 
 
 @every_objective
-def test_selection_equals_algorithm_1(case: Case, objective: Objective, reference: Reference) -> None:
+def test_selection_equals_algorithm_1(
+    case: Case, objective: SelectionObjective, reference: Reference
+) -> None:
     """Uniform start, autograd, any step size, projection, extraction: the same supports in the same order."""
-    table = Table(case.array, case.offsets)
+    table = FeatureTable(case.array, case.offsets)
     found = select_rows(table, case.tasks, objective, objective.at_pool(table, case.tasks))
     bounds = case.tasks.support_offsets
     for number in range(len(case.tasks)):
@@ -94,9 +96,9 @@ def test_selection_equals_algorithm_1(case: Case, objective: Objective, referenc
 
 @every_objective
 def test_loss_at_a_support_equals_the_naive_loss(
-    case: Case, objective: Objective, reference: Reference
+    case: Case, objective: SelectionObjective, reference: Reference
 ) -> None:
-    table = Table(case.array, case.offsets)
+    table = FeatureTable(case.array, case.offsets)
     found = objective.at_support(table, case.tasks, case.support).loss
     bounds = case.tasks.support_offsets
     for number in range(len(case.tasks)):
@@ -112,16 +114,16 @@ def test_loss_at_a_support_equals_the_naive_loss(
 
 @every_objective
 def test_uniform_weights_are_the_default_point(
-    case: Case, objective: Objective, reference: Reference
+    case: Case, objective: SelectionObjective, reference: Reference
 ) -> None:
-    table = Table(case.array, case.offsets)
+    table = FeatureTable(case.array, case.offsets)
     explicit = objective.at_pool(table, case.tasks, start_weights(table, case.tasks, "uniform", (0,)))
     shortcut = objective.at_pool(table, case.tasks)
     torch.testing.assert_close(shortcut, explicit, rtol=2e-3, atol=2e-4 * float(explicit.abs().max()))
 
 
 def test_accuracy_counts_the_nearest_prototype(case: Case) -> None:
-    table = Table(case.array, case.offsets)
+    table = FeatureTable(case.array, case.offsets)
     found = PrototypeObjective().at_support(table, case.tasks, case.support).accuracy
     bounds, unit = case.tasks.support_offsets, case.array / np.linalg.norm(case.array, axis=1, keepdims=True)
     for number in range(len(case.tasks)):
@@ -149,7 +151,7 @@ def test_ridge_tells_tables_apart(case: Case) -> None:
     """One objective, table after table: nothing is remembered of a table that is gone."""
     objective = RidgeObjective(0.7, 0.3)
     for scale in (1.0, 3.0, 9.0, 27.0):
-        table = Table(case.array * scale, case.offsets, normalize=False)
+        table = FeatureTable(case.array * scale, case.offsets, normalize=False)
         found = objective.at_pool(table, case.tasks)
         assert torch.equal(found, RidgeObjective(0.7, 0.3).at_pool(table, case.tasks))
         del table

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.splits.assign import adjusted_rand, agreement, assign, labels, part_sizes
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
 from longshot.features.features import Features
-from longshot.splits.build import MODES, Recipe, Splitter, make_split, sweep
+from longshot.splits.build import MODES, SplitRecipe, Splitter, make_split, sweep
 from longshot.splits.divergences import MEASURES, gap
 
 SWEEP = (0.04, 0.32, 0.64, 0.96)
@@ -25,7 +25,7 @@ def splitter(dataset_of: Callable[..., Dataset], features_of: Callable[..., Feat
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_and_measure_meets_the_divergence(splitter: Splitter, mode: str, measure: str) -> None:
-    split = splitter.split(0.1, Recipe(mode=mode, measure=measure))
+    split = splitter.split(0.1, SplitRecipe(mode=mode, measure=measure))
     assert split.made["divergence"] == pytest.approx(0.1, rel=0.01)
     assert split.sizes == {"train": 36, "validation": 12, "test": 12}
     assert sorted(split.train + split.validation + split.test) == list(splitter.dataset.class_ids)
@@ -51,7 +51,7 @@ def test_the_gap_is_that_of_the_classes_in_the_file(splitter: Splitter) -> None:
 
 def test_sorted_classes_are_the_same_at_every_divergence(splitter: Splitter) -> None:
     """The score is linear in the embedding along μ_train − μ_test: its length, which R sets, changes no order."""
-    recipe = Recipe(assignment="sorted")
+    recipe = SplitRecipe(assignment="sorted")
     splits = sweep(splitter.dataset, splitter.features, SWEEP, recipe)
     assert len({split.test for split in splits}) == 1
     along = splitter.embeddings @ splitter.axis
@@ -62,7 +62,7 @@ def test_sorted_classes_are_the_same_at_every_divergence(splitter: Splitter) -> 
 def test_drawn_classes_go_from_random_to_sorted_as_the_divergence_grows(splitter: Splitter) -> None:
     seeds = range(8)
     gaps = [
-        np.mean([splitter.split(r, Recipe(seed=seed)).made["gap"] for seed in seeds])
+        np.mean([splitter.split(r, SplitRecipe(seed=seed)).made["gap"] for seed in seeds])
         for r in (0.0, 0.32, 0.96, 4.0, 40.0)
     ]
     assert gaps == sorted(gaps)
@@ -78,7 +78,7 @@ def test_drawn_classes_follow_the_posterior(
     splitter = Splitter(dataset, features_of(dataset))
     held = np.zeros(40)
     for seed in range(150):
-        split = splitter.split(2.0, Recipe(seed=seed, ratios=(0.5, 0.0, 0.5)))
+        split = splitter.split(2.0, SplitRecipe(seed=seed, ratios=(0.5, 0.0, 0.5)))
         held[split.classes(dataset, "test")] += 1
     along = splitter.embeddings @ splitter.axis
     assert np.corrcoef(held, along)[0, 1] < -0.9
@@ -87,22 +87,22 @@ def test_drawn_classes_follow_the_posterior(
 
 def test_the_same_seed_gives_the_same_split(splitter: Splitter) -> None:
     for mode in MODES:
-        recipe = Recipe(mode=mode, start="random", seed=4)
+        recipe = SplitRecipe(mode=mode, start="random", seed=4)
         assert splitter.split(0.5, recipe) == splitter.split(0.5, recipe)
-    assert splitter.split(0.5).test != splitter.split(0.5, Recipe(seed=1)).test
+    assert splitter.split(0.5).test != splitter.split(0.5, SplitRecipe(seed=1)).test
 
 
 def test_restarts_report_how_far_they_agree(splitter: Splitter) -> None:
-    random = splitter.split(0.64, Recipe(mode="paper", start="random", restarts=4)).made["agreement"]
+    random = splitter.split(0.64, SplitRecipe(mode="paper", start="random", restarts=4)).made["agreement"]
     assert -0.2 < random["adjusted_rand"] < 0.9
     assert 0.2 < random["same_part"] < 0.9
-    alone = splitter.split(0.64, Recipe(mode="paper")).made
+    alone = splitter.split(0.64, SplitRecipe(mode="paper")).made
     assert "agreement" not in alone
 
 
 def test_equal_objectives_leave_the_first_start_its_place(splitter: Splitter) -> None:
-    alone = splitter.split(0.64, Recipe(mode="paper"))
-    assert splitter.split(0.64, Recipe(mode="paper", restarts=3)).test == alone.test
+    alone = splitter.split(0.64, SplitRecipe(mode="paper"))
+    assert splitter.split(0.64, SplitRecipe(mode="paper", restarts=3)).test == alone.test
 
 
 def test_the_published_sgd_can_be_had_by_name(
@@ -110,7 +110,7 @@ def test_the_published_sgd_can_be_had_by_name(
 ) -> None:
     dataset = dataset_of([f"c{i:03d}" for i in range(20)])
     monkeypatch.setattr("longshot.splits.sgd.descend.__defaults__", (1500, 0.1, 0.9))
-    recipe = Recipe(mode="paper", optimiser="sgd", start="random")
+    recipe = SplitRecipe(mode="paper", optimiser="sgd", start="random")
     made = make_split(dataset, features_of(dataset), 0.3, recipe).made
     assert made["optimiser"] == "sgd"
     assert made["divergence"] == pytest.approx(0.3, rel=0.01)
@@ -124,8 +124,8 @@ def test_a_divergence_out_of_reach_says_which_can_be_reached(
         dataset, features_of(dataset, dim=6)
     )  # no uniform mixture in six dimensions, so D is held back
     with pytest.raises(UserError, match=r"in 6 dimensions has 0\.\d+: .* --penalty 10 reaches 0\.96"):
-        narrow.split(0.96, Recipe(mode="paper"))
-    heavy = narrow.split(0.96, Recipe(mode="paper", penalty=10))
+        narrow.split(0.96, SplitRecipe(mode="paper"))
+    heavy = narrow.split(0.96, SplitRecipe(mode="paper", penalty=10))
     assert heavy.made["divergence"] == pytest.approx(0.96, rel=0.01)
     assert narrow.split(0.96).made["divergence"] == pytest.approx(0.96, rel=1e-6)  # principal reaches any
 
@@ -134,7 +134,7 @@ def test_the_end_of_the_wasserstein_distance_is_told(splitter: Splitter) -> None
     with pytest.raises(
         UserError, match=r"cannot be reached along the leading direction .* at most 0\.\d+ can"
     ):
-        splitter.split(50, Recipe(measure="wasserstein"))
+        splitter.split(50, SplitRecipe(measure="wasserstein"))
 
 
 @pytest.mark.parametrize(
@@ -155,12 +155,12 @@ def test_what_makes_no_sense_is_one_sentence(
     splitter: Splitter, divergence: float, settings: dict[str, object], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        splitter.split(divergence, Recipe(**settings))  # type: ignore[arg-type]
+        splitter.split(divergence, SplitRecipe(**settings))  # type: ignore[arg-type]
 
 
 def test_a_divergence_of_zero_is_a_random_split(splitter: Splitter) -> None:
     for mode in MODES:
-        split = splitter.split(0, Recipe(mode=mode))
+        split = splitter.split(0, SplitRecipe(mode=mode))
         assert split.made["divergence"] == pytest.approx(0, abs=1e-6)
     assert splitter.split(0).made["gap"] < 0.6 * splitter.split(0).made["gap_farthest"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.features.features import Features
 from longshot.splits import embeddings
 from longshot.splits.embeddings import class_embeddings

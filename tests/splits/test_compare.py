@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import log_softmax, rel_entr
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.splits.compare import (
     check_unassigned,
     compare_split,

@@ -10,7 +10,7 @@ from scipy.linalg import sqrtm
 from scipy.stats import entropy
 from torch.distributions import Categorical, MultivariateNormal, kl_divergence
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.splits import divergences as dv
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import check_grad
 from torch.distributions import Categorical, kl_divergence
 
 from longshot.splits.divergences import MEASURES
-from longshot.splits.objective import Objective
+from longshot.splits.objective import SplitObjective
 from longshot.splits.sgd import published_loss
 
 
@@ -30,13 +30,13 @@ def test_the_value_is_the_published_formula() -> None:
     p, q = (Categorical(logits=values) for values in logits)
     divergence = kl_divergence(p, q) + kl_divergence(q, p)
     wanted = -torch.log((p.probs + q.probs) / 2).sum() + 1.5 * (divergence - 0.32) ** 2
-    assert Objective(z, 0.32, penalty=1.5).value(mu) == pytest.approx(float(wanted), rel=1e-12)
+    assert SplitObjective(z, 0.32, penalty=1.5).value(mu) == pytest.approx(float(wanted), rel=1e-12)
 
 
 @pytest.mark.parametrize("measure", ["kl-symmetric", "kl", "euclidean"])
 @pytest.mark.parametrize("scale", [0.1, 1.0, 8.0])
 def test_the_gradient_is_that_of_autograd(measure: str, scale: float) -> None:
-    objective = Objective(2 * sphere(30, 7), 0.64, measure, penalty=1.3, temperature=0.8)
+    objective = SplitObjective(2 * sphere(30, 7), 0.64, measure, penalty=1.3, temperature=0.8)
     mu = torch.tensor(centroids(7, scale), requires_grad=True)
     loss = published_loss(objective, torch.from_numpy(objective.embeddings), mu)
     loss.backward()
@@ -48,7 +48,7 @@ def test_the_gradient_is_that_of_autograd(measure: str, scale: float) -> None:
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize(("classes", "dim"), [(12, 5), (6, 9)])
 def test_the_gradient_is_that_of_finite_differences(measure: str, classes: int, dim: int) -> None:
-    objective = Objective(sphere(classes, dim), 0.5, measure)
+    objective = SplitObjective(sphere(classes, dim), 0.5, measure)
 
     def value(flat: np.ndarray) -> float:
         return objective.value_and_gradient(flat.reshape(2, -1))[0]
@@ -62,7 +62,7 @@ def test_the_gradient_is_that_of_finite_differences(measure: str, classes: int, 
 
 def test_moved_coordinates_are_the_same_function() -> None:
     objective, start, basis = (
-        Objective(sphere(20, 6), 0.3),
+        SplitObjective(sphere(20, 6), 0.3),
         centroids(6),
         np.random.default_rng(9).random((6, 4)),
     )
@@ -74,7 +74,7 @@ def test_moved_coordinates_are_the_same_function() -> None:
 
 
 def test_the_clustering_term_has_its_bound_at_the_uniform_mixture() -> None:
-    objective = Objective(sphere(25, 6), 0.0)
+    objective = SplitObjective(sphere(25, 6), 0.0)
     terms = objective.evaluate(np.zeros((2, 6)))
     assert terms.excess == pytest.approx(0, abs=1e-12)
     assert objective.bound == pytest.approx(25 * math.log(25))
@@ -82,6 +82,6 @@ def test_the_clustering_term_has_its_bound_at_the_uniform_mixture() -> None:
 
 
 def test_far_centroids_stay_finite() -> None:
-    value, gradient = Objective(sphere(10, 4), 0.5).value_and_gradient(centroids(4, 1e4))
+    value, gradient = SplitObjective(sphere(10, 4), 0.5).value_and_gradient(centroids(4, 1e4))
     assert math.isfinite(value)
     assert np.isfinite(gradient).all()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.splits.divergences import MEASURES, between
-from longshot.splits.objective import Objective
+from longshot.splits.objective import SplitObjective
 from longshot.splits.optimise import minimise, random_start, whitening
 from longshot.splits.principal import Unreachable, on_axis, principal_axis, reachable
 from longshot.splits.sgd import descend
@@ -28,14 +28,14 @@ def made_up(classes: int, dim: int = 640, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("classes", [100, 608, 1000])
 def test_lbfgs_reaches_the_bound_and_the_divergence(classes: int, target: float) -> None:
     """The bound M ln M is the lowest J there is, so that no optimiser ends lower than 10⁻⁶ below this one."""
-    objective = Objective(made_up(classes), target)
+    objective = SplitObjective(made_up(classes), target)
     found = minimise(objective, on_axis(objective).centroids)
     assert found.terms.penalised < (1e-9 if classes < 640 else 1e-6)
     assert found.terms.divergence == pytest.approx(target, rel=0.01)
 
 
 def test_lbfgs_is_no_higher_than_the_published_sgd() -> None:
-    objective = Objective(made_up(100, dim=64), 0.64)
+    objective = SplitObjective(made_up(100, dim=64), 0.64)
     start = random_start(64, np.random.default_rng(0))
     slow, fast = descend(objective, start), minimise(objective, start)
     assert slow.terms.divergence == pytest.approx(0.64, rel=0.01)
@@ -43,7 +43,7 @@ def test_lbfgs_is_no_higher_than_the_published_sgd() -> None:
 
 
 def test_sgd_says_that_it_diverges_at_a_thousand_classes() -> None:
-    objective = Objective(made_up(1000), 0.96)
+    objective = SplitObjective(made_up(1000), 0.96)
     with pytest.raises(UserError, match=r"diverged within \d+ of 7,000 steps at 1,000 classes"):
         descend(objective, on_axis(objective).centroids)
 
@@ -59,7 +59,7 @@ def test_whitening_makes_the_embeddings_orthonormal() -> None:
 @pytest.mark.parametrize("measure", ["kl-symmetric", "kl", "euclidean"])
 def test_the_axis_meets_the_divergence_exactly(measure: str, target: float) -> None:
     z = made_up(80, dim=40)
-    found = on_axis(Objective(z, target, measure))
+    found = on_axis(SplitObjective(z, target, measure))
     assert between(measure, z, *found.centroids) == pytest.approx(target, rel=1e-9, abs=1e-12)
     apart = found.centroids[0] - found.centroids[1]
     assert abs(apart @ principal_axis(z)) == pytest.approx(float(np.linalg.norm(apart)), rel=1e-12)
@@ -80,13 +80,15 @@ def test_a_rotation_of_the_features_turns_the_axis_with_it() -> None:
 
 def test_wasserstein_has_an_end_that_is_told() -> None:
     z = made_up(30, dim=10)
-    most = reachable(Objective(z, 0.1, "wasserstein"))
+    most = reachable(SplitObjective(z, 0.1, "wasserstein"))
     assert 0 < most < 2.1  # two points of the sphere, damping on top
-    assert on_axis(Objective(z, 0.9 * most, "wasserstein")).terms.divergence == pytest.approx(
+    assert on_axis(SplitObjective(z, 0.9 * most, "wasserstein")).terms.divergence == pytest.approx(
         0.9 * most, rel=1e-6
     )
     with pytest.raises(Unreachable, match=f"at most {most:.4g} can"):
-        on_axis(Objective(z, 1.1 * most, "wasserstein"))
+        on_axis(SplitObjective(z, 1.1 * most, "wasserstein"))
     assert all(
-        np.isinf(reachable(Objective(z, 0.1, measure))) for measure in MEASURES if measure != "wasserstein"
+        np.isinf(reachable(SplitObjective(z, 0.1, measure)))
+        for measure in MEASURES
+        if measure != "wasserstein"
     )

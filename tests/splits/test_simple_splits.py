@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
 from longshot.splits.simple import random_split, semantic_split, super_classes
 from longshot.taxonomy.dag import Taxonomy
 

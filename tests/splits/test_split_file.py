@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 from longshot.splits import Split
 
 ROUND = ["crimson", "orange", "gold", "olive"]

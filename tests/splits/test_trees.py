@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.cluster import AgglomerativeClustering
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.splits.trees import far_pairs, linkage_hops, taxonomy_hops, tree_gap, ward
 from longshot.taxonomy.dag import Taxonomy
 

@@ -12,17 +12,17 @@ import pytest
 from PIL import Image
 from scipy import stats
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
 from longshot.studies.cross_domain_claims import claims_table, differences
 from longshot.studies.cross_domain_plan import make_plan
-from longshot.studies.cross_domain_scores import CROSS, OTHER, OWN, WITHIN, Tasks
+from longshot.studies.cross_domain_scores import CROSS, OTHER, OWN, WITHIN, SettingTasks
 from longshot.studies.cross_domain_tables import grouped
-from longshot.studies.cross_domain_train import OneBranch, Training
+from longshot.studies.cross_domain_train import DomainTraining, OneBranch
 from longshot.studies.presets import get_study, layered
 from longshot.testbeds.base import Pool
 from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.shapes import Fixed
+from longshot.testbeds.shapes import FixedShape
 from longshot.training.episodes import draw_tasks
 
 
@@ -119,11 +119,13 @@ def test_the_papers_cadence() -> None:
     settings = _settings()
     shared = [5000, 10000, 15000, 20000, 25000, 30000]
     own = [750, 1500, 2250, 3000, 3750, 4290]
-    assert Training(0, None, "protonet").legs(settings) == shared
-    assert Training(0, "a", "multiclass").legs(settings) == own
-    assert Training(0, None, "fomaml").legs(settings) == [tasks // 2 for tasks in shared]  # two tasks a step
-    assert Training(0, None, "matching").amounts(settings)[2] == 300
-    assert Training(0, "a", "matching").amounts(settings)[2] == 100
+    assert DomainTraining(0, None, "protonet").legs(settings) == shared
+    assert DomainTraining(0, "a", "multiclass").legs(settings) == own
+    assert DomainTraining(0, None, "fomaml").legs(settings) == [
+        tasks // 2 for tasks in shared
+    ]  # two tasks a step
+    assert DomainTraining(0, None, "matching").amounts(settings)[2] == 300
+    assert DomainTraining(0, "a", "matching").amounts(settings)[2] == 100
 
 
 def test_tasks_never_mix_domains_and_come_from_all() -> None:
@@ -132,7 +134,7 @@ def test_tasks_never_mix_domains_and_come_from_all() -> None:
         Pool(dataset, np.arange(18)),
         60,
         0,
-        shape=Fixed(5, 1, 1),
+        shape=FixedShape(5, 1, 1),
         classes=OneBranch(),
         instances=UniformInstances(),
     )
@@ -150,12 +152,12 @@ def test_neighbours_stand_together_until_there_are_enough() -> None:
     assert [label for label, _ in grouped(np.array([4, 7]))] == ["4–7"]
 
 
-def _tasks(rng: np.random.Generator, count: int, levels: Mapping[tuple[str, str], float]) -> Tasks:
+def _tasks(rng: np.random.Generator, count: int, levels: Mapping[tuple[str, str], float]) -> SettingTasks:
     way, shot = rng.integers(2, 21, count), rng.integers(1, 21, count)
     scores = {
         key: level - 0.01 * way + 0.01 * shot + rng.normal(0, 0.02, count) for key, level in levels.items()
     }
-    return Tasks(np.repeat(["a", "b"], count // 2), way, shot, scores, scores)
+    return SettingTasks(np.repeat(["a", "b"], count // 2), way, shot, scores, scores)
 
 
 def test_differences_are_those_of_scipy_and_add_up() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.evaluation.results import Results
 from longshot.studies import hard_md_paper as paper
 from longshot.studies.hard_md import open_data

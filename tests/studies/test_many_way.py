@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.evaluation.results import Results
 from longshot.studies.many_way import possible
 from longshot.studies.presets import get_study

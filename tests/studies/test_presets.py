@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.studies.presets import RECIPES, fields_of, get_study, layered, parse, read_study, study_names
 
 

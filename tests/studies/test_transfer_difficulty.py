@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.studies.transfer_difficulty_stats import METHODS, Place, Scores, advantage, leader, steepness
+from longshot.studies.transfer_difficulty_stats import (
+    METHODS,
+    Place,
+    TransferScores,
+    advantage,
+    leader,
+    steepness,
+)
 from longshot.studies.transfer_difficulty_tables import (
     accuracies_table,
     adaptation_table,
@@ -25,7 +32,7 @@ TARGETS = (0.04, 0.32, 0.96)
 
 def _scores(
     methods: tuple[str, ...] = METHODS, repeats: int = 2, tasks: int = 30, fall: float = 0.2, seed: int = 0
-) -> Scores:
+) -> TransferScores:
     """Accuracies that fall with R, by ``fall`` per unit and method number + 1; finetune stands still."""
     rng = np.random.default_rng(seed)
     places = [Place("random", None, 0.001, 0.05)]
@@ -37,7 +44,7 @@ def _scores(
             for shot in (1, 5):
                 noise = rng.normal(0, 0.03, (repeats, tasks))
                 accuracy[place.name, method, shot] = 0.6 + 0.02 * shot - drop + noise
-    return Scores(places, methods, (1, 5), accuracy)
+    return TransferScores(places, methods, (1, 5), accuracy)
 
 
 def _csv(text: str) -> list[dict[str, str]]:
@@ -182,14 +189,14 @@ def test_fixed_pairs_differ_in_adapting_alone() -> None:
 
 def test_one_divergence_has_no_slope() -> None:
     scores = _scores()
-    one = Scores(scores.places[:2], scores.methods, scores.shots, scores.accuracy)
+    one = TransferScores(scores.places[:2], scores.methods, scores.shots, scores.accuracy)
     assert slopes_table(one).lines == ["A slope needs at least 2 divergences; the study has 1."]
 
 
 def test_equal_splits_are_told() -> None:
     scores = _scores()
     places = [*scores.places[:-1], Place("R = 0.96", 0.96, 0.1, 0.5, twin="R = 0.32")]
-    table = splits_table(Scores(places, scores.methods, scores.shots, scores.accuracy))
+    table = splits_table(TransferScores(places, scores.methods, scores.shots, scores.accuracy))
     assert table.lines == ["R = 0.96 has the same classes in every part as R = 0.32."]
 
 
@@ -205,7 +212,7 @@ def test_all_tables_are_written_for_any_choice_of_methods(methods: tuple[str, ..
 
 def test_two_splits_have_a_slope_without_interval() -> None:
     scores = _scores(repeats=1)
-    two = Scores(scores.places[:3], scores.methods, scores.shots, scores.accuracy)
+    two = TransferScores(scores.places[:3], scores.methods, scores.shots, scores.accuracy)
     found = steepness(two, "maml", 1)
     assert math.isnan(found.fit.low)
     assert "[" in slopes_table(two).sheets[0].blocks[0][0][3].text  # the one over tasks is there

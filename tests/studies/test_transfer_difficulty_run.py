@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pytest
 from PIL import Image
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 from longshot.evaluation.results import Results
 from longshot.splits.split import Split
 from longshot.studies.presets import get_study, layered

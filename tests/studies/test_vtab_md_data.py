@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
 from longshot.studies.vtab_md import open_data
 from longshot.studies.vtab_md_data import (
     MD,
     VTAB,
-    Source,
+    StudySource,
     cut_dataset,
     open_sources,
     read_given,
@@ -153,11 +153,11 @@ def test_a_union_has_every_image_under_its_source(photos: Path, toybox: Dataset)
 
 
 def test_absence_is_said_in_full(toybox: Dataset) -> None:
-    here = [Source("omniglot", "md", toybox, True), Source("mine", "natural", toybox, False)]
+    here = [StudySource("omniglot", "md", toybox, True), StudySource("mine", "natural", toybox, False)]
     first, second, third = said_absent(here)
     assert first.startswith("7 of the 8 of MD-v2's sources are absent: 'Aircraft', 'Birds'")
     assert second == "None of the 18 of VTAB-v2's tasks is here."
     assert third == "1 source of your own, of neither benchmark: 'mine'."
-    every = [Source(name, "md", toybox, True) for name in MD]
-    every += [Source(name, task.group, toybox, True) for name, task in VTAB.items()]
+    every = [StudySource(name, "md", toybox, True) for name in MD]
+    every += [StudySource(name, task.group, toybox, True) for name, task in VTAB.items()]
     assert said_absent(every) == []

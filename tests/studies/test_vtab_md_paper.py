@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.reports.sheets import markdown
 from longshot.studies import vtab_md_paper as paper
 from longshot.studies.vtab_md_data import GROUPS, MD, VTAB

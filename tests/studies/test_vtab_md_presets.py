@@ -82,7 +82,7 @@ def shrunk(study: Study) -> Study:
 
 
 def _quick(study: Study) -> dict[str, Any]:
-    from longshot.calls import format_call, parse_call
+    from longshot.core.calls import format_call, parse_call
 
     def one(call: str) -> str:
         name, settings = parse_call(call)

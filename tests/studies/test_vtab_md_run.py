@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from longshot.evaluation.results import Results
-from longshot.evaluation.statistics import mean_interval, wilson
+from longshot.statistics import mean_interval, wilson
 from longshot.studies.presets import get_study
 from longshot.studies.vtab_md_plan import make_networks, make_rows
 
@@ -220,7 +220,7 @@ def test_a_study_of_one_dataset_refuses_two_and_none(run_cli: Any, tmp_path: Pat
     ],
 )
 def test_wrong_settings_are_named(change: str, message: str) -> None:
-    from longshot.errors import UserError
+    from longshot.core.errors import UserError
     from longshot.studies.presets import layered
 
     with pytest.raises(UserError) as caught:
@@ -229,7 +229,7 @@ def test_wrong_settings_are_named(change: str, message: str) -> None:
 
 
 def test_starts_come_first_and_circles_are_refused(photos: Path) -> None:
-    from longshot.errors import UserError
+    from longshot.core.errors import UserError
     from longshot.studies.presets import layered
     from longshot.studies.vtab_md_data import open_sources
 
@@ -269,7 +269,7 @@ def test_half_an_ensemble_does_not_pass_for_the_whole(photos: Path) -> None:
 
 def test_test_classes_never_train(photos: Path) -> None:
     """A source of episodes without train classes of its own is no training data."""
-    from longshot.errors import UserError
+    from longshot.core.errors import UserError
     from longshot.studies.presets import layered
     from longshot.studies.vtab_md_data import open_sources
 

@@ -10,10 +10,10 @@ from scipy import stats
 
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
-from longshot.studies.vtab_md_data import MD, VTAB, Source
+from longshot.studies.vtab_md_data import MD, VTAB, StudySource
 from longshot.studies.vtab_md_figures import of_paper, of_scores
-from longshot.studies.vtab_md_plan import Row
-from longshot.studies.vtab_md_scores import Scores
+from longshot.studies.vtab_md_plan import ApproachRow
+from longshot.studies.vtab_md_scores import VtabScores
 from longshot.studies.vtab_md_tables import aggregate_table, sources_table
 
 SETTINGS = {"published": []}
@@ -24,23 +24,23 @@ def data(photos: Path) -> Dataset:
     return open_dataset(photos)
 
 
-def row(name: str) -> Row:
-    return Row(name, "pixels", "protonet", ("protonet",), 5, "", None, None)
+def row(name: str) -> ApproachRow:
+    return ApproachRow(name, "pixels", "protonet", ("protonet",), 5, "", None, None)
 
 
-def scores(data: Dataset, names: list[str], rows: int = 2, *, own: tuple[str, ...] = ()) -> Scores:
+def scores(data: Dataset, names: list[str], rows: int = 2, *, own: tuple[str, ...] = ()) -> VtabScores:
     """Random accuracies of rows A, B … on sources by name; ``own`` are sources of episodes of one's own."""
     rng = np.random.default_rng(1)
-    sources = [Source(n, "md", data, True) for n in names if n in MD]
-    sources += [Source(n, VTAB[n].group, data, True) for n in names if n in VTAB]
-    sources += [Source(n, "md", data, False) for n in own]
+    sources = [StudySource(n, "md", data, True) for n in names if n in MD]
+    sources += [StudySource(n, VTAB[n].group, data, True) for n in names if n in VTAB]
+    sources += [StudySource(n, "md", data, False) for n in own]
     labels = "AB"[:rows]
     values = {
         (label, source.name): rng.integers(0, 2, 40).astype(float) if source.role != "md" else rng.random(30)
         for label in labels
         for source in sources
     }
-    return Scores([row(label) for label in labels], sources, values)
+    return VtabScores([row(label) for label in labels], sources, values)
 
 
 def test_a_whole_benchmark_bears_its_name(data: Dataset) -> None:
@@ -78,7 +78,9 @@ def test_sources_count_once_and_their_intervals_add_up(data: Dataset) -> None:
 
 def test_a_row_without_a_source_has_no_mean(data: Dataset) -> None:
     found = scores(data, list(MD))
-    fewer = Scores(found.rows, found.sources, {k: v for k, v in found.values.items() if k != ("A", "dtd")})
+    fewer = VtabScores(
+        found.rows, found.sources, {k: v for k, v in found.values.items() if k != ("A", "dtd")}
+    )
     [part] = fewer.parts()
     assert fewer.aggregate("A", part) is None and fewer.aggregate("B", part) is not None
     text = aggregate_table(SETTINGS, fewer, []).texts()["aggregate.md"]
@@ -97,7 +99,7 @@ def test_big_episodes_have_wilsons_interval(data: Dataset) -> None:
 def test_differences_are_paired_on_the_first_episodes(data: Dataset) -> None:
     found = scores(data, ["dtd"])
     short = {**found.values, ("B", "dtd"): found.values["B", "dtd"][:12]}
-    mine = Scores(found.rows, found.sources, short).difference("A", "B", "dtd")
+    mine = VtabScores(found.rows, found.sources, short).difference("A", "B", "dtd")
     paired = stats.ttest_rel(short["A", "dtd"][:12], short["B", "dtd"]).confidence_interval()
     assert mine is not None and mine.n == 12
     assert (mine.low, mine.high) == pytest.approx((paired.low, paired.high))
@@ -106,12 +108,12 @@ def test_differences_are_paired_on_the_first_episodes(data: Dataset) -> None:
 def test_the_first_place_is_shared_where_the_difference_may_be_zero(data: Dataset) -> None:
     found = scores(data, ["dtd"])
     base = found.values["A", "dtd"]
-    apart = Scores(
+    apart = VtabScores(
         found.rows, found.sources, {("A", "dtd"): base, ("B", "dtd"): base - 0.1 - 0.01 * (base > 0.5)}
     )
     assert apart.marks("dtd") == {"A": "best"}
     noise = np.random.default_rng(0).normal(0, 0.2, 30)
-    tied = Scores(
+    tied = VtabScores(
         found.rows, found.sources, {("A", "dtd"): base, ("B", "dtd"): base + noise - noise.mean() - 0.001}
     )
     assert tied.marks("dtd") == {"A": "tied", "B": "tied"}

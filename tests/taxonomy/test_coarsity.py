@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from longshot.ragged import Ragged
+from longshot.core.ragged import Ragged
 from longshot.taxonomy import coarsity as module
 from longshot.taxonomy.coarsity import coarsity
 

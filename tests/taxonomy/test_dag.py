@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.taxonomy.dag import Taxonomy
 
 DIAMOND = [

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.taxonomy import distances
 from longshot.taxonomy.dag import Taxonomy
 from longshot.taxonomy.distances import class_distances, image_counts, lowest_common_ancestors

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.taxonomy.dag import Taxonomy
 from longshot.taxonomy.picture import draw_taxonomy
 

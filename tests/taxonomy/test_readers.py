@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.taxonomy.dag import Taxonomy
 from longshot.taxonomy.readers import from_parent_column, is_taxonomy_file, read_taxonomy, write_csv
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.taxonomy.dag import Taxonomy
 from longshot.taxonomy.wordnet import ROOT, find_wordnet, read_wordnet
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from longshot.core.ragged import offsets_of
 from longshot.datasets.dataset import Dataset
-from longshot.ragged import offsets_of
 from longshot.taxonomy.dag import Taxonomy
 
 MakeDataset = Callable[..., Dataset]

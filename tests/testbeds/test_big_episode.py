@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
 from longshot.evaluation.runner import evaluate
 from longshot.testbeds.big_episode import BigEpisode, shuffled_splits, split_rows
 from longshot.testbeds.testbed import Testbed

@@ -9,26 +9,26 @@ import pyarrow as pa
 import pytest
 
 from longshot.datasets.dataset import Dataset
-from longshot.testbeds.classes import Siblings, Uniform
+from longshot.testbeds.classes import SiblingClasses, UniformClasses
 from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.like import Like
-from longshot.testbeds.meta_dataset import Bilevel, Hierarchical, MetaDatasetShape
+from longshot.testbeds.like import ShapeLike
+from longshot.testbeds.meta_dataset import BilevelClasses, HierarchicalClasses, MetaDatasetShape
 from longshot.testbeds.sample import sample
-from longshot.testbeds.semantic import CoarsityBand, Semantic
-from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
-from longshot.testbeds.shifted import Matched, Shifted
+from longshot.testbeds.semantic import CoarsityClasses, SemanticClasses
+from longshot.testbeds.shapes import AnyShape, FixedShape
+from longshot.testbeds.shifted import MatchedInstances, ShiftedInstances
 from longshot.testbeds.testbed import Testbed
 
 CLASSES = (
-    Uniform(),
-    Siblings(),
-    Bilevel(level=1),
-    Hierarchical(),
-    Semantic(alpha=0.05, distinct=False),
-    CoarsityBand(0, 1000),
+    UniformClasses(),
+    SiblingClasses(),
+    BilevelClasses(level=1),
+    HierarchicalClasses(),
+    SemanticClasses(alpha=0.05, distinct=False),
+    CoarsityClasses(0, 1000),
 )
 RULE = {"query_where": "even", "support_where": "not even"}
-INSTANCES = (UniformInstances(), Shifted(**RULE), Matched(**RULE))
+INSTANCES = (UniformInstances(), ShiftedInstances(**RULE), MatchedInstances(**RULE))
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +43,10 @@ def shapes(dataset: Dataset) -> dict[str, object]:
         dataset, tasks=10, shape=MetaDatasetShape(min_way=3, max_way=5, max_query=4, max_support=20), seed=7
     )
     return {
-        "fixed": Fixed(4, 2, 3),
-        "any": AnyWayAnyShot(max_way=5, max_shot=4, query=3),
+        "fixed": FixedShape(4, 2, 3),
+        "any": AnyShape(max_way=5, max_shot=4, query=3),
         "meta-dataset": MetaDatasetShape(min_way=3, max_support=60),
-        "like": Like(other),
+        "like": ShapeLike(other),
     }
 
 
@@ -69,7 +69,12 @@ def test_they_combine(dataset: Dataset, shapes, shape: str, classes, instances, 
 
 @pytest.mark.parametrize("classes", CLASSES, ids=lambda one: one.name)
 def test_neither_workers_nor_blocks_change_a_task(dataset: Dataset, shapes, classes) -> None:
-    choices = {"shape": shapes["meta-dataset"], "classes": classes, "instances": Shifted(**RULE), "tasks": 30}
+    choices = {
+        "shape": shapes["meta-dataset"],
+        "classes": classes,
+        "instances": ShiftedInstances(**RULE),
+        "tasks": 30,
+    }
     assert (
         sample(dataset, **choices).content_hash == sample(dataset, **choices, workers=3, block=7).content_hash
     )

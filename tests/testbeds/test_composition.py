@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
 from longshot.testbeds.composition import attribute_shares
-from longshot.testbeds.pools import Limits
+from longshot.testbeds.pools import ImageLimits
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import Fixed
+from longshot.testbeds.shapes import FixedShape
 from longshot.testbeds.testbed import Testbed
 
-SHAPE = Fixed(way=3, shot=2, query=2)
+SHAPE = FixedShape(way=3, shot=2, query=2)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def dataset(make_dataset) -> Dataset:
 
 @pytest.fixture(scope="module")
 def bed(dataset: Dataset) -> Testbed:
-    return sample(dataset, tasks=20, shape=SHAPE, limits=Limits(query_where="viewpoint == front"))
+    return sample(dataset, tasks=20, shape=SHAPE, limits=ImageLimits(query_where="viewpoint == front"))
 
 
 def test_shares_are_counted_task_by_task(bed: Testbed, dataset: Dataset) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from longshot.testbeds import describe
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import Fixed
+from longshot.testbeds.shapes import FixedShape
 from longshot.testbeds.testbed import Testbed
 
 
@@ -21,7 +21,7 @@ def dataset(make_dataset) -> Any:
 
 @pytest.fixture
 def bed(dataset) -> Testbed:
-    return sample(dataset, tasks=30, shape=Fixed(3, 2, 4))
+    return sample(dataset, tasks=30, shape=FixedShape(3, 2, 4))
 
 
 def test_the_summary_counts_what_is_there(bed: Testbed) -> None:
@@ -65,7 +65,7 @@ def test_drawn_bars_grow_with_counts_and_show_the_smallest() -> None:
 
 
 def test_measured_columns_are_shown(dataset) -> None:
-    bed = sample(dataset, tasks=9, shape=Fixed(2, 1, 1), measures=[lambda *_: {"loss": np.arange(9.0)}])
+    bed = sample(dataset, tasks=9, shape=FixedShape(2, 1, 1), measures=[lambda *_: {"loss": np.arange(9.0)}])
     assert describe.summary(bed)["measured"] == {"loss": {"min": 0.0, "mean": 4.0, "max": 8.0}}
     assert "loss" in describe.histograms(bed)
 
@@ -81,7 +81,7 @@ def test_the_class_balance_beside_uniform_drawing(bed: Testbed) -> None:
 
 
 def test_uniform_drawing_stays_in_the_usual_range(make_dataset) -> None:
-    (found,) = describe.balances(sample(make_dataset([12] * 200), tasks=400, shape=Fixed(5, 1, 1)))
+    (found,) = describe.balances(sample(make_dataset([12] * 200), tasks=400, shape=FixedShape(5, 1, 1)))
     assert 0.01 < found.outside / len(found.counts) < 0.10
 
 
@@ -91,7 +91,7 @@ def test_changes_pair_the_columns_and_leave_out_unknown_tasks(dataset) -> None:
         "loss_after": np.array([2.0, 1, 3, 9]),
         "alone_before": np.arange(4.0),
     }
-    bed = sample(dataset, tasks=4, shape=Fixed(2, 1, 1), measures=[lambda *_: columns])
+    bed = sample(dataset, tasks=4, shape=FixedShape(2, 1, 1), measures=[lambda *_: columns])
     (found,) = describe.changes(bed)
     assert (found.name, found.raised, found.lowered, len(found.after)) == ("loss", 1, 1, 3)
     lines = describe.draw_change(found).splitlines()

@@ -9,21 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
 from longshot.features.extract import embed
 from longshot.features.features import Features
 from longshot.testbeds.base import settings
 from longshot.testbeds.composition import attribute_shares
-from longshot.testbeds.difficult import Difficult, Easy, Greedy
+from longshot.testbeds.difficult import DifficultInstances, EasyInstances, GreedyInstances
 from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.pools import Limits
+from longshot.testbeds.pools import ImageLimits
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
+from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.testbeds.testbed import Testbed
 
-SHAPE = Fixed(way=5, shot=5, query=10)
+SHAPE = FixedShape(way=5, shot=5, query=10)
 
 
 def embedded(dataset: Dataset, backbone: str, cache: Path) -> Features:
@@ -73,7 +73,11 @@ def toys(cache: Path) -> tuple[Dataset, Features]:
 
 
 def draw(
-    dataset: Dataset, instances: object, tasks: int = 200, shape: object = SHAPE, limits: Limits | None = None
+    dataset: Dataset,
+    instances: object,
+    tasks: int = 200,
+    shape: object = SHAPE,
+    limits: ImageLimits | None = None,
 ) -> Testbed:
     return sample(
         dataset,
@@ -113,7 +117,11 @@ def column(testbed: Testbed, name: str) -> np.ndarray:
 def test_queries_are_those_of_the_uniform_testbed(small: tuple[Dataset, Features]) -> None:
     dataset, features = small
     uniform = draw(dataset, UniformInstances(), 20)
-    for instances in (Difficult(features), Easy(features), Greedy(features, rounds=1)):
+    for instances in (
+        DifficultInstances(features),
+        EasyInstances(features),
+        GreedyInstances(features, rounds=1),
+    ):
         found = draw(dataset, instances, 20)
         assert [found[i].query for i in range(20)] == [uniform[i].query for i in range(20)]
         assert all(not set(found[i].support) & set(found[i].query) for i in range(20))
@@ -121,7 +129,7 @@ def test_queries_are_those_of_the_uniform_testbed(small: tuple[Dataset, Features
 
 def test_before_is_the_uniform_support_and_after_the_selected_one(small: tuple[Dataset, Features]) -> None:
     dataset, features = small
-    found = draw(dataset, Difficult(features, refine=1), 20)
+    found = draw(dataset, DifficultInstances(features, refine=1), 20)
     uniform = draw(dataset, UniformInstances(), 20)
     np.testing.assert_allclose(column(found, "accuracy_before"), accuracies(uniform, features), atol=1e-6)
     np.testing.assert_allclose(column(found, "accuracy_after"), accuracies(found, features), atol=1e-6)
@@ -131,7 +139,7 @@ def test_before_is_the_uniform_support_and_after_the_selected_one(small: tuple[D
 def test_the_file_tells_features_and_settings(small: tuple[Dataset, Features], tmp_path: Path) -> None:
     dataset, features = small
     path = tmp_path / "difficult.parquet"
-    draw(dataset, Difficult(features, refine=2), 10).save(path)
+    draw(dataset, DifficultInstances(features, refine=2), 10).save(path)
     meta = Testbed.load(path).meta
     told = meta["sampler"]["instances"]
     assert meta["features"] == features.hash
@@ -145,14 +153,14 @@ def test_blocks_and_workers_do_not_change_the_testbed(small: tuple[Dataset, Feat
     hashes = {
         sample(dataset, tasks=30, shape=SHAPE, instances=instances, block=block, workers=workers).content_hash
         for block, workers in ((4096, 1), (7, 1), (7, 2))
-        for instances in [Difficult(features, refine=2, greedy=1, start="random", step_size=2000.0)]
+        for instances in [DifficultInstances(features, refine=2, greedy=1, start="random", step_size=2000.0)]
     }
     assert len(hashes) == 1
 
 
 def test_any_way_any_shot(small: tuple[Dataset, Features]) -> None:
     dataset, features = small
-    found = draw(dataset, Difficult(features, refine=1, greedy=1), 15, AnyWayAnyShot())
+    found = draw(dataset, DifficultInstances(features, refine=1, greedy=1), 15, AnyShape())
     assert len(set(column(found, "way").tolist())) > 1
     # where shots leave no choice the support is the whole pool, summed in another order: equal up to rounding
     assert np.all(column(found, "loss_after") >= column(found, "loss_before") - 1e-6)
@@ -161,7 +169,7 @@ def test_any_way_any_shot(small: tuple[Dataset, Features]) -> None:
 @pytest.mark.parametrize("objective", ["prototype", "ridge", "task2vec"])
 def test_every_objective_draws(small: tuple[Dataset, Features], objective: str) -> None:
     dataset, features = small
-    found = draw(dataset, Difficult(features, objective=objective, refine=1), 4)
+    found = draw(dataset, DifficultInstances(features, objective=objective, refine=1), 4)
     assert np.all(column(found, "loss_after") > column(found, "loss_before"))
 
 
@@ -178,8 +186,8 @@ def test_a_base_gives_the_queries_and_is_told() -> None:
 
     features = Features.__new__(Features)
     object.__setattr__(features, "backbone", "pixels")
-    assert "queries_of" not in settings(Difficult(features, base=Ruled()))
-    assert settings(Difficult(features, base=Other()))["queries_of"] == {  # type: ignore[arg-type]
+    assert "queries_of" not in settings(DifficultInstances(features, base=Ruled()))
+    assert settings(DifficultInstances(features, base=Other()))["queries_of"] == {  # type: ignore[arg-type]
         "name": "other",
         "rule": "viewpoint == front",
     }
@@ -189,15 +197,15 @@ def test_features_of_another_dataset_are_refused(small: tuple[Dataset, Features]
     dataset, features = small
     other = dataclasses.replace(features, fingerprint="0" * 64)
     with pytest.raises(UserError, match="embed that dataset"):
-        draw(dataset, Difficult(other), 5)
+        draw(dataset, DifficultInstances(other), 5)
 
 
 def test_easy_above_uniform_above_difficult_above_refined(real: tuple[Dataset, Features]) -> None:
     dataset, features = real
-    easy = accuracies(draw(dataset, Easy(features)), features)
+    easy = accuracies(draw(dataset, EasyInstances(features)), features)
     uniform = accuracies(draw(dataset, UniformInstances()), features)
-    difficult = accuracies(draw(dataset, Difficult(features)), features)
-    refined = accuracies(draw(dataset, Difficult(features, refine=5, greedy=1)), features)
+    difficult = accuracies(draw(dataset, DifficultInstances(features)), features)
+    refined = accuracies(draw(dataset, DifficultInstances(features, refine=5, greedy=1)), features)
     assert surely_above(easy, uniform)
     assert surely_above(uniform, difficult)
     assert difficult.mean() >= refined.mean()
@@ -205,8 +213,8 @@ def test_easy_above_uniform_above_difficult_above_refined(real: tuple[Dataset, F
 
 def test_refined_is_harder_than_greedy_search(real: tuple[Dataset, Features]) -> None:
     dataset, features = real
-    greedy = accuracies(draw(dataset, Greedy(features, rounds=3), 60), features)
-    refined = accuracies(draw(dataset, Difficult(features, refine=5, greedy=1), 60), features)
+    greedy = accuracies(draw(dataset, GreedyInstances(features, rounds=3), 60), features)
+    refined = accuracies(draw(dataset, DifficultInstances(features, refine=5, greedy=1), 60), features)
     assert surely_above(greedy, refined)
 
 
@@ -214,7 +222,7 @@ def test_difficulty_transfers_to_another_backbone(real: tuple[Dataset, Features]
     dataset, features = real
     other = embedded(dataset, "pixels", cache)
     uniform = accuracies(draw(dataset, UniformInstances()), other)
-    difficult = accuracies(draw(dataset, Difficult(features, refine=5, greedy=1)), other)
+    difficult = accuracies(draw(dataset, DifficultInstances(features, refine=5, greedy=1)), other)
     assert surely_above(uniform, difficult)
 
 
@@ -222,12 +230,14 @@ def test_bounded_error_is_harder_than_cross_entropy(real: tuple[Dataset, Feature
     """Why bounded error is the default."""
     dataset, features = real
     options = {"refine": 5, "greedy": 1}
-    bounded = accuracies(draw(dataset, Difficult(features, **options)), features)
-    paper = accuracies(draw(dataset, Difficult(features, objective="prototype", **options)), features)
+    bounded = accuracies(draw(dataset, DifficultInstances(features, **options)), features)
+    paper = accuracies(
+        draw(dataset, DifficultInstances(features, objective="prototype", **options)), features
+    )
     assert surely_above(paper, bounded)
 
 
-FRONT_BACK = Limits(query_where="viewpoint in (front, back)")
+FRONT_BACK = ImageLimits(query_where="viewpoint in (front, back)")
 
 
 def likeness(testbed: Testbed, dataset: Dataset) -> np.ndarray:
@@ -240,7 +250,7 @@ def test_difficult_supports_show_other_viewpoints_than_the_query(toys: tuple[Dat
     """The paper's figure 5."""
     dataset, features = toys
     uniform = draw(dataset, UniformInstances(), 100, limits=FRONT_BACK)
-    difficult = draw(dataset, Difficult(features), 100, limits=FRONT_BACK)
+    difficult = draw(dataset, DifficultInstances(features), 100, limits=FRONT_BACK)
     assert surely_above(likeness(uniform, dataset), likeness(difficult, dataset))
 
 
@@ -248,5 +258,5 @@ def test_easy_supports_show_the_viewpoints_of_the_query(toys: tuple[Dataset, Fea
     """The paper's figure 5."""
     dataset, features = toys
     uniform = draw(dataset, UniformInstances(), 100, limits=FRONT_BACK)
-    easy = draw(dataset, Easy(features), 100, limits=FRONT_BACK)
+    easy = draw(dataset, EasyInstances(features), 100, limits=FRONT_BACK)
     assert surely_above(likeness(easy, dataset), likeness(uniform, dataset))

@@ -16,23 +16,23 @@ from longshot.datasets.dataset import Dataset
 from longshot.features.extract import embed
 from longshot.features.features import Features
 from longshot.testbeds.composition import attribute_shares
-from longshot.testbeds.difficult import Difficult, Easy, Greedy
+from longshot.testbeds.difficult import DifficultInstances, EasyInstances, GreedyInstances
 from longshot.testbeds.meta_dataset import MetaDatasetShape
-from longshot.testbeds.pools import Limits
+from longshot.testbeds.pools import ImageLimits
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import Fixed
-from longshot.testbeds.shifted import Shifted
+from longshot.testbeds.shapes import FixedShape
+from longshot.testbeds.shifted import ShiftedInstances
 from longshot.testbeds.testbed import Testbed
 
-SHAPE = Fixed(way=4, shot=2, query=3)
+SHAPE = FixedShape(way=4, shot=2, query=3)
 VIEWS = ("front", "back", "side")
 KINDS = {
-    "difficult": lambda features: Difficult(features, refine=2, greedy=1),
-    "random start": lambda features: Difficult(features, start="random"),
-    "easy": Easy,
-    "greedy": lambda features: Greedy(features, rounds=1),
-    "ridge": lambda features: Difficult(features, objective="ridge", refine=1),
-    "task2vec": lambda features: Difficult(features, objective="task2vec", refine=1),
+    "difficult": lambda features: DifficultInstances(features, refine=2, greedy=1),
+    "random start": lambda features: DifficultInstances(features, start="random"),
+    "easy": EasyInstances,
+    "greedy": lambda features: GreedyInstances(features, rounds=1),
+    "ridge": lambda features: DifficultInstances(features, objective="ridge", refine=1),
+    "task2vec": lambda features: DifficultInstances(features, objective="task2vec", refine=1),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -66,7 +66,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @every_kind
 def test_a_rule_for_the_support_is_kept(seen: tuple[Dataset, Features], kind: str) -> None:
     dataset, features = seen
-    limits = Limits(support_where="viewpoint in (back, side)")
+    limits = ImageLimits(support_where="viewpoint in (back, side)")
     found = sample(dataset, tasks=10, shape=SHAPE, instances=KINDS[kind](features), limits=limits)
     uniform = sample(dataset, tasks=10, shape=SHAPE, limits=limits)
     assert not attribute_shares(found, dataset, "viewpoint")["front"].any()
@@ -78,23 +78,23 @@ def test_a_rule_for_the_support_is_kept(seen: tuple[Dataset, Features], kind: st
 def test_disjoint_pools_hold_over_the_whole_testbed(seen: tuple[Dataset, Features], kind: str) -> None:
     dataset, features = seen
     found = sample(
-        dataset, tasks=20, shape=SHAPE, instances=KINDS[kind](features), limits=Limits(disjoint=True)
+        dataset, tasks=20, shape=SHAPE, instances=KINDS[kind](features), limits=ImageLimits(disjoint=True)
     )
     assert not {key for task in found for key in task.support} & {key for task in found for key in task.query}
 
 
 def test_a_selected_support_is_harder_than_the_uniform_one(seen: tuple[Dataset, Features]) -> None:
     dataset, features = seen
-    limits = Limits("viewpoint == front", "viewpoint == side")
-    found = sample(dataset, tasks=20, shape=SHAPE, instances=Difficult(features), limits=limits)
+    limits = ImageLimits("viewpoint == front", "viewpoint == side")
+    found = sample(dataset, tasks=20, shape=SHAPE, instances=DifficultInstances(features), limits=limits)
     assert np.all(found.table["loss_after"].to_numpy() >= found.table["loss_before"].to_numpy() - 1e-6)
     assert found.table["loss_after"].to_numpy().mean() > found.table["loss_before"].to_numpy().mean()
 
 
 def test_difficult_supports_for_shifted_tasks(seen: tuple[Dataset, Features]) -> None:
     dataset, features = seen
-    base = Shifted(query_where="viewpoint == front", support_where="viewpoint == side")
-    found = sample(dataset, tasks=10, shape=SHAPE, instances=Difficult(features, base=base))
+    base = ShiftedInstances(query_where="viewpoint == front", support_where="viewpoint == side")
+    found = sample(dataset, tasks=10, shape=SHAPE, instances=DifficultInstances(features, base=base))
     assert attribute_shares(found, dataset, "viewpoint")["side"].tolist() == [1.0] * 10
     assert attribute_shares(found, dataset, "viewpoint", part="query")["front"].tolist() == [1.0] * 10
 
@@ -106,8 +106,8 @@ def test_blocks_and_workers_do_not_change_a_limited_testbed(seen: tuple[Dataset,
             dataset,
             tasks=20,
             shape=MetaDatasetShape(min_way=3, max_query=3, max_support=20),
-            instances=Difficult(features, refine=1, greedy=1),
-            limits=Limits(support_where="viewpoint != front", disjoint=True),
+            instances=DifficultInstances(features, refine=1, greedy=1),
+            limits=ImageLimits(support_where="viewpoint != front", disjoint=True),
             block=block,
             workers=workers,
         ).content_hash

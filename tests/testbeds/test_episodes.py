@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 from longshot.features.preprocess import parse
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
+from longshot.testbeds.shapes import AnyShape, FixedShape
 
 
 def lengths(name: str, keys: Sequence[str]) -> torch.Tensor:
@@ -25,7 +25,7 @@ def lengths(name: str, keys: Sequence[str]) -> torch.Tensor:
 
 def test_an_episode_is_support_and_query_with_labels(make_dataset) -> None:
     dataset = make_dataset([20] * 6)
-    bed = sample(dataset, tasks=4, shape=Fixed(3, 2, 5))
+    bed = sample(dataset, tasks=4, shape=FixedShape(3, 2, 5))
     episodes = bed.episodes(images="decode|resize(16,16)|value_range(0,255)", datasets={"small": dataset})
     assert len(episodes) == 4
     support, support_label, query, query_label = episodes[1]
@@ -38,7 +38,7 @@ def test_an_episode_is_support_and_query_with_labels(make_dataset) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_photos_go_through_a_data_loader(photos: Path, workers: int) -> None:
     dataset = open_dataset(photos)
-    bed = sample(dataset, tasks=6, shape=AnyWayAnyShot(max_way=4, max_shot=3, query=2))
+    bed = sample(dataset, tasks=6, shape=AnyShape(max_way=4, max_shot=3, query=2))
     episodes = bed.episodes()  # pictures are found through the registry
     loader = DataLoader(pickle.loads(pickle.dumps(episodes)), batch_size=None, num_workers=workers)
     for task, (support, support_label, query, query_label) in zip(bed, loader, strict=True):
@@ -53,13 +53,13 @@ def test_photos_go_through_a_data_loader(photos: Path, workers: int) -> None:
 
 
 def test_a_loader_of_ones_own_needs_no_dataset(make_dataset) -> None:
-    bed = sample(make_dataset([20] * 6), tasks=2, shape=Fixed(2, 1, 3))
+    bed = sample(make_dataset([20] * 6), tasks=2, shape=FixedShape(2, 1, 3))
     support, _, query, _ = bed.episodes(images=lengths)[0]
     assert support.tolist() == [[float(len(key))] for key in bed[0].support] and len(query) == 6
 
 
 def test_a_loader_that_loses_rows_is_told(make_dataset) -> None:
-    bed = sample(make_dataset([20] * 6), tasks=2, shape=Fixed(2, 1, 3))
+    bed = sample(make_dataset([20] * 6), tasks=2, shape=FixedShape(2, 1, 3))
     with pytest.raises(UserError, match="gave 7 rows for 8 keys of task 0"):
         bed.episodes(images=lambda name, keys: torch.zeros(len(keys) - 1, 2))[0]
 

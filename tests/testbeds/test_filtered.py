@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.testbeds.filtered import filtered
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import Fixed
+from longshot.testbeds.shapes import FixedShape
 from longshot.testbeds.testbed import Testbed
 
 
 @pytest.fixture(scope="module")
 def bed(make_dataset) -> Testbed:
-    return sample(make_dataset([20] * 8), tasks=50, shape=Fixed(3, 2, 2))
+    return sample(make_dataset([20] * 8), tasks=50, shape=FixedShape(3, 2, 2))
 
 
 @pytest.fixture(scope="module")

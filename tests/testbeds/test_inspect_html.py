@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.reports.testbed_page import choose, render_testbed
 from longshot.testbeds import describe
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
+from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.testbeds.testbed import Testbed
 
 ATTACK = "<script>window.hacked = true</script>"
@@ -33,7 +33,7 @@ def measured(make_dataset: Any, tasks: int = 9, **columns: Sequence[Any]) -> Tes
     return sample(
         make_dataset([12] * 5),
         tasks=tasks,
-        shape=Fixed(3, 2, 2),
+        shape=FixedShape(3, 2, 2),
         measures=[lambda *_: values] if values else [],
     )
 
@@ -81,7 +81,7 @@ def test_sections_follow_the_columns(make_dataset, columns, present, absent) -> 
 
 
 def test_shapes_are_drawn_where_they_vary(make_dataset) -> None:
-    shape = AnyWayAnyShot(min_way=2, max_way=4, min_shot=2, max_shot=2, query=3)
+    shape = AnyShape(min_way=2, max_way=4, min_shot=2, max_shot=2, query=3)
     text = page(sample(make_dataset([12] * 5), tasks=20, shape=shape), pictures=0)
     assert ">Ways<" in text and ">Support size<" in text and ">Shots<" not in text
 
@@ -101,7 +101,7 @@ def test_unknown_measures_are_left_out(make_dataset, value: float) -> None:
 def test_names_are_escaped(make_dataset) -> None:
     dataset = make_dataset({f"{ATTACK}/{ATTACK}{i}": 12 for i in range(5)}, name=ATTACK)
     column = {f"{ATTACK}": np.arange(9.0), f"{ATTACK}_before": np.zeros(9), f"{ATTACK}_after": np.ones(9)}
-    bed = sample(dataset, tasks=9, shape=Fixed(3, 2, 2), measures=[lambda *_: column])
+    bed = sample(dataset, tasks=9, shape=FixedShape(3, 2, 2), measures=[lambda *_: column])
     text = render_testbed(bed, name=f"{ATTACK}.parquet", images=grey)
     assert "<script>window" not in text and "&lt;script&gt;window" in text
 
@@ -111,7 +111,7 @@ def test_the_ends_of_the_balance_are_named(make_dataset) -> None:
     first, *_, last = describe.balances(uneven)[0].counts.items()
     text = page(uneven, pictures=0)
     assert f"Most often: {first[0]} ({first[1]})" in text and f"Least often: {last[0]} ({last[1]})" in text
-    even = sample(make_dataset([12] * 3), tasks=4, shape=Fixed(3, 2, 2))
+    even = sample(make_dataset([12] * 3), tasks=4, shape=FixedShape(3, 2, 2))
     assert "Every class in 4 tasks. 0 of 3 classes outside" in page(even, pictures=0)
 
 
@@ -264,7 +264,7 @@ def test_hostile_names_stay_text_and_fit_a_phone(browser: Any, make_dataset, tmp
     long = f"{ATTACK}{'x' * 120}"
     dataset = make_dataset({f"{long}/{long}{i}": 12 for i in range(5)}, name=long)
     column = {long: np.arange(9.0), f"{long}_before": np.zeros(9), f"{long}_after": np.ones(9)}
-    bed = sample(dataset, tasks=9, shape=Fixed(3, 2, 2), measures=[lambda *_: column])
+    bed = sample(dataset, tasks=9, shape=FixedShape(3, 2, 2), measures=[lambda *_: column])
     (tmp_path / "page.html").write_text(
         render_testbed(bed, name=f"{long}.parquet", images=grey), encoding="utf-8"
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from longshot.errors import UserError
-from longshot.testbeds.like import Like
+from longshot.core.errors import UserError
+from longshot.testbeds.like import ShapeLike
 from longshot.testbeds.meta_dataset import MetaDatasetShape
 from longshot.testbeds.sample import sample
-from longshot.testbeds.semantic import Semantic
+from longshot.testbeds.semantic import SemanticClasses
 from longshot.testbeds.testbed import Testbed
 
 
@@ -30,26 +30,26 @@ def shapes(bed: Testbed) -> list[tuple]:
     ]
 
 
-@pytest.mark.parametrize("classes", [None, Semantic(alpha=0.1)])
+@pytest.mark.parametrize("classes", [None, SemanticClasses(alpha=0.1)])
 def test_ways_shots_and_queries_are_those_of_the_other(varied: Testbed, dataset, classes) -> None:
-    bed = sample(dataset, tasks=40, shape=Like(varied), classes=classes, seed=9)
+    bed = sample(dataset, tasks=40, shape=ShapeLike(varied), classes=classes, seed=9)
     assert shapes(bed) == shapes(varied)
 
 
 def test_fewer_tasks_take_the_first_shapes(varied: Testbed, dataset) -> None:
-    assert shapes(sample(dataset, tasks=7, shape=Like(varied))) == shapes(varied)[:7]
+    assert shapes(sample(dataset, tasks=7, shape=ShapeLike(varied))) == shapes(varied)[:7]
 
 
 def test_more_tasks_than_the_other_has(varied: Testbed, dataset) -> None:
     with pytest.raises(UserError, match=r"has 40 tasks, but task 50 was asked for; ask for at most 40"):
-        sample(dataset, tasks=50, shape=Like(varied))
+        sample(dataset, tasks=50, shape=ShapeLike(varied))
 
 
 def test_the_metadata_names_the_other_by_its_hash(varied: Testbed, dataset) -> None:
-    told = sample(dataset, tasks=3, shape=Like(varied)).meta["sampler"]["shape"]
+    told = sample(dataset, tasks=3, shape=ShapeLike(varied)).meta["sampler"]["shape"]
     assert told == {"name": "like", "content_hash": varied.content_hash}
 
 
 def test_classes_too_small_for_the_largest_shape(varied: Testbed, make_dataset) -> None:
     with pytest.raises(UserError, match=r"has 20 images, but a task needs \d\d of each class"):
-        sample(make_dataset([20] * 12), tasks=3, shape=Like(varied))
+        sample(make_dataset([20] * 12), tasks=3, shape=ShapeLike(varied))

@@ -10,16 +10,17 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from longshot.core.errors import UserError
+from longshot.core.ragged import Ragged, offsets_of
+from longshot.core.tasks import TaskPlan
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
-from longshot.ragged import Ragged, offsets_of
 from longshot.taxonomy.dag import Taxonomy
-from longshot.testbeds.base import Classes, Plan, Pool
-from longshot.testbeds.classes import Uniform
-from longshot.testbeds.meta_dataset import Bilevel, Hierarchical, MetaDatasetShape
-from longshot.testbeds.replay import Source, episodes, read_source
+from longshot.testbeds.base import Classes, Pool
+from longshot.testbeds.classes import UniformClasses
+from longshot.testbeds.meta_dataset import BilevelClasses, HierarchicalClasses, MetaDatasetShape
+from longshot.testbeds.replay import ReplaySource, episodes, read_source
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import Fixed
+from longshot.testbeds.shapes import FixedShape
 from longshot.testbeds.streams import Streams
 
 ALARM = 1e-4
@@ -31,7 +32,7 @@ class NoPictures:
         raise AssertionError("sampling reads no picture")
 
 
-def as_pool(source: Source, taxonomy: Taxonomy | None, ids: list[str]) -> Pool:
+def as_pool(source: ReplaySource, taxonomy: Taxonomy | None, ids: list[str]) -> Pool:
     """The source as a dataset whose class c is the split's class c (ids must be sorted)."""
     keys = pa.array([f"{c}/{i}" for c, size in zip(ids, source.sizes, strict=True) for i in range(size)])
     dataset = Dataset(
@@ -40,22 +41,22 @@ def as_pool(source: Source, taxonomy: Taxonomy | None, ids: list[str]) -> Pool:
     return Pool(dataset, np.arange(len(ids)))
 
 
-def native(shared: Path, name: str, split: str = "test") -> tuple[Source, Pool, Classes]:
+def native(shared: Path, name: str, split: str = "test") -> tuple[ReplaySource, Pool, Classes]:
     """The replayed source, the same as a pool, and the class rule it uses."""
     path = shared / "data/meta-dataset-specs" / f"{name}_dataset_spec.json"
     source = read_source(path, split)
     if source.kind == "flat":
-        return source, as_pool(source, None, [f"{c:04d}" for c in range(len(source.sizes))]), Uniform()
+        return source, as_pool(source, None, [f"{c:04d}" for c in range(len(source.sizes))]), UniformClasses()
     if source.kind == "bilevel":
         ids = [f"{a:03d}/{c:04d}" for a, group in enumerate(source.groups) for c in group]
-        return source, as_pool(source, Taxonomy.from_class_ids(ids), ids), Bilevel()
+        return source, as_pool(source, Taxonomy.from_class_ids(ids), ids), BilevelClasses()
     nodes = json.loads(path.read_text())["split_subgraphs"][split.upper()]
     edges = [(node["wn_id"], child) for node in nodes for child in node["children_ids"]]
     leaves = sorted(node["wn_id"] for node in nodes if not node["children_ids"])
-    return source, as_pool(source, Taxonomy.from_edges(edges), leaves), Hierarchical()
+    return source, as_pool(source, Taxonomy.from_edges(edges), leaves), HierarchicalClasses()
 
 
-def draw(pool: Pool, classes: Classes, tasks: int, seed: int = 0) -> Plan:
+def draw(pool: Pool, classes: Classes, tasks: int, seed: int = 0) -> TaskPlan:
     streams, shape = Streams.of(seed, tasks), MetaDatasetShape()
     return shape.counts(streams, classes.draw(streams, shape, pool), pool)
 
@@ -92,7 +93,7 @@ def test_native_classes_appear_as_often_as_in_the_reference(shared: Path, name: 
 @pytest.mark.parametrize(("split", "nodes"), [("train", 113), ("valid", 18), ("test", 15)])
 def test_eligible_nodes_of_ilsvrc(shared: Path, split: str, nodes: int) -> None:
     source, pool, classes = native(shared, "ilsvrc_2012", split)
-    assert isinstance(classes, Hierarchical)
+    assert isinstance(classes, HierarchicalClasses)
     groups = classes.groups(MetaDatasetShape(), pool)
     assert len(groups) == nodes
     assert [groups.row(i).tolist() for i in range(nodes)] == [group.tolist() for group in source.groups]
@@ -118,13 +119,13 @@ def test_shots_may_exceed_the_largest_contribution() -> None:
 
 def test_hierarchical_takes_all_leaves_of_a_node(make_dataset) -> None:
     dataset = make_dataset({f"{g}/{c}": 20 for g, n in (("a", 6), ("b", 60), ("c", 3)) for c in range(n)})
-    bed = sample(dataset, tasks=60, shape=MetaDatasetShape(), classes=Hierarchical(max_span=60))
+    bed = sample(dataset, tasks=60, shape=MetaDatasetShape(), classes=HierarchicalClasses(max_span=60))
     assert {task.way for task in bed} == {6, 50}  # 60 leaves are sub-sampled; 3 are too few; the root has 69
 
 
 def test_hierarchical_with_a_fixed_shape_takes_its_ways(make_dataset) -> None:
     dataset = make_dataset({f"{g}/{c}": 20 for g in "ab" for c in range(6)})
-    bed = sample(dataset, tasks=60, shape=Fixed(4, 2, 2), classes=Hierarchical(max_span=6))
+    bed = sample(dataset, tasks=60, shape=FixedShape(4, 2, 2), classes=HierarchicalClasses(max_span=6))
     assert {task.way for task in bed} == {4}
     assert {len({c[0] for c in task.classes}) for task in bed} == {1}
 
@@ -132,17 +133,17 @@ def test_hierarchical_with_a_fixed_shape_takes_its_ways(make_dataset) -> None:
 def test_hierarchical_without_a_node_of_fitting_span(make_dataset) -> None:
     dataset = make_dataset({f"{g}/{c}": 20 for g in "ab" for c in range(4)})
     with pytest.raises(UserError, match=r"spans between 5 and 7 classes \(the widest spans 8\)"):
-        sample(dataset, tasks=2, shape=MetaDatasetShape(), classes=Hierarchical(max_span=7))
+        sample(dataset, tasks=2, shape=MetaDatasetShape(), classes=HierarchicalClasses(max_span=7))
 
 
 def test_hierarchical_needs_a_taxonomy(make_dataset) -> None:
     with pytest.raises(UserError, match="no taxonomy to draw nodes from"):
-        sample(make_dataset([20] * 6), tasks=2, classes=Hierarchical())
+        sample(make_dataset([20] * 6), tasks=2, classes=HierarchicalClasses())
 
 
 def test_bilevel_stays_inside_one_group(make_dataset) -> None:
     dataset = make_dataset({f"{g}/{c}": 20 for g in "abc" for c in range(7)})
-    bed = sample(dataset, tasks=60, shape=MetaDatasetShape(), classes=Bilevel())
+    bed = sample(dataset, tasks=60, shape=MetaDatasetShape(), classes=BilevelClasses())
     assert {len({c[0] for c in task.classes}) for task in bed} == {1}
     assert {task.way for task in bed} == {5, 6, 7}
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
 from longshot.testbeds.published import read_published
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import AnyWayAnyShot
+from longshot.testbeds.shapes import AnyShape
 from longshot.testbeds.testbed import Testbed
 
 
@@ -22,7 +22,7 @@ def dataset(make_dataset) -> Dataset:
 
 @pytest.fixture(scope="module")
 def bed(dataset: Dataset) -> Testbed:
-    return sample(dataset, tasks=15, shape=AnyWayAnyShot(max_way=5, max_shot=3, query=2))
+    return sample(dataset, tasks=15, shape=AnyShape(max_way=5, max_shot=3, query=2))
 
 
 def write(path: Path, bed: Testbed, dataset: Dataset, labels: str, images: str) -> Path:

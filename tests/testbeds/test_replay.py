@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.testbeds.replay import episodes, read_source
 
 SOURCES = ("aircraft", "dtd", "fungi", "ilsvrc_2012", "omniglot")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.testbeds.rules import rule_mask
 
 TABLE = pa.table(

@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longshot.errors import UserError
-from longshot.testbeds.classes import Siblings, Uniform
+from longshot.core.errors import UserError
+from longshot.testbeds.classes import SiblingClasses, UniformClasses
 from longshot.testbeds.distinct import count_tasks
 from longshot.testbeds.instances import UniformInstances
 from longshot.testbeds.pools import make_pool
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
+from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.testbeds.testbed import Testbed
 
 
-@pytest.mark.parametrize("shape", [Fixed(5, 5, 10), AnyWayAnyShot(query=10)], ids=["fixed", "any"])
+@pytest.mark.parametrize("shape", [FixedShape(5, 5, 10), AnyShape(query=10)], ids=["fixed", "any"])
 def test_files_are_identical_whatever_workers_and_blocks(make_dataset, tmp_path: Path, shape) -> None:
     dataset = make_dataset([40, 17, 60, 33, 25, 80, 41])
     digests = set()
@@ -38,7 +38,9 @@ def test_another_seed_gives_other_tasks(make_dataset) -> None:
 
 def test_the_settings_are_in_the_metadata(make_dataset) -> None:
     dataset = make_dataset({"a/x": 9, "a/y": 9, "b/z": 2})
-    bed = sample(dataset, tasks=4, shape=Fixed(2, 2, 3), classes=Siblings(level=1), seed=5, drop_small=True)
+    bed = sample(
+        dataset, tasks=4, shape=FixedShape(2, 2, 3), classes=SiblingClasses(level=1), seed=5, drop_small=True
+    )
     assert bed.meta["sampler"] == {
         "tasks": 4,
         "shape": {"name": "fixed", "way": 2, "shot": 2, "query": 3},
@@ -100,7 +102,7 @@ def identity(task) -> tuple[frozenset[str], frozenset[str]]:
 
 def test_all_distinct_tasks_can_be_had(make_dataset) -> None:
     # 3 pairs of classes × (2 query choices × 1 support choice)² = 12 tasks
-    bed = sample(make_dataset([2, 2, 2]), tasks=12, shape=Fixed(2, 1, 1))
+    bed = sample(make_dataset([2, 2, 2]), tasks=12, shape=FixedShape(2, 1, 1))
     assert len({identity(task) for task in bed}) == 12
 
 
@@ -108,11 +110,11 @@ def test_fewer_distinct_tasks_than_wanted_says_how_many(make_dataset) -> None:
     with pytest.raises(
         UserError, match=r"only 12 distinct tasks of this kind, but 13 were asked for.*--tasks 12"
     ):
-        sample(make_dataset([2, 2, 2]), tasks=13, shape=Fixed(2, 1, 1))
+        sample(make_dataset([2, 2, 2]), tasks=13, shape=FixedShape(2, 1, 1))
 
 
 def test_repeats_can_be_allowed(make_dataset) -> None:
-    bed = sample(make_dataset([2, 2, 2]), tasks=13, shape=Fixed(2, 1, 1), allow_repeats=True)
+    bed = sample(make_dataset([2, 2, 2]), tasks=13, shape=FixedShape(2, 1, 1), allow_repeats=True)
     assert len(bed) == 13
 
 
@@ -147,13 +149,13 @@ def _tasks_of(classes, sizes, shot: int, query: int) -> set:
 
 def test_the_number_of_distinct_tasks_equals_brute_force(make_dataset) -> None:
     sizes = {"a/x": 3, "a/y": 2, "a/z": 4, "b/u": 2, "b/v": 3}
-    pool, _ = make_pool(make_dataset(sizes), Fixed(2, 1, 1))
+    pool, _ = make_pool(make_dataset(sizes), FixedShape(2, 1, 1))
     families = [["a/x", "a/y", "a/z"], ["b/u", "b/v"]]
     everything = [sorted(sizes)]
     cases = [
-        (Fixed(2, 1, 1), Uniform(), everything, range(2, 3), range(1, 2)),
-        (Fixed(2, 1, 1), Siblings(), families, range(2, 3), range(1, 2)),
-        (AnyWayAnyShot(max_way=3, query=1), Siblings(), families, range(2, 4), range(1, 2)),
+        (FixedShape(2, 1, 1), UniformClasses(), everything, range(2, 3), range(1, 2)),
+        (FixedShape(2, 1, 1), SiblingClasses(), families, range(2, 3), range(1, 2)),
+        (AnyShape(max_way=3, query=1), SiblingClasses(), families, range(2, 4), range(1, 2)),
     ]
     for shape, classes, groups, ways, shots in cases:
         counted = count_tasks(shape, classes, UniformInstances(), pool, limit=10**9)
@@ -161,8 +163,8 @@ def test_the_number_of_distinct_tasks_equals_brute_force(make_dataset) -> None:
 
 
 def test_counting_stops_at_the_limit(make_dataset) -> None:
-    pool, _ = make_pool(make_dataset([1000] * 200), Fixed())
-    assert count_tasks(Fixed(), Uniform(), UniformInstances(), pool, limit=77) == 77
+    pool, _ = make_pool(make_dataset([1000] * 200), FixedShape())
+    assert count_tasks(FixedShape(), UniformClasses(), UniformInstances(), pool, limit=77) == 77
 
 
 def test_several_datasets_are_the_single_ones_joined(make_dataset) -> None:

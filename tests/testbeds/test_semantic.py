@@ -15,17 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from longshot.core.errors import UserError
+from longshot.core.ragged import offsets_of
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
-from longshot.ragged import offsets_of
 from longshot.taxonomy.coarsity import coarsity
 from longshot.taxonomy.distances import class_distances
 from longshot.taxonomy.wordnet import find_wordnet, read_wordnet
-from longshot.testbeds.classes import Uniform
+from longshot.testbeds.classes import UniformClasses
 from longshot.testbeds.describe import class_appearances
 from longshot.testbeds.sample import sample
-from longshot.testbeds.semantic import CoarsityBand, Semantic, draw_semantic
-from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
+from longshot.testbeds.semantic import CoarsityClasses, SemanticClasses, draw_semantic
+from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.testbeds.testbed import Testbed
 
 TASKS = 5000
@@ -52,9 +52,9 @@ def tiered(shared: Path) -> Dataset:
     return Dataset("tiered", tuple(ids), offsets_of(sizes), keys, NoPictures(), "made up", read_wordnet())
 
 
-def draw(dataset: Dataset, classes: Semantic | Uniform) -> tuple[Testbed, np.ndarray]:
+def draw(dataset: Dataset, classes: SemanticClasses | UniformClasses) -> tuple[Testbed, np.ndarray]:
     """A testbed of 5,000 5-way tasks and its coarsities on the published reduction."""
-    bed = sample(dataset, tasks=TASKS, shape=Fixed(5, 1, 1), classes=classes, seed=1)
+    bed = sample(dataset, tasks=TASKS, shape=FixedShape(5, 1, 1), classes=classes, seed=1)
     distances = class_distances(
         dataset.taxonomy, dataset.class_ids, dataset.sizes, reduction="shortest-paths"
     )
@@ -64,12 +64,12 @@ def draw(dataset: Dataset, classes: Semantic | Uniform) -> tuple[Testbed, np.nda
 
 @pytest.fixture(scope="module")
 def published(tiered: Dataset) -> tuple[Testbed, np.ndarray]:
-    return draw(tiered, Semantic(reduction="shortest-paths"))
+    return draw(tiered, SemanticClasses(reduction="shortest-paths"))
 
 
 @pytest.fixture(scope="module")
 def uniform(tiered: Dataset) -> tuple[Testbed, np.ndarray]:
-    return draw(tiered, Uniform())
+    return draw(tiered, UniformClasses())
 
 
 def test_mean_coarsity_is_the_published_one(published) -> None:
@@ -176,7 +176,12 @@ def test_drawn_classes_are_different_and_sorted(count, alpha, beta, seed, data) 
 def test_stronger_alpha_gives_finer_tasks(make_dataset) -> None:
     dataset = make_dataset(NESTED)
     means = [
-        sample(dataset, tasks=150, shape=Fixed(3, 1, 1), classes=Semantic(alpha=alpha, distinct=False))
+        sample(
+            dataset,
+            tasks=150,
+            shape=FixedShape(3, 1, 1),
+            classes=SemanticClasses(alpha=alpha, distinct=False),
+        )
         .table.column("coarsity")
         .to_numpy()
         .mean()
@@ -186,8 +191,8 @@ def test_stronger_alpha_gives_finer_tasks(make_dataset) -> None:
 
 
 def test_ways_that_vary_stay_those_of_the_shape(make_dataset) -> None:
-    dataset, shape = make_dataset(NESTED), AnyWayAnyShot(max_way=6, max_shot=2, query=2)
-    semantic = sample(dataset, tasks=60, shape=shape, classes=Semantic(alpha=0.1))
+    dataset, shape = make_dataset(NESTED), AnyShape(max_way=6, max_shot=2, query=2)
+    semantic = sample(dataset, tasks=60, shape=shape, classes=SemanticClasses(alpha=0.1))
     plain = sample(dataset, tasks=60, shape=shape)
     assert [task.way for task in semantic] == [task.way for task in plain]
     assert len({frozenset(task.classes) for task in semantic}) == 60
@@ -195,40 +200,45 @@ def test_ways_that_vary_stay_those_of_the_shape(make_dataset) -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(0, 6), (6, 12), (12, 40)])
 def test_a_band_holds_every_task(make_dataset, low: float, high: float) -> None:
-    bed = sample(make_dataset(NESTED), tasks=20, shape=Fixed(3, 1, 1), classes=CoarsityBand(low, high))
+    bed = sample(
+        make_dataset(NESTED), tasks=20, shape=FixedShape(3, 1, 1), classes=CoarsityClasses(low, high)
+    )
     measured = bed.table.column("coarsity").to_numpy()
     assert (measured >= low).all() and (measured <= high).all()
 
 
 def test_a_band_without_tasks_says_what_exists(make_dataset) -> None:
     with pytest.raises(UserError, match=r"Only 0 of 20 .* those proposed range from 4\.8 to 33\.\d"):
-        sample(make_dataset(NESTED), tasks=20, shape=Fixed(3, 1, 1), classes=CoarsityBand(50, 60))
+        sample(make_dataset(NESTED), tasks=20, shape=FixedShape(3, 1, 1), classes=CoarsityClasses(50, 60))
 
 
 @pytest.mark.parametrize("bad", [(5.0, 5.0), (-1.0, 3.0), (float("nan"), 3.0)])
 def test_an_empty_band(bad: tuple[float, float]) -> None:
     with pytest.raises(UserError, match="is empty; give two numbers LO:HI"):
-        CoarsityBand(*bad)
+        CoarsityClasses(*bad)
 
 
 @pytest.mark.parametrize("bad", [{"alpha": -1.0}, {"alpha": float("nan")}, {"beta": float("inf")}])
 def test_alpha_and_beta_are_checked(bad: dict[str, float]) -> None:
     with pytest.raises(UserError, match=rf"sampler's {next(iter(bad))} is .*, but must be a number"):
-        Semantic(**bad)
+        SemanticClasses(**bad)
 
 
 def test_chances_that_vanish_are_an_error_not_a_guess(make_dataset) -> None:
     with pytest.raises(UserError, match="the chance of every further class vanishes"):
-        sample(make_dataset(NESTED), tasks=3, shape=Fixed(5, 1, 1), classes=Semantic(alpha=1e6))
+        sample(make_dataset(NESTED), tasks=3, shape=FixedShape(5, 1, 1), classes=SemanticClasses(alpha=1e6))
 
 
 def test_fewer_class_sets_than_tasks(make_dataset) -> None:
     dataset = make_dataset({f"a/{c}": 20 for c in range(4)})
     with pytest.raises(UserError, match=r"found only \d+ different sets of 2 classes .* 50 tasks"):
-        sample(dataset, tasks=50, shape=Fixed(2, 1, 1), classes=Semantic())
-    assert len(sample(dataset, tasks=50, shape=Fixed(2, 1, 1), classes=Semantic(distinct=False))) == 50
+        sample(dataset, tasks=50, shape=FixedShape(2, 1, 1), classes=SemanticClasses())
+    assert (
+        len(sample(dataset, tasks=50, shape=FixedShape(2, 1, 1), classes=SemanticClasses(distinct=False)))
+        == 50
+    )
 
 
 def test_a_dataset_without_a_taxonomy(make_dataset) -> None:
     with pytest.raises(UserError, match="has no taxonomy, so its classes have no distances"):
-        sample(make_dataset([20] * 6), tasks=3, classes=Semantic())
+        sample(make_dataset([20] * 6), tasks=3, classes=SemanticClasses())

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
 from longshot.testbeds.meta_dataset import MetaDatasetShape
-from longshot.testbeds.pools import Limits
+from longshot.testbeds.pools import ImageLimits
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
-from longshot.testbeds.shifted import Matched, Shifted, rule_set
+from longshot.testbeds.shapes import AnyShape, FixedShape
+from longshot.testbeds.shifted import MatchedInstances, ShiftedInstances, rule_set
 from longshot.testbeds.testbed import Testbed
 
 SIZE = 60
@@ -49,10 +49,10 @@ def facts(bed: Testbed, dataset: Dataset, part: str, name: str) -> list[set]:
 
 
 def pair(dataset: Dataset, **rule: str) -> tuple[Testbed, Testbed]:
-    shape = Fixed(way=4, shot=2, query=2)
+    shape = FixedShape(way=4, shot=2, query=2)
     return (
-        sample(dataset, tasks=60, shape=shape, instances=Shifted(**rule), seed=3),
-        sample(dataset, tasks=60, shape=shape, instances=Matched(**rule), seed=3),
+        sample(dataset, tasks=60, shape=shape, instances=ShiftedInstances(**rule), seed=3),
+        sample(dataset, tasks=60, shape=shape, instances=MatchedInstances(**rule), seed=3),
     )
 
 
@@ -118,7 +118,9 @@ def test_cure_or_viewpoint(dataset: Dataset) -> None:
 
 
 def test_each_case_is_drawn_equally_often(dataset: Dataset) -> None:
-    bed = sample(dataset, tasks=600, shape=Fixed(3, 1, 1), instances=Shifted(rule="cure-or-viewpoint"))
+    bed = sample(
+        dataset, tasks=600, shape=FixedShape(3, 1, 1), instances=ShiftedInstances(rule="cure-or-viewpoint")
+    )
     counts = bed.table.column("setting").value_counts().field("counts").to_pylist()
     assert len(counts) == 3 and stats.chisquare(counts).pvalue > 1e-4
 
@@ -134,7 +136,7 @@ def test_a_rule_set_without_its_attribute(dataset: Dataset) -> None:
     with pytest.raises(
         UserError, match=r"'cure-or-viewpoint' needs an attribute called viewpoint .* has: clutter"
     ):
-        sample(bare, tasks=3, instances=Shifted(rule="cure-or-viewpoint"))
+        sample(bare, tasks=3, instances=ShiftedInstances(rule="cure-or-viewpoint"))
 
 
 @pytest.mark.parametrize(
@@ -148,31 +150,31 @@ def test_a_rule_set_without_its_attribute(dataset: Dataset) -> None:
 )
 def test_rules_that_do_not_go_together(given: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        Shifted(**given)
+        ShiftedInstances(**given)
 
 
 def test_a_rule_that_leaves_too_few_images_names_class_and_counts(dataset: Dataset) -> None:
-    rule = Shifted(query_where="viewpoint == front", support_where="viewpoint == side")
+    rule = ShiftedInstances(query_where="viewpoint == front", support_where="viewpoint == side")
     with pytest.raises(
         UserError, match=r"Class 'a/0' .* has 15 images for the query .* 15 left .* needs 20 and 5"
     ):
-        sample(dataset, tasks=3, shape=Fixed(5, 5, 20), instances=rule)
+        sample(dataset, tasks=3, shape=FixedShape(5, 5, 20), instances=rule)
 
 
 def test_no_owner_with_enough_classes(dataset: Dataset) -> None:
     with pytest.raises(UserError, match=r"best of 3 settings \(.*owner o\d\) has \d+ classes with 15 query"):
-        sample(dataset, tasks=3, shape=Fixed(5, 5, 15), instances=Shifted(rule="orbit-clutter"))
+        sample(dataset, tasks=3, shape=FixedShape(5, 5, 15), instances=ShiftedInstances(rule="orbit-clutter"))
 
 
 def test_something_to_stay_the_same_that_does_not_exist(dataset: Dataset) -> None:
-    rule = Shifted(query_where="blur", support_where="not blur", same="city")
+    rule = ShiftedInstances(query_where="blur", support_where="not blur", same="city")
     with pytest.raises(UserError, match="no attribute 'city' to stay the same in a task; it has: viewpoint"):
         sample(dataset, tasks=3, instances=rule)
 
 
-@pytest.mark.parametrize("shape", [Fixed(3, 2, 3), AnyWayAnyShot(max_shot=5, query=3), MetaDatasetShape()])
+@pytest.mark.parametrize("shape", [FixedShape(3, 2, 3), AnyShape(max_shot=5, query=3), MetaDatasetShape()])
 def test_limits_hold_with_every_shape(dataset: Dataset, shape: Any) -> None:
-    limits = Limits("viewpoint in (front, back)", "clutter > 2")
+    limits = ImageLimits("viewpoint in (front, back)", "clutter > 2")
     bed = sample(dataset, tasks=50, shape=shape, limits=limits)
     assert set().union(*facts(bed, dataset, "query", "viewpoint")) == {"front", "back"}
     assert min(set().union(*facts(bed, dataset, "support", "clutter"))) == 3
@@ -180,7 +182,7 @@ def test_limits_hold_with_every_shape(dataset: Dataset, shape: Any) -> None:
 
 
 def test_without_limits_the_draws_are_those_of_before(dataset: Dataset) -> None:
-    everything = Limits("clutter > 0", "clutter > 0")
+    everything = ImageLimits("clutter > 0", "clutter > 0")
     a, b = (sample(dataset, tasks=40, limits=limits) for limits in (None, everything))
     assert [(t.support, t.query) for t in a] == [(t.support, t.query) for t in b]
 
@@ -188,21 +190,23 @@ def test_without_limits_the_draws_are_those_of_before(dataset: Dataset) -> None:
 @settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 2**32), shot=st.integers(1, 10), query=st.integers(1, 10))
 def test_disjoint_pools_never_share_an_image(dataset: Dataset, seed: int, shot: int, query: int) -> None:
-    bed = sample(dataset, tasks=20, shape=Fixed(3, shot, query), limits=Limits(disjoint=True), seed=seed)
+    bed = sample(
+        dataset, tasks=20, shape=FixedShape(3, shot, query), limits=ImageLimits(disjoint=True), seed=seed
+    )
     support = {key for task in bed for key in task.support}
     assert not support & {key for task in bed for key in task.query}
 
 
 def test_disjoint_pools_are_sized_by_need(make_dataset) -> None:
-    sample(make_dataset([12] * 5), tasks=1, shape=Fixed(5, 2, 10), limits=Limits(disjoint=True))
+    sample(make_dataset([12] * 5), tasks=1, shape=FixedShape(5, 2, 10), limits=ImageLimits(disjoint=True))
     with pytest.raises(UserError, match=r"has 9 images for the query .* and 2 left .* needs 10 and 2"):
-        sample(make_dataset([11] * 5), tasks=1, shape=Fixed(5, 2, 10), limits=Limits(disjoint=True))
+        sample(make_dataset([11] * 5), tasks=1, shape=FixedShape(5, 2, 10), limits=ImageLimits(disjoint=True))
 
 
 def test_the_support_is_uniform_among_what_the_rule_and_the_queries_leave(dataset: Dataset) -> None:
     """Which of the images in both pools comes up as support must not depend on its place."""
-    limits = Limits("viewpoint in (front, side)", "viewpoint in (side, top)")
-    bed = sample(dataset, tasks=4000, shape=Fixed(2, 1, 3), limits=limits)
+    limits = ImageLimits("viewpoint in (front, side)", "viewpoint in (side, top)")
+    bed = sample(dataset, tasks=4000, shape=FixedShape(2, 1, 3), limits=limits)
     values = dict(
         zip(dataset.keys.to_pylist(), dataset.attributes.column("viewpoint").to_pylist(), strict=True)
     )

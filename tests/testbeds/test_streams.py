@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from longshot.ragged import Ragged
+from longshot.core.ragged import Ragged
 from longshot.testbeds import streams as module
 from longshot.testbeds.streams import Streams, hash_rows, seed_words, stage_word
 

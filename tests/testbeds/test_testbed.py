@@ -12,17 +12,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from longshot.errors import UserError
-from longshot.ragged import Ragged
+from longshot.core.errors import UserError
+from longshot.core.ragged import Ragged
 from longshot.testbeds import columns
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
+from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.testbeds.testbed import Testbed
 
 
 @pytest.fixture
 def bed(make_dataset) -> Testbed:
-    return sample(make_dataset([30] * 7), tasks=40, shape=AnyWayAnyShot(query=4), seed=2)
+    return sample(make_dataset([30] * 7), tasks=40, shape=AnyShape(query=4), seed=2)
 
 
 def rewrite(source: Path, target: Path, table: pa.Table, **options: Any) -> None:
@@ -200,7 +200,7 @@ def test_a_missing_column_is_named() -> None:
 
 def test_joining_keeps_every_task(make_dataset) -> None:
     dataset = make_dataset([30] * 7)
-    parts = [sample(dataset, tasks=5, shape=Fixed(3, 1, 2), seed=seed) for seed in (0, 1)]
+    parts = [sample(dataset, tasks=5, shape=FixedShape(3, 1, 2), seed=seed) for seed in (0, 1)]
     whole = Testbed.concat(parts)
     assert [t.support for t in whole] == [t.support for part in parts for t in part]
     assert whole.meta["seed"] is None
@@ -292,7 +292,7 @@ def test_strings_keeps_only_names_in_use() -> None:
 
 
 def test_testbeds_of_several_row_groups_come_back(make_dataset, tmp_path: Path) -> None:
-    bed = sample(make_dataset([50] * 6), tasks=70_000, shape=Fixed(2, 1, 1))
+    bed = sample(make_dataset([50] * 6), tasks=70_000, shape=FixedShape(2, 1, 1))
     bed.save(tmp_path / "a.parquet")
     assert pq.ParquetFile(tmp_path / "a.parquet").num_row_groups == 2
     assert Testbed.load(tmp_path / "a.parquet").table.equals(bed.table)

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from longshot.errors import UserError
-from longshot.methods.base import TaskBatch
+from longshot.core.batches import Episode, TaskBatch
+from longshot.core.errors import UserError
 from longshot.methods.registry import get_method
 from longshot.networks.registry import get_network
-from longshot.training.base import Batch, Episode
+from longshot.training.base import ImageBatch
 from longshot.training.registry import ALGORITHMS, algorithm_class, get_algorithm
 
 WAY, SHOTS, QUERIES = 3, (1, 3, 2), 4
@@ -109,7 +109,7 @@ def test_multiclass_by_hand(call: str, episode: Episode) -> None:
     for name, value in algorithm.extras(network, 5).items():
         network.extras[name] = torch.nn.Parameter(value)
     labels = torch.tensor([0, 4, 2, 1, 1, 3])
-    found = algorithm.loss(network, Batch(episode.support, labels))
+    found = algorithm.loss(network, ImageBatch(episode.support, labels))
     rows = network(episode.support).detach().double().numpy()
     weight = network.extras["head_weight"].detach().double().numpy()
     if "cosine" in call:

@@ -7,14 +7,13 @@ import math
 import pytest
 import torch
 
-from longshot.errors import UserError
-from longshot.methods.ctx import CTX as Method
+from longshot.core.batches import Episode, ImageTask
+from longshot.core.errors import UserError
 from longshot.methods.ctx import KEY, VALUE, class_scores
-from longshot.methods.images import ImageTask
+from longshot.methods.ctx import CTXTraining as Method
 from longshot.networks.base import Network
 from longshot.networks.registry import get_network
-from longshot.training.base import Episode
-from longshot.training.ctx import CTX, simclr_episode
+from longshot.training.ctx import CTXTraining, simclr_episode
 
 
 def written_out(
@@ -127,7 +126,7 @@ def test_the_share_of_simclr_episodes(share: float, converted: int, monkeypatch:
         return given
 
     monkeypatch.setattr("longshot.training.ctx.simclr_episode", counting)
-    algorithm, network = CTX(simclr=share, width=4), get_network("cnn4(width=4)", size=(16, 16))
+    algorithm, network = CTXTraining(simclr=share, width=4), get_network("cnn4(width=4)", size=(16, 16))
     with torch.no_grad():
         network.extras.update({k: torch.nn.Parameter(v) for k, v in algorithm.extras(network, 2).items()})
         torch.manual_seed(0)
@@ -136,7 +135,7 @@ def test_the_share_of_simclr_episodes(share: float, converted: int, monkeypatch:
 
 
 def test_it_learns_and_heads_take_part() -> None:
-    algorithm = CTX(width=8, simclr=0.0)
+    algorithm = CTXTraining(width=8, simclr=0.0)
     network = get_network("cnn4(width=8)", size=(32, 32), seed=0)
     torch.manual_seed(0)
     extras = algorithm.extras(network, 4)
@@ -167,4 +166,4 @@ def test_it_learns_and_heads_take_part() -> None:
 )
 def test_wrong_settings_are_told(settings: dict[str, float], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
-        CTX(**settings)  # type: ignore[arg-type]
+        CTXTraining(**settings)  # type: ignore[arg-type]

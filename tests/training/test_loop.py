@@ -16,16 +16,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from longshot.errors import UserError
+from longshot.core.batches import Episode
+from longshot.core.errors import UserError
 from longshot.networks import checkpoint
 from longshot.networks.base import Network
 from longshot.training.adversarial import Adversarial
-from longshot.training.base import Batch, Episode, Step
+from longshot.training.base import ImageBatch, Step
 from longshot.training.cost import estimate
 from longshot.training.data import Settings
 from longshot.training.folders import read_facts
 from longshot.training.loop import train
-from longshot.training.protonet import ProtoNet
+from longshot.training.protonet import ProtoNetTraining
 
 SMALL = {"network": "cnn4(width=4)", "size": 16}
 CALL = "protonet(query=3, shot=2, way=2)"
@@ -115,7 +116,7 @@ class StopsAt(Adversarial):
     calls = 0
     last = 10**9
 
-    def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:
+    def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
         self.calls += 1
         if self.calls > self.last:
             raise Stops
@@ -146,10 +147,10 @@ def test_a_loss_that_is_no_number_stops(photos: Path, tmp_path: Path) -> None:
     assert f"at step {facts['step'] + 1:,}" in str(caught.value)
 
 
-class Hungry(ProtoNet):
+class Hungry(ProtoNetTraining):
     """ProtoNet on a device that holds two episodes."""
 
-    def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:
+    def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
         if len(data) > 2:
             torch.empty(2**48)  # more than any machine has: the allocator's own error
         return super().loss(network, data)
@@ -159,7 +160,7 @@ def test_too_little_memory_halves_and_says_so_once(
     photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     options: dict[str, Any] = {"steps": 4, "batch": 8, "holdout": 0.0, "optimiser": "sgd(lr=0.05)", **SMALL}
-    train(photos, ProtoNet(way=2, shot=2, query=3), out=tmp_path / "all", **options)
+    train(photos, ProtoNetTraining(way=2, shot=2, query=3), out=tmp_path / "all", **options)
     capfd.readouterr()
     train(photos, Hungry(way=2, shot=2, query=3), out=tmp_path / "parts", **options)
     told = capfd.readouterr().err

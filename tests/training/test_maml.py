@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from longshot.errors import UserError
+from longshot.core.batches import Episode
+from longshot.core.errors import UserError
 from longshot.networks.base import Network
 from longshot.networks.inner import body_weights
-from longshot.training.base import Episode
 from longshot.training.inner import meta_step
-from longshot.training.maml import ANIL, FOMAML, MAML, ProtoMAML
+from longshot.training.maml import FOMAML, ANILTraining, MAMLTraining, ProtoMAMLTraining
 from longshot.training.registry import get_algorithm
 
 WAY, SHOT, QUERY = 3, 2, 4
@@ -81,8 +81,10 @@ def by_hand(network: Tiny, episode: Episode, steps: int, lr: float, *, detach: b
 
 
 @pytest.mark.parametrize("norm", ["none", "batch"])
-@pytest.mark.parametrize("algorithm", [MAML(steps=3, lr=0.5), ANIL(steps=3, lr=0.5)], ids=["maml", "anil"])
-def test_second_order_gradient_equals_finite_differences(algorithm: MAML, norm: str) -> None:
+@pytest.mark.parametrize(
+    "algorithm", [MAMLTraining(steps=3, lr=0.5), ANILTraining(steps=3, lr=0.5)], ids=["maml", "anil"]
+)
+def test_second_order_gradient_equals_finite_differences(algorithm: MAMLTraining, norm: str) -> None:
     network, data = tiny(norm), episodes(2)
     found = gradients(algorithm, network, data)
     width = 1e-5
@@ -100,8 +102,8 @@ def test_second_order_gradient_equals_finite_differences(algorithm: MAML, norm: 
 
 
 @pytest.mark.parametrize("steps", [1, 2, 4])
-@pytest.mark.parametrize("algorithm", [MAML, FOMAML])
-def test_maml_and_fomaml_equal_plain_autograd(algorithm: type[MAML], steps: int) -> None:
+@pytest.mark.parametrize("algorithm", [MAMLTraining, FOMAML])
+def test_maml_and_fomaml_equal_plain_autograd(algorithm: type[MAMLTraining], steps: int) -> None:
     network, data = tiny(), episodes(3)
     step = algorithm(steps=steps, lr=0.5).loss(network, data)
     detach = algorithm is FOMAML
@@ -116,7 +118,7 @@ def test_maml_and_fomaml_equal_plain_autograd(algorithm: type[MAML], steps: int)
 
 def test_first_and_second_order_differ() -> None:
     network, data = tiny(), episodes(1)
-    first, second = (gradients(kind(steps=3, lr=0.5), network, data)[0] for kind in (FOMAML, MAML))
+    first, second = (gradients(kind(steps=3, lr=0.5), network, data)[0] for kind in (FOMAML, MAMLTraining))
     assert (first - second).abs().max() > 1e-3 * second.abs().max()
 
 
@@ -143,7 +145,7 @@ def test_maml_equals_higher() -> None:
                 steps.step(F.cross_entropy(moving(episode.support), episode.support_label))
             total = total + F.cross_entropy(moving(episode.query), episode.query_label) / len(data)
     wanted = torch.autograd.grad(total, list(network.conv.parameters()))
-    found = gradients(MAML(steps=3, lr=0.5), network, data)
+    found = gradients(MAMLTraining(steps=3, lr=0.5), network, data)
     for ours, theirs in zip(found, wanted, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-9)
 
@@ -164,7 +166,7 @@ def test_protomaml_is_first_order_but_differentiates_its_start() -> None:
         slopes = torch.autograd.grad(F.cross_entropy(logits, episode.support_label), free)
         moved = [value - 0.1 * slope for value, slope in zip(moved, slopes, strict=True)]
     wanted = F.cross_entropy(vectors(moved[:2], episode.query) @ moved[2].T + moved[3], episode.query_label)
-    found = gradients(ProtoMAML(steps=2, lr=0.1), network, [episode])
+    found = gradients(ProtoMAMLTraining(steps=2, lr=0.1), network, [episode])
     for ours, theirs in zip(found, torch.autograd.grad(wanted, weights), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-9)
 
@@ -189,9 +191,9 @@ def test_threads_do_not_change_the_gradient() -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        alone = gradients(MAML(lr=0.3), network, data)
+        alone = gradients(MAMLTraining(lr=0.3), network, data)
         torch.set_num_threads(3)
-        threaded = gradients(MAML(lr=0.3), network, data)
+        threaded = gradients(MAMLTraining(lr=0.3), network, data)
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
@@ -201,7 +203,7 @@ def test_threads_do_not_change_the_gradient() -> None:
 
 def test_a_meta_step_lowers_the_loss_and_leaves_the_settings_alone() -> None:
     network, data = tiny("batch"), episodes(4)
-    algorithm = MAML(steps=2, lr=0.3)
+    algorithm = MAMLTraining(steps=2, lr=0.3)
     for name, value in algorithm.extras(network, 10).items():
         network.extras[name] = nn.Parameter(value)
     optimiser = torch.optim.Adam(network.parameters(), lr=0.01)
@@ -218,7 +220,7 @@ def test_a_meta_step_lowers_the_loss_and_leaves_the_settings_alone() -> None:
 
 def test_running_statistics_follow_the_supports() -> None:
     network, data = tiny("batch"), episodes(2)
-    MAML(steps=1).loss(network, data)
+    MAMLTraining(steps=1).loss(network, data)
     with torch.no_grad():
         wanted = 0.1 * network.conv(torch.cat([one.support for one in data])).mean((0, 2, 3))
     torch.testing.assert_close(network.norm.running_mean, wanted)

@@ -10,12 +10,12 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.features.extract import embed
 from longshot.networks.checkpoint import load
 from longshot.networks.ensemble import Ensemble
 from longshot.networks.registry import get_network
-from longshot.training.base import Batch
+from longshot.training.base import ImageBatch
 from longshot.training.loop import train
 from longshot.training.metadelta import MetaDelta, select, turned
 
@@ -26,7 +26,7 @@ def test_images_are_turned_each_by_its_own() -> None:
     assert found == [[[0, 1], [2, 3]], [[1, 3], [0, 2]], [[3, 2], [1, 0]], [[2, 0], [3, 1]]]
 
 
-def prepared(rotation: float) -> tuple[MetaDelta, Ensemble, Batch]:
+def prepared(rotation: float) -> tuple[MetaDelta, Ensemble, ImageBatch]:
     algorithm = MetaDelta(members=2, rotation=rotation)
     call = algorithm.network("cnn4(width=4)")
     assert call == "ensemble(of='cnn4(width=4)', members=2)"
@@ -36,7 +36,7 @@ def prepared(rotation: float) -> tuple[MetaDelta, Ensemble, Batch]:
     for name, value in algorithm.extras(network, 3).items():
         network.extras[name] = torch.nn.Parameter(value)
     images = torch.rand(12, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-    return algorithm, network, Batch(images, torch.arange(12) % 3)
+    return algorithm, network, ImageBatch(images, torch.arange(12) % 3)
 
 
 def test_every_member_and_head_is_trained() -> None:
@@ -169,6 +169,6 @@ def test_a_training_in_two_parts_ends_the_same(
 def test_images_that_are_not_square_are_told() -> None:
     algorithm, network, _ = prepared(1.0)
     with pytest.raises(UserError, match=r"must be square, not 16 × 32; .*central_crop\(16\)"):
-        algorithm.loss(network, Batch(torch.rand(2, 3, 16, 32), torch.arange(2)))
+        algorithm.loss(network, ImageBatch(torch.rand(2, 3, 16, 32), torch.arange(2)))
     with pytest.raises(UserError, match="members is 0"):
         MetaDelta(members=0)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.training.optimisers import (
     canonical_optimiser,
     canonical_schedule,

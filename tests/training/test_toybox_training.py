@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from longshot.datasets import open_dataset
-from longshot.evaluation.statistics.intervals import mean_interval
 from longshot.features.extract import embed
 from longshot.methods.batching import Gatherer, Tasks, batches
 from longshot.methods.registry import get_method
+from longshot.statistics.intervals import mean_interval
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import Fixed
+from longshot.testbeds.shapes import FixedShape
 from longshot.training.loop import train
 
 
@@ -30,7 +30,7 @@ def test_trained_beats_pixels(tmp_path: Path) -> None:
         validation_tasks=20,
         out=tmp_path / "net",
     )
-    bed = sample(dataset, tasks=100, shape=Fixed(5, 5, 10), split="test")
+    bed = sample(dataset, tasks=100, shape=FixedShape(5, 5, 10), split="test")
     method = get_method("protonet")
     accuracy = {}
     for backbone in ("pixels", str(done.path)):

@@ -13,14 +13,14 @@ from longshot.datasets.dataset import Dataset
 from longshot.features.preprocess import parse
 from longshot.networks.registry import get_network
 from longshot.testbeds.base import Pool
-from longshot.testbeds.classes import Siblings, Uniform
-from longshot.testbeds.difficult import Difficult
+from longshot.testbeds.classes import SiblingClasses, UniformClasses
+from longshot.testbeds.difficult import DifficultInstances
 from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
+from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.training.adversarial import Mixed
 from longshot.training.augment import parse as parse_augment
-from longshot.training.episodes import Episodes, Shuffled, network_features
-from longshot.training.images import Images, Prefetch, with_rotations
+from longshot.training.episodes import EpisodeSource, Shuffled, network_features
+from longshot.training.images import Prefetch, TrainingImages, with_rotations
 
 PLAIN = parse_augment("")
 
@@ -31,23 +31,23 @@ def dataset(photos: Path) -> Dataset:
 
 
 @pytest.fixture
-def images(dataset: Dataset) -> Images:
+def images(dataset: Dataset) -> TrainingImages:
     transform = parse("decode|resize(16,16)|normalize(imagenet)")
     pixels = np.stack([transform.pixels(dataset.image(row)) for row in range(len(dataset))])
-    return Images(pixels, transform, torch.device("cpu"))
+    return TrainingImages(pixels, transform, torch.device("cpu"))
 
 
 def pool_of(dataset: Dataset, classes: list[int] | None = None) -> Pool:
     return Pool(dataset, np.arange(len(dataset.class_ids)) if classes is None else np.array(classes))
 
 
-def test_images_are_those_of_the_preprocessing(dataset: Dataset, images: Images) -> None:
+def test_images_are_those_of_the_preprocessing(dataset: Dataset, images: TrainingImages) -> None:
     rows = np.array([7, 200, 0])
     expected = np.stack([images.transform(dataset.image(int(row))) for row in rows])
     np.testing.assert_allclose(images.read(rows).numpy(), expected, atol=1e-5)
 
 
-def test_every_epoch_reads_every_image_once(dataset: Dataset, images: Images) -> None:
+def test_every_epoch_reads_every_image_once(dataset: Dataset, images: TrainingImages) -> None:
     source = Shuffled(images, pool_of(dataset, [1, 4, 6]), 20, 0, PLAIN)  # 90 images: 4.5 batches
     read = np.concatenate([source.positions(step) for step in range(9)])
     first, second = read[:90], read[90:]
@@ -58,7 +58,7 @@ def test_every_epoch_reads_every_image_once(dataset: Dataset, images: Images) ->
     assert np.array_equal(np.array([1, 4, 6])[batch.labels.numpy()], expected)
 
 
-def test_devices_share_a_step(dataset: Dataset, images: Images) -> None:
+def test_devices_share_a_step(dataset: Dataset, images: TrainingImages) -> None:
     source = Shuffled(images, pool_of(dataset), 20, 0, PLAIN)
     whole = source.load(3, (0, 1))
     parts = [source.load(3, (rank, 4)) for rank in range(4)]
@@ -66,12 +66,17 @@ def test_devices_share_a_step(dataset: Dataset, images: Images) -> None:
     assert torch.equal(torch.cat([part.images for part in parts]), whole.images)
 
 
-def episodes(images: Images, pool: Pool, total: int = 3, **choices: object) -> Episodes:
-    given = {"shape": Fixed(3, 2, 4), "classes": Uniform(), "instances": UniformInstances(), **choices}
-    return Episodes(images, pool, total, 0, PLAIN, **given)  # type: ignore[arg-type]
+def episodes(images: TrainingImages, pool: Pool, total: int = 3, **choices: object) -> EpisodeSource:
+    given = {
+        "shape": FixedShape(3, 2, 4),
+        "classes": UniformClasses(),
+        "instances": UniformInstances(),
+        **choices,
+    }
+    return EpisodeSource(images, pool, total, 0, PLAIN, **given)  # type: ignore[arg-type]
 
 
-def test_an_episode_depends_on_its_number_alone(dataset: Dataset, images: Images) -> None:
+def test_an_episode_depends_on_its_number_alone(dataset: Dataset, images: TrainingImages) -> None:
     forward = episodes(images, pool_of(dataset))
     seen = [[task.support.values for task in forward.tasks(step)] for step in range(50)]
     fresh = episodes(images, pool_of(dataset))
@@ -83,7 +88,7 @@ def test_an_episode_depends_on_its_number_alone(dataset: Dataset, images: Images
     assert len(set(everything)) == len(everything)
 
 
-def test_an_episode_has_its_images_and_labels(dataset: Dataset, images: Images) -> None:
+def test_an_episode_has_its_images_and_labels(dataset: Dataset, images: TrainingImages) -> None:
     source = episodes(images, pool_of(dataset, [0, 2, 3, 5, 7]))
     task = source.tasks(1)[2]
     episode = source.load(1, (0, 1))[2]
@@ -97,19 +102,19 @@ def test_an_episode_has_its_images_and_labels(dataset: Dataset, images: Images) 
     assert torch.equal(episode.support, images.read(task.support.values))
 
 
-def test_any_sampler_will_do(dataset: Dataset, images: Images) -> None:
-    varied = episodes(images, pool_of(dataset), shape=AnyWayAnyShot(query=5))
+def test_any_sampler_will_do(dataset: Dataset, images: TrainingImages) -> None:
+    varied = episodes(images, pool_of(dataset), shape=AnyShape(query=5))
     assert len({int(task.ways[0]) for step in range(10) for task in varied.tasks(step)}) > 3
-    alike = episodes(images, pool_of(dataset), classes=Siblings())
+    alike = episodes(images, pool_of(dataset), classes=SiblingClasses())
     for task in alike.tasks(0):
         assert len({dataset.class_ids[c].split("/")[0] for c in dataset.labels[task.query.values]}) == 1
 
 
-def test_rotations_are_classes_of_their_own(dataset: Dataset, images: Images) -> None:
+def test_rotations_are_classes_of_their_own(dataset: Dataset, images: TrainingImages) -> None:
     turned, sources, quarters = with_rotations(dataset, np.array([2, 5]))
     assert len(turned.class_ids) == 8
     assert list(turned.class_ids) == sorted(turned.class_ids)
-    seen = Images(images.pixels, images.transform, images.device, sources, quarters)
+    seen = TrainingImages(images.pixels, images.transform, images.device, sources, quarters)
     for number, name in enumerate(turned.class_ids):
         base, _, degrees = name.partition("@")
         rows = np.arange(turned.offsets[number], turned.offsets[number + 1])
@@ -118,7 +123,7 @@ def test_rotations_are_classes_of_their_own(dataset: Dataset, images: Images) ->
         assert torch.equal(seen.read(rows), torch.rot90(plain, int(degrees) // 90, (2, 3)))
 
 
-def test_difficult_episodes_are_a_share_of_them(dataset: Dataset, images: Images) -> None:
+def test_difficult_episodes_are_a_share_of_them(dataset: Dataset, images: TrainingImages) -> None:
     """Where a task is difficult, its support is the one that FastDiffSel takes; otherwise the uniform one."""
     pool = pool_of(dataset, [0, 1, 2, 3, 4])
     network = get_network("cnn4(width=4)", size=(16, 16))
@@ -126,8 +131,8 @@ def test_difficult_episodes_are_a_share_of_them(dataset: Dataset, images: Images
     features = network_features(network, images, pool)
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
     uniform = episodes(images, pool).draw(0)
-    hard = episodes(images, pool, instances=Difficult(features)).draw(0)
-    mixed = episodes(images, pool, instances=Mixed(Difficult(features), 0.5)).draw(0)
+    hard = episodes(images, pool, instances=DifficultInstances(features)).draw(0)
+    mixed = episodes(images, pool, instances=Mixed(DifficultInstances(features), 0.5)).draw(0)
     assert np.array_equal(uniform.query.values, mixed.query.values)
     same = [
         (

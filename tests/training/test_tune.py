@@ -11,18 +11,18 @@ import pytest
 import yaml
 
 from conftest import RunCli
-from longshot.calls import check_settings, parameters, parse_call
-from longshot.errors import UserError
+from longshot.core.calls import check_settings, parameters, parse_call
+from longshot.core.errors import UserError
+from longshot.core.tuned import Tuned, read_tuned, tuned_method, tuned_training, write_tuned
 from longshot.methods.registry import get_method, method_class
 from longshot.training.registry import algorithm_class
 from longshot.training.spaces import Space, Trial, get_space, parse_parameter, space_names, space_of_call
-from longshot.training.tune import Objective, tune
-from longshot.tuned import Tuned, read_tuned, tuned_method, tuned_training, write_tuned
+from longshot.training.tune import TrialObjective, tune
 
 pytest.importorskip("optuna", reason="needs the extra 'tune'")
 
 
-class Hill(Objective):
+class Hill(TrialObjective):
     """A search without images: best at x = 0.3; may fail or be interrupted at a given trial."""
 
     def __init__(self, at: Callable[[int], None] = lambda count: None) -> None:

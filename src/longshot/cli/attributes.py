@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from longshot.cli.common import json_option, print_table
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 
 @click.command()
@@ -29,8 +29,8 @@ def command(dataset: str, added: Path | None, out: Path | None, as_json: bool) -
     attribute usable
     in rules such as --query-where "brightness < 0.3".
     """
+    from longshot.causes.table import image_attributes
     from longshot.datasets import open_dataset
-    from longshot.explain.table import image_attributes
 
     opened = open_dataset(dataset)
     table = image_attributes(opened, added=added)
@@ -62,7 +62,7 @@ def _write(table: Any, dataset: Any, out: Path) -> None:
     import pyarrow.csv as pacsv
     import pyarrow.parquet as pq
 
-    from longshot.files import atomic
+    from longshot.core.files import atomic
 
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise UserError(

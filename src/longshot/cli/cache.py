@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from longshot.cli.common import dry_run_option, json_option, print_table
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 
 @click.group(invoke_without_command=True)
@@ -36,8 +36,8 @@ def show(as_json: bool) -> None:
     Example:
       longshot cache show --json
     """
+    from longshot.core.files import cache_dir
     from longshot.features.cache import entries
-    from longshot.files import cache_dir
 
     found = entries()
     kinds = sorted({entry.kind for entry in found})

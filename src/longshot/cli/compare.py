@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import json_option, print_table, seed_option
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.evaluation.compare import Compared
@@ -182,8 +182,8 @@ def _record(c: Compared, failed: bool) -> dict[str, Any]:
 
 def _undecided(c: Compared, scale: float, unit: str) -> str:
     """A loss beyond the bound that chance may explain: say so, and how many tasks would tell."""
-    from longshot.evaluation.statistics import tasks_needed
-    from longshot.evaluation.statistics.intervals import t_quantile
+    from longshot.statistics import tasks_needed
+    from longshot.statistics.intervals import t_quantile
 
     text = f"Undecided: {c.b} is worse by {-c.gain * scale:.2f} {unit} on '{c.testbed}', but chance may explain it"
     half = c.result.difference.half

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from longshot.cli.common import print_table
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 _folder = click.argument("folder", type=click.Path(path_type=Path))
 
@@ -90,7 +90,7 @@ def run_command(
 
     from longshot.competition import ingestion
     from longshot.competition.archive import unpack
-    from longshot.competition.data import Data
+    from longshot.competition.data import CompetitionData
     from longshot.competition.settings import load
 
     competition = load(folder)
@@ -103,7 +103,12 @@ def run_command(
         out.rmdir()  # empty still: the next try may have the same name
         raise
     outcome = ingestion.run(
-        Data(competition), chosen, code, out, seed=chosen.seeds[0] if seed is None else seed, trusted=unsafe
+        CompetitionData(competition),
+        chosen,
+        code,
+        out,
+        seed=chosen.seeds[0] if seed is None else seed,
+        trusted=unsafe,
     )
     shutil.rmtree(out / "code")
     if outcome.scores is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import json_option, print_table
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.competition.settings import Competition
@@ -111,7 +111,7 @@ def leaderboard_command(
     print_table(rows, as_json=as_json, footer=said)
     if page is not None and rows:
         from longshot.competition.board import leaderboard_page
-        from longshot.files import write_text
+        from longshot.core.files import write_text
 
         write_text(page, leaderboard_page(competition, store, rows[0]["phase"]))
 

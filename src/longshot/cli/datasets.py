@@ -103,7 +103,7 @@ def formats(as_json: bool) -> None:
     Example:
         longshot datasets formats
     """
-    from longshot.calls import format_call, parameters
+    from longshot.core.calls import format_call, parameters
     from longshot.datasets.formats import FORMATS, make_format
 
     rows = []
@@ -163,8 +163,8 @@ def check(dataset: str, workers: int | None, refresh: bool, as_json: bool) -> No
     Example:
         longshot datasets check toybox
     """
+    from longshot.core.errors import UserError
     from longshot.datasets import find_bad, load, locate
-    from longshot.errors import UserError
 
     opened = load(locate(dataset), refresh=refresh)
     bad = find_bad(opened, workers, refresh=refresh)

@@ -51,11 +51,13 @@ def command(out: Path, tasks: int, device: str, as_json: bool) -> None:
     dataset = longshot.open_dataset("toybox")
     say(f"toybox: {len(dataset.class_ids)} classes, {len(dataset):,} images; testing on its test classes")
 
-    shape = longshot.Fixed(way=5, shot=5, query=10)
+    shape = longshot.FixedShape(way=5, shot=5, query=10)
     testbeds = {
-        "mixed": longshot.sample(dataset, tasks=tasks, shape=shape, classes=longshot.Uniform(), split="test"),
+        "mixed": longshot.sample(
+            dataset, tasks=tasks, shape=shape, classes=longshot.UniformClasses(), split="test"
+        ),
         "look-alikes": longshot.sample(
-            dataset, tasks=tasks, shape=shape, classes=longshot.Siblings(level=1), split="test"
+            dataset, tasks=tasks, shape=shape, classes=longshot.SiblingClasses(level=1), split="test"
         ),
     }
     paths = []

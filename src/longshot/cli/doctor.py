@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from longshot.cli.common import json_option, print_table
-from longshot.files import cache_dir
+from longshot.core.files import cache_dir
 
 # extra → (packages it brings, what it is for)
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -75,7 +75,7 @@ def _machine() -> list[dict[str, Any]]:
 def _device() -> list[dict[str, Any]]:
     import torch
 
-    from longshot.devices import pick_device
+    from longshot.core.devices import pick_device
 
     device = pick_device("auto")
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""

@@ -75,8 +75,8 @@ def command(
     DATASET is a folder of class folders, a zip of one, a table, an .npz, a name you added, or toybox. A run that
     was interrupted goes on where it was.
     """
+    from longshot.core.errors import UserError
     from longshot.datasets import open_dataset
-    from longshot.errors import UserError
     from longshot.features.extract import estimate, run
 
     if out is not None and len(backbones) > 1:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import device_option, dry_run_option, json_option, print_table, seed_option
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.evaluation.results import Results

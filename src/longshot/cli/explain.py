@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import device_option, json_option, print_table
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
-    from longshot.explain.explain import Explained
+    from longshot.causes.explain import Explained
     from longshot.testbeds.testbed import Testbed
 
 
@@ -79,10 +79,10 @@ def command(
     the supports of
     the others are put beside it.
     """
+    from longshot.causes.explain import explain
+    from longshot.causes.words import as_json as plain
     from longshot.datasets.registry import parse_dataset_options
     from longshot.evaluation.results import Results
-    from longshot.explain.explain import explain
-    from longshot.explain.words import as_json as plain
     from longshot.testbeds.testbed import Testbed
 
     beds = {path.stem: Testbed.load(path) for path in testbeds}
@@ -137,7 +137,7 @@ def _only(found: Explained, task: int) -> Explained:
 
 
 def _print(found: Explained, name: str, others: dict[str, Explained], top: int, *, several: bool) -> None:
-    from longshot.explain.words import attraction_sentences, cause_rows, composition_rows, say_correlation
+    from longshot.causes.words import attraction_sentences, cause_rows, composition_rows, say_correlation
 
     for note in found.notes:
         click.echo(f"note: {note}", err=True)
@@ -182,9 +182,9 @@ def _write(
     places: dict[str, str],
     top: int,
 ) -> None:
+    from longshot.causes.page import render_explanation
     from longshot.cli.report import registry_images
-    from longshot.explain.page import render_explanation
-    from longshot.files import write_text
+    from longshot.core.files import write_text
 
     known = {dataset: (fingerprint,) for dataset, fingerprint in bed.datasets.items()}
     images = registry_images(places, known)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import json_option
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
@@ -87,7 +87,7 @@ def command(
 
 def _write(testbed: Testbed, file: Path, page: Path, given: dict[str, str], pictures: int) -> None:
     from longshot.cli.report import registry_images
-    from longshot.files import write_text
+    from longshot.core.files import write_text
     from longshot.reports.testbed_page import render_testbed
 
     if page.resolve() == file.resolve():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import sys
+from typing import Any, ClassVar
 
 import click
 
-from longshot.errors import UserError
+from longshot.cli.faces import sentence
+from longshot.core.errors import UserError
 
 # name → (module, what it does). The module is imported only when its command is called, so that
 # `longshot --help` stays fast; each module holds a click command called `command`.
@@ -39,6 +41,23 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+class _Context(click.Context):
+    """Remembers the innermost command, so that a mistake can be told by that command's own flags."""
+
+    latest: ClassVar[click.Context | None] = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _Context.latest = self
+
+
+def _remembered(command: click.Command) -> click.Command:
+    command.context_class = _Context
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        _remembered(inner)
+    return command
+
+
 class LazyGroup(click.Group):
     """A click group whose commands live in ``longshot.cli.<module>`` and are imported on use."""
 
@@ -49,8 +68,7 @@ class LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         module = importlib.import_module(f"longshot.cli.{COMMANDS[name][0]}")
-        command: click.Command = module.command
-        return command
+        return _remembered(module.command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -90,7 +108,7 @@ def main() -> None:
     try:
         cli.main(standalone_mode=False)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {sentence(error, _Context.latest)}", file=sys.stderr)
         sys.exit(2)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)

@@ -64,15 +64,15 @@ def check(method: str, as_json: bool) -> None:
       longshot methods check "mine.py:MyMethod(k=3)"
 
     Exits with 1 when a rule is broken. A method may refuse tasks with absent classes or of unequal size by raising
-    longshot.errors.UserError with the reason.
+    longshot.core.errors.UserError with the reason.
     """
     import torch
 
+    from longshot.core.progress import progress
     from longshot.evaluation.threads import one_thread
     from longshot.methods import checks, checks_images
     from longshot.methods.images import ImageMethod
     from longshot.methods.registry import get_method
-    from longshot.progress import progress
 
     chosen = get_method(method)
     rules: dict[str, Any]

@@ -147,10 +147,10 @@ def without(
 
     DATASET is the first of the two that were compared. The view opens like any dataset.
     """
+    from longshot.core.files import hash_file
     from longshot.datasets import open_dataset, registry
     from longshot.datasets.overlap.record import Overlap, of_the_same
     from longshot.datasets.overlap.view import write_view
-    from longshot.files import hash_file
 
     found = Overlap.load(overlap_file)
     opened = open_dataset(dataset)
@@ -286,7 +286,7 @@ def _more(total: int, what: str, remedy: str) -> str | None:
 
 
 def _write_page(path: Path, found: Overlap, a: Dataset, b: Dataset, pictures: int) -> None:
-    from longshot.files import write_text
+    from longshot.core.files import write_text
     from longshot.reports.overlap_page import render_overlap
 
     def images(side: str, keys: list[str]) -> list[Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from longshot.cli.common import json_option
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 
 @click.command()

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from longshot.datasets.dataset import Dataset
     from longshot.reports.data import ReportData
-    from longshot.reports.pictures import Images
+    from longshot.reports.pictures import FindImages
 
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".csv": "csv", ".tex": "latex", ".json": "json"}
 
@@ -90,8 +90,8 @@ def command(
       longshot report runs/first --format latex
       longshot report runs/first --format md --layout quartiles --published semantic
     """
+    from longshot.core.files import write_text
     from longshot.datasets.registry import parse_dataset_options
-    from longshot.files import write_text
     from longshot.reports.data import load
     from longshot.reports.report import render
 
@@ -139,7 +139,9 @@ def fingerprints(data: ReportData) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def registry_images(overrides: Mapping[str, str], known: Mapping[str, Sequence[str]] | None = None) -> Images:
+def registry_images(
+    overrides: Mapping[str, str], known: Mapping[str, Sequence[str]] | None = None
+) -> FindImages:
     """``images(dataset, keys)`` for a report: from ``overrides`` (name → path), else from the registry.
 
     ``known`` gives the fingerprints behind a name; a name it lacks is opened as a registered name.

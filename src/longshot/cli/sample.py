@@ -20,7 +20,7 @@ from longshot.cli.sample_options import (
     shape_options,
 )
 from longshot.cli.split_option import apply_splits, splits_option
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from longshot.cli.sample_options import CURATED, FEATURE_INSTANCES
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.features.features import Features
     from longshot.testbeds.base import Classes, Instances, Shape
-    from longshot.testbeds.pools import Limits
+    from longshot.testbeds.pools import ImageLimits
     from longshot.testbeds.testbed import Testbed
 
 Options = dict[str, Any]
@@ -24,44 +24,44 @@ def _given(options: Options, **names: str) -> Options:
 
 def make_shape(options: Options) -> Shape:
     """The shape that ``--shape`` and the numbers describe."""
-    from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
+    from longshot.testbeds.shapes import AnyShape, FixedShape
 
     kind = options["shape"]
     if kind == "fixed":
-        return Fixed(**_given(options, way="way", shot="shot", query="query"))
+        return FixedShape(**_given(options, way="way", shot="shot", query="query"))
     if kind == "any":
-        return AnyWayAnyShot(**_given(options, max_way="way", max_shot="shot", query="query"))
+        return AnyShape(**_given(options, max_way="way", max_shot="shot", query="query"))
     if kind == "meta-dataset":
         from longshot.testbeds.meta_dataset import MetaDatasetShape
 
         return MetaDatasetShape(**_given(options, max_way="way", max_query="query"))
     if kind.startswith("like:") and kind != "like:":
-        from longshot.testbeds.like import Like
+        from longshot.testbeds.like import ShapeLike
         from longshot.testbeds.testbed import Testbed
 
-        return Like(Testbed.load(kind.removeprefix("like:")))
+        return ShapeLike(Testbed.load(kind.removeprefix("like:")))
     raise UserError(f"There is no shape '{kind}'; choose fixed, any, meta-dataset or like:FILE.")
 
 
 def make_classes(options: Options) -> Classes:
     """The class sampler."""
-    from longshot.testbeds.classes import Siblings, Uniform
-    from longshot.testbeds.meta_dataset import Bilevel, Hierarchical
-    from longshot.testbeds.semantic import CoarsityBand, Semantic
+    from longshot.testbeds.classes import SiblingClasses, UniformClasses
+    from longshot.testbeds.meta_dataset import BilevelClasses, HierarchicalClasses
+    from longshot.testbeds.semantic import CoarsityClasses, SemanticClasses
 
     meaning = _given(options, distance="distance", reduction="reduction")
     if options["coarsity"]:
-        return CoarsityBand(*_band(options["coarsity"]), **meaning)
+        return CoarsityClasses(*_band(options["coarsity"]), **meaning)
     kind = options["classes"]
     if kind == "semantic":
-        return Semantic(
+        return SemanticClasses(
             **_given(options, alpha="alpha", beta="beta"), **meaning, distinct=not options["allow_repeats"]
         )
     if kind == "hierarchical":
-        return Hierarchical()
+        return HierarchicalClasses()
     if kind in ("siblings", "bilevel"):
-        return (Siblings if kind == "siblings" else Bilevel)(level=options["level"])
-    return Uniform()
+        return (SiblingClasses if kind == "siblings" else BilevelClasses)(level=options["level"])
+    return UniformClasses()
 
 
 def _band(text: str) -> tuple[float, float]:
@@ -76,13 +76,13 @@ def _band(text: str) -> tuple[float, float]:
         ) from None
 
 
-def make_limits(options: Options) -> Limits:
+def make_limits(options: Options) -> ImageLimits:
     """Rules for all images; those of curated tasks are the sampler's own."""
-    from longshot.testbeds.pools import Limits
+    from longshot.testbeds.pools import ImageLimits
 
     if options["instances"] in CURATED:
-        return Limits(disjoint=options["disjoint_pools"])
-    return Limits(options["query_where"], options["support_where"], options["disjoint_pools"])
+        return ImageLimits(disjoint=options["disjoint_pools"])
+    return ImageLimits(options["query_where"], options["support_where"], options["disjoint_pools"])
 
 
 def make_instances(options: Options, features: Features | None, device: str) -> Instances:
@@ -91,13 +91,15 @@ def make_instances(options: Options, features: Features | None, device: str) -> 
 
     kind = options["instances"]
     if kind in CURATED:
-        from longshot.testbeds.shifted import Matched, Shifted
+        from longshot.testbeds.shifted import MatchedInstances, ShiftedInstances
 
         names = ("query_where", "support_where", "rule", "same")
-        return (Shifted if kind == "shifted" else Matched)(**{name: options[name] for name in names})
+        return (ShiftedInstances if kind == "shifted" else MatchedInstances)(
+            **{name: options[name] for name in names}
+        )
     if kind in ("uniform", "filtered"):
         return UniformInstances()
-    from longshot.testbeds.difficult import Difficult, Easy, Greedy
+    from longshot.testbeds.difficult import DifficultInstances, EasyInstances, GreedyInstances
 
     if features is None:
         raise ValueError(f"'{kind}' needs features")
@@ -105,7 +107,7 @@ def make_instances(options: Options, features: Features | None, device: str) -> 
     given = _given(options, objective="objective", temperature="temperature", distance="distance_metric")
     given |= {"normalize": not options["raw_features"], "device": device}
     if kind == "greedy":
-        return Greedy(features, **given, **_given(options, rounds="rounds"))
+        return GreedyInstances(features, **given, **_given(options, rounds="rounds"))
     given |= _given(
         options,
         refine="refine",
@@ -115,7 +117,7 @@ def make_instances(options: Options, features: Features | None, device: str) -> 
         step_size="step_size",
         projection="projection",
     )
-    return (Difficult if kind == "difficult" else Easy)(features, **given)
+    return (DifficultInstances if kind == "difficult" else EasyInstances)(features, **given)
 
 
 def needed_features(options: Options, dataset: Dataset, device: str) -> Features | None:
@@ -150,7 +152,7 @@ def judge_tasks(
     import numpy as np
     import torch
 
-    from longshot.devices import pick_device
+    from longshot.core.devices import pick_device
     from longshot.methods.batching import Gatherer, Tasks, batches
     from longshot.methods.registry import feature_method
     from longshot.testbeds.filtered import filtered

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import json_option, print_table
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +107,7 @@ def _rows(found: Predictions, scores: pa.Table) -> list[dict[str, Any]]:
     import pyarrow.compute as pc
 
     from longshot.evaluation.predictions import SCORES
-    from longshot.evaluation.statistics import mean_interval
+    from longshot.statistics import mean_interval
 
     names = sorted(scores["dataset"].unique().to_pylist())
     parts = [("all", scores)]
@@ -139,7 +139,7 @@ def _compare(found: Predictions, scores: pa.Table, testbed: Testbed, run: Path) 
     import pyarrow.compute as pc
 
     from longshot.evaluation.results import Results
-    from longshot.evaluation.statistics import compare_many, holm
+    from longshot.statistics import compare_many, holm
 
     results = Results(run)
     table = results.table().filter(pc.equal(results.table()["testbed"], testbed.content_hash))
@@ -192,7 +192,7 @@ def _write(scores: pa.Table, out: Path) -> None:
     import pyarrow.csv as pacsv
     import pyarrow.parquet as pq
 
-    from longshot.files import atomic
+    from longshot.core.files import atomic
 
     kind = out.suffix.lower()
     if kind not in (".parquet", ".csv"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import device_option, dry_run_option, json_option, print_table, seed_option
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -147,13 +147,15 @@ def _make(kind: str, dataset: Dataset, options: dict[str, Any]) -> list[Split]:
         return [semantic_split(dataset, ratios, options["seed"], options["level"])]
     if kind == "published":
         return [published_split(options["published"], dataset, options["order"])]
-    from longshot.splits.build import Recipe, Splitter
+    from longshot.splits.build import SplitRecipe, Splitter
 
     names = ("mode", "measure", "assignment", "restarts", "optimiser", "start", "penalty", "seed")
-    recipe = Recipe(ratios=ratios, **{name: options[name] for name in names if options[name] is not None})
+    recipe = SplitRecipe(
+        ratios=ratios, **{name: options[name] for name in names if options[name] is not None}
+    )
     wanted = _wanted(options)
     splitter = Splitter(dataset, _features(dataset, options))
-    from longshot.progress import progress
+    from longshot.core.progress import progress
 
     splits = []
     with progress("split", total=len(wanted), unit="splits") as bar:

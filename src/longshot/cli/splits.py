@@ -265,11 +265,11 @@ def plot(
       longshot split toybox --backbone pixels --divergence 0.64 -o far.json
       longshot splits plot far.json random --dataset toybox --backbone pixels -o splits.png
     """
-    from longshot.reports.split_plots import Panel, class_map
+    from longshot.reports.split_plots import SplitPanel, class_map
 
     opened = _open_dataset(dataset)
     named = _open(splits, opened, order)
-    panels = [Panel(name, _positions(split, opened)) for name, split in named.items()]
+    panels = [SplitPanel(name, _positions(split, opened)) for name, split in named.items()]
     title = f"{opened.name}, {len(opened.class_ids):,} classes, {backbone}"
     class_map(_embeddings(_features(opened, backbone, device)), panels, out, title)
     click.echo(f"wrote {out}")
@@ -283,7 +283,7 @@ def _open_dataset(spec: str) -> Dataset:
 
 def _open(specs: Sequence[str], dataset: Dataset, order: Path | None) -> dict[str, Split]:
     """Name → split; a file is called by its name without ending, anything else by what was written."""
-    from longshot.errors import UserError
+    from longshot.core.errors import UserError
     from longshot.splits import open_split
 
     found: dict[str, Split] = {}
@@ -317,7 +317,7 @@ def _positions(split: Split, dataset: Dataset) -> dict[str, Places]:
 
 
 def _taxonomy(dataset: Dataset, file: Path | None) -> Any:
-    from longshot.errors import UserError
+    from longshot.core.errors import UserError
     from longshot.taxonomy.readers import read_taxonomy
 
     if file is not None:

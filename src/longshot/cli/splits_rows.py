@@ -10,13 +10,13 @@ import click
 from longshot.cli.common import print_table
 
 if TYPE_CHECKING:
-    from longshot.splits.compare import Comparison
+    from longshot.splits.compare import SplitComparison
     from longshot.splits.trees import TreeGap
 
 PARTS = ("train", "validation", "test")
 
 
-def comparison_row(one: Comparison, shared: float) -> dict[str, str]:
+def comparison_row(one: SplitComparison, shared: float) -> dict[str, str]:
     """One split under one backbone, to read."""
     near = one.distances
     return {
@@ -66,11 +66,11 @@ def print_rows(rows: list[dict[str, Any]], markdown: bool, title: str) -> None:
     if not markdown:
         print_table(rows, title=title)
         return
-    from longshot.reports.sheets import Cell, Sheet
+    from longshot.reports.sheets import Sheet, SheetCell
     from longshot.reports.sheets import markdown as to_markdown
 
     heads = [("", head) for head in rows[0]]
-    cells = [[Cell(str(value)) for value in row.values()] for row in rows]
+    cells = [[SheetCell(str(value)) for value in row.values()] for row in rows]
     click.echo(to_markdown(Sheet(title, heads, [cells])), nl=False)
 
 

@@ -11,7 +11,7 @@ import click
 from longshot.cli.common import device_option, dry_run_option, json_option, print_table
 
 if TYPE_CHECKING:
-    from longshot.studies.run import Outcome
+    from longshot.studies.run import StudyOutcome
 
 
 @click.group()
@@ -161,7 +161,7 @@ def run(
     click.echo(f"{out}: tables/, figures/, report.html; rows per task in {out / 'run'}")
 
 
-def _facts(outcome: Outcome) -> dict[str, Any]:
+def _facts(outcome: StudyOutcome) -> dict[str, Any]:
     """What --json prints."""
     return {
         "out": str(outcome.path),

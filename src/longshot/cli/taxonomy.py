@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from longshot.cli.common import json_option, print_table
-from longshot.errors import UserError
-from longshot.files import write_text
+from longshot.core.errors import UserError
+from longshot.core.files import write_text
 
 if TYPE_CHECKING:
     import numpy as np

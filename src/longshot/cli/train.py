@@ -19,8 +19,8 @@ from longshot.cli.sample_options import (
     shape_options,
 )
 from longshot.cli.split_option import apply_splits, splits_option
-from longshot.errors import UserError
-from longshot.tuned import is_tuned, tuned_training
+from longshot.core.errors import UserError
+from longshot.core.tuned import is_tuned, tuned_training
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -216,7 +216,7 @@ def _estimate(name: str, dataset: Dataset | str, settings: Settings, as_json: bo
 
 
 def _list(as_json: bool) -> None:
-    from longshot.calls import parameters
+    from longshot.core.calls import parameters
     from longshot.training.registry import algorithm_class, algorithm_names
 
     rows = []

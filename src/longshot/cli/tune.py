@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import device_option, json_option, print_table, seed_option
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.training.spaces import Space
-    from longshot.training.tune import Objective
+    from longshot.training.tune import TrialObjective
 
 
 @click.command()
@@ -103,11 +103,11 @@ def command(
     chosen = chosen.fixed({name: _literal(value) for name, value in _pairs("--fix", fix)})
     settings = {name: _literal(value) for name, value in _pairs("--set", given)}
     _check(chosen, trains, data, backbone, settings)
-    from longshot.training.tune import Evaluating, Training, tune
+    from longshot.training.tune import Evaluating, TrainingTrial, tune
 
-    objective: Objective
+    objective: TrialObjective
     if trains:
-        objective = Training(data[0], {**settings, "device": device, "seed": seed})
+        objective = TrainingTrial(data[0], {**settings, "device": device, "seed": seed})
     else:
         from longshot.datasets.registry import parse_dataset_options
 

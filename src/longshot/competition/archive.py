@@ -10,7 +10,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 CHUNK = 1 << 20
 DIRECTORY = 16 << 20  # bytes of a zip's list of contents, which is read at once

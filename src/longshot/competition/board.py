@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from longshot.competition import figures
-from longshot.competition.pages import Facts, Part, render
-from longshot.competition.ranking import Entry, leaderboard, standing
+from longshot.competition.pages import Facts, PagePart, render
+from longshot.competition.ranking import BoardEntry, leaderboard, standing
 from longshot.competition.settings import Competition
 from longshot.competition.store import Store, now
 from longshot.competition.worker import run_folder
@@ -54,7 +54,7 @@ def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
             "submitted (UTC)",
         ]
         parts.append(
-            Part(
+            PagePart(
                 f"League {league}",
                 "The last valid submission of every team; of several seeds the worst counts; ties go to the earlier.",
                 columns,
@@ -65,12 +65,12 @@ def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
     if everyone:
         parts += _figures(dict(list(everyone.items())[:SHOWN]), len(everyone))
     if sheets:
-        parts.append(Part("Fact sheets", "What the teams say of their methods.", facts=sheets))
+        parts.append(PagePart("Fact sheets", "What the teams say of their methods.", facts=sheets))
     state = standing(competition, store, phase)
     return render(competition.title, f"phase {phase} · {state} · written {now()} UTC", parts)
 
 
-def _figures(teams: Mapping[str, Mapping[str, Any]], entries: int) -> list[Part]:
+def _figures(teams: Mapping[str, Mapping[str, Any]], entries: int) -> list[PagePart]:
     """Figures 1 to 3 of the Cross-Domain MetaDL paper for the teams at hand, which may be the first of more."""
     overall = {team: scores["overall"] for team, scores in teams.items()}
     lines = [
@@ -80,7 +80,7 @@ def _figures(teams: Mapping[str, Mapping[str, Any]], entries: int) -> list[Part]
         for key, what in (("ways", "classes"), ("shots", "shots"))
     ]
     parts = [
-        Part(
+        PagePart(
             "Methods",
             "Mean normalised accuracy of the worst run with its 95 % interval over tasks; 0 is guessing."
             + (
@@ -90,7 +90,7 @@ def _figures(teams: Mapping[str, Mapping[str, Any]], entries: int) -> list[Part]
             ),
             plots=[figures.means(overall, "methods")],
         ),
-        Part(
+        PagePart(
             "Ways and shots",
             "Mean normalised accuracy by number of classes and of images per class. Lines that do not cross mean that "
             "the order of the teams does not depend on them.",
@@ -103,7 +103,7 @@ def _figures(teams: Mapping[str, Mapping[str, Any]], entries: int) -> list[Part]
     datasets = [figures.Difficulty(name, min(values), max(values)) for name, values in found.items()]
     hard = [[one.name, f"{1 - one.best:.3f}", f"{one.best - one.worst:.3f}"] for one in datasets]
     parts.append(
-        Part(
+        PagePart(
             "Difficulty of the datasets",
             "Intrinsic: what the best team leaves (1 − best). Modelling: how much the choice of method matters "
             "(best − worst).",
@@ -122,7 +122,7 @@ def _half(scores: Mapping[str, Any] | None) -> str:
     return "–" if half is None else f"± {half:.4f}"
 
 
-def _worst(competition: Competition, phase: str, entry: Entry) -> dict[str, Any] | None:
+def _worst(competition: Competition, phase: str, entry: BoardEntry) -> dict[str, Any] | None:
     """scores.json of the run that counts."""
     found = []
     for seed in competition.phase(phase).seeds:

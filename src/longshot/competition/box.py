@@ -19,8 +19,8 @@ import numpy as np
 
 from longshot.competition import sandbox
 from longshot.competition.inside import wire
-from longshot.competition.limits import Limits
-from longshot.files import write_text
+from longshot.competition.limits import RunLimits
+from longshot.core.files import write_text
 
 PIPE = 1 << 20  # bytes a pipe holds, where the kernel allows it
 WATCH = 0.25  # seconds between two looks at memory and processor time
@@ -44,7 +44,7 @@ class Box:
         self,
         submission: Path,
         data: Mapping[str, Path],
-        limits: Limits,
+        limits: RunLimits,
         log: Path,
         *,
         hidden: Sequence[Path] = (),

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.competition.settings import Competition, Phase
+from longshot.core.files import atomic, cache_dir, hash_text, write_json
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.part import under
-from longshot.files import atomic, cache_dir, hash_text, write_json
-from longshot.testbeds.pools import Limits as PoolLimits
+from longshot.testbeds.pools import ImageLimits as PoolLimits
 from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import AnyWayAnyShot
+from longshot.testbeds.shapes import AnyShape
 from longshot.testbeds.testbed import Testbed
 
 
@@ -46,7 +46,7 @@ def open_part(spec: str) -> Dataset:
     return under(dataset, branch) if branch else dataset
 
 
-class Data:
+class CompetitionData:
     """A competition's datasets, opened when they are asked for."""
 
     def __init__(self, competition: Competition) -> None:
@@ -106,7 +106,7 @@ class Data:
         if asked not in self._drawn:
             key = hash_text(self.secret(), phase.name, str(seed))
             limits = PoolLimits(disjoint=self.competition.strict_pools)
-            shape = AnyWayAnyShot(**asdict(self.competition.shape))
+            shape = AnyShape(**asdict(self.competition.shape))
             tasks: list[HiddenTask] = []
             for name in phase.test:
                 dataset, drawn = self.dataset(name), int(hash_text(key, "tasks", name), 16)

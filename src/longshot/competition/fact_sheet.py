@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 # Fields that a sheet is asked for unless the organiser names others, each with what to write there.
 FIELDS = {
@@ -23,10 +23,10 @@ PRIVATE = ("authors", "contact", "email")  # not shown beside a pseudonym
 LARGEST = 64 << 10  # bytes of a sheet
 MOST = 40  # fields
 
-Sheet = dict[str, str]
+FactSheet = dict[str, str]
 
 
-def read_sheet(path: Path) -> Sheet:
+def read_sheet(path: Path) -> FactSheet:
     """A team's file; UserError when it is no list of named texts."""
     if not path.is_file():
         raise UserError(
@@ -64,7 +64,7 @@ def dump(sheet: Mapping[str, str]) -> str:
     return json.dumps(dict(sheet), ensure_ascii=False)
 
 
-def stored(text: str | None) -> Sheet:
+def stored(text: str | None) -> FactSheet:
     """A sheet as it was stored; a text that is no sheet counts as its summary."""
     if not text:
         return {}

@@ -36,7 +36,7 @@ def means(groups: Mapping[str, Any], prefix: str, *, one_colour: bool = False) -
         mean, half = 100 * values[MAIN], values[f"{MAIN}_ci95"]
         low, high = (None, None) if half is None else (mean - 100 * half, mean + 100 * half)
         note = f"{mean:.1f}" + ("" if half is None else f" ± {100 * half:.1f}")
-        rows.append(charts.Row(0 if one_colour else index, name, mean, low, high, note))
+        rows.append(charts.EstimateRow(0 if one_colour else index, name, mean, low, high, note))
     return charts.intervals(rows, xlabel=AXIS, prefix=prefix, zero=True)
 
 

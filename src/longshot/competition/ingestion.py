@@ -15,18 +15,18 @@ from typing import Any
 
 from longshot.competition import leagues, sandbox
 from longshot.competition.box import Box, BoxError
-from longshot.competition.data import Data
+from longshot.competition.data import CompetitionData
 from longshot.competition.inside import drive
 from longshot.competition.inside.scoring import summarize
 from longshot.competition.pages import details_page
 from longshot.competition.settings import Phase
-from longshot.evaluation.statistics.intervals import mean_interval
-from longshot.files import atomic, write_json, write_text
-from longshot.progress import progress
+from longshot.core.files import atomic, write_json, write_text
+from longshot.core.progress import progress
+from longshot.statistics.intervals import mean_interval
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How a run ended: ``scores`` of a run that went through, else the ``reason`` it failed."""
 
     scores: dict[str, Any] | None
@@ -34,7 +34,7 @@ class Outcome:
 
 
 def run(
-    data: Data,
+    data: CompetitionData,
     phase: Phase,
     submission: Path,
     folder: Path,
@@ -43,7 +43,7 @@ def run(
     league: str = leagues.FREE,
     stop: threading.Event | None = None,
     trusted: bool = False,
-) -> Outcome:
+) -> RunOutcome:
     """Run the unpacked ``submission`` once; ``folder`` receives log.txt, answers.jsonl and scores.json.
 
     A failure of the submission is an Outcome, not an exception. ``stop`` ends the run from another thread.
@@ -71,7 +71,7 @@ def run(
             training = drive.begin(box, seed)
             answers = drive.answer_all(box, tasks, data.pixels, lambda: bar.advance(1))
     except (BoxError, drive.BadAnswer) as error:
-        return Outcome(None, str(error))
+        return RunOutcome(None, str(error))
     with atomic(folder / "answers.jsonl") as temporary:
         temporary.write_text("".join(json.dumps(answer) + "\n" for answer in answers), encoding="utf-8")
     scored = drive.score_answers(tasks, [task.query_label for task in tasks], answers)
@@ -85,4 +85,4 @@ def run(
     }
     write_text(folder / "detailed_results.html", details_page(folder.parent.name, scores))
     write_json(folder / "scores.json", scores)
-    return Outcome(scores, None)
+    return RunOutcome(scores, None)

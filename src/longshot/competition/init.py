@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from longshot.competition.settings import FILE, Competition, load
-from longshot.errors import UserError
-from longshot.files import write_text
+from longshot.core.errors import UserError
+from longshot.core.files import write_text
 
 TRAIN = ("animals", "buildings", "crockery", "fish", "flowers")
 FEEDBACK = ("fruits", "furniture")

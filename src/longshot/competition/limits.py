@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 
 @dataclass(frozen=True)
-class Limits:
+class RunLimits:
     """Budgets of one run of a submission."""
 
     seconds: float = 5 * 3600.0  # wall clock, meta-training and all tasks together

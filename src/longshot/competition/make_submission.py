@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.calls import format_call, parse_call
 from longshot.competition.leagues import META
 from longshot.competition.packing import Packed, pack_backbone, pack_code, write_submission
 from longshot.competition.solver import HERE, SETTINGS
-from longshot.errors import UserError
+from longshot.core.calls import format_call, parse_call
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.methods.base import Method
@@ -61,7 +61,7 @@ class MyPredictor(Predictor):
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeSubmission:
     """A submission that was written."""
 
     path: Path
@@ -77,7 +77,7 @@ def make_submission(
     train: str | None = None,
     given: Mapping[str, Any] | None = None,
     league: str | None = None,
-) -> Made:
+) -> MadeSubmission:
     """Write ``asked`` as a submission into the new folder (or .zip) ``out``.
 
     ``asked`` is a method (``tim(steps=100)``, ``mine.py:MyMethod``), which needs a ``backbone``, or a network (a folder
@@ -120,7 +120,7 @@ def make_submission(
         "metadata": f"description: {json.dumps(title)}\n",
     }
     write_submission(packed.files, out)
-    return Made(out, title, tuple(packed.weights))
+    return MadeSubmission(out, title, tuple(packed.weights))
 
 
 def _asked(asked: str, backbone: str | None, train: str | None) -> tuple[str, str | None]:
@@ -157,10 +157,10 @@ def _trained_for(name: str) -> str:
 
 
 def _method(call: str, given: dict[str, Any]) -> Method | ImageMethod:
+    from longshot.core.tuned import is_tuned, tuned_method
     from longshot.evaluation.choices import leaves_open
     from longshot.methods.images import ImageMethod
     from longshot.methods.registry import get_method
-    from longshot.tuned import is_tuned, tuned_method
 
     name, settings = parse_call(tuned_method(call) if is_tuned(call) else call)
     chosen = get_method(format_call(name, {**settings, **given}))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from longshot.competition.solver import HERE
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 OWN = "own"  # folder of the participant's own code in the submission
 

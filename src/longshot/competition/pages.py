@@ -21,7 +21,7 @@ _NOTES = {
 
 
 @dataclass(frozen=True)
-class Part:
+class PagePart:
     """A heading with what stands under it: a sentence, a table, plots with their legend, sheets of named texts."""
 
     heading: str
@@ -55,7 +55,7 @@ def details_page(title: str, scores: Mapping[str, Any]) -> str:
         elif heading.startswith("By number") and len(groups) > 1:
             label = heading.removeprefix("By ")
             plots = [figures.curves({"this run": groups}, label, label[-5:])]
-        parts.append(Part(heading, _NOTES.get(heading, ""), ["", "tasks", *names], rows, plots=plots))
+        parts.append(PagePart(heading, _NOTES.get(heading, ""), ["", "tasks", *names], rows, plots=plots))
     took = f"{scores['meta_training_seconds']:,.1f} s of meta-training, {scores['duration']:,.1f} s in all"
     official = "" if scores["official"] else " · unofficial: run without a sandbox"
     return render(title, f"phase {scores['phase']}, seed {scores['seed']} · {took}{official}", parts)
@@ -66,7 +66,7 @@ def _with_half(values: Mapping[str, Any], metric: str) -> str:
     return f"{values[metric]:.4f}" + ("" if half is None else f" ± {half:.4f}")
 
 
-def render(title: str, subtitle: str, parts: Sequence[Part]) -> str:
+def render(title: str, subtitle: str, parts: Sequence[PagePart]) -> str:
     """The page; the template escapes all texts."""
     template = frame.environment().get_template("competition.html.j2")
     return template.render(title=title, subtitle=subtitle, parts=parts, style=frame.asset("style.css"))

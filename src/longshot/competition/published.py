@@ -7,10 +7,10 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 
-class Table(NamedTuple):
+class PublishedTable(NamedTuple):
     """One printed table: normalised accuracy in per cent, (mean, half width of the 95 % interval) per cell."""
 
     caption: str
@@ -32,7 +32,7 @@ def source() -> str:
     return str(_data()["source"])
 
 
-def table(number: int) -> Table:
+def table(number: int) -> PublishedTable:
     """Table 5 … 10 of the paper."""
     tables = _data()["tables"]
     assert isinstance(tables, dict)
@@ -40,4 +40,4 @@ def table(number: int) -> Table:
     if found is None:
         raise UserError(f"There is no published table {number} here; there are {', '.join(tables)}.")
     rows = {name: tuple((mean, half) for mean, half in cells) for name, cells in found["rows"].items()}
-    return Table(found["caption"], found["by"], tuple(found["columns"]), rows)
+    return PublishedTable(found["caption"], found["by"], tuple(found["columns"]), rows)

@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 from longshot.competition.archive import ArchiveLimits, unpack_any
 from longshot.competition.settings import Competition, Phase, parse_time
 from longshot.competition.store import Store, note, now, runs, submissions, teams
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 LEASE = 60.0  # seconds without a sign of life after which a worker counts as dead
 ATTEMPTS = 3  # runs of one seed that may die with their worker before the submission is given up

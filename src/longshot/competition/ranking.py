@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from longshot.competition import queue
-from longshot.competition.fact_sheet import PRIVATE, Sheet, dump, missing, stored
+from longshot.competition.fact_sheet import PRIVATE, FactSheet, dump, missing, stored
 from longshot.competition.settings import Competition, parse_time
 from longshot.competition.store import Store, events, note, submissions, teams
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 
-class Entry(NamedTuple):
+class BoardEntry(NamedTuple):
     """One line of a leaderboard. ``rank`` is None for entries that are shown but not ranked."""
 
     rank: int | None
@@ -26,7 +26,7 @@ class Entry(NamedTuple):
     sheet: tuple[tuple[str, str], ...] = ()  # fields of the fact sheet that everybody may read
 
 
-def leaderboard(competition: Competition, store: Store, phase: str, league: str) -> list[Entry]:
+def leaderboard(competition: Competition, store: Store, phase: str, league: str) -> list[BoardEntry]:
     """The last valid submission of every team, best score first, ties to the earlier one."""
     competition.phase(phase)
     rows = store.rows(
@@ -44,7 +44,7 @@ def leaderboard(competition: Competition, store: Store, phase: str, league: str)
         hidden = PRIVATE if shown != row["name"] else ()
         sheet = stored(row["fact_sheet"])
         entries.append(
-            Entry(
+            BoardEntry(
                 rank if row["ranked"] else None,
                 shown,
                 row["score"],
@@ -84,7 +84,7 @@ def _sheet_lacks(competition: Competition, row: dict[str, Any]) -> str:
     return f"its fact sheet lacks {', '.join(lacking)}" if lacking else ""
 
 
-def hand_in_sheet(store: Store, number: int, sheet: Sheet) -> None:
+def hand_in_sheet(store: Store, number: int, sheet: FactSheet) -> None:
     """Give a submission its fact sheet, or another one in place of the former."""
     store.submission(number)
     with store.change() as connection:

@@ -22,8 +22,8 @@ from functools import cache
 from pathlib import Path
 
 from longshot.competition import seccomp
-from longshot.competition.limits import Limits
-from longshot.errors import UserError
+from longshot.competition.limits import RunLimits
+from longshot.core.errors import UserError
 
 PROGRAM = Path(__file__).parent / "inside"
 PACKAGE = Path(__file__).parent.parent
@@ -45,7 +45,7 @@ def probe() -> str | None:
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         return "setpriv (of util-linux) is not installed"
     with system_calls() as filtered:
-        test = command(["/usr/bin/env", "true"], binds={}, limits=Limits(), slot=0, filtered=filtered)
+        test = command(["/usr/bin/env", "true"], binds={}, limits=RunLimits(), slot=0, filtered=filtered)
         done = subprocess.run(test, capture_output=True, text=True, timeout=30, pass_fds=filtered)
     if done.returncode == 0:
         return None
@@ -63,7 +63,7 @@ def command(
     arguments: list[str],
     *,
     binds: Mapping[str, Path],
-    limits: Limits,
+    limits: RunLimits,
     slot: int,
     hidden: Sequence[Path] = (),
     writable: Mapping[str, Path] | None = None,
@@ -126,7 +126,7 @@ def weight_files() -> tuple[Path, ...]:
 
 
 def _walls(
-    limits: Limits, hidden: Sequence[Path], binds: Mapping[str, Path], writable: Mapping[str, Path]
+    limits: RunLimits, hidden: Sequence[Path], binds: Mapping[str, Path], writable: Mapping[str, Path]
 ) -> list[str]:
     root = os.geteuid() == 0
     wall = ["bwrap", "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
@@ -187,7 +187,7 @@ def _cover(path: Path) -> list[str]:
     return words
 
 
-def _scratch(place: str, limits: Limits) -> list[str]:
+def _scratch(place: str, limits: RunLimits) -> list[str]:
     """A writable place in memory; there are three, which share what may be written."""
     return ["--size", str(max(limits.disk // 3, 4096)), "--perms", "1777", "--tmpfs", place]
 

@@ -13,15 +13,15 @@ import yaml
 
 from longshot.competition.fact_sheet import FIELDS
 from longshot.competition.leagues import LEAGUES
-from longshot.competition.limits import Limits
-from longshot.errors import UserError
+from longshot.competition.limits import RunLimits
+from longshot.core.errors import UserError
 
 FILE = "competition.yaml"
 _Record = TypeVar("_Record")
 
 
 @dataclass(frozen=True)
-class Shape:
+class CompetitionShape:
     """Test tasks: N ~ U{min_way … max_way}, k ~ U{min_shot … max_shot}, ``query`` images of every class."""
 
     min_way: int = 2
@@ -40,7 +40,7 @@ class Phase:
     test: tuple[str, ...]
     tasks: int = 100  # per test dataset
     seeds: tuple[int, ...] = (1,)
-    limits: Limits = field(default_factory=Limits)
+    limits: RunLimits = field(default_factory=RunLimits)
     per_day: int = 2  # submissions of a team; 0: no limit
     total: int = 100
     submissions: bool = True  # False: public data to practise on
@@ -61,7 +61,7 @@ class Competition:
     datasets: Mapping[str, str]  # name → dataset, or DATASET#BRANCH for the classes under one branch
     phases: tuple[Phase, ...]
     leagues: tuple[str, ...] = LEAGUES[:2]
-    shape: Shape = field(default_factory=Shape)
+    shape: CompetitionShape = field(default_factory=CompetitionShape)
     image_size: int = 128
     strict_pools: bool = False  # an image is support or query in all tasks, never both
     pseudonyms: bool = True
@@ -99,8 +99,8 @@ def load(folder: Path) -> Competition:
     where = str(path)
     given = _mapping(given, where)
     phases = given.pop("phases", None)
-    limits = _record(Limits, _mapping(given.pop("limits", {}), f"{where}, limits"), f"{where}, limits")
-    shape = _record(Shape, _mapping(given.pop("shape", {}), f"{where}, shape"), f"{where}, shape")
+    limits = _record(RunLimits, _mapping(given.pop("limits", {}), f"{where}, limits"), f"{where}, limits")
+    shape = _record(CompetitionShape, _mapping(given.pop("shape", {}), f"{where}, shape"), f"{where}, shape")
     _check_shape(shape, where)
     if not isinstance(phases, dict) or not phases:
         raise UserError(f"{where} has no phases and at least 1 is needed, as in 'phases: {{feedback: …}}'.")
@@ -110,11 +110,11 @@ def load(folder: Path) -> Competition:
     return competition
 
 
-def _phase(name: str, value: Any, limits: Limits, where: str) -> Phase:
+def _phase(name: str, value: Any, limits: RunLimits, where: str) -> Phase:
     here = f"{where}, phase '{name}'"
     given = _mapping(value, here)
     own = _mapping(given.pop("limits", {}), f"{here}, limits")
-    _known(Limits, own, f"{here}, limits")
+    _known(RunLimits, own, f"{here}, limits")
     phase = _record(Phase, {**given, "name": name, "limits": replace(limits, **own)}, here)
     for moment in (phase.start, phase.end):
         if moment is not None:
@@ -160,7 +160,7 @@ def _check(competition: Competition, where: str) -> None:
         raise UserError(f"{where}: fact_sheet is '{competition.fact_sheet}'; write optional or required.")
 
 
-def _check_shape(shape: Shape, where: str) -> None:
+def _check_shape(shape: CompetitionShape, where: str) -> None:
     if not (
         2 <= shape.min_way <= shape.max_way and 1 <= shape.min_shot <= shape.max_shot and shape.query >= 1
     ):

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from longshot.devices import pick_device
-from longshot.errors import UserError
+from longshot.core.batches import ImageTask, TaskBatch
+from longshot.core.devices import pick_device
+from longshot.core.errors import UserError
 from longshot.features.backbones import load_backbone
 from longshot.features.backbones.base import Backbone, ModuleBackbone, no_network
 from longshot.features.engine import block_size
 from longshot.features.preprocess import Preprocessing, parse
-from longshot.methods.base import TaskBatch
-from longshot.methods.images import ImageMethod, ImageTask
+from longshot.methods.images import ImageMethod
 from longshot.methods.registry import get_method
 from longshot.networks.base import Network
 
@@ -66,10 +66,10 @@ class Solver:
             names = [folder] if self.training is not None else self.names
             self.backbones = [_images_only(load_backbone(name), name) for name in names]
 
-    def fit(self, images: Tensor, labels: Tensor, ways: int) -> Fitted:
+    def fit(self, images: Tensor, labels: Tensor, ways: int) -> FittedTask:
         """``images`` [S, 3, H, W] in 0…1 with labels [S]; the task's seed is the one torch was seeded with last."""
         order = torch.argsort(labels, stable=True)  # methods rely on classes in order
-        return Fitted(self, self.seen(images[order]), labels[order], ways, torch.initial_seed() % 2**63)
+        return FittedTask(self, self.seen(images[order]), labels[order], ways, torch.initial_seed() % 2**63)
 
     @torch.no_grad()
     def seen(self, images: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ class Solver:
         return torch.cat([vectors(backbone, pixels) for backbone in self.backbones], 1)
 
     @torch.no_grad()
-    def scores(self, task: Fitted, query: Tensor) -> Tensor:
+    def scores(self, task: FittedTask, query: Tensor) -> Tensor:
         """[Q, N] of the queries ``query``, as ``seen`` gives them."""
         labels = task.labels.to(query.device)
         if isinstance(self.method, ImageMethod):
@@ -115,7 +115,7 @@ class Solver:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedTask:
     """A task's support set, ready for its queries."""
 
     solver: Solver
@@ -211,7 +211,7 @@ def _episodes(
     told: dict[str, Any], generator: Generator, transform: Preprocessing, device: torch.device
 ) -> Iterator[Any]:
     """The episodes of every step."""
-    from longshot.training.base import Episode
+    from longshot.core.batches import Episode
 
     def images(given: Tensor) -> Tensor:
         return scaled(transform, resized(transform, as_bytes(given)), device)
@@ -237,10 +237,10 @@ def _batches(
     told: dict[str, Any], generator: Generator, transform: Preprocessing, device: torch.device
 ) -> Iterator[Any]:
     """The batch of every step; its size is that of config.json."""
-    from longshot.training.base import Batch
+    from longshot.training.base import ImageBatch
 
     for images, labels in generator(told["steps"]):
-        yield Batch(scaled(transform, resized(transform, as_bytes(images)), device), labels.to(device))
+        yield ImageBatch(scaled(transform, resized(transform, as_bytes(images)), device), labels.to(device))
 
 
 def _images_only(backbone: Any, name: str) -> Backbone:

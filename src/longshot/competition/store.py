@@ -16,7 +16,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
 from longshot.competition.settings import Competition
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 metadata = sa.MetaData()
 teams = sa.Table(

@@ -22,12 +22,12 @@ import sqlalchemy as sa
 
 from longshot.competition import ingestion, leagues, queue, sandbox
 from longshot.competition.archive import unpack
-from longshot.competition.data import Data
-from longshot.competition.ingestion import Outcome
+from longshot.competition.data import CompetitionData
+from longshot.competition.ingestion import RunOutcome
 from longshot.competition.queue import Claim, archive_path
 from longshot.competition.settings import Competition
 from longshot.competition.store import Store
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 TRIES = 6  # while the database does not answer, with pauses of 1, 2, 4 … seconds
 _Answer = TypeVar("_Answer")
@@ -46,7 +46,7 @@ def work(
     ``lease``: seconds without a sign of life after which another worker's run is taken over.
     """
     sandbox.require()
-    data, done = Data(competition), 0
+    data, done = CompetitionData(competition), 0
     worker = f"{socket.gethostname()[:40]}:{os.getpid()}:{time.time_ns()}"
     while True:
         claimed = _insist(lambda: queue.claim(store, worker, lease))
@@ -81,7 +81,7 @@ def run_folder(competition: Competition, submission: int, seed: int) -> Path:
 
 
 def _one(
-    competition: Competition, store: Store, data: Data, claimed: Claim, worker: str, lease: float
+    competition: Competition, store: Store, data: CompetitionData, claimed: Claim, worker: str, lease: float
 ) -> str | None:
     """Run and record one claim; gives how it ended, None when it was no longer this worker's."""
     begun = time.monotonic()
@@ -110,8 +110,8 @@ def _one(
 
 
 def _outcome(
-    competition: Competition, data: Data, claimed: Claim, folder: Path, stop: threading.Event
-) -> Outcome:
+    competition: Competition, data: CompetitionData, claimed: Claim, folder: Path, stop: threading.Event
+) -> RunOutcome:
     """Unpack, check, run; every failure of the submission is an Outcome, with its reason at the end of the log."""
     source = archive_path(competition, claimed.submission) / "submission.zip"
     try:
@@ -119,7 +119,7 @@ def _outcome(
         if claimed.league == leagues.META and (found := leagues.shipped_weights(code)):
             raise UserError(f"The meta-learning league allows no saved weights, but {'; '.join(found[:3])}.")
     except UserError as error:
-        outcome = Outcome(None, str(error))
+        outcome = RunOutcome(None, str(error))
     else:
         phase = competition.phase(claimed.phase)
         outcome = ingestion.run(

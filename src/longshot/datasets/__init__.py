@@ -6,6 +6,7 @@ import os
 from difflib import get_close_matches
 from pathlib import Path
 
+from longshot.core.errors import UserError
 from longshot.datasets import registry
 from longshot.datasets.check import find_bad, leave_out
 from longshot.datasets.dataset import Dataset, ImageStore, count
@@ -13,7 +14,6 @@ from longshot.datasets.formats import make_format, recognise, split_spec
 from longshot.datasets.images import ImageError
 from longshot.datasets.sidecars import note
 from longshot.datasets.stores import escape_name, unescape_name
-from longshot.errors import UserError
 
 __all__ = ["Dataset", "ImageError", "ImageStore", "find_bad", "load", "locate", "open_dataset"]
 

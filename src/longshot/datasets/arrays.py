@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset, count, first
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.images import ImageError, to_rgb
 from longshot.datasets.stores import escape_name
-from longshot.errors import UserError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from longshot.core.errors import UserError
+from longshot.core.files import atomic
+from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset, count, first
 from longshot.datasets.images import ImageError
 from longshot.datasets.scan import scan_file
 from longshot.datasets.stores import RowsStore
-from longshot.errors import UserError
-from longshot.files import atomic
-from longshot.progress import progress
 
 _BLOCK = 512  # images between two looks at the clock
 _SAVE_EVERY = 15.0  # seconds of work that a kill can cost

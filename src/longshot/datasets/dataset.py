@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 # Recognised by extension, because looking into 100,000 files would cost a read each.
 EXTENSIONS = frozenset(

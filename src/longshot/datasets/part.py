@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset, ImageStore, count, first
-from longshot.errors import UserError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

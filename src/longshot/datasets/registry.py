@@ -14,13 +14,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from longshot.core.errors import UserError
+from longshot.core.files import cache_dir, canonical_json, write_json
 from longshot.datasets.dataset import Dataset, first
 from longshot.datasets.formats import split_spec
 from longshot.datasets.scan import scan_file
 from longshot.datasets.sidecars import note
 from longshot.datasets.stores import unescape_name
-from longshot.errors import UserError
-from longshot.files import cache_dir, canonical_json, write_json
 
 _KEPT_SOURCES = 5  # copies of one dataset that are remembered, the newest first
 

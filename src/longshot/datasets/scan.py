@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
+from longshot.core.files import atomic, cache_dir, hash_text
+from longshot.core.progress import progress
 from longshot.datasets.dataset import count, first
 from longshot.datasets.images import is_image_name
 from longshot.datasets.stores import escape_name, open_zip
-from longshot.errors import UserError
-from longshot.files import atomic, cache_dir, hash_text
-from longshot.progress import progress
 
 _FORMAT = 1  # raise it when the rules of a scan change: old files are then scanned anew
 _IGNORED_FOLDERS = frozenset(("__MACOSX", "__pycache__", "@eaDir", "System Volume Information"))

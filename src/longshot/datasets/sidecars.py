@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import SPLITS, canonical_split, count, first
-from longshot.errors import UserError
 from longshot.taxonomy.dag import Taxonomy
 
 KEY_COLUMNS = (

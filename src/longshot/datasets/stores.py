@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import ImageStore
 from longshot.datasets.images import ImageError, decode
-from longshot.errors import UserError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

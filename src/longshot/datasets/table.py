@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset, canonical_split, count, first
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.sidecars import KEY_COLUMNS, attribute_column, find_column, header, note, read_csv
 from longshot.datasets.stores import FileStore, escape_name, unescape_name
-from longshot.errors import UserError
-from longshot.progress import progress
 from longshot.taxonomy.dag import Taxonomy
 
 PATH_COLUMNS = KEY_COLUMNS[1:] + KEY_COLUMNS[:1]

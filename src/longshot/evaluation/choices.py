@@ -11,22 +11,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskRows
 from longshot.evaluation.compute import Work, score
 from longshot.evaluation.image_source import ImageSource
 from longshot.evaluation.metrics import WORST_LOSS, task_metrics
 from longshot.evaluation.threads import Tick, run_jobs
 from longshot.methods.batching import Tasks
 from longshot.methods.images import ImageMethod
-from longshot.progress import progress
-from longshot.ragged import Ragged
-from longshot.testbeds.bound import BoundTasks
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
 
 _SEED = 0  # of the validation tasks: the same whatever the seed of the run
-Measured = tuple[dict[str, Any], str, int, list[float]]  # record, candidate, task, [accuracy, loss]
+MeasuredCandidate = tuple[dict[str, Any], str, int, list[float]]  # record, candidate, task, [accuracy, loss]
 
 
 def leaves_open(method: object) -> bool:
@@ -47,7 +47,7 @@ def validation_split(dataset: Dataset, method: ImageMethod) -> str:
     )
 
 
-def validation_tasks(dataset: Dataset, split: str, like: BoundTasks, count: int) -> BoundTasks:
+def validation_tasks(dataset: Dataset, split: str, like: TaskRows, count: int) -> TaskRows:
     """``count`` tasks of the split's classes with the shapes of ``count`` tasks spread over ``like``.
 
     Ways, shots and queries per class are those of the task copied, as far as classes and images go round.
@@ -82,7 +82,7 @@ def validation_tasks(dataset: Dataset, split: str, like: BoundTasks, count: int)
             parts[name].append(np.concatenate(values))
         ways.append(way)
     ragged = {name: Ragged.from_lists(values) for name, values in parts.items()}
-    return BoundTasks(tasks=np.arange(count), ways=np.array(ways), **ragged)
+    return TaskRows(tasks=np.arange(count), ways=np.array(ways), **ragged)
 
 
 def choose_settings(
@@ -94,7 +94,7 @@ def choose_settings(
     on where it was. The candidate with the highest mean accuracy is chosen, the lower loss deciding between equals.
     """
     records: dict[str, dict[str, Any]] = {}
-    jobs: list[Callable[[Tick], Measured]] = []
+    jobs: list[Callable[[Tick], MeasuredCandidate]] = []
     open_works = [work for work in works if leaves_open(work.method)]
     for work in open_works:
         key = choice_key(work)
@@ -105,7 +105,7 @@ def choose_settings(
     if jobs:
         with progress("choose settings", total=len(jobs), unit="tasks") as bar:
 
-            def note(measured: Measured) -> None:
+            def note(measured: MeasuredCandidate) -> None:
                 record, candidate, task, values = measured
                 record["measured"][candidate][task] = values
                 save()
@@ -124,7 +124,9 @@ def choice_key(work: Work) -> str:
     return " | ".join((unit.testbed_name, unit.dataset, unit.backbone, unit.method))
 
 
-def _record(work: Work, run: dict[str, Any]) -> tuple[dict[str, Any], list[Callable[[Tick], Measured]]]:
+def _record(
+    work: Work, run: dict[str, Any]
+) -> tuple[dict[str, Any], list[Callable[[Tick], MeasuredCandidate]]]:
     """The entry of run.json for a choice, and a job for every candidate and task that it lacks."""
     method, source = work.method, work.source
     assert isinstance(method, ImageMethod) and isinstance(source, ImageSource)
@@ -139,7 +141,7 @@ def _record(work: Work, run: dict[str, Any]) -> tuple[dict[str, Any], list[Calla
     if any(record.get(name) != value for name, value in facts.items()):
         record.clear()
         record |= {**facts, "measured": {call: [None] * len(tasks) for call in candidates}, "chosen": None}
-    jobs: list[Callable[[Tick], Measured]] = [
+    jobs: list[Callable[[Tick], MeasuredCandidate]] = [
         partial(_measure, record, candidates[call], source, tasks, task)
         for call, values in record["measured"].items()
         for task, value in enumerate(values)
@@ -151,7 +153,7 @@ def _record(work: Work, run: dict[str, Any]) -> tuple[dict[str, Any], list[Calla
 @torch.no_grad()
 def _measure(
     record: dict[str, Any], method: ImageMethod, source: ImageSource, tasks: Tasks, task: int, tick: Tick
-) -> Measured:
+) -> MeasuredCandidate:
     """Accuracy and loss of one candidate on one task; none right at the worst loss where it breaks down."""
     alone = replace(
         tasks,

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from longshot.calls import parse_call
-from longshot.errors import UserError
+from longshot.core.calls import parse_call
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
 from longshot.evaluation.results import METRICS, Results
-from longshot.evaluation.statistics import Comparison, compare_many, holm
-from longshot.evaluation.statistics.intervals import Floats
-from longshot.progress import progress
+from longshot.statistics import Comparison, compare_many, holm
+from longshot.statistics.intervals import Floats
 
 SIGNIFICANCE = 0.05
 LOWER_IS_BETTER = ("loss",)
@@ -25,7 +25,7 @@ _TOGETHER = (
 
 
 @dataclass(frozen=True)
-class Series:
+class RunSeries:
     """What was measured on one testbed of one run."""
 
     backbone: str
@@ -42,8 +42,8 @@ class Compared:
 
     testbed: str  # name
     testbed_hash: str
-    a: Series
-    b: Series
+    a: RunSeries
+    b: RunSeries
     result: Comparison
     p_holm: float  # sign-flip p, corrected for all comparisons made together
     higher_is_better: bool
@@ -71,7 +71,7 @@ class Side:
     """The values of one run on one testbed: task numbers [T] and a metric [T] for each series."""
 
     path: str
-    values: dict[Series, tuple[Any, Floats]]
+    values: dict[RunSeries, tuple[Any, Floats]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +79,8 @@ class _Job:
     """Two series on the same tasks of one testbed; values [T] in task order."""
 
     testbed_hash: str
-    a: Series
-    b: Series
+    a: RunSeries
+    b: RunSeries
     before: Floats
     after: Floats
 
@@ -216,7 +216,7 @@ def _side(run: Results, content_hash: str, metric: str, methods: Sequence[str]) 
     cells = [cell for cell in run.run["cells"] if cell["testbed"] == content_hash]
     known = list(dict.fromkeys(cell["method"] for cell in cells))
     wanted = _wanted(known, methods)
-    values: dict[Series, tuple[Any, Floats]] = {}
+    values: dict[RunSeries, tuple[Any, Floats]] = {}
     for cell in cells:
         if cell["method"] not in wanted:
             continue
@@ -225,7 +225,7 @@ def _side(run: Results, content_hash: str, metric: str, methods: Sequence[str]) 
         )
         rows = table.filter(pc.and_(mask, pc.equal(table["seed"], cell["seed"])))
         if rows.num_rows:
-            series = Series(cell["backbone"], cell["method"], int(cell["seed"]))
+            series = RunSeries(cell["backbone"], cell["method"], int(cell["seed"]))
             values[series] = (rows["task"].to_numpy(), rows[metric].to_numpy().astype(np.float64))
     if not values:
         asked = f" of {', '.join(methods)}" if methods else ""
@@ -255,9 +255,9 @@ def _parsed(call: str) -> tuple[str, Any]:
         return call, None
 
 
-def _match(left: Side, right: Side) -> list[tuple[Series, Series]]:
+def _match(left: Side, right: Side) -> list[tuple[RunSeries, RunSeries]]:
     """Pairs of series, one of either side; UserError when nothing fits."""
-    keys: tuple[Callable[[Series], Hashable], ...] = (
+    keys: tuple[Callable[[RunSeries], Hashable], ...] = (
         lambda s: (s.backbone, s.method, s.seed),
         lambda s: (s.method, s.seed),
         lambda s: (s.backbone, s.seed),
@@ -278,7 +278,7 @@ def _match(left: Side, right: Side) -> list[tuple[Series, Series]]:
     )
 
 
-def _same_tasks(left: Side, one: Series, right: Side, other: Series) -> tuple[Floats, Floats]:
+def _same_tasks(left: Side, one: RunSeries, right: Side, other: RunSeries) -> tuple[Floats, Floats]:
     """Both series' values in task order; UserError when one lacks tasks that the other has."""
     (tasks, before), (theirs, after) = left.values[one], right.values[other]
     if not np.array_equal(tasks, theirs):

@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
+from longshot.core.tasks import TaskRows
 from longshot.evaluation.image_source import ImageSource, same_shape
-from longshot.evaluation.inputs import Source
+from longshot.evaluation.inputs import FeatureSource
 from longshot.evaluation.metrics import Metrics, task_metrics
 from longshot.evaluation.results import METRICS
 from longshot.evaluation.units import Unit, ragged_list
 from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, Tasks, batches
 from longshot.methods.images import ImageMethod
-from longshot.testbeds.bound import BoundTasks
 
 QUERIES = (
     1024  # of a task that methods on images see at once; more are read block by block, learned from once
@@ -37,13 +37,13 @@ class Work:
 
     unit: Unit
     method: Method | ImageMethod
-    source: Source | ImageSource
-    bound: BoundTasks
+    source: FeatureSource | ImageSource
+    bound: TaskRows
     coarsity: NDArray[np.float64] | None  # [tasks of the testbed], NaN where it was not measured
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class UnitRows:
     """The rows of a unit, in the order of its tasks."""
 
     columns: dict[str, Any]
@@ -56,7 +56,7 @@ Scored = tuple[NDArray[np.int64], torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 @torch.no_grad()
-def compute(work: Work, device: torch.device, keep_scores: bool, tick: Callable[[int], None]) -> Outcome:
+def compute(work: Work, device: torch.device, keep_scores: bool, tick: Callable[[int], None]) -> UnitRows:
     """Run the method over the unit's tasks. ``tick(n)`` is called after every n tasks and may raise Stopped."""
     unit = work.unit
     tasks = Tasks.from_bound(work.bound, unit.start, unit.stop, unit.seed)
@@ -80,7 +80,7 @@ def compute(work: Work, device: torch.device, keep_scores: bool, tick: Callable[
 
 
 def score(
-    method: Method | ImageMethod, source: Source | ImageSource, tasks: Tasks, device: torch.device
+    method: Method | ImageMethod, source: FeatureSource | ImageSource, tasks: Tasks, device: torch.device
 ) -> Iterator[Scored]:
     """Scores of all tasks, some at a time: batches of similar size from features, equal shapes as images."""
     if isinstance(method, ImageMethod):
@@ -97,7 +97,7 @@ def score(
             _check_shape(scores, (*labels.shape, images[0].way), method)
             yield chosen, scores, labels, ways
         return
-    assert isinstance(source, Source)
+    assert isinstance(source, FeatureSource)
     gatherer = Gatherer([features.array for features in source.features], device)
     for chosen, batch, labels in batches(tasks, method, gatherer):
         scores = method.scores(batch)
@@ -133,7 +133,7 @@ def _assemble(
     measured: Sequence[Metrics],
     kept: Sequence[torch.Tensor] | None,
     seconds: NDArray[np.float64],
-) -> Outcome:
+) -> UnitRows:
     """Bring the batches back into task order, off the device."""
     back = np.argsort(np.concatenate(order))
 
@@ -160,7 +160,7 @@ def _assemble(
         "coarsity": [None if np.isnan(value) else value for value in coarsity.tolist()],
         "prediction": ragged_list(predictions),
     }
-    return Outcome(columns, seconds, scores)
+    return UnitRows(columns, seconds, scores)
 
 
 def _cut(

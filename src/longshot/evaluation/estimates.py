@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from longshot.core.tasks import TaskRows
 from longshot.evaluation import units
 from longshot.evaluation.choices import leaves_open
 from longshot.evaluation.inputs import backbone_parts
-from longshot.evaluation.plan import Methods, Plan, Testbeds
+from longshot.evaluation.plan import EvaluationPlan, Methods, Testbeds
 from longshot.evaluation.results import open_folder
 from longshot.evaluation.threads import one_thread
 from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, Tasks, batches
 from longshot.methods.images import ImageMethod
-from longshot.testbeds.bound import BoundTasks
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def estimate(
     disk; ``per_task`` is the time of one task on one core.
     """
     folder = Path(out)
-    plan = Plan(testbeds, backbones, methods, datasets, device, workers, seed)
+    plan = EvaluationPlan(testbeds, backbones, methods, datasets, device, workers, seed)
     plan.register(open_folder(folder))
     records, dims = _embedding(plan)
     to_embed = {record["backbone"] for record in records}
@@ -88,7 +88,7 @@ def estimate(
     return records
 
 
-def _embedding(plan: Plan) -> tuple[list[dict[str, Any]], dict[str, int]]:
+def _embedding(plan: EvaluationPlan) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Records of what must be embedded first, and the width of every backbone."""
     from longshot.features.extract import estimate as estimate_embedding
 
@@ -128,7 +128,7 @@ def _probe(testbed: Testbed, method: Method, dim: int, device: torch.device) -> 
     size = int(support.lengths[middle]), int(query.lengths[middle])
     one = np.zeros(64, np.int64) + middle
     rng = np.random.default_rng(0)
-    bound = BoundTasks(
+    bound = TaskRows(
         tasks=np.arange(64),
         ways=np.full(64, int(testbed.table["way"][middle].as_py())),
         support=support.take(one).with_values(rng.integers(0, 4096, 64 * size[0])),

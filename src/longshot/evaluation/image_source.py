@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
+from longshot.core.batches import ImageTask
+from longshot.core.errors import UserError
+from longshot.core.files import hash_text
 from longshot.evaluation.inputs import backbone_parts
-from longshot.files import hash_text
 from longshot.methods.batching import Tasks
-from longshot.methods.images import ImageTask
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.errors import UserError
-from longshot.files import hash_text
+from longshot.core.errors import UserError
+from longshot.core.files import hash_text
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ DatasetLike = "Dataset | str | Path"
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class FeatureSource:
     """One dataset seen through one backbone, or through several side by side."""
 
     backbone: str  # name in the results
@@ -159,7 +159,7 @@ def group_features(backbones: Sequence[str | Features]) -> dict[str, dict[str, F
 
 def features_for(
     grouped: Mapping[str, Mapping[str, Features]], backbone: str, name: str, fingerprint: str
-) -> Source:
+) -> FeatureSource:
     """The given features of one dataset; UserError when they are of another dataset or another shape."""
     known = grouped[backbone]
     if fingerprint not in known:
@@ -176,4 +176,4 @@ def features_for(
             f"The features '{backbone}' of '{name}' have the shape {shape}, but {len(features.keys):,} rows of "
             f"numbers are needed, one per image; embed again."
         )
-    return Source(backbone, (features,))
+    return FeatureSource(backbone, (features,))

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.devices import pick_device
-from longshot.errors import UserError
+from longshot.core.devices import pick_device
+from longshot.core.errors import UserError
+from longshot.core.tasks import TaskRows
 from longshot.evaluation.choices import leaves_open, validation_split
 from longshot.evaluation.compute import Work
 from longshot.evaluation.image_source import ImageSource, adaptable
 from longshot.evaluation.inputs import (
-    Source,
+    FeatureSource,
     TestbedLike,
     backbone_name,
     backbone_parts,
@@ -31,7 +32,6 @@ from longshot.evaluation.units import Unit, chunks
 from longshot.methods.base import AnyMethod, Method
 from longshot.methods.images import ImageMethod
 from longshot.methods.registry import get_method
-from longshot.testbeds.bound import BoundTasks
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ Methods = str | Method | ImageMethod | Sequence[str | Method | ImageMethod]
 _UNIT_OF_IMAGES = 4  # tasks per unit of a method that adapts a network: each may cost seconds or minutes
 
 
-class Plan:
+class EvaluationPlan:
     """Testbeds × backbones × methods. Making one checks every name and file and computes nothing.
 
     Features are opened, and embedded when the cache lacks them, by ``cell`` and ``works``, and only for methods that
@@ -86,9 +86,9 @@ class Plan:
             if leaves_open(method):
                 for opened_dataset in self.datasets.values():
                     validation_split(opened_dataset, method)
-        self._sources: dict[tuple[str, str], Source] = {}
+        self._sources: dict[tuple[str, str], FeatureSource] = {}
         self._images: dict[tuple[str, str], ImageSource] = {}
-        self._bound: dict[tuple[str, str], BoundTasks] = {}
+        self._bound: dict[tuple[str, str], TaskRows] = {}
 
     @property
     def on_images(self) -> list[ImageMethod]:
@@ -133,7 +133,7 @@ class Plan:
                     if key not in entered:
                         facts = dict(zip(("testbed", "backbone", "method", "seed"), key, strict=True))
                         run["cells"].append({**facts, "units": [work.unit.id for work in cell]})
-        sources: list[tuple[tuple[str, str], Source | ImageSource]]
+        sources: list[tuple[tuple[str, str], FeatureSource | ImageSource]]
         sources = [*self._sources.items(), *self._images.items()]
         for (backbone, fingerprint), source in sources:
             known, facts = run["backbones"].setdefault(backbone, {}), source.story()
@@ -148,7 +148,7 @@ class Plan:
         works = []
         coarsity = _coarsity(testbed)
         for dataset, fingerprint in testbed.datasets.items():
-            source: Source | ImageSource
+            source: FeatureSource | ImageSource
             if isinstance(method, ImageMethod):
                 size = max(_UNIT_OF_IMAGES, method.at_once)
                 source = self._image_source(backbone, fingerprint)
@@ -174,7 +174,7 @@ class Plan:
                 works.append(Work(unit, method, source, bound, coarsity))
         return works
 
-    def _source(self, backbone: str, dataset: str, fingerprint: str) -> Source:
+    def _source(self, backbone: str, dataset: str, fingerprint: str) -> FeatureSource:
         """One dataset through one backbone: as given, from the cache, or computed now."""
         if (backbone, fingerprint) not in self._sources:
             if backbone in self.given:
@@ -184,7 +184,7 @@ class Plan:
 
                 opened, device = self.datasets[fingerprint], str(self.device)
                 parts = backbone_parts(backbone)
-                source = Source(backbone, tuple(embed(opened, part, device=device) for part in parts))
+                source = FeatureSource(backbone, tuple(embed(opened, part, device=device) for part in parts))
             self._sources[backbone, fingerprint] = source
         return self._sources[backbone, fingerprint]
 
@@ -194,7 +194,7 @@ class Plan:
             self._images[backbone, fingerprint] = source
         return self._images[backbone, fingerprint]
 
-    def _bind(self, testbed: Testbed, dataset: str, rows: Features | Dataset) -> BoundTasks:
+    def _bind(self, testbed: Testbed, dataset: str, rows: Features | Dataset) -> TaskRows:
         """Row numbers; a dataset and all features of its fingerprint have their rows in the same order."""
         key = (testbed.content_hash, dataset)
         if key not in self._bound:

@@ -21,9 +21,9 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.errors import UserError
-from longshot.files import atomic, canonical_json
-from longshot.ragged import Ragged
+from longshot.core.errors import UserError
+from longshot.core.files import atomic, canonical_json
+from longshot.core.ragged import Ragged
 
 if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.evaluation import units
-from longshot.evaluation.statistics import mean_interval
+from longshot.statistics import mean_interval
 
 if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed

@@ -10,18 +10,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.errors import UserError
+from longshot.core.batches import TaskShape
+from longshot.core.errors import UserError
+from longshot.core.files import explain_disk_errors, write_json
+from longshot.core.progress import progress
 from longshot.evaluation import provenance, units
 from longshot.evaluation.choices import choose_settings
 from longshot.evaluation.compute import Work, compute
 from longshot.evaluation.image_source import ImageSource, free_memory
-from longshot.evaluation.plan import Methods, Plan, Testbeds
+from longshot.evaluation.plan import EvaluationPlan, Methods, Testbeds
 from longshot.evaluation.results import Results, open_folder, testbed_path
 from longshot.evaluation.threads import Tick, one_thread, run_jobs
-from longshot.files import explain_disk_errors, write_json
-from longshot.methods.base import Method, TaskShape
+from longshot.methods.base import Method
 from longshot.methods.batching import advise, bytes_per_task
-from longshot.progress import progress
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -54,7 +55,7 @@ def evaluate(
     >>> evaluate("easy.parquet", backbones="pixels", methods="protonet", out="runs/first")  # doctest: +SKIP
     """
     folder = Path(out)
-    plan = Plan(testbeds, backbones, methods, datasets, device, workers, seed)
+    plan = EvaluationPlan(testbeds, backbones, methods, datasets, device, workers, seed)
     with _lock(folder):
         run = open_folder(folder)
         plan.register(run)
@@ -82,7 +83,9 @@ def evaluate(
     return Results(folder)
 
 
-def _run(plan: Plan, works: list[Work], folder: Path, save_scores: bool, run: dict[str, Any]) -> None:
+def _run(
+    plan: EvaluationPlan, works: list[Work], folder: Path, save_scores: bool, run: dict[str, Any]
+) -> None:
     """Compute the units that are not in the folder, on ``plan.workers`` threads."""
     states = [units.part_state(folder, work.unit, save_scores) for work in works]
     damaged = states.count("damaged")
@@ -116,7 +119,7 @@ def _prepare(works: Sequence[Work]) -> None:
                 advise(features.array)
 
 
-def _affordable(plan: Plan, works: Sequence[Work]) -> int:
+def _affordable(plan: EvaluationPlan, works: Sequence[Work]) -> int:
     """At most ``plan.workers``, and no more than have room for their largest batch or adapted network."""
     allowed = plan.workers
     for work in works:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 
-from longshot.progress import Progress
+from longshot.core.progress import Progress
 
 T = TypeVar("T")
 Tick = Callable[[int], None]  # a job calls it after every n tasks; it raises Stopped once the run is over

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from longshot.files import atomic, hash_json
+from longshot.core.files import atomic, hash_json
 
 SCHEMA = pa.schema(
     [

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
+from longshot.core.files import atomic, cache_dir, explain_disk_errors
 from longshot.features.features import Features, sidecar, write_header, write_rows
-from longshot.files import atomic, cache_dir, explain_disk_errors
 
 
 def features_path(address: str) -> Path:
@@ -162,7 +162,7 @@ def _wait(fcntl: Any, handle: int) -> None:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """One thing in the cache: a file, or a features array with all that belongs to it."""
 
     kind: str
@@ -175,7 +175,7 @@ class Entry:
 _FEATURES = re.compile(r"^\.?([0-9a-f]{64})\b")
 
 
-def entries() -> list[Entry]:
+def entries() -> list[CacheEntry]:
     """Everything in the cache, largest first; the kind is the first folder (``features``, ``scans``, …)."""
     root = cache_dir()
     groups: dict[tuple[str, str], list[Path]] = {}
@@ -191,11 +191,11 @@ def entries() -> list[Entry]:
         with contextlib.suppress(FileNotFoundError):  # another process may be tidying
             stats = [file.stat() for file in files]
             size, used = sum(s.st_size for s in stats), max(s.st_mtime for s in stats)
-            found.append(Entry(kind, _title(kind, name, files), tuple(files), size, used))
+            found.append(CacheEntry(kind, _title(kind, name, files), tuple(files), size, used))
     return sorted(found, key=lambda entry: (-entry.bytes, entry.kind, entry.name))
 
 
-def prune(chosen: list[Entry]) -> int:
+def prune(chosen: list[CacheEntry]) -> int:
     """Delete entries and folders left empty; features that a process is making stay. Returns bytes freed."""
     freed = 0
     for entry in chosen:
@@ -213,7 +213,7 @@ def prune(chosen: list[Entry]) -> int:
     return freed
 
 
-def older_than(found: list[Entry], days: float) -> list[Entry]:
+def older_than(found: list[CacheEntry], days: float) -> list[CacheEntry]:
     """Entries that were last used more than ``days`` ago."""
     limit = time.time() - days * 86400
     return [entry for entry in found if entry.used < limit]

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.features.preprocess import Preprocessing
 
 if TYPE_CHECKING:

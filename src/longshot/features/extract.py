@@ -18,8 +18,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
+from longshot.core.files import hash_text
+from longshot.core.progress import Progress, progress
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
 from longshot.features.backbones import load_backbone
 from longshot.features.backbones.base import Backbone, Precomputed
 from longshot.features.cache import Shards, cached, features_path, lock
@@ -27,8 +29,6 @@ from longshot.features.decode import decode_rows
 from longshot.features.engine import Engine, block_size, probe_speed
 from longshot.features.features import DTYPES, Features, not_finite, sidecar
 from longshot.features.preprocess import Preprocessing
-from longshot.files import hash_text
-from longshot.progress import Progress, progress
 
 SHARD = 512  # rows per piece of finished work: what a kill can cost
 _BATCH = 64  # images decoded and moved to the device at a time
@@ -37,7 +37,7 @@ _LARGEST_HALF = 65504.0  # beyond it float16 becomes infinite
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class Extraction:
     """Features, and what it took to have them."""
 
     features: Features
@@ -89,7 +89,7 @@ def run(
     preprocessing: str | None = None,
     allow_download: bool = False,
     refresh: bool = False,
-) -> Outcome:
+) -> Extraction:
     """As :func:`embed`, with an account of the work."""
     started = time.monotonic()
     dataset, source = _open(
@@ -100,10 +100,10 @@ def run(
     if refresh:
         sidecar(path).unlink(missing_ok=True)
     elif (found := cached(path)) is not None:
-        return Outcome(_named(found, dataset, source), True, 0, 0, 0, time.monotonic() - started)
+        return Extraction(_named(found, dataset, source), True, 0, 0, 0, time.monotonic() - started)
     with lock(path):
         if not refresh and (found := cached(path)) is not None:  # made by another process while we waited
-            return Outcome(_named(found, dataset, source), True, 0, 0, 0, time.monotonic() - started)
+            return Extraction(_named(found, dataset, source), True, 0, 0, 0, time.monotonic() - started)
         shards = _shards(path, source, len(dataset), dtype)
         if refresh:
             shards.remove()
@@ -134,7 +134,7 @@ def run(
         )
         features.write_sidecar(path)
         shards.remove()
-    return Outcome(features, False, len(shards), resumed, images, time.monotonic() - started)
+    return Extraction(features, False, len(shards), resumed, images, time.monotonic() - started)
 
 
 def estimate(

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.files import atomic, write_text
+from longshot.core.errors import UserError
+from longshot.core.files import atomic, write_text
 
 FORMAT = 1
 DTYPES = ("float16", "float32")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 Geometry = Callable[[Image.Image], Image.Image]
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from longshot.devices import out_of_memory
+from longshot.core.batches import ImageTask
+from longshot.core.devices import out_of_memory
 from longshot.methods.base import LOWEST
-from longshot.methods.images import ImageTask
 from longshot.networks.base import Network
 
 

@@ -11,13 +11,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from longshot.core.batches import ImageTask
+from longshot.core.checks import check_choice, check_count, check_number
 from longshot.methods.adapt import Support, class_means, descend, embed, trainable
-from longshot.methods.images import ImageMethod, ImageTask
-from longshot.methods.settings import check_choice, check_count, check_number
+from longshot.methods.images import ImageMethod
 from longshot.networks.base import Network
 
 
-class Head(nn.Module):
+class AdaptedHead(nn.Module):
     """Class vectors over the network's: ⟨x, w_c⟩ + b_c, or with a scale · ⟨x / ‖x‖, w_c⟩.
 
     ``unit`` uses w_c / ‖w_c‖ in place of w_c, which makes the second a cosine; by default where there is a scale.
@@ -41,7 +42,7 @@ class Head(nn.Module):
 def train(
     support: Support,
     model: Network,
-    head: Head,
+    head: AdaptedHead,
     optimiser: torch.optim.Optimizer,
     *,
     steps: int,
@@ -74,7 +75,7 @@ def train(
         descend(model, images, loss, optimiser)
 
 
-def _finish(support: Support, model: Network, head: Head, query: Tensor) -> Tensor:
+def _finish(support: Support, model: Network, head: AdaptedHead, query: Tensor) -> Tensor:
     with torch.no_grad():
         return support.spread(head(embed(model, query)))
 
@@ -107,7 +108,7 @@ class TrainFromScratch(ImageMethod):
         model = trainable(network)
         restart(model, generator)
         norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
-        head = Head(support.images.new_zeros(len(support.classes), model.dim), None)
+        head = AdaptedHead(support.images.new_zeros(len(support.classes), model.dim), None)
         optimiser = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=self.lr, fused=True)
         for norm in norms:
             norm.train()
@@ -191,7 +192,7 @@ class BiT(ImageMethod):
     def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
         """Trained once."""
         support, model = Support.of(task), trainable(network)
-        head = Head(support.images.new_zeros(len(support.classes), model.dim), None)
+        head = AdaptedHead(support.images.new_zeros(len(support.classes), model.dim), None)
         optimiser = torch.optim.SGD(
             [*model.parameters(), *head.parameters()], lr=self.lr, momentum=self.momentum, fused=True
         )
@@ -260,7 +261,7 @@ class MDTransfer(ImageMethod):
         """Trained once."""
         support, model, generator = Support.of(task), trainable(network), task.generator()
         start = self._start(support, model, generator)
-        head = Head(start, self.scale if self.head == "cosine" else None, self.weight_norm)
+        head = AdaptedHead(start, self.scale if self.head == "cosine" else None, self.weight_norm)
         moving = [*head.parameters(), *(model.parameters() if self.layers == "all" else ())]
         kind = torch.optim.Adam if self.optimiser == "adam" else torch.optim.SGD
         optimiser: torch.optim.Optimizer = kind(moving, lr=self.lr, fused=True)

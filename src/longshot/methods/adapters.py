@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from longshot.errors import UserError
+from longshot.core.checks import check_count, check_number
+from longshot.core.errors import UserError
 from longshot.methods.finetune_network import FinetuneAll
-from longshot.methods.settings import check_count, check_number
 from longshot.networks.base import Network
 
 _ATTENTION = re.compile(r"attn|attention|qkv|(^|\.)([qkvo]_proj|proj|query|key|value)$")

@@ -16,11 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from longshot.methods.base import Method, TaskBatch, TaskShape
+from longshot.core.batches import TaskBatch, TaskShape
+from longshot.methods.base import Method
 
 if TYPE_CHECKING:
-    from longshot.ragged import Ragged
-    from longshot.testbeds.bound import BoundTasks
+    from longshot.core.ragged import Ragged
+    from longshot.core.tasks import TaskRows
 
 MAX_BATCH = 256  # tasks; more gains nothing and delays progress and Ctrl-C
 MAX_PADDING = 0.25  # share of rows in a batch that may be padding
@@ -45,7 +46,7 @@ class Tasks:
         return len(self.index)
 
     @classmethod
-    def from_bound(cls, bound: BoundTasks, start: int = 0, stop: int | None = None, seed: int = 0) -> Tasks:
+    def from_bound(cls, bound: TaskRows, start: int = 0, stop: int | None = None, seed: int = 0) -> Tasks:
         """Tasks ``start`` … ``stop`` of those a testbed has bound to a features array."""
         wanted = slice(start, stop)
         support, support_offsets = _cut(bound.support, wanted)

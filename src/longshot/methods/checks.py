@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskRows
 from longshot.methods.base import LOWEST, Method
 from longshot.methods.batching import Gatherer, Tasks, batches
 from longshot.methods.own import MethodError
-from longshot.ragged import Ragged
-from longshot.testbeds.bound import BoundTasks
 
 T = TypeVar("T")
 Kept = tuple[str, str, str]  # name of a check, "kept" | "refused" | "broken", reason
@@ -78,7 +78,7 @@ def run(
     def ragged(values: list[NDArray[np.int64]], kind: str = "int64") -> Ragged:
         return Ragged.from_lists(values, kind)
 
-    bound = BoundTasks(
+    bound = TaskRows(
         tasks=np.arange(len(tasks)),
         ways=np.array([task.way for task in tasks]),
         support=ragged([task.support for task in tasks]),

@@ -11,10 +11,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from longshot.errors import UserError
+from longshot.core.batches import ImageTask
+from longshot.core.errors import UserError
 from longshot.methods.base import LOWEST
 from longshot.methods.checks import CheckFailed, Kept, run_all
-from longshot.methods.images import ImageMethod, ImageTask
+from longshot.methods.images import ImageMethod
 from longshot.methods.own import MethodError
 from longshot.networks.base import Network
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from longshot.core.batches import ImageTask
 from longshot.methods.base import LOWEST
-from longshot.methods.images import ImageMethod, ImageTask
+from longshot.methods.images import ImageMethod
 
 if TYPE_CHECKING:
     from longshot.networks.base import Network

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from longshot.methods.base import Method, TaskBatch, TaskShape
+from longshot.core.batches import TaskBatch, TaskShape
+from longshot.core.checks import check_choice, check_count, check_number
+from longshot.methods.base import Method
 from longshot.methods.numerics import (
     CosineLogits,
     DistanceLogits,
@@ -20,7 +22,6 @@ from longshot.methods.numerics import (
     present_only,
     row_weights,
 )
-from longshot.methods.settings import check_choice, check_count, check_number
 
 
 class _Trained(Method):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from longshot.core.batches import TaskBatch, TaskShape
+from longshot.core.checks import check_count, check_number
 from longshot.methods.adapt import content_key
-from longshot.methods.base import Method, TaskBatch, TaskShape
+from longshot.methods.base import Method
 from longshot.methods.numerics import adam, class_scores, cross_entropy_gradient, one_hot, present_only
-from longshot.methods.settings import check_count, check_number
 
 
 class FinetuneLast(Method):

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from longshot.errors import UserError
+from longshot.core.batches import ImageTask
+from longshot.core.checks import check_choice, check_count, check_number
+from longshot.core.errors import UserError
 from longshot.methods.adapt import (
     Support,
     class_means,
@@ -23,8 +25,7 @@ from longshot.methods.adapt import (
 )
 from longshot.methods.adapt_augment import augment
 from longshot.methods.base import Setting
-from longshot.methods.images import ImageMethod, ImageTask
-from longshot.methods.settings import check_choice, check_count, check_number
+from longshot.methods.images import ImageMethod
 from longshot.networks.base import Network
 
 _RATES = (1e-4, 1e-3, 1e-2)

@@ -4,37 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from torch import Tensor
 
+from longshot.core.batches import ImageTask
 from longshot.methods.base import AnyMethod, Kind
 
 if TYPE_CHECKING:
     from longshot.networks.base import Network
-
-
-@dataclass(frozen=True)
-class ImageTask:
-    """One task as images, preprocessed for the network and on its device. Query labels are not here."""
-
-    support: Tensor  # [S, 3, H, W] float32, sorted by label
-    support_label: Tensor  # [S] int64 in 0…way−1
-    query: Tensor  # [Q, 3, H, W] float32
-    way: int
-    seed: int  # the only source of randomness a method may use (``generator``)
-    index: int = -1  # number of the task in its testbed, for messages
-
-    @property
-    def present(self) -> Tensor:
-        """[way] bool: classes with at least one support image, the only ones a method may predict."""
-        return torch.bincount(self.support_label, minlength=self.way) > 0
-
-    def generator(self, stream: int = 0) -> torch.Generator:
-        """A generator on the CPU that depends on the task and ``stream`` only, so that devices agree."""
-        return torch.Generator().manual_seed((self.seed + stream * 0x9E3779B97F4A7C15) % 2**63)
 
 
 class ImageMethod(AnyMethod):

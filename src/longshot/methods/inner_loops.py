@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from longshot.methods.images import ImageMethod, ImageTask
-from longshot.methods.settings import check_count, check_number
+from longshot.core.batches import ImageTask
+from longshot.core.checks import check_count, check_number
+from longshot.methods.images import ImageMethod
 
 if TYPE_CHECKING:
     from longshot.networks.base import Network
-    from longshot.networks.inner import Moves, Start
+    from longshot.networks.inner import HeadStart, Moves
 
 
 class MAML(ImageMethod):
@@ -30,7 +31,7 @@ class MAML(ImageMethod):
     kind = "meta-trained"
     at_once = 16
     moves: ClassVar[Moves] = "all"
-    start: ClassVar[Start] = "zero"
+    start: ClassVar[HeadStart] = "zero"
     fallback: ClassVar[tuple[float, int]] = (0.01, 5)  # lr, steps
 
     def __init__(self, *, steps: int | None = None, lr: float | None = None, extra_steps: int = 0) -> None:

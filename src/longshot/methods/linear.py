@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from longshot.methods.base import Method, TaskBatch, TaskShape, mask_absent
+from longshot.core.batches import TaskBatch, TaskShape
+from longshot.core.checks import check_count, check_number
+from longshot.methods.base import Method, mask_absent
 from longshot.methods.numerics import class_scores, one_hot, present_only
-from longshot.methods.settings import check_count, check_number
 
 
 class Ridge(Method):
@@ -139,10 +140,12 @@ class LogisticRegression(Method):
 _HISTORY = 10
 
 
-Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
+LossAndGradient = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
-def lbfgs(objective: Objective, start: Tensor, metric: Tensor, steps: int, tolerance: float = 1e-5) -> Tensor:
+def lbfgs(
+    objective: LossAndGradient, start: Tensor, metric: Tensor, steps: int, tolerance: float = 1e-5
+) -> Tensor:
     """Minimise many smooth convex functions at once by L-BFGS with backtracking.
 
     objective: x [B, …] → (value [B], slope [B, …]); metric: inverse curvature guess, broadcastable to x.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from longshot.methods.base import LOWEST, Method, TaskBatch, mask_absent
+from longshot.core.batches import TaskBatch
+from longshot.core.checks import check_choice, check_count, check_number
+from longshot.methods.base import LOWEST, Method, mask_absent
 from longshot.methods.numerics import cosines, lengths, squared_distances
-from longshot.methods.settings import check_choice, check_count, check_number
 
 
 class NearestNeighbour(Method):

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam as adam_step
 
-from longshot.methods.base import LOWEST, TaskBatch, mask_absent
+from longshot.core.batches import TaskBatch
+from longshot.methods.base import LOWEST, mask_absent
 
 EPSILON = 1e-12
 

@@ -17,9 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from longshot.calls import check_settings, format_call, parameters
-from longshot.errors import UserError
-from longshot.methods.base import LOWEST, AnyMethod, Method, TaskBatch, TaskShape, mask_absent
+from longshot.core.batches import TaskBatch, TaskShape
+from longshot.core.calls import check_settings, format_call, parameters
+from longshot.core.errors import UserError
+from longshot.methods.base import LOWEST, AnyMethod, Method, mask_absent
 from longshot.methods.images import ImageMethod
 
 _TASK_ARGUMENTS = 4  # of a function: support, support_label, query, way

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from longshot.calls import parameters
-from longshot.errors import UserError
-from longshot.methods.images import ImageMethod, ImageTask
+from longshot.core.batches import ImageTask
+from longshot.core.calls import parameters
+from longshot.core.errors import UserError
+from longshot.methods.images import ImageMethod
 from longshot.methods.own import FromFile, MethodError, describe, make, own_lines, traits
 from longshot.networks.base import Network
 

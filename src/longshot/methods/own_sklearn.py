@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from longshot.calls import check_settings, parameters
-from longshot.errors import UserError
-from longshot.methods.base import LOWEST, Method, TaskBatch, mask_absent
+from longshot.core.batches import TaskBatch
+from longshot.core.calls import check_settings, parameters
+from longshot.core.errors import UserError
+from longshot.methods.base import LOWEST, Method, mask_absent
 from longshot.methods.own import MethodError, Own, each_task
 
 PREFIX = "sklearn:"

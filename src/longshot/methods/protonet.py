@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from longshot.errors import UserError
-from longshot.methods.base import Method, TaskBatch
+from longshot.core.batches import TaskBatch
+from longshot.core.errors import UserError
+from longshot.methods.base import Method
 from longshot.methods.numerics import class_means, class_scores, cosines
 
 _SCALES = {"euclidean": 1.0, "cosine": 10.0}

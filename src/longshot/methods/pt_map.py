@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from longshot.methods.base import Method, TaskBatch, TaskShape
+from longshot.core.batches import TaskBatch, TaskShape
+from longshot.core.checks import check_count, check_number
+from longshot.methods.base import Method
 from longshot.methods.numerics import class_means, class_scores, pieces
-from longshot.methods.settings import check_count, check_number
 from longshot.methods.transport import Transport
 
 _PIECE = 8  # tasks whose rows are transformed together

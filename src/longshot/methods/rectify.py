@@ -11,7 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from longshot.methods.base import Method, TaskBatch, TaskShape
+from longshot.core.batches import TaskBatch, TaskShape
+from longshot.core.checks import check_count, check_number
+from longshot.methods.base import Method
 from longshot.methods.numerics import (
     EPSILON,
     class_scores,
@@ -21,14 +23,13 @@ from longshot.methods.numerics import (
     present_only,
     row_weights,
 )
-from longshot.methods.settings import check_count, check_number
 
 _DENSE = 16  # classes up to which a product with a matrix of mostly zeros is the faster sum
 _FEW = 4  # neighbours up to which repeated maxima are faster than a partial sort,
 _MANY = 256  # unless there are more queries than this
 
 
-class Rows(NamedTuple):
+class TaskVectors(NamedTuple):
     """Rows [B, N, d], read either as they are or as unit vectors."""
 
     values: Tensor
@@ -36,7 +37,7 @@ class Rows(NamedTuple):
     factor: Tensor | None  # [B, 1, N] by which each row is multiplied
 
     @classmethod
-    def read(cls, values: Tensor, normalize: bool) -> Rows:
+    def read(cls, values: Tensor, normalize: bool) -> TaskVectors:
         """The rows as they are, or as unit vectors."""
         length = lengths(values).unsqueeze(1)
         if not normalize:
@@ -75,7 +76,7 @@ class Rows(NamedTuple):
         return sums.view(count, way, dim)
 
 
-def rectified_means(batch: TaskBatch, support: Rows, query: Rows, scale: float) -> Tensor:
+def rectified_means(batch: TaskBatch, support: TaskVectors, query: TaskVectors, scale: float) -> Tensor:
     """[B, W, d] class means that also weigh in the queries, after moving the queries onto the support.
 
     The queries are shifted by mean(support) − mean(query). Every support row counts for its class and every
@@ -132,8 +133,8 @@ class BDCSPN(Method):
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
-        query = Rows.read(batch.query, normalize=False)
-        means = rectified_means(batch, Rows.read(batch.support, normalize=False), query, self.scale)
+        query = TaskVectors.read(batch.query, normalize=False)
+        means = rectified_means(batch, TaskVectors.read(batch.support, normalize=False), query, self.scale)
         cosine = query.products(means).div_(lengths(means).unsqueeze(2)).div_(query.length)
         return class_scores(cosine.mul_(10.0), batch)
 
@@ -178,7 +179,7 @@ class LaplacianShot(Method):
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W] log-assignments; see the class."""
-        support, query = (Rows.read(rows, self.normalize) for rows in (batch.support, batch.query))
+        support, query = (TaskVectors.read(rows, self.normalize) for rows in (batch.support, batch.query))
         means = rectified_means(batch, support, query, self.scale)
         squares = query.length.square()
         # −a [B, W, Q]
@@ -204,7 +205,7 @@ class LaplacianShot(Method):
             bound = value
         return class_scores(logs, batch)
 
-    def _links(self, mask: Tensor, query: Rows, squares: Tensor) -> _Links:
+    def _links(self, mask: Tensor, query: TaskVectors, squares: Tensor) -> _Links:
         """Every query's nearest other queries; mask: [B, Q] true queries, squares: [B, 1, Q] squared lengths."""
         # Nearness up to what is constant in a column: 2⟨q, q'⟩ − ‖q‖², over all q for a column q'.
         gram = _all_products(query.values).mul_(2)  # [B, Q, Q]

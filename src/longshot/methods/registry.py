@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from longshot.calls import find_class, make_called, parameters, parse_call
-from longshot.errors import UserError
-from longshot.tuned import is_tuned, tuned_method
+from longshot.core.calls import find_class, make_called, parameters, parse_call
+from longshot.core.errors import UserError
+from longshot.core.tuned import is_tuned, tuned_method
 
 if TYPE_CHECKING:
     from longshot.methods.base import Method

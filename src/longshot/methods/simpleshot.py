@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from longshot.methods.base import Method, TaskBatch, TaskShape
+from longshot.core.batches import TaskBatch, TaskShape
+from longshot.core.checks import check_choice, check_number
+from longshot.methods.base import Method
 from longshot.methods.numerics import EPSILON, class_scores, class_sums, lengths, row_weights
-from longshot.methods.settings import check_choice, check_number
 
 
 class SimpleShot(Method):

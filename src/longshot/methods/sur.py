@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from longshot.methods.base import Method, TaskBatch, TaskShape
+from longshot.core.batches import TaskBatch, TaskShape
+from longshot.core.checks import check_count, check_number
+from longshot.methods.base import Method
 from longshot.methods.numerics import class_scores, lengths, one_hot, present_only, row_weights
-from longshot.methods.settings import check_count, check_number
 
 
 class SUR(Method):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from longshot.errors import UserError
-from longshot.methods.settings import check_count
+from longshot.core.checks import check_count
+from longshot.core.errors import UserError
 from longshot.networks.base import Network
 from longshot.networks.norms import check_norm, conv, norm_layer
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from longshot.errors import UserError
-from longshot.methods.settings import check_count
+from longshot.core.checks import check_count
+from longshot.core.errors import UserError
 from longshot.networks.base import Network
 
 _MEMBERS = 3

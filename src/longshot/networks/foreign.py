@@ -7,17 +7,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.networks.base import Network
 
 # module and images [B, 3, H, W] → vectors [B, d] or maps [B, d, h, w]
-Run = Callable[[nn.Module, Tensor], Tensor]
+RunModule = Callable[[nn.Module, Tensor], Tensor]
 
 
 class Foreign(Network):
     """``run(module, images)`` gives maps [B, d, h, w], which are averaged, or vectors [B, d], which are taken."""
 
-    def __init__(self, name: str, module: nn.Module, run: Run, size: tuple[int, int]) -> None:
+    def __init__(self, name: str, module: nn.Module, run: RunModule, size: tuple[int, int]) -> None:
         super().__init__()
         self.call, self.size, self.module, self.run = name, size, module, run
         weights = next(module.parameters(), None)

@@ -29,11 +29,11 @@ from torch.overrides import TorchFunctionMode
 
 from longshot.networks.base import Network
 
-Weights = dict[str, Tensor]
-Head = tuple[Tensor, Tensor]  # W [way, d], b [way]
-Pull = Callable[[Tensor], Weights]  # ∂L/∂z [S, d] → ∂L/∂θ
+NamedTensors = dict[str, Tensor]
+LinearHead = tuple[Tensor, Tensor]  # W [way, d], b [way]
+Pull = Callable[[Tensor], NamedTensors]  # ∂L/∂z [S, d] → ∂L/∂θ
 Moves = Literal["all", "head"]
-Start = Literal["zero", "prototypes"]
+HeadStart = Literal["zero", "prototypes"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class InnerLoop:
     steps: int
     lr: float
     moves: Moves = "all"
-    start: Start = "zero"
+    start: HeadStart = "zero"
     second_order: bool = True
 
 
@@ -121,7 +121,7 @@ def has_batch_norm(network: Network) -> bool:
     return any(isinstance(module, _BatchNorm) for module in network.modules())
 
 
-def body_weights(network: Network) -> Weights:
+def body_weights(network: Network) -> NamedTensors:
     """The weights that turn images into vectors: all but ``extras``."""
     return {name: value for name, value in network.named_parameters() if not name.startswith("extras.")}
 
@@ -160,23 +160,29 @@ class _Body:
     normed: bool
     fused: bool
 
-    def __call__(self, weights: Weights, images: Tensor) -> Tensor:
+    def __call__(self, weights: NamedTensors, images: Tensor) -> Tensor:
         with SupportStatistics(self.rows, self.fused) if self.normed else nullcontext():
             vectors: Tensor = functional_call(self.network, weights, (images,))
         return vectors
 
-    def both(self, weights: Weights, support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+    def both(self, weights: NamedTensors, support: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
         """Vectors of support and queries in one pass."""
         vectors = self(weights, torch.cat((support, query)))
         return vectors[: self.rows], vectors[self.rows :]
 
-    def queries(self, weights: Weights, support: Tensor, query: Tensor) -> Tensor:
+    def queries(self, weights: NamedTensors, support: Tensor, query: Tensor) -> Tensor:
         """Vectors of the queries; the support comes along where its statistics are needed."""
         return self.both(weights, support, query)[1] if self.normed else self(weights, query)
 
 
 def _one_task(
-    body: _Body, weights: Weights, loop: InnerLoop, support: Tensor, label: Tensor, query: Tensor, way: int
+    body: _Body,
+    weights: NamedTensors,
+    loop: InnerLoop,
+    support: Tensor,
+    label: Tensor,
+    query: Tensor,
+    way: int,
 ) -> Tensor:
     """[Q, way]; see ``query_logits``."""
     hot = F.one_hot(label, way).to(support.dtype)
@@ -205,7 +211,7 @@ def _shifted(start: Tensor, end: Tensor) -> Tensor:
     return start + (end - start).detach()
 
 
-def _start(loop: InnerLoop, vectors: Tensor, hot: Tensor) -> Head:
+def _start(loop: InnerLoop, vectors: Tensor, hot: Tensor) -> LinearHead:
     """The untrained head; vectors [S, d], hot [S, way]."""
     if loop.start == "zero":
         return vectors.new_zeros(hot.shape[1], vectors.shape[1]), vectors.new_zeros(hot.shape[1])
@@ -213,16 +219,18 @@ def _start(loop: InnerLoop, vectors: Tensor, hot: Tensor) -> Head:
     return 2 * means, -means.square().sum(1)
 
 
-def _logits(head: Head, vectors: Tensor, absent: Tensor) -> Tensor:
+def _logits(head: LinearHead, vectors: Tensor, absent: Tensor) -> Tensor:
     """[N, way] = vectors Wᵀ + b, −∞ for classes without support."""
     return (vectors @ head[0].T + head[1]).masked_fill(absent, float("-inf"))
 
 
-def _head_loss(head: Head, vectors: Tensor, label: Tensor, absent: Tensor) -> Tensor:
+def _head_loss(head: LinearHead, vectors: Tensor, label: Tensor, absent: Tensor) -> Tensor:
     return F.cross_entropy(_logits(head, vectors, absent), label)
 
 
-def _moved_head(head: Head, loop: InnerLoop, vectors: Tensor, label: Tensor, absent: Tensor) -> Head:
+def _moved_head(
+    head: LinearHead, loop: InnerLoop, vectors: Tensor, label: Tensor, absent: Tensor
+) -> LinearHead:
     """The head after all steps on fixed vectors [S, d]."""
     for _ in range(loop.steps):
         slope = grad(_head_loss)(head, vectors, label, absent)
@@ -234,13 +242,13 @@ def _moved_head(head: Head, loop: InnerLoop, vectors: Tensor, label: Tensor, abs
 
 def _moved(
     body: _Body,
-    weights: Weights,
-    head: Head,
+    weights: NamedTensors,
+    head: LinearHead,
     loop: InnerLoop,
     support: Tensor,
     label: Tensor,
     absent: Tensor,
-) -> tuple[Weights, Head]:
+) -> tuple[NamedTensors, LinearHead]:
     """Weights and head after all steps.
 
     At a zero head the loss does not depend on the vectors, ∂L/∂z = (p − y) W / S = 0: the first step moves the head
@@ -260,12 +268,12 @@ def _moved(
     return weights, head
 
 
-def _with_pull(body: _Body, weights: Weights, support: Tensor) -> tuple[Tensor, Pull]:
+def _with_pull(body: _Body, weights: NamedTensors, support: Tensor) -> tuple[Tensor, Pull]:
     """Vectors [S, d] of the support and the way back from a gradient on them to one on the weights."""
     results: Any = vjp(lambda moving: body(moving, support), weights)  # its type covers auxiliary results too
     vectors, pull = results
     return vectors, lambda back: pull(back)[0]
 
 
-def _descended(head: Head, slope: Head, lr: float) -> Head:
+def _descended(head: LinearHead, slope: LinearHead, lr: float) -> LinearHead:
     return head[0] - lr * slope[0], head[1] - lr * slope[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from longshot.methods.settings import check_choice
+from longshot.core.checks import check_choice
 
 NORMS = ("batch", "group", "none")
 _GROUPS = 32  # as in BiT

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from longshot.calls import check_settings, format_call, parameters, parse_call
-from longshot.errors import UserError
+from longshot.core.calls import check_settings, format_call, parameters, parse_call
+from longshot.core.errors import UserError
 from longshot.networks.base import Network
 
 # name → module:class

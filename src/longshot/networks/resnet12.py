@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from longshot.errors import UserError
-from longshot.methods.settings import check_count, check_number
+from longshot.core.checks import check_count, check_number
+from longshot.core.errors import UserError
 from longshot.networks.base import Network
 from longshot.networks.norms import check_norm, conv, norm_layer
 
@@ -40,7 +40,7 @@ class DropBlock(nn.Module):
         return maps * kept * (kept.numel() / kept.sum().clamp(min=1))
 
 
-class Block(nn.Module):
+class ResNet12Block(nn.Module):
     """Three 3 × 3 convolutions beside a 1 × 1 one, added, halved by max-pooling, DropBlock at the end."""
 
     def __init__(self, norm: str, inputs: int, outputs: int, drop: nn.Module) -> None:
@@ -90,7 +90,7 @@ class ResNet12(Network):
         drops = (nn.Dropout(drop), nn.Dropout(drop), DropBlock(drop, block_size), DropBlock(drop, block_size))
         inputs = (3, *WIDTHS[:-1])
         self.blocks = nn.Sequential(
-            *(Block(norm, i, o, d) for i, o, d in zip(inputs, WIDTHS, drops, strict=True))
+            *(ResNet12Block(norm, i, o, d) for i, o, d in zip(inputs, WIDTHS, drops, strict=True))
         )
         for module in self.modules():
             if isinstance(module, nn.Conv2d):

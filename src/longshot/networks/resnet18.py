@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from longshot.methods.settings import check_choice
+from longshot.core.checks import check_choice
 from longshot.networks.base import Network
 from longshot.networks.norms import check_norm, conv, norm_layer
 
 WIDTHS = (64, 128, 256, 512)
 
 
-class Block(nn.Module):
+class BasicBlock(nn.Module):
     """Two 3 × 3 convolutions and a shortcut, which is a 1 × 1 convolution where the shape changes."""
 
     def __init__(self, norm: str, inputs: int, outputs: int, stride: int) -> None:
@@ -66,7 +66,10 @@ class ResNet18(Network):
         blocks: list[nn.Module] = []
         inputs = WIDTHS[0]
         for stage, width in enumerate(WIDTHS):
-            blocks += [Block(norm, inputs, width, 1 if stage == 0 else 2), Block(norm, width, width, 1)]
+            blocks += [
+                BasicBlock(norm, inputs, width, 1 if stage == 0 else 2),
+                BasicBlock(norm, width, width, 1),
+            ]
             inputs = width
         self.blocks = nn.Sequential(*blocks)
         for module in self.modules():

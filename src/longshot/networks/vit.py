@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from longshot.errors import UserError
-from longshot.methods.settings import check_choice, check_count
+from longshot.core.checks import check_choice, check_count
+from longshot.core.errors import UserError
 from longshot.networks.base import Network
 
 
@@ -39,7 +39,7 @@ class Attention(nn.Module):
         return mixed
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention, then two layers with GELU, each behind a layer norm and beside a shortcut."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -91,7 +91,7 @@ class ViT(Network):
         self.dim = width
         self.patches = nn.Conv2d(3, width, patch, stride=patch)
         self.first = nn.Parameter(torch.zeros(1, 1, width)) if pool == "class" else None  # the class token
-        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(depth)))
+        self.blocks = nn.Sequential(*(TransformerBlock(width, heads) for _ in range(depth)))
         self.norm = nn.LayerNorm(width)
         for module in self.modules():
             if isinstance(module, nn.Linear):

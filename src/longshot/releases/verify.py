@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.errors import UserError
-from longshot.files import hash_file
-from longshot.progress import progress
+from longshot.core.errors import UserError
+from longshot.core.files import hash_file
+from longshot.core.progress import progress
 from longshot.releases.thumbnails import differing
 from longshot.releases.write import FILE, FORMAT, SUMS
 from longshot.testbeds import describe
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ReleaseCheck:
     """One thing that was looked at; ``problem`` is empty when it is as it should be."""
 
     what: str
@@ -51,7 +51,7 @@ def read_release(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 def verify_release(
     folder: str | os.PathLike[str], datasets: Mapping[str, Dataset | str | Path] | None = None
-) -> list[Finding]:
+) -> list[ReleaseCheck]:
     """Everything about a copy of a release: files, testbeds, sources; nothing stops at the first problem.
 
     ``datasets`` says where sources lie; the others are looked up where this machine saw them last.
@@ -71,7 +71,7 @@ def verify_release(
             problem = f"its content hash is not the one in {FILE}" if other else ""
         except UserError as error:
             problem = str(error)
-        findings.append(Finding(f"testbed {one['name']}", problem))
+        findings.append(ReleaseCheck(f"testbed {one['name']}", problem))
     with progress("compare sources", total=len(names), unit="sources") as bar:
         for source in facts["sources"]:
             findings += _source(source, beds, (datasets or {}).get(source["name"]))
@@ -79,29 +79,31 @@ def verify_release(
     return findings
 
 
-def _files(root: Path) -> list[Finding]:
+def _files(root: Path) -> list[ReleaseCheck]:
     """Every file of SHA256SUMS: there, and unchanged; files that it does not name are told."""
     sums = root / SUMS
     if not sums.is_file():
-        return [Finding(SUMS, "it is missing, so no file can be checked; take a whole copy of the release")]
+        return [
+            ReleaseCheck(SUMS, "it is missing, so no file can be checked; take a whole copy of the release")
+        ]
     findings, listed = [], set()
     for line in sums.read_text(encoding="utf-8").splitlines():
         digest, _, name = line.partition("  ")
         path = root / name
         if Path(name).is_absolute() or ".." in Path(name).parts or not name:
             findings.append(
-                Finding(name or SUMS, f"the line '{line[:80]}' of {SUMS} names no file of the release")
+                ReleaseCheck(name or SUMS, f"the line '{line[:80]}' of {SUMS} names no file of the release")
             )
             continue
         listed.add(name)
         if not path.is_file():
-            findings.append(Finding(name, "it is missing"))
+            findings.append(ReleaseCheck(name, "it is missing"))
         else:
             same = hash_file(path) == digest
-            findings.append(Finding(name, "" if same else "it was changed: its SHA-256 is another"))
+            findings.append(ReleaseCheck(name, "" if same else "it was changed: its SHA-256 is another"))
     present = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()} - {SUMS}
     findings += [
-        Finding(name, f"it is not part of the release ({SUMS} does not name it)")
+        ReleaseCheck(name, f"it is not part of the release ({SUMS} does not name it)")
         for name in sorted(present - listed)
     ]
     return findings
@@ -109,7 +111,7 @@ def _files(root: Path) -> list[Finding]:
 
 def _source(
     source: Mapping[str, Any], beds: Mapping[str, Testbed], given: Dataset | str | Path | None
-) -> list[Finding]:
+) -> list[ReleaseCheck]:
     """One source: is it here, does every task find its images, do some of the pictures look the same."""
     from longshot.datasets import open_dataset
     from longshot.datasets.registry import find
@@ -122,11 +124,11 @@ def _source(
         else:
             dataset = open_dataset(given) if isinstance(given, str | Path) else given
     except UserError as error:
-        return [Finding(what, str(error))]
+        return [ReleaseCheck(what, str(error))]
     findings = []
     if dataset.fingerprint != source["fingerprint"]:
         findings.append(
-            Finding(
+            ReleaseCheck(
                 what,
                 f"{dataset.source} has {len(dataset.class_ids):,} classes and {len(dataset):,} images, the "
                 f"release's had "
@@ -138,16 +140,16 @@ def _source(
         if name in bed.datasets:
             one = describe.verify_one(bed, name, dataset)
             findings += [
-                Finding(f"{what}, testbed {bed_name}", text.removeprefix(f"{name}: ")) for text in one
+                ReleaseCheck(f"{what}, testbed {bed_name}", text.removeprefix(f"{name}: ")) for text in one
             ]
     changed = differing(dataset, source.get("thumbnails", {}))
     if changed:
         findings.append(
-            Finding(
+            ReleaseCheck(
                 what,
                 f"{len(changed)} of {len(source['thumbnails'])} compared pictures look different from the "
                 f"release's, such as "
                 f"'{changed[0]}': the names are the same, the images are not",
             )
         )
-    return findings or [Finding(what)]
+    return findings or [ReleaseCheck(what)]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.errors import UserError
-from longshot.files import hash_file, write_json, write_text
+from longshot.core.errors import UserError
+from longshot.core.files import hash_file, write_json, write_text
 from longshot.releases.card import card
 from longshot.releases.thumbnails import thumbnails
 from longshot.testbeds import columns

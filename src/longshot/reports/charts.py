@@ -32,7 +32,7 @@ POINTS = 60  # of a curve: more cannot be seen at this size and make the page he
 
 
 @dataclass(frozen=True)
-class Row:
+class EstimateRow:
     """An estimate with its interval, in the unit of the axis; ``note`` stands at the right end."""
 
     index: int
@@ -56,7 +56,7 @@ class Curve:
 
 
 def intervals(
-    rows: Sequence[Row],
+    rows: Sequence[EstimateRow],
     *,
     xlabel: str,
     prefix: str,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from longshot.reports.costs import duration
 from longshot.reports.svg import COLOURS, INK, MUTED, PAPER, SERIES, WIDTH, new_axes, new_figure, to_svg
 
-Box = tuple[float, float, float, float]  # left, bottom, right, top in drawing units
+LabelBox = tuple[float, float, float, float]  # left, bottom, right, top in drawing units
 KINDS = {"frozen": "o", "adapted": "s", "meta-trained": "^"}
 _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 290, 44, 14, 12, 46
 _ANGLES = (
@@ -131,7 +131,7 @@ def _number(axes: Any, figure: Any, points: Sequence[Point], seconds: NDArray[np
     """The number of each point beside it; a thin line leads to one that had to stand far off."""
     data = np.stack([seconds, [100 * point.mean for point in points]], axis=1)
     places = axes.transData.transform(data) * 72 / figure.dpi
-    taken: list[Box] = [(x - 4.5, y - 4.5, x + 4.5, y + 4.5) for x, y in places]
+    taken: list[LabelBox] = [(x - 4.5, y - 4.5, x + 4.5, y + 4.5) for x, y in places]
     unit = (
         72 / figure.dpi * (axes.transData.transform((1, 100)) - axes.transData.transform((1, 0)))[1]
     )  # of a share
@@ -163,13 +163,13 @@ def _number(axes: Any, figure: Any, points: Sequence[Point], seconds: NDArray[np
         )
 
 
-def _box(x: float, y: float, angle: float, radius: float, half: float) -> Box:
+def _box(x: float, y: float, angle: float, radius: float, half: float) -> LabelBox:
     turn = math.radians(angle)
     middle, height = x + (radius + half - 4) * math.cos(turn), y + radius * math.sin(turn)
     return middle - half, height - 6, middle + half, height + 6
 
 
-def _free(box: Box, taken: Sequence[Box]) -> bool:
+def _free(box: LabelBox, taken: Sequence[LabelBox]) -> bool:
     if box[0] < _LEFT + 1 or box[2] > WIDTH - 2 or box[1] < _BOTTOM + 1 or box[3] > _HEIGHT - 1:
         return False
     return not any(

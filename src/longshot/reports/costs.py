@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.reports import tables
 from longshot.reports.data import ReportData
-from longshot.reports.sheets import Cell, Sheet
-from longshot.reports.summary import Entry, Floats, summarise, time_spent
+from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.summary import Floats, SeriesEstimate, summarise, time_spent
 
 HEADS = ("Method", "Backbone", "Setting", "Network")
 NOTE = (
@@ -27,13 +27,13 @@ _UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 class Cost:
     """One series on one testbed: seconds per task (median) and of all tasks; ``front`` as in :func:`pareto`."""
 
-    entry: Entry
+    entry: SeriesEstimate
     median: float
     total: float
     front: bool
 
 
-def costs(data: ReportData, entries: dict[tuple[int, int], Entry], bed: int) -> list[Cost]:
+def costs(data: ReportData, entries: dict[tuple[int, int], SeriesEstimate], bed: int) -> list[Cost]:
     """The series of a testbed whose times were recorded, the quickest first."""
     spent = {s: time_spent(cell) for s, cell in data.column(bed)}
     known = sorted((s for s in spent if not math.isnan(spent[s][0])), key=lambda s: (spent[s][0], s))
@@ -104,16 +104,16 @@ def _order(kind: str) -> tuple[int, str]:
     return (known.index(kind) if kind in known else len(known), kind)
 
 
-def _row(data: ReportData, one: Cost) -> list[Cell]:
+def _row(data: ReportData, one: Cost) -> list[SheetCell]:
     series = data.series[one.entry.series]
     label = series.method + (f" ({series.note})" if series.note else "")
     return [
-        Cell(label),
-        Cell(series.backbone),
-        Cell(series.setting),
-        Cell(series.kind),
-        Cell(tables.mean_and_half(one.entry), one.entry.mark),
-        Cell(duration(one.median)),
-        Cell(duration(one.total)),
-        Cell("front" if one.front else ""),
+        SheetCell(label),
+        SheetCell(series.backbone),
+        SheetCell(series.setting),
+        SheetCell(series.kind),
+        SheetCell(tables.mean_and_half(one.entry), one.entry.mark),
+        SheetCell(duration(one.median)),
+        SheetCell(duration(one.total)),
+        SheetCell("front" if one.front else ""),
     ]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.evaluation.results import Results
@@ -22,7 +22,7 @@ METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss
 
 
 @dataclass(frozen=True)
-class Series:
+class ReportSeries:
     """What was measured: a backbone with a method; ``note`` tells apart what would read the same.
 
     ``kind`` says what becomes of the network: "frozen", "adapted" to every task, or "meta-trained".
@@ -65,7 +65,7 @@ class Cell:
 
 
 @dataclass(frozen=True, eq=False)
-class Bed:
+class ReportTestbed:
     """A testbed as the report shows it; ``name`` is unique in the report."""
 
     hash: str
@@ -91,8 +91,8 @@ class ReportData:
     runs: tuple[dict[str, Any], ...]  # the run.json of each run
     names: tuple[str, ...]  # what the runs are called: the folder's name
     missing: tuple[int, ...]  # units of work each run still lacks: not 0 while it is not finished
-    beds: tuple[Bed, ...]
-    series: tuple[Series, ...]
+    beds: tuple[ReportTestbed, ...]
+    series: tuple[ReportSeries, ...]
     cells: Mapping[tuple[int, int], Cell]  # (bed, series) → rows
 
     def column(self, bed: int) -> list[tuple[int, Cell]]:
@@ -225,7 +225,7 @@ def _arrange(
     hashes = list(bed_names)
     plain = list(bed_names.values())
     beds = tuple(
-        Bed(h, name if plain.count(name) == 1 else f"{name} ({h[:8]})", *copies[h])
+        ReportTestbed(h, name if plain.count(name) == 1 else f"{name} ({h[:8]})", *copies[h])
         for h, name in zip(hashes, plain, strict=True)
     )
     kinds = {
@@ -239,13 +239,13 @@ def _arrange(
         seeds.setdefault((backbone, method, setting), set()).add(seed)
         if not all(_same(found[0][1], cell) for _, cell in found[1:]):
             clashing.add((backbone, method, setting, seed))
-    series: dict[Series, int] = {}
+    series: dict[ReportSeries, int] = {}
     cells: dict[tuple[int, int], Cell] = {}
     for (bed, backbone, method, setting, seed), found in parts.items():
         for name, cell in found if (backbone, method, setting, seed) in clashing else found[:1]:
             notes = [f"seed {seed}"] if len(seeds[backbone, method, setting]) > 1 else []
             notes += [name] if (backbone, method, setting, seed) in clashing else []
-            one = Series(backbone, method, setting, ", ".join(notes), kinds.get(method, "frozen"))
+            one = ReportSeries(backbone, method, setting, ", ".join(notes), kinds.get(method, "frozen"))
             cells[hashes.index(bed), series.setdefault(one, len(series))] = cell
     return ReportData(tuple(runs), tuple(names), tuple(missing), beds, tuple(series), cells)
 

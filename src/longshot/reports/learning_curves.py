@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.files import atomic
+from longshot.core.errors import UserError
+from longshot.core.files import atomic
 from longshot.reports.data import unique_names
 from longshot.reports.svg import (
     COLOURS,
@@ -34,7 +34,7 @@ from longshot.reports.svg import (
 )
 
 Floats = NDArray[np.float64]
-Draw = Callable[[Any, Sequence["Training"], Palette], None]
+Draw = Callable[[Any, Sequence["TrainingHistory"], Palette], None]
 HISTORY = "history.jsonl"
 SUFFIXES = (".png", ".svg", ".pdf")
 POINTS = 120  # of a line of losses; where there are more records, neighbours are averaged
@@ -42,7 +42,7 @@ HEIGHT = 254
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
+class TrainingHistory:
     """The history of one training: R records, of which V were validated; accuracies are shares (0 … 1)."""
 
     name: str
@@ -63,14 +63,14 @@ class Training:
         return int(self.validated[self.best]), float(self.accuracy[self.best]), half
 
 
-def read_trainings(folders: Sequence[str | Path]) -> list[Training]:
+def read_trainings(folders: Sequence[str | Path]) -> list[TrainingHistory]:
     """The histories in the folders, named after them; UserError where there is none or it is damaged."""
     paths = [Path(folder) for folder in folders]
     names = unique_names([path.resolve().name or str(path) for path in paths])
     return [_read(path, name) for path, name in zip(paths, names, strict=True)]
 
 
-def _read(folder: Path, name: str) -> Training:
+def _read(folder: Path, name: str) -> TrainingHistory:
     path = folder / HISTORY
     if not path.is_file():
         raise UserError(
@@ -91,7 +91,7 @@ def _read(folder: Path, name: str) -> Training:
         )
     checked = [record for record in records if record["accuracy"] is not None]
     accuracy = np.array([record["accuracy"] for record in checked], np.float64)
-    return Training(
+    return TrainingHistory(
         name=name,
         step=np.array([record["step"] for record in records], np.float64),
         loss=np.array([record["loss"] for record in records], np.float64),
@@ -124,7 +124,7 @@ def _thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     return np.array([x[part].mean() for part in parts]), np.array([y[part].mean() for part in parts])
 
 
-def draw_loss(axes: Any, trainings: Sequence[Training], palette: Palette) -> None:
+def draw_loss(axes: Any, trainings: Sequence[TrainingHistory], palette: Palette) -> None:
     """Training loss against the step, one line per training."""
     for place, one in enumerate(trainings):
         x, y = _thinned(one.step, one.loss)
@@ -133,7 +133,7 @@ def draw_loss(axes: Any, trainings: Sequence[Training], palette: Palette) -> Non
     _finish(axes)
 
 
-def draw_validation(axes: Any, trainings: Sequence[Training], palette: Palette) -> None:
+def draw_validation(axes: Any, trainings: Sequence[TrainingHistory], palette: Palette) -> None:
     """Validation accuracy with its 95 % band against the step; a star where the best network was kept."""
     for place, one in enumerate(trainings):
         shown = palette.series[place % COLOURS]
@@ -182,7 +182,7 @@ def _finish(axes: Any) -> None:
     axes.set_xlabel("step")
 
 
-def plots(trainings: Sequence[Training], *, prefix: str = "curve") -> list[tuple[str, str]]:
+def plots(trainings: Sequence[TrainingHistory], *, prefix: str = "curve") -> list[tuple[str, str]]:
     """(what, SVG for a page): the loss, and the validation accuracy where something was validated."""
     found: list[tuple[str, str]] = []
     for what, draw in _panels(trainings):
@@ -193,7 +193,7 @@ def plots(trainings: Sequence[Training], *, prefix: str = "curve") -> list[tuple
     return found
 
 
-def _panels(trainings: Sequence[Training]) -> list[tuple[str, Draw]]:
+def _panels(trainings: Sequence[TrainingHistory]) -> list[tuple[str, Draw]]:
     found: list[tuple[str, Draw]] = [("Training loss", draw_loss)]
     if any(len(one.validated) for one in trainings):
         found.append(("Validation accuracy", draw_validation))

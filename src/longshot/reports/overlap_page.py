@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from longshot.errors import UserError
-from longshot.progress import progress
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
 from longshot.reports.frame import asset, environment
 from longshot.reports.pictures import thumbnail
 from longshot.reports.sections.base import Section

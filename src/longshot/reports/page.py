@@ -13,8 +13,8 @@ import numpy as np
 
 from longshot.reports import frame, plots, tables
 from longshot.reports.data import ReportData
-from longshot.reports.learning_curves import Training
-from longshot.reports.pictures import Images, albums
+from longshot.reports.learning_curves import TrainingHistory
+from longshot.reports.pictures import FindImages, albums
 from longshot.reports.published import Published
 from longshot.reports.sections.base import (
     MAX_LINES,
@@ -42,12 +42,12 @@ from longshot.reports.summary import compare_all, leaders, summarise
 def render_page(
     data: ReportData,
     *,
-    images: Images | None = None,
+    images: FindImages | None = None,
     pictures: int = 2,
     title: str | None = None,
     focus: str | None = None,
     published: Published | None = None,
-    trainings: Sequence[Training] = (),
+    trainings: Sequence[TrainingHistory] = (),
 ) -> str:
     """The whole page as one text without any reference to another file."""
     pairs = compare_all(data)
@@ -165,7 +165,7 @@ def distribution(request: Request) -> Section:
     data, panels = request.data, []
     for b, bed in enumerate(data.beds):
         column, left_out = strongest(request, b, MAX_ROWS)
-        lines = [plots.Line(s, plot_label(data, s), cell.accuracy) for s, cell in column]
+        lines = [plots.PlotLine(s, plot_label(data, s), cell.accuracy) for s, cell in column]
         chance = request.entries[b, column[0][0]].chance
         panels.append(
             {"bed": bed.name, "svg": plots.distribution(lines, chance, prefix=f"d{b}"), "left_out": left_out}
@@ -185,7 +185,8 @@ def by_shape(request: Request) -> Section | None:
             if len(np.unique(np.concatenate([getattr(cell, name) for _, cell in column]))) < 2:
                 continue
             lines = [
-                plots.Line(s, plot_label(data, s), cell.accuracy, getattr(cell, name)) for s, cell in column
+                plots.PlotLine(s, plot_label(data, s), cell.accuracy, getattr(cell, name))
+                for s, cell in column
             ]
             chance = None if name == "way" else request.entries[b, column[0][0]].chance
             svg = plots.by_value(lines, xlabel=xlabel, chance=chance, prefix=f"{name}{b}")

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.progress import Progress, progress
-from longshot.reports.data import Bed, Cell, ReportData
+from longshot.core.errors import UserError
+from longshot.core.progress import Progress, progress
+from longshot.reports.data import Cell, ReportData, ReportTestbed
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from longshot.testbeds.testbed import Task
 
-Images = Callable[[str, Sequence[str]], "list[Image]"]
+FindImages = Callable[[str, Sequence[str]], "list[Image]"]
 
 SIDE = 50  # pixels of a thumbnail
 QUALITY = 62
@@ -29,7 +29,7 @@ MAX_CLASSES, MAX_SUPPORT, MAX_QUERY = 10, 5, 12
 
 
 @dataclass(frozen=True)
-class Shot:
+class Thumbnail:
     """A thumbnail as a data URI; ``predicted`` is the name of a wrong answer, None where right."""
 
     source: str
@@ -45,8 +45,8 @@ class ClassRow:
     id: str
     right: int
     total: int
-    support: tuple[Shot, ...]
-    query: tuple[Shot, ...]  # mistakes first
+    support: tuple[Thumbnail, ...]
+    query: tuple[Thumbnail, ...]  # mistakes first
     more_support: int
     more_query: int
 
@@ -99,7 +99,11 @@ def choose(cells: Sequence[Cell], count: int) -> tuple[list[tuple[int, float]], 
 
 
 def albums(
-    data: ReportData, images: Images | None, count: int, marked: dict[int, int], judges: Sequence[int] | None
+    data: ReportData,
+    images: FindImages | None,
+    count: int,
+    marked: dict[int, int],
+    judges: Sequence[int] | None,
 ) -> list[Album]:
     """One album per testbed; ``marked``: whose predictions are shown, ``judges``: who chooses the tasks."""
     found = []
@@ -115,11 +119,11 @@ def albums(
 
 def _album(
     b: int,
-    bed: Bed,
+    bed: ReportTestbed,
     data: ReportData,
     judges: list[Cell],
     series: int,
-    images: Images | None,
+    images: FindImages | None,
     count: int,
     bar: Progress,
 ) -> Album:
@@ -145,7 +149,7 @@ def _album(
     return Album(b, series, len(judges), hardest, easiest)
 
 
-def _picture(task: Task, cell: Cell, mean: float, images: Images, bar: Progress) -> TaskPicture:
+def _picture(task: Task, cell: Cell, mean: float, images: FindImages, bar: Progress) -> TaskPicture:
     """Read the images of one task and mark the mistakes of one series."""
     place = int(np.searchsorted(cell.tasks, task.index))
     assert cell.predictions is not None
@@ -171,7 +175,7 @@ def _picture(task: Task, cell: Cell, mean: float, images: Images, bar: Progress)
 
 
 def class_rows(
-    task: Task, images: Images, predicted: NDArray[np.int64] | None = None
+    task: Task, images: FindImages, predicted: NDArray[np.int64] | None = None
 ) -> tuple[ClassRow, ...]:
     """The classes of a task with their thumbnails; with ``predicted`` [Q] mistakes come first, with the answer."""
     names = class_names(task.classes)
@@ -197,9 +201,11 @@ def class_rows(
             id=task.classes[label],
             right=int(len(query) - per_class[label]),
             total=len(query),
-            support=tuple(Shot(sources[task.support[i]], task.support[i]) for i in support[:MAX_SUPPORT]),
+            support=tuple(
+                Thumbnail(sources[task.support[i]], task.support[i]) for i in support[:MAX_SUPPORT]
+            ),
             query=tuple(
-                Shot(sources[task.query[i]], task.query[i], names[answers[i]] if wrong[i] else None)
+                Thumbnail(sources[task.query[i]], task.query[i], names[answers[i]] if wrong[i] else None)
                 for i in query[:MAX_QUERY]
             ),
             more_support=max(0, len(support) - MAX_SUPPORT),

@@ -26,7 +26,7 @@ from longshot.reports.svg import (
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class PlotLine:
     """One series of a plot: its place in the report (which gives colour and marker), label and values."""
 
     index: int
@@ -62,7 +62,7 @@ def density(values: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[n
     return scaled
 
 
-def distribution(lines: Sequence[Line], chance: float, *, prefix: str) -> str:
+def distribution(lines: Sequence[PlotLine], chance: float, *, prefix: str) -> str:
     """One row per series: the smoothed distribution of task accuracies, the middle 80 % and the mean."""
     row, top = 46, 4
     with new_figure(row * len(lines) + 44) as figure:
@@ -109,7 +109,7 @@ def bins(values: NDArray[np.float64], *, exact: int = 12, ranges: int = 8) -> li
     return grouped
 
 
-def by_value(lines: Sequence[Line], *, xlabel: str, chance: float | None, prefix: str) -> str:
+def by_value(lines: Sequence[PlotLine], *, xlabel: str, chance: float | None, prefix: str) -> str:
     """Mean accuracy with its 95 % interval for every x value; one line per series.
 
     ``chance`` is the level of guessing; None when the x axis counts ways, where it is 1 / x.

@@ -8,22 +8,22 @@ from itertools import groupby
 
 import numpy as np
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.reports import tables
 from longshot.reports.data import ReportData
 from longshot.reports.published import Number, Published
 from longshot.reports.sections.base import uniform
-from longshot.reports.sheets import Cell, Sheet
-from longshot.reports.summary import Entry, Floats, column_marks, summarise
+from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.summary import Floats, SeriesEstimate, column_marks, summarise
 
-Entries = dict[tuple[int, int], Entry]
+Entries = dict[tuple[int, int], SeriesEstimate]
 FEWEST = 8  # tasks, two in each quartile
 PARTS = ("whole", "quartile 1", "quartile 2", "quartile 3", "quartile 4")
 NAMES = ("Whole testbed", "1st quartile", "2nd quartile", "3rd quartile", "4th quartile")
 
 
 @dataclass(frozen=True)
-class Value:
+class MarkedMean:
     """A mean as a share; ``half`` is NaN where it is not shown; ``mark`` is that of its column."""
 
     mean: float
@@ -32,14 +32,14 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Line:
+class QuartileRow:
     """One row: a series of the report, or a method of a paper (``series`` is None)."""
 
     series: int | None
     label: str
     backbone: str
     setting: str
-    values: tuple[Value | None, ...]
+    values: tuple[MarkedMean | None, ...]
 
     @property
     def published(self) -> bool:
@@ -48,14 +48,14 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Table:
+class QuartileTable:
     """The rows of one testbed, inductive ones first; ``ranges`` are the coarsities of the quartiles."""
 
     bed: str
     shape: str
     heads: tuple[str, ...]
     ranges: tuple[tuple[float, float], ...]
-    lines: tuple[Line, ...]
+    lines: tuple[QuartileRow, ...]
     note: str  # about published numbers
 
 
@@ -65,13 +65,13 @@ def quartile_table(
     bed: int,
     beside: int | None = None,
     published: Published | None = None,
-) -> Table | None:
+) -> QuartileTable | None:
     """The table of one testbed, with the whole of testbed ``beside`` in the last column; None without coarsity.
 
     Tasks are sorted by coarsity and cut into four equal parts, the finest first. First places of whole testbeds
     are those of the report; those of a quartile come from the same tests within the quartile.
     """
-    from longshot.evaluation.statistics import quantile_bins
+    from longshot.statistics import quantile_bins
 
     shared = data.shared(bed)
     first = data.cells[bed, shared.series[0]]
@@ -86,15 +86,15 @@ def quartile_table(
     lines = []
     for i, s in enumerate(shared.series):
         series = data.series[s]
-        values: list[Value | None] = [_whole(entries.get((bed, s)))]
+        values: list[MarkedMean | None] = [_whole(entries.get((bed, s)))]
         values += [
-            Value(float(part[:, i].mean()), math.nan, mark[i])
+            MarkedMean(float(part[:, i].mean()), math.nan, mark[i])
             for part, mark in zip(parts, marks, strict=True)
         ]
         if beside is not None:
             values.append(_whole(entries.get((beside, s))))
         label = series.method + (f" ({series.note})" if series.note else "")
-        lines.append(Line(s, label, series.backbone, series.setting, tuple(values)))
+        lines.append(QuartileRow(s, label, series.backbone, series.setting, tuple(values)))
     note = ""
     if published is not None:
         found, note = _published(published, first.way, first.shot, beside is not None)
@@ -102,10 +102,12 @@ def quartile_table(
     lines.sort(key=lambda line: (line.setting != "inductive", line.published))
     heads = NAMES + ((f"Uniform testbed ({data.beds[beside].name})",) if beside is not None else ())
     ranges = [(float(coarsity[bins == q].min()), float(coarsity[bins == q].max())) for q in range(4)]
-    return Table(data.beds[bed].name, _shape(first.way, first.shot), heads, tuple(ranges), tuple(lines), note)
+    return QuartileTable(
+        data.beds[bed].name, _shape(first.way, first.shot), heads, tuple(ranges), tuple(lines), note
+    )
 
 
-def quartile_tables(data: ReportData, published: Published | None = None) -> list[Table]:
+def quartile_tables(data: ReportData, published: Published | None = None) -> list[QuartileTable]:
     """A table for each testbed that is not uniform and has coarsities, beside the uniform testbed of its shape.
 
     Where there is none such, one for each uniform testbed. UserError when no testbed has coarsities.
@@ -137,8 +139,8 @@ def _beside(data: ReportData, bed: int, plain: list[int]) -> int | None:
     return next((b for b in plain if shape(b) == shape(bed)), None)
 
 
-def _whole(entry: Entry | None) -> Value | None:
-    return None if entry is None else Value(entry.mean, entry.half, entry.mark)
+def _whole(entry: SeriesEstimate | None) -> MarkedMean | None:
+    return None if entry is None else MarkedMean(entry.mean, entry.half, entry.mark)
 
 
 def _shape(way: Floats, shot: Floats) -> str:
@@ -148,7 +150,7 @@ def _shape(way: Floats, shot: Floats) -> str:
     return "tasks of several shapes"
 
 
-def _published(paper: Published, way: Floats, shot: Floats, beside: bool) -> tuple[list[Line], str]:
+def _published(paper: Published, way: Floats, shot: Floats, beside: bool) -> tuple[list[QuartileRow], str]:
     """The paper's rows for this shape, and a sentence about them."""
     shape = _shape(way, shot)
     numbers = [n for n in paper.numbers if n.part == "whole" and n.sampling == "semantic" and _fits(n, shape)]
@@ -160,7 +162,7 @@ def _published(paper: Published, way: Floats, shot: Floats, beside: bool) -> tup
         values = [_number(paper.select(**same, sampling="semantic", part=part)) for part in PARTS]
         if beside:
             values.append(_number(paper.select(**same, sampling="uniform", part="whole")))
-        lines.append(Line(None, whole.label, whole.backbone, whole.setting, tuple(values)))
+        lines.append(QuartileRow(None, whole.label, whole.backbone, whole.setting, tuple(values)))
     return lines, (
         f"Rows marked published are those of {paper.source['short']} on {numbers[0].testbed} "
         f"({paper.tasks:,} tasks), another dataset and backbone: they stand beside, they are not compared."
@@ -171,8 +173,8 @@ def _fits(number: Number, shape: str) -> bool:
     return f"{number.way}-way {number.shot}-shot" == shape
 
 
-def _number(found: list[Number]) -> Value | None:
-    return Value(found[0].mean, math.nan if found[0].half is None else found[0].half) if found else None
+def _number(found: list[Number]) -> MarkedMean | None:
+    return MarkedMean(found[0].mean, math.nan if found[0].half is None else found[0].half) if found else None
 
 
 def sheets(data: ReportData, published: Published | None = None) -> list[Sheet]:
@@ -180,7 +182,7 @@ def sheets(data: ReportData, published: Published | None = None) -> list[Sheet]:
     return [_sheet(table) for table in quartile_tables(data, published)]
 
 
-def _sheet(table: Table) -> Sheet:
+def _sheet(table: QuartileTable) -> Sheet:
     blocks = [
         [_row(line) for line in lines] for _, lines in groupby(table.lines, key=lambda line: line.setting)
     ]
@@ -188,19 +190,21 @@ def _sheet(table: Table) -> Sheet:
     return Sheet("", heads, blocks, _note(table), labels=3)
 
 
-def _row(line: Line) -> list[Cell]:
+def _row(line: QuartileRow) -> list[SheetCell]:
     label = line.label + (" (published)" if line.published else "")
-    values = [Cell("–") if value is None else Cell(_text(value), value.mark) for value in line.values]
-    return [Cell(label), Cell(line.backbone), Cell(line.setting), *values]
+    values = [
+        SheetCell("–") if value is None else SheetCell(_text(value), value.mark) for value in line.values
+    ]
+    return [SheetCell(label), SheetCell(line.backbone), SheetCell(line.setting), *values]
 
 
-def _text(value: Value) -> str:
+def _text(value: MarkedMean) -> str:
     return tables.percent(value.mean, 2) + (
         "" if math.isnan(value.half) else f" ± {tables.percent(value.half, 2)}"
     )
 
 
-def _note(table: Table) -> str:
+def _note(table: QuartileTable) -> str:
     ranges = "; ".join(f"{low:.3g}–{high:.3g}" for low, high in table.ranges)
     return (
         f"Mean accuracy in % on {table.bed} ({table.shape}), ± half the 95 % interval; quartiles by coarsity, the "

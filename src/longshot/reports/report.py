@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from longshot.errors import UserError
-from longshot.files import write_text
+from longshot.core.errors import UserError
+from longshot.core.files import write_text
 from longshot.reports import tables
 from longshot.reports.data import ReportData, load
 
 if TYPE_CHECKING:
     from longshot.evaluation.results import Results
-    from longshot.reports.pictures import Images
+    from longshot.reports.pictures import FindImages
     from longshot.reports.published import Published
 
 _TABLES: dict[str, Callable[[ReportData], str]] = {
@@ -32,7 +32,7 @@ def report(
     out: str | Path,
     *,
     format: str = "html",
-    images: Images | None = None,
+    images: FindImages | None = None,
     pictures: int = 2,
     title: str | None = None,
     focus: str | None = None,
@@ -71,7 +71,7 @@ def render(
     data: ReportData,
     *,
     format: str = "html",
-    images: Images | None = None,
+    images: FindImages | None = None,
     pictures: int = 2,
     title: str | None = None,
     focus: str | None = None,

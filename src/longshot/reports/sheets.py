@@ -10,7 +10,7 @@ from longshot.reports.tables import LATEX_MARKS, MARKDOWN_MARKS, escape_latex, e
 
 
 @dataclass(frozen=True)
-class Cell:
+class SheetCell:
     """One text of a table; ``mark`` is "best" or "tied" at the first place of its column, else empty."""
 
     text: str
@@ -26,7 +26,7 @@ class Sheet:
 
     title: str
     heads: Sequence[tuple[str, str]]
-    blocks: Sequence[Sequence[Sequence[Cell]]]
+    blocks: Sequence[Sequence[Sequence[SheetCell]]]
     note: str = ""
     labels: int = 2
 
@@ -72,11 +72,11 @@ def to_latex(sheets: Sequence[Sheet]) -> str:
     return "% needs \\usepackage{booktabs}\n" + "\n".join(latex(one) for one in sheets)
 
 
-def _markdown(cell: Cell) -> str:
+def _markdown(cell: SheetCell) -> str:
     text = escape_markdown(cell.text)
     return MARKDOWN_MARKS[cell.mark].format(text) if cell.mark else text
 
 
-def _latex(cell: Cell) -> str:
+def _latex(cell: SheetCell) -> str:
     text = escape_latex(cell.text)
     return LATEX_MARKS[cell.mark].format(text) if cell.mark else text

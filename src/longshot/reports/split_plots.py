@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.files import atomic
+from longshot.core.errors import UserError
+from longshot.core.files import atomic
 from longshot.reports.svg import marker, shorten
 
 Floats = NDArray[np.float64]
@@ -48,7 +48,7 @@ _SETTINGS: Any = {
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
+class SplitPanel:
     """One split of the C classes: ``sets`` maps train, validation and test to positions among them."""
 
     title: str
@@ -56,7 +56,7 @@ class Panel:
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class DivergenceSeries:
     """Accuracy (shares) at n divergences with intervals; ``line`` is intercept and slope of the regression."""
 
     label: str
@@ -96,7 +96,7 @@ def plane(embeddings: Floats) -> tuple[Floats, Floats]:
 
 
 def class_map(
-    embeddings: Floats, panels: Sequence[Panel], path: str | os.PathLike[str], title: str = ""
+    embeddings: Floats, panels: Sequence[SplitPanel], path: str | os.PathLike[str], title: str = ""
 ) -> None:
     """Classes in the plane of their first two principal components, coloured by set; a picture per split.
 
@@ -146,7 +146,7 @@ def _draw_sets(axes: Any, points: Floats, sets: Mapping[str, NDArray[np.int64]])
 
 
 def accuracy_by_divergence(
-    series: Sequence[Series],
+    series: Sequence[DivergenceSeries],
     path: str | os.PathLike[str],
     *,
     title: str,

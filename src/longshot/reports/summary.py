@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.reports.data import METRICS, Cell, ReportData, Series
+from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries
 
 if TYPE_CHECKING:
-    from longshot.evaluation.statistics import Comparison
+    from longshot.statistics import Comparison
 
 Floats = NDArray[np.float64]
 SIGNIFICANCE = 0.05
@@ -21,7 +21,7 @@ _TOGETHER = 64  # pairs tested at a time: bounds memory, changes no p
 
 
 @dataclass(frozen=True)
-class Entry:
+class SeriesEstimate:
     """One series on one testbed; accuracies are shares (0 … 1), the bounds are NaN for a single task."""
 
     bed: int
@@ -42,7 +42,7 @@ class Entry:
         return (self.high - self.low) / 2
 
 
-def summarise(data: ReportData, pairs: Pairs | None = None) -> dict[tuple[int, int], Entry]:
+def summarise(data: ReportData, pairs: TestedPairs | None = None) -> dict[tuple[int, int], SeriesEstimate]:
     """(bed, series) → entry, in the report's order of testbeds and series."""
     entries = {}
     pairs = compare_all(data) if pairs is None else pairs
@@ -51,7 +51,7 @@ def summarise(data: ReportData, pairs: Pairs | None = None) -> dict[tuple[int, i
         marks, p_values = first_place(data, bed, pairs)
         for series, cell in column:
             mean, low, high = interval(cell.accuracy)
-            entries[bed, series] = Entry(
+            entries[bed, series] = SeriesEstimate(
                 bed=bed,
                 series=series,
                 mean=mean,
@@ -77,7 +77,7 @@ def time_spent(cell: Cell) -> tuple[float, float]:
 
 def interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
     """Mean and Student-t 95 % interval; the bounds are NaN for fewer than two values."""
-    from longshot.evaluation.statistics import mean_interval
+    from longshot.statistics import mean_interval
 
     found = mean_interval(values)
     if len(values) < 2 or found.low is None or found.high is None:
@@ -85,7 +85,7 @@ def interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
     return float(found.mean), float(found.low), float(found.high)
 
 
-Pairs = dict[tuple[int, int, int], "Tested"]  # (bed, a, b) with series a before b → b against a
+TestedPairs = dict[tuple[int, int, int], "Tested"]  # (bed, a, b) with series a before b → b against a
 
 
 @dataclass(frozen=True)
@@ -101,15 +101,15 @@ class Tested:
         return self.p >= SIGNIFICANCE
 
 
-def compare_all(data: ReportData) -> Pairs:
+def compare_all(data: ReportData) -> TestedPairs:
     """Every pair of series on every testbed: sign-flip tests, p corrected by Holm over all of them.
 
     The same tests, correction and random signs as 'longshot compare' on one run. All pairs count, not those
     with the best alone: which series is best was seen in the same data. Pairs with fewer than two tasks in
     common are left out.
     """
-    from longshot.evaluation.statistics import compare_many, holm
-    from longshot.progress import progress
+    from longshot.core.progress import progress
+    from longshot.statistics import compare_many, holm
 
     jobs: dict[tuple[int, bytes], list[tuple[tuple[int, int, int], Floats, Floats]]] = {}
     for bed in range(len(data.beds)):
@@ -136,7 +136,7 @@ def compare_all(data: ReportData) -> Pairs:
     return {key: Tested(found[key], float(p)) for key, p in zip(keys, corrected, strict=True)}
 
 
-def first_place(data: ReportData, bed: int, pairs: Pairs) -> tuple[dict[int, str], dict[int, float]]:
+def first_place(data: ReportData, bed: int, pairs: TestedPairs) -> tuple[dict[int, str], dict[int, float]]:
     """Who leads a testbed: marks and corrected p against the highest mean, by series.
 
     Every series that the corrected test does not separate from the highest mean shares the first place. A sole
@@ -169,7 +169,7 @@ def column_marks(accuracy: Floats) -> list[str]:
 
     For parts of a testbed, such as a quartile.
     """
-    from longshot.evaluation.statistics import compare_many, holm
+    from longshot.statistics import compare_many, holm
 
     tasks, count = accuracy.shape
     if count < 2 or tasks < 2:
@@ -186,7 +186,9 @@ def column_marks(accuracy: Floats) -> list[str]:
     return [("tied" if len(tied) > 1 else "best") if i in tied else "" for i in range(count)]
 
 
-def leaders(data: ReportData, entries: dict[tuple[int, int], Entry], bed: int) -> tuple[list[Series], Entry]:
+def leaders(
+    data: ReportData, entries: dict[tuple[int, int], SeriesEstimate], bed: int
+) -> tuple[list[ReportSeries], SeriesEstimate]:
     """The series at the first place of a testbed (several when they tie), and the highest entry."""
     column = [entries[bed, s] for s, _ in data.column(bed)]
     top = max(column, key=lambda entry: entry.mean)

@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from longshot.reports.data import ReportData, Series
-from longshot.reports.summary import Entry, summarise, time_spent
+from longshot.reports.data import ReportData, ReportSeries
+from longshot.reports.summary import SeriesEstimate, summarise, time_spent
 
-Entries = dict[tuple[int, int], Entry]
+Entries = dict[tuple[int, int], SeriesEstimate]
 MARKDOWN_MARKS = {"best": "**{}**", "tied": "**{}** ="}
 LATEX_MARKS = {"best": r"\textbf{{{}}}", "tied": r"\textbf{{{}}}\rlap{{$^{{=}}$}}"}
 NOTE = (
@@ -28,7 +28,7 @@ def percent(value: float, digits: int = 1) -> str:
     return "–" if math.isnan(value) else f"{100 * value:.{digits}f}"
 
 
-def mean_and_half(entry: Entry) -> str:
+def mean_and_half(entry: SeriesEstimate) -> str:
     """``84.3 ± 0.6``, or the mean alone where one task gives no interval."""
     return percent(entry.mean) + ("" if math.isnan(entry.half) else f" ± {percent(entry.half)}")
 
@@ -39,7 +39,7 @@ def rows(data: ReportData, entries: Entries | None = None) -> list[dict[str, Any
     return [_row(data, entry) for _, entry in sorted(entries.items())]
 
 
-def _row(data: ReportData, entry: Entry) -> dict[str, Any]:
+def _row(data: ReportData, entry: SeriesEstimate) -> dict[str, Any]:
     bed, series = data.beds[entry.bed], data.series[entry.series]
     median, total = time_spent(data.cells[entry.bed, entry.series])
     numbers = {
@@ -137,7 +137,7 @@ def _grid(
     return head, body
 
 
-def _method(series: Series) -> str:
+def _method(series: ReportSeries) -> str:
     return series.method + (f" ({series.note})" if series.note else "")
 
 

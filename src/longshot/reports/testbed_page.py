@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.progress import progress
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
 from longshot.reports import testbed_plots as plots
 from longshot.reports.frame import asset, environment
-from longshot.reports.pictures import MAX_CLASSES, ClassRow, Images, class_rows
+from longshot.reports.pictures import MAX_CLASSES, ClassRow, FindImages, class_rows
 from longshot.testbeds import describe
 from longshot.testbeds.origin import sampler_settings
 from longshot.testbeds.testbed import Task, Testbed
@@ -27,7 +27,7 @@ _NAMED = 3  # classes named at each end of the class balance
 
 
 @dataclass(frozen=True)
-class Part:
+class PageSection:
     """A section: its anchor, its heading, the template it is made with and what goes in."""
 
     name: str
@@ -37,7 +37,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Panel:
+class PlotPanel:
     """A plot with its caption, a line of facts and a line on how to read it."""
 
     caption: str
@@ -57,7 +57,12 @@ class Shown:
 
 
 def render_testbed(
-    testbed: Testbed, *, name: str, images: Images | None = None, pictures: int = 2, title: str | None = None
+    testbed: Testbed,
+    *,
+    name: str,
+    images: FindImages | None = None,
+    pictures: int = 2,
+    title: str | None = None,
 ) -> str:
     """The page of a testbed as one text without any reference to another file.
 
@@ -95,23 +100,23 @@ def render_testbed(
 # --- the sections, in the order of the page ---
 
 
-def _origin(testbed: Testbed, facts: Mapping[str, Any]) -> Part:
+def _origin(testbed: Testbed, facts: Mapping[str, Any]) -> PageSection:
     """Sampler settings, seed, hashes and datasets."""
     settings = sampler_settings(facts["sampler"])
     record = json.dumps(testbed.meta, indent=2, ensure_ascii=False, sort_keys=True)
-    return Part(
+    return PageSection(
         "origin", "Origin", "testbed_origin.html.j2", {"facts": facts, "settings": settings, "record": record}
     )
 
 
-def _changes(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
+def _changes(testbed: Testbed, _: Mapping[str, Any]) -> PageSection | None:
     """Loss and accuracy before and after the selection of images, and the rounds it took."""
     chance = float(np.mean(1 / testbed.table.column("way").to_numpy()))
     panels = []
     for number, found in enumerate(describe.changes(testbed)):
         guess = chance if found.name == "accuracy" else None
         panels.append(
-            Panel(
+            PlotPanel(
                 found.name[:1].upper() + found.name[1:],
                 plots.change(found, prefix=f"change{number}", chance=guess),
                 f"Higher after selection in {found.raised:,} of {_plural(len(found.after), 'task')}, lower in "
@@ -123,25 +128,25 @@ def _changes(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
             )
         )
     return (
-        Part("selection", "Before and after selection", "testbed_plots.html.j2", {"panels": panels})
+        PageSection("selection", "Before and after selection", "testbed_plots.html.j2", {"panels": panels})
         if panels
         else None
     )
 
 
-def _classes(testbed: Testbed, _: Mapping[str, Any]) -> Part:
+def _classes(testbed: Testbed, _: Mapping[str, Any]) -> PageSection:
     """How far apart in meaning the classes of a task are, and how evenly classes occur."""
     panels = [*_coarsity(testbed), *_balance(testbed)]
-    return Part("classes", "Coarsity and class balance", "testbed_plots.html.j2", {"panels": panels})
+    return PageSection("classes", "Coarsity and class balance", "testbed_plots.html.j2", {"panels": panels})
 
 
-def _coarsity(testbed: Testbed) -> list[Panel]:
+def _coarsity(testbed: Testbed) -> list[PlotPanel]:
     """How far apart in meaning the classes of the tasks are, where it was measured."""
     values = describe.measured(testbed, "coarsity") if "coarsity" in testbed.measured else None
     if values is None or not len(values):
         return []
     quartiles = " / ".join(f"{value:.2f}" for value in np.percentile(values, [25, 50, 75]))
-    panel = Panel(
+    panel = PlotPanel(
         "Coarsity",
         plots.histogram(values, xlabel="coarsity of the task", prefix="coarsity"),
         f"Mean {values.mean():.2f}, quartiles {quartiles}, {values.min():.2f} to {values.max():.2f}.",
@@ -151,13 +156,13 @@ def _coarsity(testbed: Testbed) -> list[Panel]:
     return [panel]
 
 
-def _balance(testbed: Testbed) -> list[Panel]:
+def _balance(testbed: Testbed) -> list[PlotPanel]:
     """How evenly the classes occur, one panel per dataset."""
     panels = []
     for number, found in enumerate(describe.balances(testbed)):
         low, high = found.usual
         panels.append(
-            Panel(
+            PlotPanel(
                 f"Class balance of {found.dataset}",
                 plots.balance(found, prefix=f"balance{number}"),
                 f"{_ends(found.counts)} {found.outside:,} of "
@@ -170,7 +175,7 @@ def _balance(testbed: Testbed) -> list[Panel]:
     return panels
 
 
-def _shape(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
+def _shape(testbed: Testbed, _: Mapping[str, Any]) -> PageSection | None:
     """Ways, shots, support and query sizes, each where it varies."""
     sizes: list[tuple[str, str, str, NDArray[Any], str]] = [
         (
@@ -203,18 +208,18 @@ def _shape(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
         ),
     ]
     panels = [
-        Panel(name, plots.histogram(values, xlabel=xlabel, prefix=f"shape{number}", unit=unit), "", how)
+        PlotPanel(name, plots.histogram(values, xlabel=xlabel, prefix=f"shape{number}", unit=unit), "", how)
         for number, (name, xlabel, unit, values, how) in enumerate(sizes)
         if len(values) and values.min() < values.max()
     ]
     return (
-        Part("shape", "Ways, shots and sizes", "testbed_plots.html.j2", {"panels": panels})
+        PageSection("shape", "Ways, shots and sizes", "testbed_plots.html.j2", {"panels": panels})
         if panels
         else None
     )
 
 
-def _others(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
+def _others(testbed: Testbed, _: Mapping[str, Any]) -> PageSection | None:
     """Every other measured number as a histogram; what is the same in all tasks, or no number, in words."""
     pairs = {f"{found.name}_{when}" for found in describe.changes(testbed) for when in ("before", "after")}
     panels, constant, silent = [], [], []
@@ -226,7 +231,7 @@ def _others(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
             constant.append((name, f"{values.min():.4g}"))
         else:
             panels.append(
-                Panel(
+                PlotPanel(
                     name,
                     plots.histogram(values, xlabel=name, prefix=f"measured{number}"),
                     f"{values.min():.4g} to {values.max():.4g}, known for {_plural(len(values), 'task')}.",
@@ -236,7 +241,7 @@ def _others(testbed: Testbed, _: Mapping[str, Any]) -> Part | None:
     if not (panels or constant or silent):
         return None
     context = {"panels": panels, "constant": constant, "silent": silent}
-    return Part("measured", "Other measures", "testbed_plots.html.j2", context)
+    return PageSection("measured", "Other measures", "testbed_plots.html.j2", context)
 
 
 _MEANINGS = {
@@ -246,10 +251,10 @@ _MEANINGS = {
 }
 
 
-def _tasks(testbed: Testbed, images: Images | None, count: int) -> Part:
+def _tasks(testbed: Testbed, images: FindImages | None, count: int) -> PageSection:
     """Pictures of the tasks at both ends of the scale and of a few at random."""
     context: dict[str, Any] = {"groups": [], "problem": None}
-    part = Part("tasks", "Tasks as pictures", "testbed_tasks.html.j2", context)
+    part = PageSection("tasks", "Tasks as pictures", "testbed_tasks.html.j2", context)
     if images is None:
         context["problem"] = "No pictures: this page was made without access to the images."
         return part
@@ -303,7 +308,7 @@ def choose(testbed: Testbed, count: int) -> list[tuple[str, list[int]]]:
     return groups
 
 
-def _shown(task: Task, images: Images) -> Shown:
+def _shown(task: Task, images: FindImages) -> Shown:
     rows = class_rows(task, images)
     facts = [f"{task.way}-way", f"{_bounds(task.shots)}-shot", task.dataset]
     numbers = {name: value for name, value in task.measured.items() if isinstance(value, int | float)}

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.reports import tables
 from longshot.reports.data import ReportData
 from longshot.reports.published import Published
 from longshot.reports.sections.base import uniform
-from longshot.reports.sheets import Cell, Sheet
-from longshot.reports.summary import Entry, column_marks, interval, summarise
+from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.summary import SeriesEstimate, column_marks, interval, summarise
 
 TOP = 5
 LABELS = ("Method", "Backbone", "Setting")
-Shape = tuple[int, float]  # ways, shots
-Column = dict[int, Cell]  # series → what stands in its row
+WayShot = tuple[int, float]  # ways, shots
+WayColumn = dict[int, SheetCell]  # series → what stands in its row
 
 
 def sheets(data: ReportData, published: Published | None = None) -> list[Sheet]:
@@ -50,7 +50,7 @@ def metrics(way: int) -> tuple[str, ...]:
     return ("accuracy", "top5") if way > TOP else ("accuracy",)
 
 
-def _shape(data: ReportData, bed: int) -> Shape | None:
+def _shape(data: ReportData, bed: int) -> WayShot | None:
     """Ways and shots of a uniform testbed, or None where they vary or something was not drawn uniformly."""
     cell = data.column(bed)[0][1]
     ways, shots = np.unique(cell.way), np.unique(cell.shot)
@@ -66,25 +66,27 @@ def _datasets(data: ReportData, bed: int) -> tuple[str, ...]:
 
 def _measured(
     data: ReportData,
-    entries: dict[tuple[int, int], Entry],
+    entries: dict[tuple[int, int], SeriesEstimate],
     beds: Sequence[int],
-    shapes: dict[int, Shape],
+    shapes: dict[int, WayShot],
     others: Sequence[str],
 ) -> Sheet:
     heads: list[tuple[str, str]] = [("", label) for label in LABELS]
-    columns: list[Column] = []
+    columns: list[WayColumn] = []
     for b in beds:
         way, shot = shapes[b]
         twin = sum(shapes[other] == shapes[b] for other in beds) > 1
         for metric in metrics(way):
             heads.append((f"{way}-way", head(shot, metric) + (f" ({data.beds[b].name})" if twin else "")))
             columns.append(_accuracy(entries, b) if metric == "accuracy" else _top5(data, b))
-    rows: dict[str, list[list[Cell]]] = {"inductive": [], "transductive": []}
+    rows: dict[str, list[list[SheetCell]]] = {"inductive": [], "transductive": []}
     for s, series in enumerate(data.series):
         if any(s in column for column in columns):
             label = series.method + (f" ({series.note})" if series.note else "")
-            cells = [column.get(s, Cell("–")) for column in columns]
-            rows[series.setting].append([Cell(label), Cell(series.backbone), Cell(series.setting), *cells])
+            cells = [column.get(s, SheetCell("–")) for column in columns]
+            rows[series.setting].append(
+                [SheetCell(label), SheetCell(series.backbone), SheetCell(series.setting), *cells]
+            )
     names = ", ".join(_datasets(data, beds[0]))
     counts = sorted({entries[b, s].n for b in beds for s, _ in data.column(b)})
     note = (
@@ -98,13 +100,15 @@ def _measured(
     return Sheet(f"{names}, few and many ways", heads, [block for block in rows.values() if block], note, 3)
 
 
-def _accuracy(entries: dict[tuple[int, int], Entry], bed: int) -> Column:
+def _accuracy(entries: dict[tuple[int, int], SeriesEstimate], bed: int) -> WayColumn:
     return {
-        s: Cell(_text(entry.mean, entry.half), entry.mark) for (b, s), entry in entries.items() if b == bed
+        s: SheetCell(_text(entry.mean, entry.half), entry.mark)
+        for (b, s), entry in entries.items()
+        if b == bed
     }
 
 
-def _top5(data: ReportData, bed: int) -> Column:
+def _top5(data: ReportData, bed: int) -> WayColumn:
     """Means and first places of top-5; the places on the tasks that all series have."""
     column = data.column(bed)
     if any(np.isnan(cell.metrics["top5"]).any() for _, cell in column):
@@ -115,7 +119,7 @@ def _top5(data: ReportData, bed: int) -> Column:
     found = {}
     for (s, cell), mark in zip(column, marks, strict=True):
         mean, low, high = interval(cell.metrics["top5"])
-        found[s] = Cell(_text(mean, (high - low) / 2), mark)
+        found[s] = SheetCell(_text(mean, (high - low) / 2), mark)
     return found
 
 
@@ -123,16 +127,18 @@ def _published(paper: Published) -> Sheet:
     """The paper's table of ways, as printed."""
     printed = paper.select(table=3)
     keys = list(dict.fromkeys((n.way, n.shot, n.metric) for n in printed))
-    found = {(n.label, n.way, n.shot, n.metric): Cell(_text(n.mean, n.half or float("nan"))) for n in printed}
+    found = {
+        (n.label, n.way, n.shot, n.metric): SheetCell(_text(n.mean, n.half or float("nan"))) for n in printed
+    }
     blocks = []
     for setting in ("inductive", "transductive"):
         labels = dict.fromkeys(n.label for n in printed if n.setting == setting)
         blocks.append(
             [
                 [
-                    Cell(f"{label} (published)"),
-                    Cell(printed[0].backbone),
-                    Cell(setting),
+                    SheetCell(f"{label} (published)"),
+                    SheetCell(printed[0].backbone),
+                    SheetCell(setting),
                     *(found[label, *key] for key in keys),
                 ]
                 for label in labels

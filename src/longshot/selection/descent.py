@@ -11,16 +11,18 @@ from typing import Literal
 import numpy as np
 import torch
 
-from longshot.selection.objectives import Objective
+from longshot.selection.objectives import SelectionObjective
 from longshot.selection.projection import l1_ball, simplex
-from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks, by_class, own_places
+from longshot.selection.table import FeatureTable
+from longshot.selection.tasks import Ints, SelectionTasks, by_class, own_places
 
-Start = Literal["uniform", "random"]
+DescentStart = Literal["uniform", "random"]
 Projection = Literal["l1", "simplex", "none"]
 
 
-def start_weights(table: Table, tasks: Tasks, start: Start, entropy: Sequence[int]) -> list[torch.Tensor]:
+def start_weights(
+    table: FeatureTable, tasks: SelectionTasks, start: DescentStart, entropy: Sequence[int]
+) -> list[torch.Tensor]:
     """One weight vector per slot over all rows of its class, 0 at the task's queries.
 
     uniform: k_j/|P_j|, so that a class weighs what its support will weigh. random: U(0, 1), from a stream that
@@ -43,11 +45,11 @@ def start_weights(table: Table, tasks: Tasks, start: Start, entropy: Sequence[in
 
 
 def descend(
-    table: Table,
-    tasks: Tasks,
-    objective: Objective,
+    table: FeatureTable,
+    tasks: SelectionTasks,
+    objective: SelectionObjective,
     *,
-    start: Start = "random",
+    start: DescentStart = "random",
     steps: int = 1,
     step_size: float = 200.0,
     projection: Projection = "l1",
@@ -86,9 +88,9 @@ def descend(
 
 
 def _step(
-    table: Table,
-    tasks: Tasks,
-    objective: Objective,
+    table: FeatureTable,
+    tasks: SelectionTasks,
+    objective: SelectionObjective,
     weights: list[torch.Tensor],
     step_size: float,
     projection: Projection,
@@ -117,7 +119,7 @@ def _step(
     return moved, projected
 
 
-def pool_mask(table: Table, tasks: Tasks, slots: Ints) -> torch.Tensor:
+def pool_mask(table: FeatureTable, tasks: SelectionTasks, slots: Ints) -> torch.Tensor:
     """Rows of the slots' common class that are not queries of the slot's task [s, n]."""
     label = int(tasks.classes[slots[0]])
     mask = np.ones((len(slots), table.size(label)), dtype=bool)
@@ -126,7 +128,9 @@ def pool_mask(table: Table, tasks: Tasks, slots: Ints) -> torch.Tensor:
     return torch.from_numpy(mask).to(table.device)
 
 
-def _extract(table: Table, tasks: Tasks, weights: list[torch.Tensor], before: list[torch.Tensor]) -> Ints:
+def _extract(
+    table: FeatureTable, tasks: SelectionTasks, weights: list[torch.Tensor], before: list[torch.Tensor]
+) -> Ints:
     """The k_j largest weights of each slot: by weight, then by weight before the projection, then by row."""
     result = np.empty(int(tasks.shots.sum()), dtype=np.int64)
     bounds = tasks.support_offsets

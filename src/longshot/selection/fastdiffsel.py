@@ -9,12 +9,14 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from longshot.selection.objectives import COLUMN_BLOCK, Objective
-from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks, by_class
+from longshot.selection.objectives import COLUMN_BLOCK, SelectionObjective
+from longshot.selection.table import FeatureTable
+from longshot.selection.tasks import Ints, SelectionTasks, by_class
 
 
-def hide_queries(scores: torch.Tensor, table: Table, tasks: Tasks, slots: Ints, start: int) -> None:
+def hide_queries(
+    scores: torch.Tensor, table: FeatureTable, tasks: SelectionTasks, slots: Ints, start: int
+) -> None:
     """Set −∞ where a row of the block that begins at ``start`` is a query of the slot's own task."""
     first = tasks.query_offsets[slots]
     count = tasks.query_offsets[slots + 1] - first
@@ -47,7 +49,12 @@ def top_rows(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tens
 
 
 def select_rows(
-    table: Table, tasks: Tasks, objective: Objective, directions: torch.Tensor, *, largest: bool = True
+    table: FeatureTable,
+    tasks: SelectionTasks,
+    objective: SelectionObjective,
+    directions: torch.Tensor,
+    *,
+    largest: bool = True,
 ) -> Ints:
     """Support rows, flat over slots (bounds: ``tasks.support_offsets``): per slot the k_j best-scored pool rows.
 

@@ -7,15 +7,21 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from longshot.selection.objectives import Objective
-from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks, own_places, rounded_shapes
+from longshot.selection.objectives import SelectionObjective
+from longshot.selection.table import FeatureTable
+from longshot.selection.tasks import Ints, SelectionTasks, own_places, rounded_shapes
 
 _SWAP_BYTES = 64 << 20  # of candidate losses per query held at a time
 
 
 def greedy_rounds(
-    table: Table, tasks: Tasks, objective: Objective, support: Ints, rounds: int, *, largest: bool = True
+    table: FeatureTable,
+    tasks: SelectionTasks,
+    objective: SelectionObjective,
+    support: Ints,
+    rounds: int,
+    *,
+    largest: bool = True,
 ) -> tuple[Ints, Ints]:
     """Run up to ``rounds`` rounds from ``support``: (support, rounds that changed something [T]).
 
@@ -42,9 +48,9 @@ def greedy_rounds(
 
 
 def _visit(
-    table: Table,
-    tasks: Tasks,
-    objective: Objective,
+    table: FeatureTable,
+    tasks: SelectionTasks,
+    objective: SelectionObjective,
     support: Ints,
     members: Ints,
     place: int,
@@ -75,7 +81,9 @@ def _visit(
         support[bounds[slot] : bounds[slot + 1]] = chosen[line]
 
 
-def _groups(table: Table, tasks: Tasks, active: Ints, place: int) -> Iterator[tuple[int, list[Ints]]]:
+def _groups(
+    table: FeatureTable, tasks: SelectionTasks, active: Ints, place: int
+) -> Iterator[tuple[int, list[Ints]]]:
     """Tasks that share the class at ``place``, cut into groups of one k and one padded shape that fit in memory."""
     slots = tasks.offsets[active] + place
     shapes = rounded_shapes(tasks)[active]

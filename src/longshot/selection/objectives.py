@@ -9,39 +9,39 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import torch
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.selection import losses
-from longshot.selection.table import Table
-from longshot.selection.tasks import Batch, Ints, Tasks, batches, by_class, pool_sizes
+from longshot.selection.table import FeatureTable
+from longshot.selection.tasks import Ints, QueryBatch, SelectionTasks, batches, by_class, pool_sizes
 
 COLUMN_BLOCK = (
     32  # slots per product: fixed and padded, so that a score does not depend on how many tasks there are
 )
 _GATHERED_ROWS = 8192  # support rows read at a time
 Distance = Literal["euclidean", "cosine"]
-Weights = Sequence[
+PoolWeights = Sequence[
     torch.Tensor
 ]  # one vector per slot over all rows of its class, 0 at the task's own queries
 
 
 @dataclass(frozen=True)
-class Measured:
+class SupportMeasures:
     """At one support per task: ``loss`` and ``accuracy`` [T], and ``directions`` [S, m, d] for the next selection."""
 
     loss: torch.Tensor
     accuracy: torch.Tensor
     directions: torch.Tensor
 
-    def take(self, tasks: Tasks, members: Ints) -> Measured:
+    def take(self, tasks: SelectionTasks, members: Ints) -> SupportMeasures:
         """What was measured on some of the tasks."""
         slots = np.concatenate([np.arange(tasks.offsets[t], tasks.offsets[t + 1]) for t in members])
         index = torch.from_numpy(members).to(self.loss.device)
-        return Measured(
+        return SupportMeasures(
             self.loss[index], self.accuracy[index], self.directions[torch.from_numpy(slots).to(index.device)]
         )
 
 
-class Objective(Protocol):
+class SelectionObjective(Protocol):
     """A query loss as a function of the weights on the pool.
 
     ``scores`` turns directions into ∂loss/∂w_i up to what all rows of a slot have in common (a shift and a
@@ -55,20 +55,28 @@ class Objective(Protocol):
 
     def settings(self) -> dict[str, Any]: ...
 
-    def at_pool(self, table: Table, tasks: Tasks, weights: Weights | None = None) -> torch.Tensor:
+    def at_pool(
+        self, table: FeatureTable, tasks: SelectionTasks, weights: PoolWeights | None = None
+    ) -> torch.Tensor:
         """Directions [S, m, d] at the weighted pool; None weighs every pool image alike, k_j in all."""
         ...
 
-    def at_support(self, table: Table, tasks: Tasks, support: Ints) -> Measured: ...
+    def at_support(self, table: FeatureTable, tasks: SelectionTasks, support: Ints) -> SupportMeasures: ...
 
     def scores(
-        self, block: torch.Tensor, directions: torch.Tensor, tasks: Tasks, slots: Ints
+        self, block: torch.Tensor, directions: torch.Tensor, tasks: SelectionTasks, slots: Ints
     ) -> torch.Tensor:
         """Scores [s, n] of a block of features [n, d] of one class for the slots [s] that use the class."""
         ...
 
     def swapper(
-        self, table: Table, tasks: Tasks, support: Ints, members: Ints, place: int, features: torch.Tensor
+        self,
+        table: FeatureTable,
+        tasks: SelectionTasks,
+        support: Ints,
+        members: Ints,
+        place: int,
+        features: torch.Tensor,
     ) -> Swapper: ...
 
 
@@ -116,14 +124,14 @@ def centre_gradient(
     return 2 / temperature * (slope.mT @ query - slope.sum(-2)[..., None] * centres)
 
 
-def class_sums(table: Table, tasks: Tasks) -> torch.Tensor:
+def class_sums(table: FeatureTable, tasks: SelectionTasks) -> torch.Tensor:
     """Sum of the features of each slot's class that may be selected [S, d]."""
     labels, where = np.unique(tasks.classes, return_inverse=True)
     sums = torch.stack([table.class_sum(int(label)).float() for label in labels])
     return sums[torch.from_numpy(where.reshape(-1)).to(table.device)]
 
 
-def weighted_means(table: Table, tasks: Tasks, weights: Weights) -> torch.Tensor:
+def weighted_means(table: FeatureTable, tasks: SelectionTasks, weights: PoolWeights) -> torch.Tensor:
     """Σ w f / Σ w over each slot's class [S, d], one product per block of a class."""
     result = torch.empty(tasks.slots, table.dim, device=table.device)
     for label, slots in by_class(tasks):
@@ -135,20 +143,20 @@ def weighted_means(table: Table, tasks: Tasks, weights: Weights) -> torch.Tensor
     return result
 
 
-def slot_tensor(values: torch.Tensor, batch: Batch) -> torch.Tensor:
+def slot_tensor(values: torch.Tensor, batch: QueryBatch) -> torch.Tensor:
     """[S, ...] → [B, W, ...] with zeros where a task has no such class."""
     taken = values[torch.from_numpy(batch.slots).to(values.device)]
     return taken * batch.mask.reshape(*batch.mask.shape, *[1] * (taken.ndim - 2))
 
 
-def less_queries(sums: torch.Tensor, batch: Batch, pool: torch.Tensor) -> torch.Tensor:
+def less_queries(sums: torch.Tensor, batch: QueryBatch, pool: torch.Tensor) -> torch.Tensor:
     """Pool means [B, W, d] from class sums [B, W, d]: take the task's own queries out, divide by the pool's size."""
     own = torch.nn.functional.one_hot(batch.pooled.clamp_min(0), batch.mask.shape[1]).to(sums.dtype)
     own = own * (batch.pooled >= 0)[..., None]
     return (sums - own.mT @ batch.query) / pool.clamp_min(1)[..., None]
 
 
-def support_centres(table: Table, tasks: Tasks, support: Ints) -> torch.Tensor:
+def support_centres(table: FeatureTable, tasks: SelectionTasks, support: Ints) -> torch.Tensor:
     """Mean [S, d] of each slot's support rows, a bounded number of rows in memory at a time."""
     total = torch.zeros(tasks.slots, table.dim, device=table.device)
     slot = np.repeat(np.arange(tasks.slots), tasks.shots)
@@ -158,7 +166,7 @@ def support_centres(table: Table, tasks: Tasks, support: Ints) -> torch.Tensor:
     return total / torch.from_numpy(tasks.shots).to(table.device, torch.float32)[:, None]
 
 
-def pool_counts(table: Table, tasks: Tasks) -> torch.Tensor:
+def pool_counts(table: FeatureTable, tasks: SelectionTasks) -> torch.Tensor:
     """``pool_sizes`` [S] as a float32 tensor."""
     return torch.from_numpy(pool_sizes(table, tasks)).to(table.device, torch.float32)
 
@@ -181,7 +189,9 @@ class PrototypeObjective:
     def settings(self) -> dict[str, Any]:
         return asdict(self)
 
-    def at_pool(self, table: Table, tasks: Tasks, weights: Weights | None = None) -> torch.Tensor:
+    def at_pool(
+        self, table: FeatureTable, tasks: SelectionTasks, weights: PoolWeights | None = None
+    ) -> torch.Tensor:
         sums = class_sums(table, tasks) if weights is None else weighted_means(table, tasks, weights)
         sizes = pool_counts(table, tasks)
         result = torch.empty(tasks.slots, 1, table.dim, device=table.device)
@@ -192,7 +202,7 @@ class PrototypeObjective:
             self._fill(result, batch, centres)
         return result
 
-    def at_support(self, table: Table, tasks: Tasks, support: Ints) -> Measured:
+    def at_support(self, table: FeatureTable, tasks: SelectionTasks, support: Ints) -> SupportMeasures:
         centres = support_centres(table, tasks, support)
         loss, accuracy = torch.empty(2, len(tasks), device=table.device)
         directions = torch.empty(tasks.slots, 1, table.dim, device=table.device)
@@ -200,10 +210,10 @@ class PrototypeObjective:
             out = self._fill(directions, batch, slot_tensor(centres, batch))
             loss[batch.tasks] = losses.value(out, batch.label, self.loss)
             accuracy[batch.tasks] = losses.correct(out, batch.label)
-        return Measured(loss, accuracy, directions)
+        return SupportMeasures(loss, accuracy, directions)
 
     def scores(
-        self, block: torch.Tensor, directions: torch.Tensor, tasks: Tasks, slots: Ints
+        self, block: torch.Tensor, directions: torch.Tensor, tasks: SelectionTasks, slots: Ints
     ) -> torch.Tensor:
         columns = torch.zeros(
             -(-len(slots) // COLUMN_BLOCK) * COLUMN_BLOCK, block.shape[1], device=block.device
@@ -212,13 +222,19 @@ class PrototypeObjective:
         return (columns @ block.mT)[: len(slots)]
 
     def swapper(
-        self, table: Table, tasks: Tasks, support: Ints, members: Ints, place: int, features: torch.Tensor
+        self,
+        table: FeatureTable,
+        tasks: SelectionTasks,
+        support: Ints,
+        members: Ints,
+        place: int,
+        features: torch.Tensor,
     ) -> Swapper:
         from longshot.selection.swaps import PrototypeSwapper
 
         return PrototypeSwapper(self, table, tasks, support, members, place, features)
 
-    def _fill(self, directions: torch.Tensor, batch: Batch, centres: torch.Tensor) -> torch.Tensor:
+    def _fill(self, directions: torch.Tensor, batch: QueryBatch, centres: torch.Tensor) -> torch.Tensor:
         """Write the batch's gradients in their slots; return the logits."""
         out = logits(batch.query, centres, self.distance, self.temperature)
         out = out.masked_fill(~batch.mask[:, None, :], -torch.inf)
@@ -234,7 +250,7 @@ NAMES = ("error", "prototype", "ridge", "task2vec")
 
 def make_objective(
     name: str, *, temperature: float | None = None, distance: Distance = "euclidean"
-) -> Objective:
+) -> SelectionObjective:
     """An objective by its name: error (bounded), prototype (the paper's cross-entropy), ridge, task2vec."""
     if distance not in ("euclidean", "cosine"):
         raise UserError(f"Unknown distance '{distance}'; there are euclidean and cosine.")

@@ -6,13 +6,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.selection.fastdiffsel import select_rows
-from longshot.selection.objectives import Objective
-from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks
+from longshot.selection.objectives import SelectionObjective
+from longshot.selection.table import FeatureTable
+from longshot.selection.tasks import Ints, SelectionTasks
 
 
 def refine_rounds(
-    table: Table, tasks: Tasks, objective: Objective, support: Ints, rounds: int, *, largest: bool = True
+    table: FeatureTable,
+    tasks: SelectionTasks,
+    objective: SelectionObjective,
+    support: Ints,
+    rounds: int,
+    *,
+    largest: bool = True,
 ) -> tuple[Ints, Ints]:
     """Up to ``rounds`` rounds from ``support``: (support, rounds kept [T]).
 
@@ -44,7 +50,7 @@ def refine_rounds(
     return support, kept
 
 
-def _other_images(tasks: Tasks, one: Ints, other: Ints) -> NDArray[np.bool_]:
+def _other_images(tasks: SelectionTasks, one: Ints, other: Ints) -> NDArray[np.bool_]:
     """Whether two supports of a task differ as sets [T]."""
     slot = np.repeat(np.arange(tasks.slots), tasks.shots)
     differ = one[np.lexsort([one, slot])] != other[np.lexsort([other, slot])]

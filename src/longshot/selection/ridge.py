@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from longshot.selection import losses
-from longshot.selection.objectives import Measured, Swapper, Weights
-from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks, own_rows
+from longshot.selection.objectives import PoolWeights, SupportMeasures, Swapper
+from longshot.selection.table import FeatureTable
+from longshot.selection.tasks import Ints, SelectionTasks, own_rows
 
 _SCATTER_BYTES = 512 << 20  # of class scatter matrices kept; others are computed again when needed
 _SOLVE_BYTES = 64 << 20  # of candidate systems solved at a time in a greedy round
@@ -30,7 +30,7 @@ class RidgeObjective:
     penalty: float = 1.0
     temperature: float = 0.1
     # per table, which must be the very object: a table that is gone takes its matrices with it
-    _scatter: WeakKeyDictionary[Table, OrderedDict[int, torch.Tensor]] = field(
+    _scatter: WeakKeyDictionary[FeatureTable, OrderedDict[int, torch.Tensor]] = field(
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
     )
 
@@ -41,7 +41,9 @@ class RidgeObjective:
     def settings(self) -> dict[str, Any]:
         return {"penalty": self.penalty, "temperature": self.temperature}
 
-    def at_pool(self, table: Table, tasks: Tasks, weights: Weights | None = None) -> torch.Tensor:
+    def at_pool(
+        self, table: FeatureTable, tasks: SelectionTasks, weights: PoolWeights | None = None
+    ) -> torch.Tensor:
         result = torch.empty(tasks.slots, 2, table.dim, device=table.device)
         for task in range(len(tasks)):
             first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
@@ -61,7 +63,7 @@ class RidgeObjective:
             result[first:last, 0], result[first:last, 1] = pull.mT, solution.mT
         return result
 
-    def at_support(self, table: Table, tasks: Tasks, support: Ints) -> Measured:
+    def at_support(self, table: FeatureTable, tasks: SelectionTasks, support: Ints) -> SupportMeasures:
         loss, accuracy = torch.empty(2, len(tasks), device=table.device)
         directions = torch.empty(tasks.slots, 2, table.dim, device=table.device)
         bounds = tasks.support_offsets
@@ -81,10 +83,10 @@ class RidgeObjective:
             directions[first:last, 0], directions[first:last, 1] = pull.mT, solution.mT
             loss[task] = losses.value(out, label, "cross-entropy")[0]
             accuracy[task] = losses.correct(out, label)[0]
-        return Measured(loss, accuracy, directions)
+        return SupportMeasures(loss, accuracy, directions)
 
     def scores(
-        self, block: torch.Tensor, directions: torch.Tensor, tasks: Tasks, slots: Ints
+        self, block: torch.Tensor, directions: torch.Tensor, tasks: SelectionTasks, slots: Ints
     ) -> torch.Tensor:
         task_of_slot = tasks.task_of_slot
         result = torch.empty(len(slots), len(block), device=block.device)
@@ -97,12 +99,18 @@ class RidgeObjective:
         return result
 
     def swapper(
-        self, table: Table, tasks: Tasks, support: Ints, members: Ints, place: int, features: torch.Tensor
+        self,
+        table: FeatureTable,
+        tasks: SelectionTasks,
+        support: Ints,
+        members: Ints,
+        place: int,
+        features: torch.Tensor,
     ) -> Swapper:
         return RidgeSwapper(self, table, tasks, support, members, place, features)
 
     def _slot_moments(
-        self, table: Table, tasks: Tasks, slot: int, weights: torch.Tensor | None
+        self, table: FeatureTable, tasks: SelectionTasks, slot: int, weights: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """(XᵀWX [d, d], XᵀW1 [d]) of one slot's pool."""
         label = int(tasks.classes[slot])
@@ -119,7 +127,7 @@ class RidgeObjective:
         matrix = self._class_scatter(table, label) - own.mT @ own
         return share * matrix, share * (table.class_sum(label).float() - own.sum(0))
 
-    def _class_scatter(self, table: Table, label: int) -> torch.Tensor:
+    def _class_scatter(self, table: FeatureTable, label: int) -> torch.Tensor:
         """Σ f fᵀ over a class [d, d]; the most recently used ones are kept."""
         known = self._scatter.setdefault(table, OrderedDict())
         if label not in known:
@@ -139,8 +147,8 @@ class RidgeSwapper:
     def __init__(
         self,
         objective: RidgeObjective,
-        table: Table,
-        tasks: Tasks,
+        table: FeatureTable,
+        tasks: SelectionTasks,
         support: Ints,
         members: Ints,
         place: int,
@@ -187,7 +195,7 @@ class RidgeSwapper:
         return torch.cat(parts)
 
 
-def _queries(table: Table, tasks: Tasks, task: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _queries(table: FeatureTable, tasks: SelectionTasks, task: int) -> tuple[torch.Tensor, torch.Tensor]:
     """One task's query features [1, Q, d] and labels [1, Q]."""
     first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
     rows = tasks.query[tasks.query_offsets[first] : tasks.query_offsets[last]]
@@ -195,7 +203,7 @@ def _queries(table: Table, tasks: Tasks, task: int) -> tuple[torch.Tensor, torch
     return table.gather(rows)[None], torch.from_numpy(label).to(table.device)[None]
 
 
-def _targets(tasks: Tasks, task: int) -> torch.Tensor:
+def _targets(tasks: SelectionTasks, task: int) -> torch.Tensor:
     """One-hot labels of one task's support [K, way]."""
     shots = torch.from_numpy(tasks.shots[tasks.offsets[task] : tasks.offsets[task + 1]])
     return torch.nn.functional.one_hot(torch.repeat_interleave(torch.arange(len(shots)), shots), len(shots))

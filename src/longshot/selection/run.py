@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.selection.descent import Projection, Start, descend
+from longshot.core.errors import UserError
+from longshot.selection.descent import DescentStart, Projection, descend
 from longshot.selection.fastdiffsel import select_rows
 from longshot.selection.greedy import greedy_rounds
-from longshot.selection.objectives import Objective
+from longshot.selection.objectives import SelectionObjective
 from longshot.selection.refine import refine_rounds
-from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks
+from longshot.selection.table import FeatureTable
+from longshot.selection.tasks import Ints, SelectionTasks
 
 _CHUNK_BYTES = 128 << 20  # of directions held at a time
 _WEIGHT_BYTES = 64 << 20  # of pool weights held at a time, where weights are needed at all
@@ -40,12 +40,12 @@ class Selection:
 
 
 def select(
-    table: Table,
-    tasks: Tasks,
-    objective: Objective,
+    table: FeatureTable,
+    tasks: SelectionTasks,
+    objective: SelectionObjective,
     *,
     largest: bool = True,
-    start: Start = "uniform",
+    start: DescentStart = "uniform",
     steps: int = 1,
     step_size: float = 200.0,
     projection: Projection = "l1",
@@ -63,7 +63,7 @@ def select(
     tasks.check(table)
     plain = start == "uniform" and steps == 1
 
-    def first(part: Tasks) -> tuple[Ints, Ints]:
+    def first(part: SelectionTasks) -> tuple[Ints, Ints]:
         if plain:
             directions = objective.at_pool(table, part)
             return select_rows(table, part, objective, directions, largest=largest), np.ones(
@@ -85,9 +85,9 @@ def select(
 
 
 def search(
-    table: Table,
-    tasks: Tasks,
-    objective: Objective,
+    table: FeatureTable,
+    tasks: SelectionTasks,
+    objective: SelectionObjective,
     support: Ints,
     *,
     rounds: int = 3,
@@ -102,7 +102,7 @@ def search(
         raise ValueError("a support row to start from may not be selected")
     place = 0
 
-    def first(part: Tasks) -> tuple[Ints, Ints]:
+    def first(part: SelectionTasks) -> tuple[Ints, Ints]:
         nonlocal place  # chunks come in order
         taken = support[place : place + int(part.shots.sum())]
         place += len(taken)
@@ -112,7 +112,7 @@ def search(
 
 
 def measure(
-    table: Table, tasks: Tasks, objective: Objective, support: Ints
+    table: FeatureTable, tasks: SelectionTasks, objective: SelectionObjective, support: Ints
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The objective's query loss and accuracy [T] of given supports."""
     loss, accuracy = np.empty((2, len(tasks)), dtype=np.float32)
@@ -124,10 +124,10 @@ def measure(
 
 
 def _run(
-    table: Table,
-    tasks: Tasks,
-    objective: Objective,
-    first: Callable[[Tasks], tuple[Ints, Ints]],
+    table: FeatureTable,
+    tasks: SelectionTasks,
+    objective: SelectionObjective,
+    first: Callable[[SelectionTasks], tuple[Ints, Ints]],
     refine: int,
     greedy: int,
     largest: bool,
@@ -152,7 +152,9 @@ def _run(
     return Selection(support, loss, accuracy, steps, refined, searched)
 
 
-def _chunks(table: Table, tasks: Tasks, objective: Objective, *, weights: bool) -> Iterator[Ints]:
+def _chunks(
+    table: FeatureTable, tasks: SelectionTasks, objective: SelectionObjective, *, weights: bool
+) -> Iterator[Ints]:
     """Runs of tasks whose directions (and pool weights, where needed) fit in a fixed number of bytes."""
     slots = objective.columns * table.dim * 4 * tasks.ways
     cost = slots / _CHUNK_BYTES

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from longshot.selection.objectives import logits, slot_tensor, support_centres
-from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks, one_batch
+from longshot.selection.table import FeatureTable
+from longshot.selection.tasks import Ints, SelectionTasks, one_batch
 
 if TYPE_CHECKING:
     from longshot.selection.objectives import PrototypeObjective
@@ -27,8 +27,8 @@ class PrototypeSwapper:
     def __init__(
         self,
         objective: PrototypeObjective,
-        table: Table,
-        tasks: Tasks,
+        table: FeatureTable,
+        tasks: SelectionTasks,
         support: Ints,
         members: Ints,
         place: int,

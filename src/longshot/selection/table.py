@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 ROW_BLOCK = 4096  # pool rows per product: fixed, so that a score does not depend on how work is divided
 
 
-class Table:
+class FeatureTable:
     """Features ``array`` [N, d] (memory-mapped, float16 or float32) whose class c is rows offsets[c]:offsets[c+1].
 
     With ``normalize`` every row is scaled to unit length as it is read. Kept in memory: one scale per row

@@ -19,9 +19,9 @@ import torch
 from longshot.selection import losses
 from longshot.selection.objectives import (
     Distance,
-    Measured,
+    PoolWeights,
+    SupportMeasures,
     Swapper,
-    Weights,
     class_sums,
     less_queries,
     logits,
@@ -29,8 +29,8 @@ from longshot.selection.objectives import (
     slot_tensor,
     support_centres,
 )
-from longshot.selection.table import Table
-from longshot.selection.tasks import Ints, Tasks, batches, by_class, own_places
+from longshot.selection.table import FeatureTable
+from longshot.selection.tasks import Ints, SelectionTasks, batches, by_class, own_places
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ class Task2VecObjective:
     def settings(self) -> dict[str, Any]:
         return asdict(self)
 
-    def at_pool(self, table: Table, tasks: Tasks, weights: Weights | None = None) -> torch.Tensor:
+    def at_pool(
+        self, table: FeatureTable, tasks: SelectionTasks, weights: PoolWeights | None = None
+    ) -> torch.Tensor:
         probe = self._probe(table, tasks)
         embedding = torch.zeros_like(probe)
         ways, task_of_slot = tasks.ways, tasks.task_of_slot
@@ -62,7 +64,7 @@ class Task2VecObjective:
                     embedding[mine] += information.mT @ block.square() / int(ways[task])
         return torch.stack([probe, self._residual(table, tasks, probe, embedding)], 1)
 
-    def at_support(self, table: Table, tasks: Tasks, support: Ints) -> Measured:
+    def at_support(self, table: FeatureTable, tasks: SelectionTasks, support: Ints) -> SupportMeasures:
         probe = self._probe(table, tasks)
         embedding = self._support_embedding(table, tasks, support, probe)
         residual = self._residual(table, tasks, probe, embedding)
@@ -78,10 +80,10 @@ class Task2VecObjective:
             accuracy[batch.tasks] = losses.correct(
                 out.masked_fill(~batch.mask[:, None], -torch.inf), batch.label
             )
-        return Measured(loss, accuracy, torch.stack([probe, residual], 1))
+        return SupportMeasures(loss, accuracy, torch.stack([probe, residual], 1))
 
     def scores(
-        self, block: torch.Tensor, directions: torch.Tensor, tasks: Tasks, slots: Ints
+        self, block: torch.Tensor, directions: torch.Tensor, tasks: SelectionTasks, slots: Ints
     ) -> torch.Tensor:
         task_of_slot, squares = tasks.task_of_slot, block.square()
         result = torch.empty(len(slots), len(block), device=block.device)
@@ -93,11 +95,17 @@ class Task2VecObjective:
         return result
 
     def swapper(
-        self, table: Table, tasks: Tasks, support: Ints, members: Ints, place: int, features: torch.Tensor
+        self,
+        table: FeatureTable,
+        tasks: SelectionTasks,
+        support: Ints,
+        members: Ints,
+        place: int,
+        features: torch.Tensor,
     ) -> Swapper:
         return Task2VecSwapper(self, table, tasks, support, members, place, features)
 
-    def _probe(self, table: Table, tasks: Tasks) -> torch.Tensor:
+    def _probe(self, table: FeatureTable, tasks: SelectionTasks) -> torch.Tensor:
         """Pool means [S, d]."""
         sums, sizes = class_sums(table, tasks), pool_counts(table, tasks)
         result = torch.empty_like(sums)
@@ -112,7 +120,13 @@ class Task2VecObjective:
         return probability * (1 - probability)
 
     def _shares(
-        self, table: Table, tasks: Tasks, slot: int, weights: Weights | None, start: int, count: int
+        self,
+        table: FeatureTable,
+        tasks: SelectionTasks,
+        slot: int,
+        weights: PoolWeights | None,
+        start: int,
+        count: int,
     ) -> torch.Tensor:
         """w_i/Σw of a block's rows [n]; uniform without weights, 0 at the task's queries."""
         if weights is not None:
@@ -125,7 +139,7 @@ class Task2VecObjective:
         return result
 
     def _residual(
-        self, table: Table, tasks: Tasks, probe: torch.Tensor, embedding: torch.Tensor
+        self, table: FeatureTable, tasks: SelectionTasks, probe: torch.Tensor, embedding: torch.Tensor
     ) -> torch.Tensor:
         """∂L/∂t(P, w) = 2(t(P, w) − t(Q))/(way·d) [S, d]."""
         result = torch.empty_like(embedding)
@@ -137,7 +151,7 @@ class Task2VecObjective:
         return result
 
     def _support_embedding(
-        self, table: Table, tasks: Tasks, support: Ints, probe: torch.Tensor
+        self, table: FeatureTable, tasks: SelectionTasks, support: Ints, probe: torch.Tensor
     ) -> torch.Tensor:
         """t(S) [S, d]: the slots of a task hold the lines of its embedding."""
         result = torch.empty_like(probe)
@@ -163,8 +177,8 @@ class Task2VecSwapper:
     def __init__(
         self,
         objective: Task2VecObjective,
-        table: Table,
-        tasks: Tasks,
+        table: FeatureTable,
+        tasks: SelectionTasks,
         support: Ints,
         members: Ints,
         place: int,

@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.selection.table import Table
+from longshot.core.errors import UserError
+from longshot.selection.table import FeatureTable
 
 Ints = NDArray[np.int64]
 _BATCH_BYTES = 8 << 20  # of query features in one padded batch
 
 
 @dataclass(frozen=True, eq=False)
-class Tasks:
+class SelectionTasks:
     """T tasks with S slots in all.
 
     ``offsets`` [T+1] bounds the slots of a task; ``classes`` and ``shots`` [S] give a slot's class and k;
@@ -41,7 +41,7 @@ class Tasks:
         classes: Sequence[Sequence[int]],
         shots: Sequence[Sequence[int]],
         query: Sequence[Sequence[Sequence[int]]],
-    ) -> Tasks:
+    ) -> SelectionTasks:
         """Build from nested lists: [task][slot], [task][slot], [task][slot][query row]."""
         per_slot = [np.asarray(rows, dtype=np.int64) for task in query for rows in task]
         return cls(
@@ -76,11 +76,11 @@ class Tasks:
         """Bounds of each slot's rows in a flat support array [S+1]."""
         return _bounds(self.shots)
 
-    def take(self, tasks: Ints) -> Tasks:
+    def take(self, tasks: Ints) -> SelectionTasks:
         """The tasks at these positions, in this order."""
         slots = _spans(self.offsets, tasks)
         rows = _spans(self.query_offsets, slots)
-        return Tasks(
+        return SelectionTasks(
             offsets=_bounds(self.ways[tasks]),
             classes=self.classes[slots],
             shots=self.shots[slots],
@@ -93,7 +93,7 @@ class Tasks:
         """Where the support rows of these tasks stand in a flat support array."""
         return _spans(self.support_offsets, _spans(self.offsets, tasks))
 
-    def check(self, table: Table) -> None:
+    def check(self, table: FeatureTable) -> None:
         """Every class must have k images to select besides the task's own queries; every query lies in its class."""
         first, last = table.offsets[self.classes], table.offsets[self.classes + 1]
         asked = np.diff(self.query_offsets)
@@ -113,7 +113,7 @@ class Tasks:
 
 
 @dataclass(frozen=True)
-class Batch:
+class QueryBatch:
     """Some tasks, padded: ``query`` [B, Q, d], ``label`` [B, Q] (−1 = padding), ``pooled`` [B, Q] (the label of a
     query that its class's sum contains, else −1), ``mask`` [B, W] (true = a class), ``slots`` [B, W] (0 where
     padded), ``tasks`` [B] positions in the Tasks it came from."""
@@ -126,7 +126,7 @@ class Batch:
     mask: torch.Tensor
 
 
-def batches(table: Table, tasks: Tasks, *, limit: bool = True) -> Iterator[Batch]:
+def batches(table: FeatureTable, tasks: SelectionTasks, *, limit: bool = True) -> Iterator[QueryBatch]:
     """Batches of tasks whose padded shape is a function of the task alone.
 
     Shapes are rounded up (ways to a multiple of 5, queries of 10) and only tasks of one rounded shape
@@ -140,19 +140,19 @@ def batches(table: Table, tasks: Tasks, *, limit: bool = True) -> Iterator[Batch
             yield _batch(table, tasks, members[start : start + size], int(width), int(height))
 
 
-def one_batch(table: Table, tasks: Tasks) -> Batch:
+def one_batch(table: FeatureTable, tasks: SelectionTasks) -> QueryBatch:
     """All the tasks in one batch; they must share one rounded shape."""
     (batch,) = batches(table, tasks, limit=False)
     return batch
 
 
-def rounded_shapes(tasks: Tasks) -> Ints:
+def rounded_shapes(tasks: SelectionTasks) -> Ints:
     """(ways, queries) of each task as its batch pads them [T, 2]."""
     counts = tasks.query_offsets[tasks.offsets[1:]] - tasks.query_offsets[tasks.offsets[:-1]]
     return np.stack([_round_up(tasks.ways, 5), _round_up(counts, 10)], axis=1)
 
 
-def _batch(table: Table, tasks: Tasks, members: Ints, width: int, height: int) -> Batch:
+def _batch(table: FeatureTable, tasks: SelectionTasks, members: Ints, width: int, height: int) -> QueryBatch:
     slots = np.zeros((len(members), width), dtype=np.int64)
     mask = np.arange(width) < tasks.ways[members, None]
     slots[mask] = _spans(tasks.offsets, members)
@@ -166,7 +166,7 @@ def _batch(table: Table, tasks: Tasks, members: Ints, width: int, height: int) -
     label[real] = np.repeat(place, np.diff(tasks.query_offsets)[slots[mask]])
     known = torch.from_numpy(label).to(table.device)
     inside = None if table.allowed is None else torch.from_numpy(table.selectable(rows)).to(table.device)
-    return Batch(
+    return QueryBatch(
         tasks=members,
         slots=slots,
         query=table.gather(rows),
@@ -176,18 +176,18 @@ def _batch(table: Table, tasks: Tasks, members: Ints, width: int, height: int) -
     )
 
 
-def own_rows(table: Table, tasks: Tasks, slot: int) -> Ints:
+def own_rows(table: FeatureTable, tasks: SelectionTasks, slot: int) -> Ints:
     """The slot's queries that could be selected if they were not queries."""
     rows = tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]]
     return rows[table.selectable(rows)]
 
 
-def own_places(table: Table, tasks: Tasks, slot: int) -> Ints:
+def own_places(table: FeatureTable, tasks: SelectionTasks, slot: int) -> Ints:
     """Where these stand in the slot's class."""
     return table.places(int(tasks.classes[slot]), own_rows(table, tasks, slot))
 
 
-def pool_sizes(table: Table, tasks: Tasks) -> Ints:
+def pool_sizes(table: FeatureTable, tasks: SelectionTasks) -> Ints:
     """Images of each slot's class that may be selected besides the task's queries [S]."""
     own = np.diff(tasks.query_offsets)
     if table.allowed is not None:
@@ -196,7 +196,7 @@ def pool_sizes(table: Table, tasks: Tasks) -> Ints:
     return sizes
 
 
-def by_class(tasks: Tasks) -> Iterator[tuple[int, Ints]]:
+def by_class(tasks: SelectionTasks) -> Iterator[tuple[int, Ints]]:
     """The slots that use each class, class after class."""
     order = np.argsort(tasks.classes, kind="stable")
     for slots in np.split(order, np.flatnonzero(np.diff(tasks.classes[order])) + 1):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 RATIOS = (0.6, 0.2, 0.2)
 Parts = tuple[

@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
 from longshot.features.features import Features
 from longshot.splits.assign import RATIOS, Parts, agreement, assign, part_sizes
 from longshot.splits.compare import flatten
 from longshot.splits.divergences import check_measure, gap
 from longshot.splits.embeddings import class_embeddings
-from longshot.splits.objective import Objective
+from longshot.splits.objective import SplitObjective
 from longshot.splits.optimise import Minimum, minimise, random_start, whitening
 from longshot.splits.principal import on_axis, principal_axis
 from longshot.splits.split import Split, from_labels
@@ -44,7 +44,7 @@ _EVEN = 1e-3  # objectives this close are equal: the earlier start wins
 
 
 @dataclass(frozen=True)
-class Recipe:
+class SplitRecipe:
     """How to split. ``assignment`` None is the mode's own: drawn for principal, sorted for paper."""
 
     mode: str = "principal"
@@ -113,15 +113,17 @@ class Splitter:
         """The whitened coordinates [d, r] that L-BFGS works in."""
         return whitening(self.embeddings)
 
-    def split(self, divergence: float, recipe: Recipe | None = None) -> Split:
+    def split(self, divergence: float, recipe: SplitRecipe | None = None) -> Split:
         """The split at ``divergence`` (R); UserError when R cannot be reached, with what can."""
-        recipe = recipe or Recipe()
+        recipe = recipe or SplitRecipe()
         if not (math.isfinite(divergence) and divergence >= 0):
             raise UserError(
                 f"A divergence of {divergence:g} was asked for; it must be a number from 0 upwards."
             )
         sizes = part_sizes(len(self.dataset.class_ids), recipe.ratios)
-        objective = Objective(self.embeddings, divergence, recipe.measure, recipe.penalty, recipe.temperature)
+        objective = SplitObjective(
+            self.embeddings, divergence, recipe.measure, recipe.penalty, recipe.temperature
+        )
         minima = self._minima(objective, recipe)
         partitions = [self._assign(m, sizes, recipe, i) for i, m in enumerate(minima)]
         lowest = min(m.terms.penalised for m in minima)
@@ -133,7 +135,7 @@ class Splitter:
             made["agreement"] = agreement(partitions)
         return from_labels(f"{recipe.mode}@{divergence:g}", self.dataset, partitions[best], made)
 
-    def _minima(self, objective: Objective, recipe: Recipe) -> list[Minimum]:
+    def _minima(self, objective: SplitObjective, recipe: SplitRecipe) -> list[Minimum]:
         """Where each restart ended. The first starts on the axis unless the start is random; the others at random."""
         if recipe.mode == "principal":
             return [on_axis(objective, self.axis)] * recipe.restarts
@@ -147,7 +149,9 @@ class Splitter:
             return [descend(objective, start) for start in starts]
         return [minimise(objective, start, self.basis) for start in starts]
 
-    def _assign(self, found: Minimum, sizes: tuple[int, int, int], recipe: Recipe, restart: int) -> Parts:
+    def _assign(
+        self, found: Minimum, sizes: tuple[int, int, int], recipe: SplitRecipe, restart: int
+    ) -> Parts:
         scores = found.terms.scores
         if recipe.assigns == "drawn":
             # the same noise at every divergence: a sweep then moves classes one by one
@@ -155,7 +159,7 @@ class Splitter:
             return assign(scores + noise, sizes, recipe.seed)
         return assign(scores, sizes, recipe.seed)
 
-    def _short_of(self, objective: Objective, found: Minimum, recipe: Recipe) -> str:
+    def _short_of(self, objective: SplitObjective, found: Minimum, recipe: SplitRecipe) -> str:
         asked, reached = objective.target, found.terms.divergence
         if recipe.optimiser == "sgd":
             remedy = "SGD did not converge, use --optimiser lbfgs"
@@ -172,7 +176,7 @@ class Splitter:
             f"{reached:.4g}: {remedy}."
         )
 
-    def _enough_penalty(self, objective: Objective, recipe: Recipe) -> float | None:
+    def _enough_penalty(self, objective: SplitObjective, recipe: SplitRecipe) -> float | None:
         """The smallest power of ten times λ with which the minimum of J has D = R, if one of five has."""
         for power in range(1, 6):
             trial = dataclasses.replace(objective, penalty=recipe.penalty * 10.0**power)
@@ -181,7 +185,9 @@ class Splitter:
                 return trial.penalty
         return None
 
-    def _story(self, objective: Objective, found: Minimum, parts: Parts, recipe: Recipe) -> dict[str, Any]:
+    def _story(
+        self, objective: SplitObjective, found: Minimum, parts: Parts, recipe: SplitRecipe
+    ) -> dict[str, Any]:
         sizes = tuple(len(part) for part in parts)
         farthest = assign(self.embeddings @ self.axis, (sizes[0], sizes[1], sizes[2]))
         asked = {k: v for k, v in dataclasses.asdict(recipe).items() if k != "ratios"}
@@ -208,14 +214,14 @@ class Splitter:
 
 
 def make_split(
-    dataset: Dataset, features: Features, divergence: float, recipe: Recipe | None = None
+    dataset: Dataset, features: Features, divergence: float, recipe: SplitRecipe | None = None
 ) -> Split:
     """Split the classes of ``dataset`` at ``divergence``, seen through ``features``."""
     return Splitter(dataset, features).split(divergence, recipe)
 
 
 def sweep(
-    dataset: Dataset, features: Features, divergences: Sequence[float], recipe: Recipe | None = None
+    dataset: Dataset, features: Features, divergences: Sequence[float], recipe: SplitRecipe | None = None
 ) -> list[Split]:
     """One split for each divergence; class embeddings, axis and coordinates are computed once."""
     splitter = Splitter(dataset, features)

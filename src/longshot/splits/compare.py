@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import count, first
-from longshot.errors import UserError
 from longshot.splits.divergences import MEASURES, between, gap
 
 Floats = NDArray[np.float64]
@@ -34,7 +34,7 @@ class Nearest:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SplitComparison:
     """One split under one set of class embeddings."""
 
     split: str
@@ -70,7 +70,7 @@ class Comparison:
 
 def compare_split(
     name: str, parts: Mapping[str, Places], embeddings: Floats, class_ids: Sequence[str], backbone: str = ""
-) -> Comparison:
+) -> SplitComparison:
     """Measure one split: ``parts`` are positions of train, validation and test classes among embeddings [C, d].
 
     Classes that are in no part count among the C over which the class distributions are taken.
@@ -87,7 +87,7 @@ def compare_split(
     found = zip(test.tolist(), train[where].tolist(), distances.tolist(), strict=True)
     apart, _ = nearest_of(flat[train], flat[train], itself=False)
     validation = parts.get("validation", np.empty(0, np.int64))
-    return Comparison(
+    return SplitComparison(
         split=name,
         backbone=backbone,
         sizes={part: len(parts.get(part, ())) for part in ("train", "validation", "test")},

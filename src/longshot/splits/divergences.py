@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular, svdvals
 from scipy.special import logsumexp
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 Array = NDArray[np.float64]
 MEASURES = ("kl-symmetric", "kl", "wasserstein", "euclidean")

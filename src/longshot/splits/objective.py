@@ -40,7 +40,7 @@ class Terms:
 
 
 @dataclass(frozen=True, eq=False)
-class Objective:
+class SplitObjective:
     """J over centroids [2, d] (train, test) for embeddings [M, d]; see the module for the formula."""
 
     embeddings: Array
@@ -50,7 +50,7 @@ class Objective:
     temperature: float = 1.0
     origin: Array | None = None  # logits [2, M] to which those of the centroids are added
 
-    def moved(self, start: Array, basis: Array) -> Objective:
+    def moved(self, start: Array, basis: Array) -> SplitObjective:
         """The same J as a function of coordinates w [2, r], where the centroids are start + w basisᵀ [2, d].
 
         Only for the KL divergences, which see the centroids through their logits alone.

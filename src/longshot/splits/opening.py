@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from longshot.calls import check_settings, parameters, parse_call
+from longshot.core.calls import check_settings, parameters, parse_call
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import SPLITS, Dataset
-from longshot.errors import UserError
 from longshot.splits import published, simple
 from longshot.splits.split import Split
 

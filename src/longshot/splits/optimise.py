@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from longshot.splits.objective import Objective, Terms
+from longshot.splits.objective import SplitObjective, Terms
 
 Array = NDArray[np.float64]
 Call = Callable[[Array], tuple[float, Array]]
@@ -41,7 +41,9 @@ def whitening(embeddings: Array) -> Array:
     return basis
 
 
-def minimise(objective: Objective, start: Array, basis: Array | None = None, steps: int = 5_000) -> Minimum:
+def minimise(
+    objective: SplitObjective, start: Array, basis: Array | None = None, steps: int = 5_000
+) -> Minimum:
     """L-BFGS from centroids ``start`` [2, d], in the coordinates of ``basis`` (``whitening``, made if not given).
 
     With as many dimensions as classes any class distribution can be had and the bound is reached within twenty
@@ -65,7 +67,7 @@ def minimise(objective: Objective, start: Array, basis: Array | None = None, ste
     return Minimum(centroids, objective.evaluate(centroids), int(found.nit), "lbfgs")
 
 
-def _through_logits(objective: Objective, start: Array, basis: Array) -> Call:
+def _through_logits(objective: SplitObjective, start: Array, basis: Array) -> Call:
     moved = objective.moved(start, basis)
 
     def call(flat: Array) -> tuple[float, Array]:
@@ -75,7 +77,7 @@ def _through_logits(objective: Objective, start: Array, basis: Array) -> Call:
     return call
 
 
-def _through_centroids(objective: Objective, start: Array, basis: Array) -> Call:
+def _through_centroids(objective: SplitObjective, start: Array, basis: Array) -> Call:
     turned = np.ascontiguousarray(basis.T)
 
     def call(flat: Array) -> tuple[float, Array]:

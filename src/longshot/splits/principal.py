@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from longshot.errors import UserError
-from longshot.splits.objective import Objective
+from longshot.core.errors import UserError
+from longshot.splits.objective import SplitObjective
 from longshot.splits.optimise import Minimum
 
 Array = NDArray[np.float64]
@@ -44,7 +44,7 @@ def principal_axis(embeddings: Array) -> Array:
     return turned
 
 
-def on_axis(objective: Objective, axis: Array | None = None) -> Minimum:
+def on_axis(objective: SplitObjective, axis: Array | None = None) -> Minimum:
     """The centroids m ± (t/2)·u with D = R, by bisection to twelve digits; UserError when no t gives R."""
     embeddings = objective.embeddings
     if axis is None:
@@ -77,7 +77,7 @@ def on_axis(objective: Objective, axis: Array | None = None) -> Minimum:
     return Minimum(centroids, objective.evaluate(centroids), steps, "bisection")
 
 
-def reachable(objective: Objective, axis: Array | None = None) -> float:
+def reachable(objective: SplitObjective, axis: Array | None = None) -> float:
     """The largest divergence on the axis: infinite for the KL divergences and the Euclidean distance."""
     if objective.measure != "wasserstein":
         return float("inf")
@@ -91,7 +91,7 @@ def reachable(objective: Objective, axis: Array | None = None) -> float:
 class Unreachable(UserError):
     """No place on the axis has the divergence asked for; ``most`` is the largest there is."""
 
-    def __init__(self, objective: Objective, most: float) -> None:
+    def __init__(self, objective: SplitObjective, most: float) -> None:
         self.most = most
         super().__init__(
             f"A {objective.measure} divergence of {objective.target:g} cannot be reached along the leading "
@@ -99,7 +99,7 @@ class Unreachable(UserError):
         )
 
 
-def _bracket(objective: Objective, place: Callable[[float], Array], guess: float) -> tuple[float, float]:
+def _bracket(objective: SplitObjective, place: Callable[[float], Array], guess: float) -> tuple[float, float]:
     """Two distances with D below and above R; doubles ``guess``, and stops when D no longer grows."""
     near, far, before, most = 0.0, guess, 0.0, 0.0
     while far <= _FAR:

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from longshot.errors import UserError
-from longshot.progress import progress
-from longshot.splits.objective import Objective
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
+from longshot.splits.objective import SplitObjective
 from longshot.splits.optimise import Minimum
 
 STEPS, STEP_SIZE, MOMENTUM = 7_000, 0.1, 0.9
@@ -22,7 +22,7 @@ _CHECK = 100  # steps between looks at the value
 _LOST = 1e6  # centroids this far away do not come back; embeddings have length 1
 
 
-def published_loss(objective: Objective, embeddings: Tensor, centroids: Tensor) -> Tensor:
+def published_loss(objective: SplitObjective, embeddings: Tensor, centroids: Tensor) -> Tensor:
     """J as published, from autograd-friendly tensors: embeddings [M, d], centroids [2, d]."""
     distances = (embeddings**2).sum(1) - 2 * centroids @ embeddings.T + (centroids**2).sum(1, keepdim=True)
     log_p, log_q = torch.log_softmax(-objective.temperature * distances, 1)
@@ -44,7 +44,7 @@ def published_loss(objective: Objective, embeddings: Tensor, centroids: Tensor) 
 
 
 def descend(
-    objective: Objective,
+    objective: SplitObjective,
     start: NDArray[np.float64],
     steps: int = STEPS,
     step_size: float = STEP_SIZE,

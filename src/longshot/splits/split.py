@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
+from longshot.core.files import hash_json, write_json
 from longshot.datasets.dataset import SPLITS, Dataset, canonical_split, count, first
 from longshot.datasets.sidecars import check_splits, note, resolve_classes
-from longshot.errors import UserError
-from longshot.files import hash_json, write_json
 
 FORMAT = 1
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.progress import progress
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
 
 if TYPE_CHECKING:
     from longshot.taxonomy.dag import Taxonomy

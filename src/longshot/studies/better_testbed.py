@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.errors import UserError
-from longshot.reports.sheets import Cell, Sheet
+from longshot.core.errors import UserError
+from longshot.reports.sheets import Sheet, SheetCell
 from longshot.studies import fields
-from longshot.studies.measured import Floats, Measured, transduction
-from longshot.studies.plan import Plan
+from longshot.studies.measured import Floats, MethodScores, transduction
+from longshot.studies.plan import StudyPlan
 from longshot.studies.tables import (
-    Column,
+    TableColumn,
     TableFile,
     points,
     published_record,
@@ -58,7 +58,7 @@ _NOTE = (
 )
 
 
-def plan(settings: Mapping[str, Any], dataset: Dataset) -> Plan:
+def plan(settings: Mapping[str, Any], dataset: Dataset) -> StudyPlan:
     """Two testbeds for every number of shots; all draws of one seed."""
     if dataset.taxonomy is None:
         raise UserError(
@@ -70,22 +70,22 @@ def plan(settings: Mapping[str, Any], dataset: Dataset) -> Plan:
         for shot in settings["shots"]
         for kind in KINDS
     }
-    return Plan(draws, [])
+    return StudyPlan(draws, [])
 
 
 def _draw(settings: Mapping[str, Any], dataset: Dataset, kind: str, shot: int) -> Testbed:
-    from longshot.testbeds.classes import Uniform
+    from longshot.testbeds.classes import UniformClasses
     from longshot.testbeds.sample import sample
-    from longshot.testbeds.semantic import Semantic
-    from longshot.testbeds.shapes import Fixed
+    from longshot.testbeds.semantic import SemanticClasses
+    from longshot.testbeds.shapes import FixedShape
 
     distinct = not settings["allow_repeats"]
-    semantic = Semantic(alpha=settings["alpha"], beta=settings["beta"], distinct=distinct)
+    semantic = SemanticClasses(alpha=settings["alpha"], beta=settings["beta"], distinct=distinct)
     return sample(
         dataset,
         tasks=settings["tasks"],
-        shape=Fixed(settings["way"], shot, settings["query"]),
-        classes=semantic if kind == "semantic" else Uniform(),
+        shape=FixedShape(settings["way"], shot, settings["query"]),
+        classes=semantic if kind == "semantic" else UniformClasses(),
         seed=settings["seed"],
         split=settings["split"],
         drop_small=settings["drop_small"],
@@ -94,17 +94,17 @@ def _draw(settings: Mapping[str, Any], dataset: Dataset, kind: str, shot: int) -
 
 
 def tables(
-    settings: Mapping[str, Any], testbeds: Mapping[str, Testbed], rows: Mapping[str, list[Measured]]
+    settings: Mapping[str, Any], testbeds: Mapping[str, Testbed], rows: Mapping[str, list[MethodScores]]
 ) -> list[TableFile]:
     """One results table per number of shots, and one of what the paper claims."""
     found = [_results(settings, shot, rows) for shot in settings["shots"]]
     return [*found, _claims(settings, testbeds, rows)]
 
 
-def _results(settings: Mapping[str, Any], shot: int, rows: Mapping[str, list[Measured]]) -> TableFile:
-    from longshot.evaluation.statistics import mean_interval
+def _results(settings: Mapping[str, Any], shot: int, rows: Mapping[str, list[MethodScores]]) -> TableFile:
     from longshot.reports.published import published
     from longshot.reports.summary import column_marks
+    from longshot.statistics import mean_interval
 
     way, backbone = settings["way"], settings["backbone"]
     semantic, uniform = (f"{kind}-{shot}-shot" for kind in KINDS)
@@ -141,23 +141,25 @@ def _results(settings: Mapping[str, Any], shot: int, rows: Mapping[str, list[Mea
     return TableFile(f"{shot}-shot", sheets, records)
 
 
-def _columns(semantic: str, uniform: str, way: int, shot: int) -> list[Column]:
+def _columns(semantic: str, uniform: str, way: int, shot: int) -> list[TableColumn]:
     rest = (way, shot, "accuracy")
     return [
-        Column("semantic", "whole", (semantic, "whole", *rest)),
+        TableColumn("semantic", "whole", (semantic, "whole", *rest)),
         *(
-            Column("semantic", f"{name} quartile", (semantic, f"quartile {q + 1}", *rest), interval=False)
+            TableColumn(
+                "semantic", f"{name} quartile", (semantic, f"quartile {q + 1}", *rest), interval=False
+            )
             for q, name in enumerate(QUARTILES)
         ),
-        Column("uniform", "whole", (uniform, "whole", *rest)),
+        TableColumn("uniform", "whole", (uniform, "whole", *rest)),
     ]
 
 
-def _part(entry: Measured, quartile: int | None) -> Floats:
+def _part(entry: MethodScores, quartile: int | None) -> Floats:
     """Accuracy of the whole testbed, or of one quartile by coarsity."""
     if quartile is None:
         return entry.accuracy
-    from longshot.evaluation.statistics import quantile_bins
+    from longshot.statistics import quantile_bins
 
     assert entry.coarsity is not None
     found: Floats = entry.accuracy[quantile_bins(entry.coarsity, 4) == quartile]
@@ -165,10 +167,10 @@ def _part(entry: Measured, quartile: int | None) -> Floats:
 
 
 def _claims(
-    settings: Mapping[str, Any], testbeds: Mapping[str, Testbed], rows: Mapping[str, list[Measured]]
+    settings: Mapping[str, Any], testbeds: Mapping[str, Testbed], rows: Mapping[str, list[MethodScores]]
 ) -> TableFile:
     """What the paper says, as numbers with intervals: the drop, the quartiles, the relation, transduction."""
-    from longshot.evaluation.statistics import correlation, welch
+    from longshot.statistics import correlation, welch
 
     records: list[dict[str, Any]] = []
     blocks, lines = [], []
@@ -181,7 +183,7 @@ def _claims(
             assert fine.coarsity is not None
             rank = correlation(fine.coarsity, fine.accuracy, "spearman")
             texts = (fine.method, fine.setting, str(shot), points(drop), points(rise))
-            block.append([*map(Cell, texts), Cell(ratio(rank.r, rank.low, rank.high))])
+            block.append([*map(SheetCell, texts), SheetCell(ratio(rank.r, rank.low, rank.high))])
             known = not math.isnan(rank.r)  # coarsity or accuracy may be the same for all tasks
             spearman = (rank.r, rank.low, rank.high) if known else (None, None, None)
             told_of = {
@@ -218,7 +220,7 @@ def _claims(
     return TableFile("claims", [Sheet(title, [("", head) for head in heads], blocks, note)], records, lines)
 
 
-def _places(entries: Sequence[Measured], shot: int) -> str:
+def _places(entries: Sequence[MethodScores], shot: int) -> str:
     """Whether the order of methods is the same on all quartiles: Kendall's τ between quartiles, averaged."""
     from scipy.stats import kendalltau
 
@@ -262,7 +264,7 @@ def appearances(testbed: Testbed, classes: Sequence[str]) -> Floats:
 
 
 def figures(
-    settings: Mapping[str, Any], testbeds: Mapping[str, Testbed], rows: Mapping[str, list[Measured]]
+    settings: Mapping[str, Any], testbeds: Mapping[str, Testbed], rows: Mapping[str, list[MethodScores]]
 ) -> dict[str, Callable[[Path], None]]:
     """Name → a function that draws it; testbeds that share their classes share one picture."""
     from longshot.studies import figures as draw

@@ -14,15 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 from longshot.studies import fields
 from longshot.studies import transfer_difficulty_fields as more
-from longshot.studies.cross_domain_plan import METHODS, Domain, Run, bed_name, make_plan, solver
-from longshot.studies.cross_domain_scores import CROSS, OTHER, OWN, WITHIN, Piece, join_runs, read_tasks
-from longshot.studies.cross_domain_train import Trainer, Training, random_network
+from longshot.studies.cross_domain_plan import METHODS, Domain, Repetition, bed_name, make_plan, solver
+from longshot.studies.cross_domain_scores import (
+    CROSS,
+    OTHER,
+    OWN,
+    WITHIN,
+    DomainScores,
+    join_runs,
+    read_tasks,
+)
+from longshot.studies.cross_domain_train import DomainTraining, Trainer, random_network
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.evaluation.results import Results
     from longshot.studies.presets import Study
-    from longshot.studies.run import Outcome
+    from longshot.studies.run import StudyOutcome
     from longshot.testbeds.testbed import Testbed
 
 FIELDS: fields.Fields = {
@@ -52,7 +60,7 @@ FIELDS: fields.Fields = {
 }
 
 
-def run(study: Study, dataset: Dataset, out: Path, *, device: str, workers: int | None) -> Outcome:
+def run(study: Study, dataset: Dataset, out: Path, *, device: str, workers: int | None) -> StudyOutcome:
     """Splits, testbeds, trainings, evaluation, tables: each only where something is missing."""
     from longshot.studies.cross_domain_figures import figures
     from longshot.studies.cross_domain_tables import tables
@@ -125,13 +133,15 @@ def estimate(
     return records, [*plan.notes, note]
 
 
-def trainings(settings: dict[str, Any], one: Run, dataset: Dataset) -> list[tuple[Training, Dataset]]:
+def trainings(
+    settings: dict[str, Any], one: Repetition, dataset: Dataset
+) -> list[tuple[DomainTraining, Dataset]]:
     """Every network of a run with the classes it may see: one per tested domain, and the shared one."""
     wanted = [name for method in settings["methods"] if (name := METHODS[method][0]) is not None]
     shared = one.split.apply(dataset)
     return [
-        *((Training(one.number, d.name, name), d.data) for d in one.test for name in wanted),
-        *((Training(one.number, None, name), shared) for name in wanted),
+        *((DomainTraining(one.number, d.name, name), d.data) for d in one.test for name in wanted),
+        *((DomainTraining(one.number, None, name), shared) for name in wanted),
     ]
 
 
@@ -139,7 +149,7 @@ def _needs_random(settings: dict[str, Any]) -> bool:
     return any(METHODS[method][0] is None for method in settings["methods"])
 
 
-def _draw(settings: dict[str, Any], one: Run, domain: Domain, setting: str) -> Testbed:
+def _draw(settings: dict[str, Any], one: Repetition, domain: Domain, setting: str) -> Testbed:
     from longshot.testbeds.sample import sample
 
     shape, part = (domain.within, "test") if setting == WITHIN else (domain.any, None)
@@ -148,11 +158,11 @@ def _draw(settings: dict[str, Any], one: Run, domain: Domain, setting: str) -> T
 
 def _pieces(
     settings: dict[str, Any],
-    one: Run,
+    one: Repetition,
     domain: Domain,
-    networks: dict[Training, Path],
+    networks: dict[DomainTraining, Path],
     random: Path | None,
-) -> list[Piece]:
+) -> list[DomainScores]:
     """What is measured on a domain: own networks on their tasks, shared ones on the tasks of both settings."""
     found = []
     for method in settings["methods"]:
@@ -162,16 +172,18 @@ def _pieces(
                 assert random is not None
                 path = random
             else:
-                path = networks[Training(one.number, domain.name if trained == OWN else None, algorithm)]
+                path = networks[
+                    DomainTraining(one.number, domain.name if trained == OWN else None, algorithm)
+                ]
             found.append(
-                Piece(setting, trained, method, call, bed_name(one, setting, domain.name), str(path))
+                DomainScores(setting, trained, method, call, bed_name(one, setting, domain.name), str(path))
             )
     return found
 
 
 def _evaluate(
     settings: dict[str, Any],
-    pieces: list[Piece],
+    pieces: list[DomainScores],
     beds: dict[str, Testbed],
     data: dict[str, Dataset],
     out: Path,

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.reports.sheets import Cell, Sheet
+from longshot.reports.sheets import Sheet, SheetCell
 from longshot.studies.cross_domain_plan import METHODS
-from longshot.studies.cross_domain_scores import CROSS, OTHER, OWN, WITHIN, Floats, Tasks
+from longshot.studies.cross_domain_scores import CROSS, OTHER, OWN, WITHIN, Floats, SettingTasks
 from longshot.studies.tables import TableFile, points, ratio
 
 if TYPE_CHECKING:
-    from longshot.evaluation.statistics import Interval
+    from longshot.statistics import Interval
 
 _YES, _NO, _OPEN = "confirmed", "contradicted", "not decided by these tasks"
 
 
-def differences_table(methods: Sequence[str], tasks: Mapping[str, Tasks]) -> TableFile:
+def differences_table(methods: Sequence[str], tasks: Mapping[str, SettingTasks]) -> TableFile:
     """Within minus cross, and its two parts: where the network was trained, and the shape of the tasks."""
     records: list[dict[str, Any]] = []
     rows = []
@@ -29,7 +29,7 @@ def differences_table(methods: Sequence[str], tasks: Mapping[str, Tasks]) -> Tab
         trained = METHODS[method][0] is not None
         shown = [points(found["within − cross"])]
         shown += [points(found["training"]) if trained else "–", points(found["shape"])]
-        rows.append([Cell(method), *map(Cell, shown)])
+        rows.append([SheetCell(method), *map(SheetCell, shown)])
         for what, one in found.items():
             numbers = {"difference": one.mean, "low": one.low, "high": one.high}
             records.append({"method": method, "what": what, **numbers, "tasks": one.n})
@@ -49,9 +49,9 @@ def differences_table(methods: Sequence[str], tasks: Mapping[str, Tasks]) -> Tab
     )
 
 
-def differences(tasks: Mapping[str, Tasks], method: str) -> dict[str, Interval]:
+def differences(tasks: Mapping[str, SettingTasks], method: str) -> dict[str, Interval]:
     """Normalised accuracy within − cross; own − other network on the same tasks; fixed − any shape, other network."""
-    from longshot.evaluation.statistics import mean_interval, welch
+    from longshot.statistics import mean_interval, welch
 
     own, other = (tasks[WITHIN].normalised[trained, method] for trained in (OWN, OTHER))
     varied = tasks[CROSS].normalised[OTHER, method]
@@ -62,7 +62,7 @@ def differences(tasks: Mapping[str, Tasks], method: str) -> dict[str, Interval]:
     }
 
 
-def claims_table(methods: Sequence[str], tasks: Mapping[str, Tasks], *, random: bool) -> TableFile:
+def claims_table(methods: Sequence[str], tasks: Mapping[str, SettingTasks], *, random: bool) -> TableFile:
     """The paper's sentences, what was measured, and whether it agrees."""
     cross = tasks[CROSS]
     scores = cross.scores(OTHER, methods)
@@ -79,7 +79,7 @@ def claims_table(methods: Sequence[str], tasks: Mapping[str, Tasks], *, random: 
         found.insert(2, _lowest("train-from-scratch", "Train-from-scratch is the worst baseline", tasks))
     found.append(_spread(methods, tasks))
     heads = [("", "the paper says"), ("", "here"), ("", "verdict")]
-    rows = [[Cell(one["claim"]), Cell(one["here"]), Cell(one["verdict"])] for one in found]
+    rows = [[SheetCell(one["claim"]), SheetCell(one["here"]), SheetCell(one["verdict"])] for one in found]
     note = (
         "Normalised accuracy throughout; intervals at 95 % over the tasks of these very domains and networks. A small "
         "run with short trainings can leave open, or contradict, what long ones show."
@@ -89,7 +89,7 @@ def claims_table(methods: Sequence[str], tasks: Mapping[str, Tasks], *, random: 
     )
 
 
-def _harder(methods: Sequence[str], tasks: Mapping[str, Tasks]) -> dict[str, str]:
+def _harder(methods: Sequence[str], tasks: Mapping[str, SettingTasks]) -> dict[str, str]:
     drops = {method: differences(tasks, method)["within − cross"] for method in methods}
     told = "; ".join(f"{method} {points(drop)}" for method, drop in drops.items())
     above = [drop.low is not None and drop.low > 0 for drop in drops.values()]
@@ -104,7 +104,7 @@ def _harder(methods: Sequence[str], tasks: Mapping[str, Tasks]) -> dict[str, str
     )
 
 
-def _place(method: str, claim: str, tasks: Mapping[str, Tasks]) -> dict[str, str]:
+def _place(method: str, claim: str, tasks: Mapping[str, SettingTasks]) -> dict[str, str]:
     """Whether a baseline has the first place, shares it, or has lost it, in both settings."""
     from longshot.reports.summary import column_marks
 
@@ -119,9 +119,9 @@ def _place(method: str, claim: str, tasks: Mapping[str, Tasks]) -> dict[str, str
     return _claim(claim, "; ".join(told), _either(verdicts))
 
 
-def _lowest(method: str, claim: str, tasks: Mapping[str, Tasks]) -> dict[str, str]:
+def _lowest(method: str, claim: str, tasks: Mapping[str, SettingTasks]) -> dict[str, str]:
     """Whether a baseline is below every other on the same tasks, in both settings."""
-    from longshot.evaluation.statistics import mean_interval
+    from longshot.statistics import mean_interval
 
     told, verdicts = [], {}
     for setting, trained in ((WITHIN, OWN), (CROSS, OTHER)):
@@ -144,7 +144,7 @@ def _lowest(method: str, claim: str, tasks: Mapping[str, Tasks]) -> dict[str, st
 
 def _sweep(claim: str, scores: Floats, x: NDArray[np.int64], sign: int) -> dict[str, str]:
     """Rank correlation of a task's mean score over baselines with its ways or shots."""
-    from longshot.evaluation.statistics import correlation
+    from longshot.statistics import correlation
 
     found = correlation(x, scores.mean(axis=1), "spearman")
     low, high = sorted((sign * found.low, sign * found.high))
@@ -154,7 +154,7 @@ def _sweep(claim: str, scores: Floats, x: NDArray[np.int64], sign: int) -> dict[
 
 def _early(scores: Floats, shot: NDArray[np.int64]) -> dict[str, str]:
     """Rise per shot up to five shots against the rise per shot beyond."""
-    from longshot.evaluation.statistics import slope
+    from longshot.statistics import slope
 
     mean = scores.mean(axis=1)
     claim = "Most of the gain comes with the first five shots"
@@ -170,9 +170,9 @@ def _early(scores: Floats, shot: NDArray[np.int64]) -> dict[str, str]:
     return _claim(claim, told, verdict)
 
 
-def _order(methods: Sequence[str], tasks: Tasks, scores: Floats) -> dict[str, str]:
+def _order(methods: Sequence[str], tasks: SettingTasks, scores: Floats) -> dict[str, str]:
     """Pairs of baselines of which one is above in the lower half of ways or shots and below in the upper half."""
-    from longshot.evaluation.statistics import mean_interval
+    from longshot.statistics import mean_interval
 
     pairs = list(combinations(range(len(methods)), 2))
     level = 1 - 0.05 / max(1, 4 * len(pairs))  # Bonferroni: two halves of two sweeps for every pair
@@ -194,9 +194,9 @@ def _order(methods: Sequence[str], tasks: Tasks, scores: Floats) -> dict[str, st
     )
 
 
-def _spread(methods: Sequence[str], tasks: Mapping[str, Tasks]) -> dict[str, str]:
+def _spread(methods: Sequence[str], tasks: Mapping[str, SettingTasks]) -> dict[str, str]:
     """How far the domains lie apart in intrinsic difficulty."""
-    from longshot.evaluation.statistics import dataset_difficulty, welch
+    from longshot.statistics import dataset_difficulty, welch
 
     told, verdicts = [], []
     for setting, trained in ((WITHIN, OWN), (CROSS, OTHER)):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from longshot.competition import published
 from longshot.reports.split_plots import PALETTE
 from longshot.studies.cross_domain_plan import METHODS, RANDOM
-from longshot.studies.cross_domain_scores import CROSS, OTHER, OWN, WITHIN, Tasks
+from longshot.studies.cross_domain_scores import CROSS, OTHER, OWN, WITHIN, SettingTasks
 from longshot.studies.cross_domain_tables import grouped
 from longshot.studies.figures import figure_of
 
@@ -30,7 +30,7 @@ _TITLES = {
 
 
 def figures(
-    settings: Mapping[str, Any], dataset: str, tasks: Mapping[str, Tasks]
+    settings: Mapping[str, Any], dataset: str, tasks: Mapping[str, SettingTasks]
 ) -> dict[str, Callable[[Path], None]]:
     """Figure name → a function that draws it to a path without suffix."""
     methods = settings["methods"]
@@ -43,10 +43,10 @@ def figures(
 
 
 def _methods(
-    methods: Sequence[str], tasks: Mapping[str, Tasks], dataset: str, column: str, path: Path
+    methods: Sequence[str], tasks: Mapping[str, SettingTasks], dataset: str, column: str, path: Path
 ) -> None:
     """Bars of both settings with intervals (figure 1); diamonds are the paper's numbers on its own data."""
-    from longshot.evaluation.statistics import mean_interval
+    from longshot.statistics import mean_interval
 
     printed = published.table(5)
     with _panels(path, (9.2, 4.3)) as (figure, panels):
@@ -91,7 +91,7 @@ def _methods(
         figure.suptitle(f"{dataset}: the baselines", x=0.01, ha="left", fontsize=11)
 
 
-def _sweeps(methods: Sequence[str], tasks: Tasks, dataset: str, path: Path) -> None:
+def _sweeps(methods: Sequence[str], tasks: SettingTasks, dataset: str, path: Path) -> None:
     """Cross-domain tasks by ways and by shots (figure 2)."""
     with _panels(path, (9.2, 4.2)) as (figure, panels):
         for axes, what, values in zip(panels, ("ways", "shots"), (tasks.way, tasks.shot), strict=True):
@@ -109,12 +109,12 @@ def _sweeps(methods: Sequence[str], tasks: Tasks, dataset: str, path: Path) -> N
 def _lines(
     axes: Any,
     methods: Sequence[str],
-    tasks: Tasks,
+    tasks: SettingTasks,
     groups: Sequence[tuple[str, NDArray[np.bool_]]],
     values: NDArray[np.int64],
 ) -> None:
     """One line per baseline through the mean of every group of neighbouring values."""
-    from longshot.evaluation.statistics import mean_interval
+    from longshot.statistics import mean_interval
 
     centres = np.array([float(values[mine].mean()) for _, mine in groups])
     width = 0.012 * max(1.0, float(np.ptp(values)))
@@ -137,9 +137,9 @@ def _lines(
     axes.grid(axis="y")
 
 
-def _difficulty(methods: Sequence[str], tasks: Mapping[str, Tasks], dataset: str, path: Path) -> None:
+def _difficulty(methods: Sequence[str], tasks: Mapping[str, SettingTasks], dataset: str, path: Path) -> None:
     """Stacked bars per domain (figure 3): worst baseline, modelling difficulty, intrinsic difficulty."""
-    from longshot.evaluation.statistics import dataset_difficulty
+    from longshot.statistics import dataset_difficulty
 
     names = list(dict.fromkeys(tasks[WITHIN].domain.tolist()))
     with _panels(path, (max(7.0, 2.6 + 1.3 * len(names)), 4.4)) as (figure, panels):
@@ -163,7 +163,7 @@ def _difficulty(methods: Sequence[str], tasks: Mapping[str, Tasks], dataset: str
         figure.suptitle(f"{dataset}: how hard the domains are", x=0.01, ha="left", fontsize=11)
 
 
-def _shape(tasks: Tasks) -> str:
+def _shape(tasks: SettingTasks) -> str:
     """What the tasks look like: ``5-way 5-shot`` or ``2–20-way 1–20-shot``."""
 
     def span(values: NDArray[np.int64]) -> str:

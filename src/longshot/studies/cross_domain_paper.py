@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from longshot.competition import published
-from longshot.reports.sheets import Cell, Sheet
+from longshot.reports.sheets import Sheet, SheetCell
 
 SHORT = "Carrión-Ojeda et al., 2022"
 _NOTE = (
@@ -18,7 +18,7 @@ def sheet(number: int) -> Sheet:
     """A printed table."""
     found = published.table(number)
     rows = [
-        [Cell(name), *(Cell(f"{mean:.1f} ± {half:.1f}") for mean, half in cells)]
+        [SheetCell(name), *(SheetCell(f"{mean:.1f} ± {half:.1f}") for mean, half in cells)]
         for name, cells in found.rows.items()
     ]
     heads = [("", found.by), *(("", column) for column in found.columns)]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import count, first
 from longshot.datasets.part import branches, under
-from longshot.errors import UserError
 from longshot.splits.split import Split
 from longshot.studies.presets import get_study
-from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
+from longshot.testbeds.shapes import AnyShape, FixedShape
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -45,12 +45,12 @@ class Domain:
     name: str
     data: Dataset  # the branch alone, with ``split`` as its splits
     split: Split
-    within: Fixed  # shape of its within-domain test tasks
-    any: AnyWayAnyShot  # shape of its cross-domain test tasks
+    within: FixedShape  # shape of its within-domain test tasks
+    any: AnyShape  # shape of its cross-domain test tasks
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class Repetition:
     """One repetition: which domains are tested, and which of the others train and validate the shared networks."""
 
     number: int
@@ -62,14 +62,14 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class CrossDomainPlan:
     """All runs, and sentences on what was adapted to the data."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[Repetition, ...]
     notes: tuple[str, ...]
 
 
-def make_plan(settings: Mapping[str, Any], dataset: Dataset) -> Plan:
+def make_plan(settings: Mapping[str, Any], dataset: Dataset) -> CrossDomainPlan:
     """Domains and class splits of every run; UserError where there are too few domains, classes or images."""
     names, notes = _usable(settings, dataset)
     paper = get_study(PRESET).settings
@@ -77,7 +77,7 @@ def make_plan(settings: Mapping[str, Any], dataset: Dataset) -> Plan:
     if differs:
         notes.append(f"Not the paper's amounts, which stand in brackets: {', '.join(differs)}.")
     runs = tuple(_run(settings, dataset, names, number, notes) for number in range(settings["runs"]))
-    return Plan(runs, tuple(dict.fromkeys(notes)))
+    return CrossDomainPlan(runs, tuple(dict.fromkeys(notes)))
 
 
 def _usable(settings: Mapping[str, Any], dataset: Dataset) -> tuple[list[str], list[str]]:
@@ -130,7 +130,7 @@ def _usable(settings: Mapping[str, Any], dataset: Dataset) -> tuple[list[str], l
 
 def _run(
     settings: Mapping[str, Any], dataset: Dataset, names: Sequence[str], number: int, notes: list[str]
-) -> Run:
+) -> Repetition:
     """Run ``number``: the next held-out domains in one shuffled order, the others 7 to 3 at random."""
     seed = int(settings["seed"]) + number
     order = np.random.default_rng([int(settings["seed"]), 0]).permutation(len(names))
@@ -150,7 +150,7 @@ def _run(
         f"validated on {', '.join(validation)}."
     )
     domains = tuple(_domain(settings, under(dataset, name), name, seed, notes) for name in sorted(tested))
-    return Run(
+    return Repetition(
         number,
         seed,
         domains,
@@ -173,7 +173,7 @@ def _domain(settings: Mapping[str, Any], part: Dataset, name: str, seed: int, no
     )
     shape = fitted(settings["way"], settings["shot"], settings["query"], classes // 3, smallest)
     queries = min(settings["query"], max(1, smallest // 2))
-    varied = AnyWayAnyShot(
+    varied = AnyShape(
         2, min(settings["max_way"], classes), 1, min(settings["max_shot"], smallest - queries), queries
     )
     if tested != round(0.15 * classes):
@@ -196,13 +196,13 @@ def _domain(settings: Mapping[str, Any], part: Dataset, name: str, seed: int, no
     return Domain(name, split.apply(part), split, shape, varied)
 
 
-def fitted(way: int, shot: int, query: int, classes: int, smallest: int) -> Fixed:
+def fitted(way: int, shot: int, query: int, classes: int, smallest: int) -> FixedShape:
     """The shape, or the nearest that ``classes`` classes of at least ``smallest`` images give."""
     shots = min(shot, max(1, smallest // 2))
-    return Fixed(min(way, classes), shots, min(query, smallest - shots))
+    return FixedShape(min(way, classes), shots, min(query, smallest - shots))
 
 
-def bed_name(run: Run, setting: str, domain: str) -> str:
+def bed_name(run: Repetition, setting: str, domain: str) -> str:
     """The name of a testbed of the study."""
     return f"run-{run.number + 1}-{setting}-{domain}"
 

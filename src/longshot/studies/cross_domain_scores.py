@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from longshot.core.files import hash_text, write_json
 from longshot.evaluation import units
 from longshot.evaluation.results import Results, add_testbed, new_run, testbed_path
-from longshot.files import hash_text, write_json
 from longshot.studies.cross_domain_plan import METHODS
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _FIXED = ("testbed", "testbed_name", "backbone", "method", "seed", "dataset", "s
 
 
 @dataclass(frozen=True)
-class Piece:
+class DomainScores:
     """One domain of one run, solved for one baseline by one network."""
 
     setting: str  # WITHIN or CROSS: which tasks
@@ -39,7 +39,7 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Tasks:
+class SettingTasks:
     """The T tasks of a setting over all domains and runs, and every baseline's scores on them."""
 
     domain: NDArray[np.str_]  # [T]
@@ -56,7 +56,9 @@ class Tasks:
         return len(self.way)
 
 
-def read_tasks(results: Results, setting: str, pieces: Sequence[Piece], beds: Mapping[str, Testbed]) -> Tasks:
+def read_tasks(
+    results: Results, setting: str, pieces: Sequence[DomainScores], beds: Mapping[str, Testbed]
+) -> SettingTasks:
     """The rows of a setting, domain after domain, as arrays."""
     table = results.table()
     mine = [piece for piece in pieces if piece.setting == setting]
@@ -66,7 +68,7 @@ def read_tasks(results: Results, setting: str, pieces: Sequence[Piece], beds: Ma
         numbers.setdefault((piece.trained, piece.method), []).append(rows)
     joined = {key: pa.concat_tables(parts) for key, parts in numbers.items()}
     one = next(iter(joined.values()))
-    return Tasks(
+    return SettingTasks(
         domain=np.array(one["dataset"].to_pylist()),
         way=one["way"].to_numpy().astype(np.int64),
         shot=np.round(one["mean_shot"].to_numpy()).astype(np.int64),
@@ -77,7 +79,7 @@ def read_tasks(results: Results, setting: str, pieces: Sequence[Piece], beds: Ma
     )
 
 
-def rows_of(table: pa.Table, testbed: str, piece: Piece) -> pa.Table:
+def rows_of(table: pa.Table, testbed: str, piece: DomainScores) -> pa.Table:
     """The rows of one piece, by task, wherever the study's folder lay when they were computed."""
     inside = "/".join(Path(piece.backbone).parts[-2:])
     mask = pc.and_(
@@ -91,7 +93,7 @@ def rows_of(table: pa.Table, testbed: str, piece: Piece) -> pa.Table:
 
 
 def join_runs(
-    results: Results, pieces: Sequence[Piece], beds: Mapping[str, Testbed], seed: int, out: Path
+    results: Results, pieces: Sequence[DomainScores], beds: Mapping[str, Testbed], seed: int, out: Path
 ) -> Results:
     """All domains as one run with a testbed per setting, so that reports and comparisons see whole settings.
 
@@ -136,13 +138,13 @@ def join_runs(
     return Results(out)
 
 
-def _repeated(piece: Piece) -> bool:
+def _repeated(piece: DomainScores) -> bool:
     """What is not trained is the same network in both roles on the within-domain tasks; one of them is enough."""
     return METHODS[piece.method][0] is None and (piece.setting, piece.trained) == (WITHIN, OTHER)
 
 
 def _unit(
-    results: Results, piece: Piece, rows: pa.Table, testbed: str, start: int, label: str, seed: int
+    results: Results, piece: DomainScores, rows: pa.Table, testbed: str, start: int, label: str, seed: int
 ) -> units.Unit:
     dataset = str(rows["dataset"][0])
     facts = results.run["backbones"][piece.backbone].values()

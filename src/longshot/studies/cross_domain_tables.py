@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.reports.sheets import Cell, Sheet
+from longshot.reports.sheets import Sheet, SheetCell
 from longshot.studies import cross_domain_paper as paper
 from longshot.studies.cross_domain_claims import claims_table, differences_table
 from longshot.studies.cross_domain_plan import RANDOM
-from longshot.studies.cross_domain_scores import CROSS, OTHER, OWN, WITHIN, Floats, Tasks
-from longshot.studies.cross_domain_train import Training, kept, seconds_of
+from longshot.studies.cross_domain_scores import CROSS, OTHER, OWN, WITHIN, Floats, SettingTasks
+from longshot.studies.cross_domain_train import DomainTraining, kept, seconds_of
 from longshot.studies.tables import TableFile
 
 # Tasks behind a row of ways or shots: neighbours are put together until there are so many. The sign-flip test of 10
@@ -36,7 +36,7 @@ _GROUPS = {
 
 
 def tables(
-    settings: Mapping[str, Any], tasks: Mapping[str, Tasks], networks: Mapping[Training, Path]
+    settings: Mapping[str, Any], tasks: Mapping[str, SettingTasks], networks: Mapping[DomainTraining, Path]
 ) -> list[TableFile]:
     """Every table of the study."""
     methods = settings["methods"]
@@ -53,12 +53,12 @@ def tables(
     ]
 
 
-def methods_table(methods: Sequence[str], tasks: Mapping[str, Tasks]) -> TableFile:
+def methods_table(methods: Sequence[str], tasks: Mapping[str, SettingTasks]) -> TableFile:
     """The paper's table 5: baselines in both settings, and shared networks on the within-domain tasks."""
     from longshot.reports.summary import column_marks
 
     heads = [("", "baseline")]
-    cells: dict[str, list[Cell]] = {method: [Cell(method)] for method in methods}
+    cells: dict[str, list[SheetCell]] = {method: [SheetCell(method)] for method in methods}
     records: list[dict[str, Any]] = []
     for (setting, trained), group in _GROUPS.items():
         for metric, kind in (("normalised accuracy", "normalised"), ("accuracy", "accuracy")):
@@ -80,14 +80,14 @@ def methods_table(methods: Sequence[str], tasks: Mapping[str, Tasks]) -> TableFi
     return TableFile("methods", sheets, [*records, *paper.records(5)])
 
 
-def domains_table(methods: Sequence[str], tasks: Mapping[str, Tasks]) -> TableFile:
+def domains_table(methods: Sequence[str], tasks: Mapping[str, SettingTasks]) -> TableFile:
     """Every domain in both settings."""
     names = list(dict.fromkeys(tasks[WITHIN].domain.tolist()))
     columns = [(WITHIN, OWN), (CROSS, OTHER)]
-    rows: list[list[Cell]] = []
+    rows: list[list[SheetCell]] = []
     records: list[dict[str, Any]] = []
     for name in names:
-        row = [Cell(name)]
+        row = [SheetCell(name)]
         for setting, trained in columns:
             mine = tasks[setting].domain == name
             row += _row(tasks[setting].scores(trained, methods)[mine], methods, records, setting, domain=name)
@@ -101,13 +101,13 @@ def domains_table(methods: Sequence[str], tasks: Mapping[str, Tasks]) -> TableFi
 
 
 def sweep_table(
-    what: str, methods: Sequence[str], tasks: Tasks, values: NDArray[np.int64], printed: int
+    what: str, methods: Sequence[str], tasks: SettingTasks, values: NDArray[np.int64], printed: int
 ) -> TableFile:
     """The paper's tables 6 to 9: cross-domain tasks by their number of ways or shots."""
     records: list[dict[str, Any]] = []
     rows = []
     for label, mine in grouped(values):
-        row = [Cell(label), Cell(str(int(mine.sum())))]
+        row = [SheetCell(label), SheetCell(str(int(mine.sum())))]
         rows.append(row + _row(tasks.scores(OTHER, methods)[mine], methods, records, CROSS, **{what: label}))
     heads = [("", what), ("", "tasks"), *(("", method) for method in methods)]
     note = (
@@ -118,21 +118,21 @@ def sweep_table(
     return TableFile(what, sheets, [*records, *paper.records(printed)])
 
 
-def difficulty_table(methods: Sequence[str], tasks: Mapping[str, Tasks]) -> TableFile:
+def difficulty_table(methods: Sequence[str], tasks: Mapping[str, SettingTasks]) -> TableFile:
     """The paper's table 10 and figure 3: what the best baseline leaves, and what the choice of baseline decides."""
-    from longshot.evaluation.statistics import dataset_difficulty
+    from longshot.statistics import dataset_difficulty
 
     records: list[dict[str, Any]] = []
-    rows: dict[str, list[Cell]] = {}
+    rows: dict[str, list[SheetCell]] = {}
     for setting, trained in ((WITHIN, OWN), (CROSS, OTHER)):
         scores = tasks[setting].scores(trained, methods)
         for one in dataset_difficulty(scores, tasks[setting].domain):
-            row = rows.setdefault(one.dataset, [Cell(one.dataset)])
+            row = rows.setdefault(one.dataset, [SheetCell(one.dataset)])
             mine = scores[tasks[setting].domain == one.dataset].mean(axis=0)
             for place in (one.worst, one.best):
-                row.append(Cell(f"{100 * mine[place]:.1f} ({methods[place]})"))
+                row.append(SheetCell(f"{100 * mine[place]:.1f} ({methods[place]})"))
             for kind, found in (("modelling", one.modelling), ("intrinsic", one.intrinsic)):
-                row.append(Cell(_percent(found.mean, found.half)))
+                row.append(SheetCell(_percent(found.mean, found.half)))
                 facts = {
                     "source": "measured",
                     "dataset": one.dataset,
@@ -153,7 +153,7 @@ def difficulty_table(methods: Sequence[str], tasks: Mapping[str, Tasks]) -> Tabl
     return TableFile("difficulty", sheets, [*records, *paper.records(10)])
 
 
-def trainings_table(settings: Mapping[str, Any], networks: Mapping[Training, Path]) -> TableFile:
+def trainings_table(settings: Mapping[str, Any], networks: Mapping[DomainTraining, Path]) -> TableFile:
     """What each training came to, and which of its validations chose the network."""
     records = []
     for one, path in networks.items():
@@ -165,10 +165,10 @@ def trainings_table(settings: Mapping[str, Any], networks: Mapping[Training, Pat
         records.append({**facts, **done, **chosen, "seconds": round(seconds_of(path), 1)})
     rows = [
         [
-            *(Cell(str(record[key])) for key in ("run", "trained_on", "algorithm")),
-            *(Cell(f"{record[key]:,}") for key in ("tasks", "steps", "validations", "kept_step")),
-            Cell(f"{100 * record['accuracy']:.1f}"),
-            Cell(f"{record['seconds']:,.1f}"),
+            *(SheetCell(str(record[key])) for key in ("run", "trained_on", "algorithm")),
+            *(SheetCell(f"{record[key]:,}") for key in ("tasks", "steps", "validations", "kept_step")),
+            SheetCell(f"{100 * record['accuracy']:.1f}"),
+            SheetCell(f"{record['seconds']:,.1f}"),
         ]
         for record in records
     ]
@@ -201,7 +201,7 @@ def grouped(values: NDArray[np.int64], least: int = FEWEST) -> list[tuple[str, N
 
 def _row(
     scores: Floats, methods: Sequence[str], records: list[dict[str, Any]], setting: str, **row: str
-) -> list[Cell]:
+) -> list[SheetCell]:
     """Cells of one row [T, M], and the same numbers as records."""
     from longshot.reports.summary import column_marks
 
@@ -218,18 +218,18 @@ def _row(
 
 
 def _numbers(values: Floats, mark: str) -> dict[str, Any]:
-    from longshot.evaluation.statistics import mean_interval
+    from longshot.statistics import mean_interval
 
     found = mean_interval(values)
     return {"mean": found.mean, "low": found.low, "high": found.high, "tasks": found.n, "mark": mark}
 
 
-def _cell(values: Floats, mark: str) -> Cell:
-    from longshot.evaluation.statistics import mean_interval
+def _cell(values: Floats, mark: str) -> SheetCell:
+    from longshot.statistics import mean_interval
 
     found = mean_interval(values)
     text = _percent(found.mean, found.half)
-    return Cell(f"{text} =") if mark == "tied" else Cell(text, mark)
+    return SheetCell(f"{text} =") if mark == "tied" else SheetCell(text, mark)
 
 
 def _percent(mean: float, half: float | None) -> str:

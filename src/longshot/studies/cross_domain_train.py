@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from longshot.calls import format_call
-from longshot.files import hash_json, write_json
-from longshot.ragged import Ragged
+from longshot.core.calls import format_call
+from longshot.core.files import hash_json, write_json
+from longshot.core.ragged import Ragged
 from longshot.studies.cross_domain_plan import METHODS, RANDOM, fitted, solver
 from longshot.testbeds.base import Pool, Shape
 from longshot.testbeds.classes import draw_within
-from longshot.testbeds.shapes import Fixed
+from longshot.testbeds.shapes import FixedShape
 from longshot.testbeds.streams import Streams
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class OneBranch:
 
 
 @dataclass(frozen=True)
-class Training:
+class DomainTraining:
     """One network: ``domain`` is None for the one that the domains of a run share."""
 
     run: int
@@ -90,7 +90,7 @@ class Trainer:
     folder: Path
     device: str
 
-    def place(self, one: Training, data: Dataset, seed: int) -> Path:
+    def place(self, one: DomainTraining, data: Dataset, seed: int) -> Path:
         """The folder of a training; other classes, amounts or networks have another."""
         facts = [
             data.fingerprint,
@@ -102,13 +102,13 @@ class Trainer:
         name = re.sub(r"[^A-Za-z0-9.]+", "-", one.label).strip("-")
         return self.folder / "trainings" / f"{name}-{hash_json(facts)[:8]}"
 
-    def finished(self, one: Training, place: Path) -> bool:
+    def finished(self, one: DomainTraining, place: Path) -> bool:
         """Whether every leg is recorded and the network is there."""
         return (place / "network" / WEIGHTS).is_file() and len(_recorded(place)) == len(
             one.legs(self.settings)
         )
 
-    def train(self, one: Training, data: Dataset, seed: int) -> tuple[Path, str]:
+    def train(self, one: DomainTraining, data: Dataset, seed: int) -> tuple[Path, str]:
         """The folder of the network that did best on validation tasks, and whether it was "kept" or "written".
 
         ``data`` has the splits to use.
@@ -148,7 +148,7 @@ class Trainer:
             write_json(place / RECORD, done)
         return place / "network", "written"
 
-    def amounts(self, one: Training) -> dict[str, Any]:
+    def amounts(self, one: DomainTraining) -> dict[str, Any]:
         """What ``longshot train`` is told beside data and seed; steps are those of the whole training."""
         weights = (
             {"network": self.settings["network"]}
@@ -167,21 +167,21 @@ class Trainer:
             "device": self.device,
         }
 
-    def seconds(self, one: Training, data: Dataset) -> float:
+    def seconds(self, one: DomainTraining, data: Dataset) -> float:
         """What the steps of a training would take, from a few on black pictures."""
         from longshot.training.cost import estimate
         from longshot.training.data import Settings
 
         return float(estimate(data, self.call(one, data), Settings(**self.amounts(one)))["seconds"])
 
-    def call(self, one: Training, data: Dataset) -> str:
+    def call(self, one: DomainTraining, data: Dataset) -> str:
         """The algorithm with its episodes, as ``longshot train`` takes it."""
         if one.algorithm == "multiclass":
             return one.algorithm
         shape = self._shape(data, "train", self.settings["train_shot"])
         return format_call(one.algorithm, {"way": shape.way, "shot": shape.shot, "query": shape.query})
 
-    def _shape(self, data: Dataset, part: str, shot: int) -> Fixed:
+    def _shape(self, data: Dataset, part: str, shot: int) -> FixedShape:
         """Episodes that every domain among the part's classes can give."""
         members = data.split_classes(part)
         counted: dict[str, int] = {}
@@ -191,14 +191,14 @@ class Trainer:
         smallest = int(data.sizes[members].min())
         return fitted(self.settings["way"], shot, self.settings["query"], min(counted.values()), smallest)
 
-    def _judge(self, one: Training, data: Dataset, preprocessing: str) -> Validation:
+    def _judge(self, one: DomainTraining, data: Dataset, preprocessing: str) -> Validation:
         """Validation tasks of the validation classes, each inside one domain, solved as the test tasks will be."""
-        from longshot.devices import pick_device
+        from longshot.core.devices import pick_device
         from longshot.features.pixels_cache import pixels
         from longshot.features.preprocess import parse
         from longshot.testbeds.instances import UniformInstances
         from longshot.training.episodes import draw_tasks
-        from longshot.training.images import Images
+        from longshot.training.images import TrainingImages
         from longshot.training.validation import Validation
 
         transform = parse(preprocessing)
@@ -211,7 +211,7 @@ class Trainer:
             instances=UniformInstances(),
         )
         method = next(name for name, (algorithm, _) in METHODS.items() if algorithm == one.algorithm)
-        images = Images(pixels(data, transform), transform, pick_device(self.device))
+        images = TrainingImages(pixels(data, transform), transform, pick_device(self.device))
         return Validation(tasks, images, solver(self.settings, method))
 
 

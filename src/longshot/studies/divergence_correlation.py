@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.files import write_json
-from longshot.progress import progress
-from longshot.reports.sheets import Cell, Sheet
+from longshot.core.errors import UserError
+from longshot.core.files import write_json
+from longshot.core.progress import progress
+from longshot.reports.sheets import Sheet, SheetCell
 from longshot.studies import fields
 from longshot.studies import transfer_difficulty_fields as more
 from longshot.studies import transfer_difficulty_paper as paper
@@ -28,10 +28,10 @@ from longshot.studies.tables import TableFile, ratio
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
-    from longshot.evaluation.statistics import Correlation
     from longshot.features.features import Features
+    from longshot.statistics import Correlation
     from longshot.studies.presets import Study
-    from longshot.studies.run import Outcome
+    from longshot.studies.run import StudyOutcome
     from longshot.testbeds.testbed import Testbed
 
 Floats = NDArray[np.float64]
@@ -63,7 +63,7 @@ _NOTE = (
 )
 
 
-def run(study: Study, dataset: Dataset, out: Path, *, device: str, workers: int | None) -> Outcome:
+def run(study: Study, dataset: Dataset, out: Path, *, device: str, workers: int | None) -> StudyOutcome:
     """Embed upstream and downstream classes, draw and evaluate tasks, correlate."""
     from longshot.evaluation.inputs import backbone_name
     from longshot.evaluation.runner import evaluate
@@ -166,12 +166,12 @@ def _sources(
 
 def _draw(settings: Mapping[str, Any], dataset: Dataset, split: str | None) -> Testbed:
     from longshot.testbeds.sample import sample
-    from longshot.testbeds.shapes import Fixed
+    from longshot.testbeds.shapes import FixedShape
 
     return sample(
         dataset,
         tasks=settings["tasks"],
-        shape=Fixed(settings["way"], settings["shot"], settings["query"]),
+        shape=FixedShape(settings["way"], settings["shot"], settings["query"]),
         seed=settings["seed"],
         split=split,
         drop_small=settings["drop_small"],
@@ -234,7 +234,7 @@ def tables(
     accuracies: Mapping[str, Mapping[str, Floats]],
 ) -> list[TableFile]:
     """The paper's table 2 for every method and both readings, and what of the paper's claim holds."""
-    from longshot.evaluation.statistics import correlation
+    from longshot.statistics import correlation
 
     sheets, records, lines = [], [], []
     names = list(found)
@@ -249,7 +249,7 @@ def tables(
             }
             strongest = [_strongest({m: cells[m][i] for m in MEASURES}) for i in range(len(names))]
             block = [
-                [Cell(label), *(_cell(one, strongest[i] == m) for i, one in enumerate(cells[m]))]
+                [SheetCell(label), *(_cell(one, strongest[i] == m) for i, one in enumerate(cells[m]))]
                 for m, label in MEASURES.items()
             ]
             heads = [("", "divergence"), *(("", name) for name in names)]
@@ -279,9 +279,9 @@ def _plain(value: float) -> float | None:
     return None if np.isnan(value) else value
 
 
-def _cell(one: Correlation, strongest: bool) -> Cell:
+def _cell(one: Correlation, strongest: bool) -> SheetCell:
     known = strongest and not np.isnan(one.r)
-    return Cell(ratio(one.r, one.low, one.high), "best" if known else "")
+    return SheetCell(ratio(one.r, one.low, one.high), "best" if known else "")
 
 
 def _finding(method: str, words: str, name: str, cells: Mapping[str, Correlation]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.files import atomic
-from longshot.studies.measured import Floats, Measured, leader
+from longshot.core.files import atomic
+from longshot.studies.measured import Floats, MethodScores, leader
 
 if TYPE_CHECKING:
-    from longshot.evaluation.statistics import Rolling
+    from longshot.statistics import Rolling
 
 KINDS = {"uniform": "#3b6fb6", "semantic": "#c8412b"}
 SUFFIXES = (".png", ".svg")
@@ -67,9 +67,9 @@ def balance(shares: Mapping[str, Floats], way: int, path: Path) -> None:
         axes.legend()
 
 
-def rolling(entries: Sequence[Measured], window: int, title: str, path: Path) -> None:
+def rolling(entries: Sequence[MethodScores], window: int, title: str, path: Path) -> None:
     """Rolling mean of accuracy against coarsity (the paper's figure 5); bands for the methods that are named."""
-    from longshot.evaluation.statistics import rolling_mean
+    from longshot.statistics import rolling_mean
 
     tasks = len(entries[0].accuracy)
     width = min(window, max(2, tasks // 4))  # a window over most tasks would show nothing
@@ -90,14 +90,14 @@ def rolling(entries: Sequence[Measured], window: int, title: str, path: Path) ->
 
 
 def parts(
-    entries: Sequence[Measured],
+    entries: Sequence[MethodScores],
     names: Sequence[str],
     values: Sequence[Sequence[Floats]],
     title: str,
     path: Path,
 ) -> None:
     """Mean accuracy with its 95 % interval on each part of a testbed; ``values[part][method]``."""
-    from longshot.evaluation.statistics import mean_interval
+    from longshot.statistics import mean_interval
 
     colours = {entry.method: colour for entry, colour in _shown(entries)}
     with axes_of(path) as axes:
@@ -120,9 +120,9 @@ def parts(
         axes.legend(loc="upper left")
 
 
-def ways(entries: Mapping[int, Sequence[Measured]], title: str, path: Path) -> None:
+def ways(entries: Mapping[int, Sequence[MethodScores]], title: str, path: Path) -> None:
     """Top-1 accuracy against the number of classes in a task, with chance; way → methods."""
-    from longshot.evaluation.statistics import mean_interval
+    from longshot.statistics import mean_interval
 
     order = sorted(entries)
     with axes_of(path) as axes:
@@ -166,7 +166,7 @@ def _curve(found: Rolling) -> list[Floats]:
     return [x, *(100 * np.bincount(place, one) / count for one in (found.mean, found.low, found.high))]
 
 
-def _shown(entries: Sequence[Measured]) -> list[tuple[Measured, str | None]]:
+def _shown(entries: Sequence[MethodScores]) -> list[tuple[MethodScores, str | None]]:
     """Up to four methods get a colour: best transductive, best inductive, ProtoNet, the lowest; others are grey."""
     named = [leader(entries, setting) for setting in ("transductive", "inductive")]
     named += [entry for entry in entries if entry.method == "protonet"]
@@ -178,7 +178,7 @@ def _shown(entries: Sequence[Measured]) -> list[tuple[Measured, str | None]]:
     return [(entry, colours.get(entry.method)) for entry in entries]
 
 
-def _rest(entries: Sequence[Measured]) -> str:
+def _rest(entries: Sequence[MethodScores]) -> str:
     grey = sum(colour is None for _, colour in _shown(entries))
     return f"\ncoloured: best of each setting, ProtoNet, the lowest; grey: the other {grey}" if grey else ""
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from longshot.errors import UserError
-from longshot.files import hash_json, write_json
+from longshot.core.errors import UserError
+from longshot.core.files import hash_json, write_json
 from longshot.studies.presets import Study
 
 FORMAT = 1

@@ -14,8 +14,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 from longshot.evaluation.inputs import backbone_name
 from longshot.studies import fields
 from longshot.studies import transfer_difficulty_fields as more
@@ -24,13 +24,13 @@ from longshot.studies.hard_md_plan import (
     ABLATIONS,
     OBJECTIVES,
     SHAPES,
-    Bed,
     Drawer,
+    StudyTestbed,
     named,
     train_networks,
     with_networks,
 )
-from longshot.studies.hard_md_scores import Scores
+from longshot.studies.hard_md_scores import HardScores
 from longshot.studies.vtab_md_data import read_given
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from longshot.evaluation.results import Results
     from longshot.features.features import Features
     from longshot.studies.presets import Study
-    from longshot.studies.run import Outcome
+    from longshot.studies.run import StudyOutcome
 
 FIELDS: fields.Fields = {
     "sources": more.texts(),
@@ -99,7 +99,7 @@ def open_data(settings: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Da
 
 def run(
     study: Study, dataset: Mapping[str, Dataset], out: Path, *, device: str, workers: int | None
-) -> Outcome:
+) -> StudyOutcome:
     """Networks, testbeds, evaluation, explanations, tables and figures: each only where something is missing."""
     from longshot.studies.hard_md_figures import figures
     from longshot.studies.hard_md_tables import tables
@@ -123,7 +123,7 @@ def run(
     titles = {path: name for name, path in trained.items()}
     results, missing = _evaluate(settings, sources, beds, out, device, workers, titles)
     notes += [*_notes(settings, sources, drawers, titles), *missing]
-    scores = Scores(results, beds, settings, titles)
+    scores = HardScores(results, beds, settings, titles)
     told = why(settings, sources, beds, results) if settings["why"] else None
     if told is not None:
         notes += list(told.notes)
@@ -164,7 +164,7 @@ def _drawer(settings: Mapping[str, Any], name: str, data: Dataset, folder: Any, 
 def _evaluate(
     settings: Mapping[str, Any],
     sources: Mapping[str, Dataset],
-    beds: Mapping[Bed, Any],
+    beds: Mapping[StudyTestbed, Any],
     out: Path,
     device: str,
     workers: int | None,

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from longshot.evaluation.statistics import mean_interval
-from longshot.reports.sheets import Cell, Sheet
+from longshot.reports.sheets import Sheet, SheetCell
+from longshot.statistics import mean_interval
 from longshot.studies import hard_md_paper as paper
 from longshot.studies.hard_md_cells import cell, places, record
-from longshot.studies.hard_md_plan import KINDS, OBJECTIVES, Bed
-from longshot.studies.hard_md_scores import Mean, Scores
+from longshot.studies.hard_md_plan import KINDS, OBJECTIVES, StudyTestbed
+from longshot.studies.hard_md_scores import HardScores, Mean
 from longshot.studies.tables import TableFile
 from longshot.studies.transfer_difficulty_plan import slug
 
 
 def ablation_tables(
-    settings: Mapping[str, Any], scores: Scores, seconds: Mapping[str, float]
+    settings: Mapping[str, Any], scores: HardScores, seconds: Mapping[str, float]
 ) -> list[TableFile]:
     """The tables of the ablations that were asked for and could be had."""
     made = []
@@ -30,11 +30,11 @@ def ablation_tables(
     return [one for one in made if one is not None]
 
 
-def _extraction(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
+def _extraction(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
     """Does difficulty transfer? Supports chosen by one backbone, evaluated with another (the paper's table 3)."""
-    judges = {scores.judge: Bed("", "main", "fixed", "difficult")}
+    judges = {scores.judge: StudyTestbed("", "main", "fixed", "difficult")}
     judges |= {
-        backbone: Bed("", "extraction", "fixed", "difficult", slug(scores.names[backbone]))
+        backbone: StudyTestbed("", "extraction", "fixed", "difficult", slug(scores.names[backbone]))
         for backbone in scores.backbones
         if backbone != scores.judge
     }
@@ -48,12 +48,12 @@ def _extraction(settings: Mapping[str, Any], scores: Scores) -> TableFile | None
     )
 
 
-def _objectives(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
+def _objectives(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
     """The loss that supports are chosen by (the paper's table 2, with two more)."""
     beds = {
-        one: Bed("", "main", "fixed", "difficult")
+        one: StudyTestbed("", "main", "fixed", "difficult")
         if one == settings["objective"]
-        else Bed("", "objectives", "fixed", "difficult", one)
+        else StudyTestbed("", "objectives", "fixed", "difficult", one)
         for one in OBJECTIVES
     }
     return _matrix(
@@ -68,17 +68,20 @@ def _objectives(settings: Mapping[str, Any], scores: Scores) -> TableFile | None
 
 def _matrix(
     settings: Mapping[str, Any],
-    scores: Scores,
+    scores: HardScores,
     stem: str,
     title: str,
-    beds: Mapping[str, Bed],
+    beds: Mapping[str, StudyTestbed],
     published: str,
 ) -> TableFile | None:
     """One row per way to choose supports, one column per evaluating backbone: means over the sources."""
     sources = scores.sources("fixed")
     rows, records = [], []
-    for label, template in {"uniform (nothing chosen)": Bed("", "main", "fixed", "uniform"), **beds}.items():
-        cells = [Cell(label)]
+    for label, template in {
+        "uniform (nothing chosen)": StudyTestbed("", "main", "fixed", "uniform"),
+        **beds,
+    }.items():
+        cells = [SheetCell(label)]
         for backbone in scores.backbones:
             each = [scores.mean(_of(template, source), backbone) for source in sources]
             cells.append(cell(scores.overall(each)))
@@ -101,11 +104,11 @@ def _matrix(
     return TableFile(stem, sheets, records)
 
 
-def _semantic(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
+def _semantic(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
     """On top of a class sampler by meaning, by quartile of coarsity (the paper's table 1)."""
     rows, records = [], []
     for source in scores.sources("fixed"):
-        beds = {kind: Bed(source, "semantic", "fixed", kind) for kind in KINDS[:2]}
+        beds = {kind: StudyTestbed(source, "semantic", "fixed", kind) for kind in KINDS[:2]}
         if beds["difficult"] not in scores.beds:
             continue
         coarsity = scores.beds[beds["uniform"]].table.column("coarsity").to_numpy()
@@ -118,7 +121,7 @@ def _semantic(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
                 Mean.of(mean_interval(values[quartile == q])) if (quartile == q).any() else None
                 for q in range(4)
             ]
-            rows.append([Cell(source), Cell(kind), *(cell(one) for one in means)])
+            rows.append([SheetCell(source), SheetCell(kind), *(cell(one) for one in means)])
             records += [
                 record(
                     "semantic",
@@ -147,26 +150,29 @@ def _semantic(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
     )
 
 
-def _steps(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
+def _steps(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
     """More projected steps against Frank–Wolfe rounds (the paper's figures 36 to 39)."""
-    choices = [("1 step", Bed("", "main", "fixed", "difficult"))]
+    choices = [("1 step", StudyTestbed("", "main", "fixed", "difficult"))]
     choices += [
-        (f"{n} steps", Bed("", "steps", "fixed", "difficult", f"{n} steps"))
+        (f"{n} steps", StudyTestbed("", "steps", "fixed", "difficult", f"{n} steps"))
         for n in settings["steps"]
         if n > 1
     ]
     choices += [
-        (f"{n} rounds", Bed("", "steps", "fixed", "difficult", f"{n} rounds")) for n in settings["rounds"]
+        (f"{n} rounds", StudyTestbed("", "steps", "fixed", "difficult", f"{n} rounds"))
+        for n in settings["rounds"]
     ]
     return _by_choice(scores, "steps", "Projected steps, and Frank–Wolfe rounds behind one step", choices)
 
 
-def _by_choice(scores: Scores, stem: str, title: str, choices: Sequence[tuple[str, Bed]]) -> TableFile | None:
+def _by_choice(
+    scores: HardScores, stem: str, title: str, choices: Sequence[tuple[str, StudyTestbed]]
+) -> TableFile | None:
     sources = scores.sources("fixed")
     rows, records = [], []
     for label, template in choices:
         means = [scores.mean(_of(template, source), scores.judge) for source in sources]
-        rows.append([Cell(label), *(cell(one) for one in means), cell(scores.overall(means))])
+        rows.append([SheetCell(label), *(cell(one) for one in means), cell(scores.overall(means))])
         records += [
             record(stem, source, "fixed", label, scores.titles[scores.judge], "protonet", one)
             for source, one in zip(sources, means, strict=True)
@@ -176,19 +182,28 @@ def _by_choice(scores: Scores, stem: str, title: str, choices: Sequence[tuple[st
     return TableFile(stem, [Sheet(title, heads, [rows], note, 1)], records) if sources else None
 
 
-def _greedy(settings: Mapping[str, Any], scores: Scores, seconds: Mapping[str, float]) -> TableFile | None:
+def _greedy(
+    settings: Mapping[str, Any], scores: HardScores, seconds: Mapping[str, float]
+) -> TableFile | None:
     """FastDiffSel against greedy search, in accuracy and time (the paper's figures 2 and 6)."""
     rows, records = [], []
     for source in scores.sources("fixed"):
         beds = {
-            "FastDiffSel": Bed(source, "main", "fixed", "difficult"),
-            "greedy search": Bed(source, "greedy", "fixed", "difficult"),
+            "FastDiffSel": StudyTestbed(source, "main", "fixed", "difficult"),
+            "greedy search": StudyTestbed(source, "greedy", "fixed", "difficult"),
         }
         for label, bed in beds.items():
             one = scores.mean(bed, scores.judge)
             spent = seconds.get(bed.name)
             each = None if spent is None else 1000 * spent / settings["tasks"]
-            rows.append([Cell(source), Cell(label), cell(one), Cell("–" if each is None else f"{each:.2f}")])
+            rows.append(
+                [
+                    SheetCell(source),
+                    SheetCell(label),
+                    cell(one),
+                    SheetCell("–" if each is None else f"{each:.2f}"),
+                ]
+            )
             records.append(
                 {
                     **record("greedy", source, "fixed", label, scores.titles[scores.judge], "protonet", one),
@@ -202,21 +217,28 @@ def _greedy(settings: Mapping[str, Any], scores: Scores, seconds: Mapping[str, f
     return TableFile("greedy", [Sheet("FastDiffSel against greedy search", heads, [rows], note)], records)
 
 
-def _filtered(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
+def _filtered(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
     """The hardest of many random tasks against chosen supports, and their ways (the paper's figure 42)."""
     shape = settings["shapes"][0]
     rows, records = [], []
     for source in scores.sources(shape):
         beds = {
-            "chosen supports": Bed(source, "main", shape, "difficult"),
-            "filtered": Bed(source, "filtered", shape, "difficult"),
+            "chosen supports": StudyTestbed(source, "main", shape, "difficult"),
+            "filtered": StudyTestbed(source, "filtered", shape, "difficult"),
         }
         for label, bed in beds.items():
             if bed not in scores.beds:
                 continue
             ways = Mean.of(mean_interval(scores.ways(bed)))
             one = scores.mean(bed, scores.judge)
-            rows.append([Cell(source), Cell(label), cell(one), Cell(f"{ways.mean:.1f} ± {ways.half:.1f}")])
+            rows.append(
+                [
+                    SheetCell(source),
+                    SheetCell(label),
+                    cell(one),
+                    SheetCell(f"{ways.mean:.1f} ± {ways.half:.1f}"),
+                ]
+            )
             told = record("filtered", source, shape, label, scores.titles[scores.judge], "protonet", one)
             records.append({**told, "ways": ways.mean, "ways_half": ways.half})
     if not rows:
@@ -228,7 +250,7 @@ def _filtered(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
     )
 
 
-def _more_tasks(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
+def _more_tasks(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
     """Do more tasks change the picture? (the paper's figure 41)"""
     shape = settings["shapes"][0]
     sources = scores.sources(shape)
@@ -237,12 +259,12 @@ def _more_tasks(settings: Mapping[str, Any], scores: Scores) -> TableFile | None
         few, many = (
             [scores.mean(_of(template, source), backbone) for source in sources]
             for template in (
-                Bed("", "main", shape, "difficult"),
-                Bed("", "tasks", shape, "difficult", str(settings["more_tasks"])),
+                StudyTestbed("", "main", shape, "difficult"),
+                StudyTestbed("", "tasks", shape, "difficult", str(settings["more_tasks"])),
             )
         )
         whole = [scores.overall(few), scores.overall(many)]
-        rows.append([Cell(scores.titles[backbone]), *(cell(one) for one in whole)])
+        rows.append([SheetCell(scores.titles[backbone]), *(cell(one) for one in whole)])
         if whole[0] and whole[1]:
             pairs.append((whole[0].mean, whole[1].mean))
         for label, means in ((settings["tasks"], few), (settings["more_tasks"], many)):
@@ -270,11 +292,11 @@ def _more_tasks(settings: Mapping[str, Any], scores: Scores) -> TableFile | None
     )
 
 
-def _curated(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
+def _curated(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
     """Supports shifted from their queries by rule against matched ones, the queries being the same (figure 7)."""
     rows, records = [], []
     for shifted in [bed for bed in scores.beds if bed.purpose == "curated" and bed.kind == "shifted"]:
-        matched = Bed(shifted.source, "curated", "fixed", "matched", shifted.setting)
+        matched = StudyTestbed(shifted.source, "curated", "fixed", "matched", shifted.setting)
         for backbone in scores.backbones:
             before, after = (scores.accuracy(bed, backbone) for bed in (matched, shifted))
             if before is None or after is None:
@@ -286,7 +308,7 @@ def _curated(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
             }
             title = scores.titles[backbone]
             cells = [cell(one, kind == "drop") for kind, one in found.items()]
-            rows.append([Cell(shifted.source), Cell(shifted.setting), Cell(title), *cells])
+            rows.append([SheetCell(shifted.source), SheetCell(shifted.setting), SheetCell(title), *cells])
             records += [
                 record(
                     "curated", shifted.source, "fixed", f"{kind}, {shifted.setting}", title, "protonet", one
@@ -300,8 +322,8 @@ def _curated(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
     return TableFile("curated", [Sheet("Curated shifts", heads, [rows], note, 3)], records)
 
 
-def _of(template: Bed, source: str) -> Bed:
-    return Bed(source, template.purpose, template.shape, template.kind, template.setting)
+def _of(template: StudyTestbed, source: str) -> StudyTestbed:
+    return StudyTestbed(source, template.purpose, template.shape, template.kind, template.setting)
 
 
 _MAKERS = {

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.reports.sheets import Cell
+from longshot.reports.sheets import SheetCell
 from longshot.studies.hard_md_scores import Floats, Mean
 
 
-def cell(one: Mean | None, signed: bool = False) -> Cell:
+def cell(one: Mean | None, signed: bool = False) -> SheetCell:
     """``41.2 ± 1.3`` in per cent; a dash where there is no number."""
-    return Cell("–" if one is None else f"{100 * one.mean:{'+' if signed else ''}.1f} ± {100 * one.half:.1f}")
+    return SheetCell(
+        "–" if one is None else f"{100 * one.mean:{'+' if signed else ''}.1f} ± {100 * one.half:.1f}"
+    )
 
 
 def points(one: Mean) -> str:

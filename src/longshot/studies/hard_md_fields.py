@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.studies.fields import Field
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from longshot.evaluation.statistics import mean_interval
 from longshot.reports.svg import shorten
+from longshot.statistics import mean_interval
 from longshot.studies.figures import axes_of
-from longshot.studies.hard_md_plan import KINDS, Bed
-from longshot.studies.hard_md_scores import Mean, Scores
+from longshot.studies.hard_md_plan import KINDS, StudyTestbed
+from longshot.studies.hard_md_scores import HardScores, Mean
 from longshot.studies.hard_md_why import Why
 from longshot.studies.transfer_difficulty_plan import slug
 
@@ -23,7 +23,7 @@ Draw = Callable[[Path], None]
 
 
 def figures(
-    settings: Mapping[str, Any], scores: Scores, seconds: Mapping[str, float], why: Why | None
+    settings: Mapping[str, Any], scores: HardScores, seconds: Mapping[str, float], why: Why | None
 ) -> dict[str, Draw]:
     """Name → a function that draws it; pictures without numbers are left out."""
     found: dict[str, Draw] = {}
@@ -32,7 +32,7 @@ def figures(
         for method in settings["methods"]:
             whole = {
                 (scores.titles[b], kind): scores.overall(
-                    [scores.mean(Bed(s, "main", shape, kind), b, method) for s in sources]
+                    [scores.mean(StudyTestbed(s, "main", shape, kind), b, method) for s in sources]
                 )
                 for b in scores.backbones
                 for kind in KINDS
@@ -42,7 +42,7 @@ def figures(
         for source in sources:
             each = {
                 (scores.titles[b], kind): scores.mean(
-                    Bed(source, "main", shape, kind), b, settings["methods"][0]
+                    StudyTestbed(source, "main", shape, kind), b, settings["methods"][0]
                 )
                 for b in scores.backbones
                 for kind in KINDS
@@ -94,18 +94,18 @@ def _bars(
         axes.legend(ncols=len(kinds), loc="lower right", bbox_to_anchor=(1, 1.06))  # above, clear of the bars
 
 
-def _steps(settings: Mapping[str, Any], scores: Scores, path: Path) -> None:
+def _steps(settings: Mapping[str, Any], scores: HardScores, path: Path) -> None:
     """Accuracy against the number of projected steps, and of Frank–Wolfe rounds, by source."""
     with axes_of(path) as axes:
         for source, colour in zip(scores.sources("fixed"), _cycle(), strict=False):
-            first = scores.mean(Bed(source, "main", "fixed", "difficult"), scores.judge)
+            first = scores.mean(StudyTestbed(source, "main", "fixed", "difficult"), scores.judge)
             for kind, counts, style in (
                 ("steps", settings["steps"], "-o"),
                 ("rounds", settings["rounds"], "--s"),
             ):
                 points = [] if first is None else [(1 if kind == "steps" else 0, first)]
                 for count in counts:
-                    bed = Bed(source, "steps", "fixed", "difficult", f"{count} {kind}")
+                    bed = StudyTestbed(source, "steps", "fixed", "difficult", f"{count} {kind}")
                     one = scores.mean(bed, scores.judge) if not (kind == "steps" and count == 1) else None
                     points += [] if one is None else [(count, one)]
                 x, y, half = (
@@ -125,12 +125,14 @@ def _steps(settings: Mapping[str, Any], scores: Scores, path: Path) -> None:
         axes.legend(fontsize=8)
 
 
-def _greedy(settings: Mapping[str, Any], scores: Scores, seconds: Mapping[str, float], path: Path) -> None:
+def _greedy(
+    settings: Mapping[str, Any], scores: HardScores, seconds: Mapping[str, float], path: Path
+) -> None:
     """Accuracy against the time to choose a support, one pair of points per source."""
     with axes_of(path) as axes:
         for source, colour in zip(scores.sources("fixed"), _cycle(), strict=False):
             for label, purpose, mark in (("FastDiffSel", "main", "o"), ("greedy", "greedy", "s")):
-                bed = Bed(source, purpose, "fixed", "difficult")
+                bed = StudyTestbed(source, purpose, "fixed", "difficult")
                 one, spent = scores.mean(bed, scores.judge), seconds.get(bed.name)
                 if one is not None and spent is not None:
                     x = 1000 * spent / settings["tasks"]
@@ -154,13 +156,15 @@ def _greedy(settings: Mapping[str, Any], scores: Scores, seconds: Mapping[str, f
             axes.legend(fontsize=8)
 
 
-def _ways(scores: Scores, shape: str, path: Path) -> None:
+def _ways(scores: HardScores, shape: str, path: Path) -> None:
     """Ways of chosen and of filtered tasks, by source."""
-    sources = [s for s in scores.sources(shape) if Bed(s, "filtered", shape, "difficult") in scores.beds]
+    sources = [
+        s for s in scores.sources(shape) if StudyTestbed(s, "filtered", shape, "difficult") in scores.beds
+    ]
     values: dict[tuple[str, str], Mean] = {}
     for source in sources:
         for kind, purpose in (("chosen supports", "main"), ("filtered", "filtered")):
-            found = Mean.of(mean_interval(scores.ways(Bed(source, purpose, shape, "difficult"))))
+            found = Mean.of(mean_interval(scores.ways(StudyTestbed(source, purpose, shape, "difficult"))))
             values[source, kind] = found
     with axes_of(path) as axes:
         for number, (kind, colour) in enumerate((("chosen supports", "#c8412b"), ("filtered", "#8a6d1b"))):

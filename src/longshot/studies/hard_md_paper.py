@@ -7,8 +7,8 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from longshot.errors import UserError
-from longshot.reports.sheets import Cell, Sheet
+from longshot.core.errors import UserError
+from longshot.reports.sheets import Sheet, SheetCell
 
 # the paper's thirteen networks → how to name them here, for users who have the weights
 ALIASES = {
@@ -28,7 +28,7 @@ ALIASES = {
 }
 
 
-class Table(NamedTuple):
+class PrintedTable(NamedTuple):
     """A printed table: accuracy in per cent by row and column."""
 
     caption: str
@@ -57,7 +57,7 @@ def names() -> list[str]:
     return list(tables)
 
 
-def table(name: str) -> Table:
+def table(name: str) -> PrintedTable:
     """One printed table; UserError with those there are."""
     tables = _data()["tables"]
     assert isinstance(tables, dict)
@@ -65,13 +65,15 @@ def table(name: str) -> Table:
     if found is None:
         raise UserError(f"There is no published '{name}' here; there are {', '.join(tables)}.")
     rows = {row: tuple(values) for row, values in found["rows"].items()}
-    return Table(found["caption"], tuple(found["columns"]), rows)
+    return PrintedTable(found["caption"], tuple(found["columns"]), rows)
 
 
 def sheet(name: str) -> Sheet:
     """The printed table to read, its title saying that it was not measured here."""
     found = table(name)
-    rows = [[Cell(row), *(Cell(f"{value:g}") for value in values)] for row, values in found.rows.items()]
+    rows = [
+        [SheetCell(row), *(SheetCell(f"{value:g}") for value in values)] for row, values in found.rows.items()
+    ]
     title = f"Published, not measured here ({source().split(',')[0]} 2023, {name}): {found.caption}"
     return Sheet(title, [("", ""), *(("", column) for column in found.columns)], [rows], "", 1)
 

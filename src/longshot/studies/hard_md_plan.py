@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.studies.hard_md_paper import backbone
 from longshot.studies.transfer_difficulty_plan import slug
 
@@ -29,7 +29,7 @@ ABLATIONS = ("extraction", "objectives", "semantic", "steps", "greedy", "filtere
 
 
 @dataclass(frozen=True)
-class Bed:
+class StudyTestbed:
     """A testbed of the study: its source, what it is for, and the setting that tells it from its neighbours."""
 
     source: str
@@ -60,17 +60,19 @@ class Drawer:
     data: Dataset
     features: Callable[[str], Features]  # backbone → the source's features
     folder: Folder
-    beds: dict[Bed, Testbed] = field(default_factory=dict)
+    beds: dict[StudyTestbed, Testbed] = field(default_factory=dict)
     impossible: dict[str, str] = field(default_factory=dict)  # shape → why
 
     def main(self) -> None:
         """Uniform, difficult and easy supports on the same queries, in every shape."""
         for shape in self.settings["shapes"]:
             for kind in KINDS:
-                self._draw(Bed(self.source, "main", shape, kind), self.settings["tasks"])
+                self._draw(StudyTestbed(self.source, "main", shape, kind), self.settings["tasks"])
         if self.settings["adapted"] and self._fixed():
             for kind in KINDS[:2]:
-                self._draw(Bed(self.source, "adapted", "fixed", kind), self.settings["adapted_tasks"])
+                self._draw(
+                    StudyTestbed(self.source, "adapted", "fixed", kind), self.settings["adapted_tasks"]
+                )
 
     def ablations(self) -> None:
         """The testbeds of every ablation that was asked for and can be had on this source."""
@@ -81,57 +83,61 @@ class Drawer:
     def _extraction(self) -> None:
         for other in self.settings["backbones"]:
             if other != self.settings["judge"]:
-                bed = Bed(self.source, "extraction", "fixed", "difficult", slug(other))
+                bed = StudyTestbed(self.source, "extraction", "fixed", "difficult", slug(other))
                 self._draw(bed, self.settings["tasks"], judge=other)
 
     def _objectives(self) -> None:
         for objective in OBJECTIVES:
             if objective != self.settings["objective"]:
-                bed = Bed(self.source, "objectives", "fixed", "difficult", objective)
+                bed = StudyTestbed(self.source, "objectives", "fixed", "difficult", objective)
                 self._draw(bed, self.settings["tasks"], objective=objective)
 
     def _semantic(self) -> None:
         if self.data.taxonomy is None:
             self._told("semantic", "it has no taxonomy, so class samplers by meaning cannot be tried on it")
             return
-        from longshot.testbeds.semantic import Semantic
+        from longshot.testbeds.semantic import SemanticClasses
 
         for kind in KINDS[:2]:
-            bed = Bed(self.source, "semantic", "fixed", kind)
-            self._draw(bed, self.settings["semantic_tasks"], classes=Semantic(alpha=self.settings["alpha"]))
+            bed = StudyTestbed(self.source, "semantic", "fixed", kind)
+            self._draw(
+                bed, self.settings["semantic_tasks"], classes=SemanticClasses(alpha=self.settings["alpha"])
+            )
 
     def _steps(self) -> None:
         for steps in self.settings["steps"]:
             if steps > 1:
-                bed = Bed(self.source, "steps", "fixed", "difficult", f"{steps} steps")
+                bed = StudyTestbed(self.source, "steps", "fixed", "difficult", f"{steps} steps")
                 self._draw(bed, self.settings["tasks"], steps=steps, start="random")
         for refine in self.settings["rounds"]:
-            bed = Bed(self.source, "steps", "fixed", "difficult", f"{refine} rounds")
+            bed = StudyTestbed(self.source, "steps", "fixed", "difficult", f"{refine} rounds")
             self._draw(bed, self.settings["tasks"], refine=refine)
 
     def _greedy(self) -> None:
-        from longshot.testbeds.difficult import Greedy
+        from longshot.testbeds.difficult import GreedyInstances
 
-        bed = Bed(self.source, "greedy", "fixed", "difficult")
+        bed = StudyTestbed(self.source, "greedy", "fixed", "difficult")
         table = self.features(self.settings["judge"])
         self._draw(
-            bed, self.settings["tasks"], instances=Greedy(table, rounds=self.settings["greedy_rounds"])
+            bed,
+            self.settings["tasks"],
+            instances=GreedyInstances(table, rounds=self.settings["greedy_rounds"]),
         )
 
     def _tasks(self) -> None:
         for shape in self.settings["shapes"][:1]:
-            bed = Bed(self.source, "tasks", shape, "difficult", str(self.settings["more_tasks"]))
+            bed = StudyTestbed(self.source, "tasks", shape, "difficult", str(self.settings["more_tasks"]))
             self._draw(bed, self.settings["more_tasks"])
 
     def _curated(self) -> None:
         """Tasks whose supports are shifted from their queries by rule, and matched ones (the paper's appendix D)."""
-        from longshot.testbeds.shifted import RULE_SETS, Matched, Shifted
+        from longshot.testbeds.shifted import RULE_SETS, MatchedInstances, ShiftedInstances
 
         size = {"query": self.settings["curated_query"]}
         reasons: list[str] = []
         for rule in RULE_SETS:
-            for kind, chosen in (("matched", Matched), ("shifted", Shifted)):
-                bed = Bed(self.source, "curated", "fixed", kind, rule)
+            for kind, chosen in (("matched", MatchedInstances), ("shifted", ShiftedInstances)):
+                bed = StudyTestbed(self.source, "curated", "fixed", kind, rule)
                 try:
                     self.beds[bed] = self._drawn(
                         bed,
@@ -153,14 +159,14 @@ class Drawer:
     def _filtered(self) -> None:
         """Many uniform tasks, of which the hardest for the judge are kept (the paper's appendix Q)."""
         from longshot.evaluation.compute import score
-        from longshot.evaluation.inputs import Source
+        from longshot.evaluation.inputs import FeatureSource
         from longshot.evaluation.metrics import task_metrics
         from longshot.methods.batching import Tasks
         from longshot.methods.registry import get_method
         from longshot.testbeds.filtered import filtered
 
         shape = self.settings["shapes"][0]
-        bed = Bed(self.source, "filtered", shape, "difficult")
+        bed = StudyTestbed(self.source, "filtered", shape, "difficult")
         table = self.features(self.settings["judge"])
 
         def draw() -> Testbed:
@@ -171,7 +177,7 @@ class Drawer:
             scores = np.zeros(len(tasks))
             device = torch.device("cpu")
             for chosen, found, labels, ways in score(
-                get_method("protonet"), Source(table.backbone, (table,)), tasks, device
+                get_method("protonet"), FeatureSource(table.backbone, (table,)), tasks, device
             ):
                 scores[chosen] = task_metrics(found, labels, ways).accuracy.numpy()
             judge = f"protonet on {table.backbone}"
@@ -181,7 +187,7 @@ class Drawer:
 
     def _draw(
         self,
-        bed: Bed,
+        bed: StudyTestbed,
         tasks: int,
         *,
         judge: str | None = None,
@@ -197,7 +203,7 @@ class Drawer:
 
         self._keep(bed, draw)
 
-    def _keep(self, bed: Bed, draw: Callable[[], Testbed]) -> None:
+    def _keep(self, bed: StudyTestbed, draw: Callable[[], Testbed]) -> None:
         if bed.shape in self.impossible:
             return
         try:
@@ -208,7 +214,7 @@ class Drawer:
             else:
                 self._told(bed.purpose, str(error).rstrip("."))
 
-    def _drawn(self, bed: Bed, draw: Callable[[], Testbed]) -> Testbed:
+    def _drawn(self, bed: StudyTestbed, draw: Callable[[], Testbed]) -> Testbed:
         """The testbed from the folder, or drawn and timed."""
         from longshot.studies.run import drawn
 
@@ -228,9 +234,9 @@ class Drawer:
         return "fixed" in self.settings["shapes"] and "fixed" not in self.impossible
 
     def _selected(self, kind: str, judge: str, changes: Mapping[str, Any]) -> Instances:
-        from longshot.testbeds.difficult import Difficult, Easy
+        from longshot.testbeds.difficult import DifficultInstances, EasyInstances
 
-        chosen = Difficult if kind == "difficult" else Easy
+        chosen = DifficultInstances if kind == "difficult" else EasyInstances
         given: dict[str, Any] = {"objective": self.settings["objective"], **changes}
         if kind == "difficult":
             given = {"refine": self.settings["refine"], **given}
@@ -247,7 +253,7 @@ class Drawer:
         classes: Classes | None,
         **changes: int,
     ) -> Testbed:
-        from longshot.testbeds.meta_dataset import Bilevel
+        from longshot.testbeds.meta_dataset import BilevelClasses
         from longshot.testbeds.sample import sample
 
         settings = self.settings
@@ -257,7 +263,9 @@ class Drawer:
             and self.source == "omniglot"
             and self.data.taxonomy is not None
         ):
-            classes = Bilevel()  # an alphabet, then its characters: Meta-Dataset's way with this source
+            classes = (
+                BilevelClasses()
+            )  # an alphabet, then its characters: Meta-Dataset's way with this source
         return sample(
             self.data,
             tasks=tasks,
@@ -273,10 +281,10 @@ class Drawer:
 def make_shape(settings: Mapping[str, Any], name: str) -> Shape:
     """Meta-Dataset's variable ways and shots, or fixed ones."""
     from longshot.testbeds.meta_dataset import MetaDatasetShape
-    from longshot.testbeds.shapes import Fixed
+    from longshot.testbeds.shapes import FixedShape
 
     if name == "fixed":
-        return Fixed(way=settings["way"], shot=settings["shot"], query=settings["query"])
+        return FixedShape(way=settings["way"], shot=settings["shot"], query=settings["query"])
     return MetaDatasetShape(
         max_way=settings["max_way"], max_query=settings["query"], max_support=settings["max_support"]
     )
@@ -286,7 +294,7 @@ def train_networks(
     settings: Mapping[str, Any], sources: Mapping[str, Dataset], folder: Folder, device: str
 ) -> tuple[dict[str, str], list[str]]:
     """Name → folder of the networks that the study trains itself, and notes on those it cannot train here."""
-    from longshot.files import hash_json
+    from longshot.core.files import hash_json
     from longshot.training.loop import train
 
     trained: dict[str, str] = {}

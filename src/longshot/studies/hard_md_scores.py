@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.evaluation.inputs import backbone_name
-from longshot.evaluation.statistics import Interval, mean_interval
-from longshot.studies.hard_md_plan import Bed
+from longshot.statistics import Interval, mean_interval
+from longshot.studies.hard_md_plan import StudyTestbed
 
 if TYPE_CHECKING:
     from longshot.evaluation.results import Results
@@ -36,13 +36,13 @@ class Mean:
         return cls(found.mean, found.half or 0.0)
 
 
-class Scores:
+class HardScores:
     """Looks numbers up in the rows of the study's run."""
 
     def __init__(
         self,
         results: Results,
-        beds: Mapping[Bed, Testbed],
+        beds: Mapping[StudyTestbed, Testbed],
         settings: Mapping[str, Any],
         titles: Mapping[str, str],
     ) -> None:
@@ -83,12 +83,12 @@ class Scores:
             dict.fromkeys(bed.source for bed in self.beds if bed.purpose == "main" and bed.shape == shape)
         )
 
-    def accuracy(self, bed: Bed, backbone: str, method: str = "protonet") -> Floats | None:
+    def accuracy(self, bed: StudyTestbed, backbone: str, method: str = "protonet") -> Floats | None:
         """Accuracy per task [T]; None where it was not evaluated."""
         testbed = self.beds.get(bed)
         return None if testbed is None else self._values.get((testbed.content_hash, backbone, method))
 
-    def mean(self, bed: Bed, backbone: str, method: str = "protonet") -> Mean | None:
+    def mean(self, bed: StudyTestbed, backbone: str, method: str = "protonet") -> Mean | None:
         """Mean over tasks."""
         values = self.accuracy(bed, backbone, method)
         return None if values is None else Mean.of(mean_interval(values))
@@ -96,7 +96,7 @@ class Scores:
     def drop(self, source: str, shape: str, backbone: str, method: str, purpose: str = "main") -> Mean | None:
         """Uniform minus difficult, paired by task: the queries are the same."""
         uniform, difficult = (
-            self.accuracy(Bed(source, purpose, shape, kind), backbone, method)
+            self.accuracy(StudyTestbed(source, purpose, shape, kind), backbone, method)
             for kind in ("uniform", "difficult")
         )
         if uniform is None or difficult is None:
@@ -114,7 +114,7 @@ class Scores:
         mean = sum(one.mean for one in known) / len(known)
         return Mean(mean, sqrt(sum(one.half**2 for one in known)) / len(known))
 
-    def ways(self, bed: Bed) -> Floats:
+    def ways(self, bed: StudyTestbed) -> Floats:
         """Ways per task [T]."""
         found: Floats = self.beds[bed].table.column("way").to_numpy().astype(np.float64)
         return found

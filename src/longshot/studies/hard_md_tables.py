@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from longshot.evaluation.statistics import correlation, mean_interval
-from longshot.explain.words import composition_rows, say_correlation
-from longshot.reports.sheets import Cell, Sheet
+from longshot.causes.words import composition_rows, say_correlation
+from longshot.reports.sheets import Sheet, SheetCell
+from longshot.statistics import correlation, mean_interval
 from longshot.studies import hard_md_paper as paper
 from longshot.studies.hard_md_ablations import ablation_tables
 from longshot.studies.hard_md_cells import cell, places, points, record
-from longshot.studies.hard_md_plan import KINDS, Bed
-from longshot.studies.hard_md_scores import Mean, Scores
+from longshot.studies.hard_md_plan import KINDS, StudyTestbed
+from longshot.studies.hard_md_scores import HardScores, Mean
 from longshot.studies.hard_md_why import Why
 from longshot.studies.tables import TableFile
 
@@ -23,7 +23,7 @@ Record = dict[str, Any]
 
 
 def tables(
-    settings: Mapping[str, Any], scores: Scores, seconds: Mapping[str, float], why: Why | None
+    settings: Mapping[str, Any], scores: HardScores, seconds: Mapping[str, float], why: Why | None
 ) -> list[TableFile]:
     """All tables that the study's testbeds allow."""
     found: list[TableFile | None] = [_stress(settings, scores), _ranks(settings, scores)]
@@ -37,7 +37,7 @@ def tables(
     return [one for one in found if one is not None]
 
 
-def _stress(settings: Mapping[str, Any], scores: Scores) -> TableFile:
+def _stress(settings: Mapping[str, Any], scores: HardScores) -> TableFile:
     """Uniform, difficult, easy and the drop, by source: the paper's figures 1, 3, 9 and 11 to 30."""
     records: list[Record] = []
     sheets = []
@@ -48,11 +48,13 @@ def _stress(settings: Mapping[str, Any], scores: Scores) -> TableFile:
         rows = []
         for backbone in scores.backbones:
             for method in settings["methods"]:
-                cells = [Cell(scores.titles[backbone]), Cell(method)]
+                cells = [SheetCell(scores.titles[backbone]), SheetCell(method)]
                 by_kind: dict[str, list[Mean | None]] = {kind: [] for kind in (*KINDS, "drop")}
                 for source in sources:
                     for kind in KINDS:
-                        by_kind[kind].append(scores.mean(Bed(source, "main", shape, kind), backbone, method))
+                        by_kind[kind].append(
+                            scores.mean(StudyTestbed(source, "main", shape, kind), backbone, method)
+                        )
                     by_kind["drop"].append(scores.drop(source, shape, backbone, method))
                     cells += [cell(by_kind[kind][-1], kind == "drop") for kind in (*KINDS, "drop")]
                     records += [
@@ -76,7 +78,7 @@ def _stress(settings: Mapping[str, Any], scores: Scores) -> TableFile:
     return TableFile("stress", sheets, records, _drops_said(settings, scores))
 
 
-def _drops_said(settings: Mapping[str, Any], scores: Scores) -> list[str]:
+def _drops_said(settings: Mapping[str, Any], scores: HardScores) -> list[str]:
     """The smallest and the largest drop of a backbone, in words."""
     said = []
     for shape in settings["shapes"]:
@@ -99,7 +101,7 @@ def _drops_said(settings: Mapping[str, Any], scores: Scores) -> list[str]:
     return said
 
 
-def _ranks(settings: Mapping[str, Any], scores: Scores) -> TableFile:
+def _ranks(settings: Mapping[str, Any], scores: HardScores) -> TableFile:
     """How the order of backbones changes from uniform to difficult tasks."""
     records: list[Record] = []
     rows, said = [], []
@@ -108,7 +110,9 @@ def _ranks(settings: Mapping[str, Any], scores: Scores) -> TableFile:
             sources = scores.sources(shape)
             means = {
                 kind: [
-                    scores.overall([scores.mean(Bed(s, "main", shape, kind), b, method) for s in sources])
+                    scores.overall(
+                        [scores.mean(StudyTestbed(s, "main", shape, kind), b, method) for s in sources]
+                    )
                     for b in scores.backbones
                 ]
                 for kind in ("uniform", "difficult")
@@ -123,7 +127,14 @@ def _ranks(settings: Mapping[str, Any], scores: Scores) -> TableFile:
             for place, (backbone, _, _) in enumerate(known):
                 title = scores.titles[backbone]
                 ranks = [int(order[kind][place]) for kind in ("uniform", "difficult")]
-                rows.append([Cell(shape), Cell(method), Cell(title), *(Cell(str(rank)) for rank in ranks)])
+                rows.append(
+                    [
+                        SheetCell(shape),
+                        SheetCell(method),
+                        SheetCell(title),
+                        *(SheetCell(str(rank)) for rank in ranks),
+                    ]
+                )
                 records.append(
                     {
                         "shape": shape,
@@ -143,7 +154,7 @@ def _ranks(settings: Mapping[str, Any], scores: Scores) -> TableFile:
     return TableFile("ranks", [Sheet("Order of backbones", heads, [rows], note, 3)], records, said)
 
 
-def _adapted(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
+def _adapted(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
     """Methods that adapt the network, on few fixed tasks, beside protonet on the same ones (figures 10, 43 and "
     "44)."""
     rows, records = [], []
@@ -152,14 +163,16 @@ def _adapted(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
         for backbone in scores.backbones:
             for method in methods:
                 means = {
-                    kind: scores.mean(Bed(source, "adapted", "fixed", kind), backbone, method)
+                    kind: scores.mean(StudyTestbed(source, "adapted", "fixed", kind), backbone, method)
                     for kind in KINDS[:2]
                 }
                 if all(one is None for one in means.values()):
                     continue
                 drop = scores.drop(source, "fixed", backbone, method, "adapted")
                 cells = [cell(means["uniform"]), cell(means["difficult"]), cell(drop, True)]
-                rows.append([Cell(source), Cell(scores.titles[backbone]), Cell(method), *cells])
+                rows.append(
+                    [SheetCell(source), SheetCell(scores.titles[backbone]), SheetCell(method), *cells]
+                )
                 records += [
                     record("adapted", source, "fixed", kind, scores.titles[backbone], method, one)
                     for kind, one in (*means.items(), ("drop", drop))
@@ -181,7 +194,7 @@ def _adapted(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
     return TableFile("adapted", sheets, records)
 
 
-def _trained(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
+def _trained(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
     """Networks trained here against one another, paired by task (the paper's table 4 and figure 31)."""
     mine = [b for b in scores.backbones if scores.titles[b] in settings["networks"]]
     rows, records = [], []
@@ -189,12 +202,12 @@ def _trained(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
         for one, other in combinations(mine, 2):
             for kind in KINDS[:2]:
                 means = [
-                    _difference(scores, Bed(s, "main", shape, kind), one, other)
+                    _difference(scores, StudyTestbed(s, "main", shape, kind), one, other)
                     for s in scores.sources(shape)
                 ]
                 whole = scores.overall(means)
                 label = f"{scores.titles[other]} − {scores.titles[one]}"
-                rows.append([Cell(shape), Cell(kind), Cell(label), cell(whole, True)])
+                rows.append([SheetCell(shape), SheetCell(kind), SheetCell(label), cell(whole, True)])
                 records += [
                     record("trained", source, shape, kind, label, "protonet", mean)
                     for source, mean in zip(scores.sources(shape), means, strict=True)
@@ -211,7 +224,7 @@ def _trained(settings: Mapping[str, Any], scores: Scores) -> TableFile | None:
     return TableFile("trained", sheets, records)
 
 
-def _difference(scores: Scores, bed: Bed, one: str, other: str) -> Mean | None:
+def _difference(scores: HardScores, bed: StudyTestbed, one: str, other: str) -> Mean | None:
     """The second backbone's accuracy minus the first's, paired by task."""
     before, after = (scores.accuracy(bed, backbone) for backbone in (one, other))
     return None if before is None or after is None else Mean.of(mean_interval(after - before))
@@ -224,7 +237,7 @@ def _why(why: Why) -> TableFile | None:
         shown = composition_rows(kinds, most=14)
         if shown:
             heads = [("", head) for head in shown[0]]
-            rows = [[Cell(str(value)) for value in row.values()] for row in shown]
+            rows = [[SheetCell(str(value)) for value in row.values()] for row in shown]
             sheets.append(Sheet(f"Supports against the same queries, {source}", heads, [rows], "", 1))
         for kind, rows_of in kinds.items():
             records += [

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from longshot.causes.composition import Composition
+from longshot.causes.explain import Explained, explain
 from longshot.evaluation.inputs import backbone_name
-from longshot.explain.composition import Composition
-from longshot.explain.explain import Explained, explain
-from longshot.studies.hard_md_plan import KINDS, Bed
+from longshot.studies.hard_md_plan import KINDS, StudyTestbed
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -30,7 +30,7 @@ class Why:
 def why(
     settings: Mapping[str, Any],
     sources: Mapping[str, Dataset],
-    beds: Mapping[Bed, Testbed],
+    beds: Mapping[StudyTestbed, Testbed],
     results: Results,
 ) -> Why:
     """Explain the difficult testbed of every source (fixed shape where there is one), and compose all three."""
@@ -40,13 +40,14 @@ def why(
     series = f"protonet on {backbone_name(settings['judge'])}"
     for source, data in sources.items():
         shape = next(
-            (one for one in ("fixed", "variable") if Bed(source, "main", one, "difficult") in beds), None
+            (one for one in ("fixed", "variable") if StudyTestbed(source, "main", one, "difficult") in beds),
+            None,
         )
         if shape is None:
             continue
         found: dict[str, Explained] = {}
         for kind in KINDS:
-            bed = beds[Bed(source, "main", shape, kind)]
+            bed = beds[StudyTestbed(source, "main", shape, kind)]
             run = results if kind == "difficult" and "protonet" in settings["methods"] else None
             found[kind] = explain(bed, datasets={source: data}, run=run, series=series if run else None)
         explained[source] = found["difficult"]

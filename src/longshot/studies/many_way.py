@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.errors import UserError
-from longshot.reports.sheets import Cell, Sheet
+from longshot.core.errors import UserError
+from longshot.reports.sheets import Sheet, SheetCell
 from longshot.reports.ways import head, metrics
 from longshot.studies import fields
-from longshot.studies.measured import Measured, transduction
-from longshot.studies.plan import Plan
-from longshot.studies.tables import Column, TableFile, points, published_record, record, sheet
+from longshot.studies.measured import MethodScores, transduction
+from longshot.studies.plan import StudyPlan
+from longshot.studies.tables import TableColumn, TableFile, points, published_record, record, sheet
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -44,11 +44,11 @@ _NOTE = (
 )
 
 
-def plan(settings: Mapping[str, Any], dataset: Dataset) -> Plan:
+def plan(settings: Mapping[str, Any], dataset: Dataset) -> StudyPlan:
     """One testbed for every shape that the dataset can give, and what it cannot."""
     shapes, notes = possible(settings, dataset)
     draws = {name_of(way, shot): partial(_draw, settings, dataset, way, shot) for shot, way in shapes}
-    return Plan(draws, notes)
+    return StudyPlan(draws, notes)
 
 
 def name_of(way: int, shot: int) -> str:
@@ -98,12 +98,12 @@ def possible(settings: Mapping[str, Any], dataset: Dataset) -> tuple[list[tuple[
 
 def _draw(settings: Mapping[str, Any], dataset: Dataset, way: int, shot: int) -> Testbed:
     from longshot.testbeds.sample import sample
-    from longshot.testbeds.shapes import Fixed
+    from longshot.testbeds.shapes import FixedShape
 
     return sample(
         dataset,
         tasks=settings["tasks"],
-        shape=Fixed(way, shot, settings["query"]),
+        shape=FixedShape(way, shot, settings["query"]),
         seed=settings["seed"],
         split=settings["split"],
         drop_small=settings["drop_small"],
@@ -111,7 +111,7 @@ def _draw(settings: Mapping[str, Any], dataset: Dataset, way: int, shot: int) ->
 
 
 def tables(
-    settings: Mapping[str, Any], testbeds: Mapping[str, Testbed], rows: Mapping[str, list[Measured]]
+    settings: Mapping[str, Any], testbeds: Mapping[str, Testbed], rows: Mapping[str, list[MethodScores]]
 ) -> list[TableFile]:
     """The results, and what becomes of them as classes are added."""
     shapes = _shapes(testbeds)
@@ -128,18 +128,20 @@ def _shapes(testbeds: Mapping[str, Testbed]) -> list[tuple[int, int, str]]:
 
 
 def _results(
-    settings: Mapping[str, Any], shapes: Sequence[tuple[int, int, str]], rows: Mapping[str, list[Measured]]
+    settings: Mapping[str, Any],
+    shapes: Sequence[tuple[int, int, str]],
+    rows: Mapping[str, list[MethodScores]],
 ) -> TableFile:
-    from longshot.evaluation.statistics import mean_interval
     from longshot.reports.published import published
     from longshot.reports.summary import column_marks
+    from longshot.statistics import mean_interval
 
     backbone = settings["backbone"]
     columns, records = [], []
     for way, shot, name in shapes:
         for metric in metrics(way):
             key = (name, "whole", way, shot, metric)
-            columns.append(Column(f"{way}-way", head(shot, metric), key))
+            columns.append(TableColumn(f"{way}-way", head(shot, metric), key))
             values = [np.asarray(getattr(entry, metric)) for entry in rows[name]]
             for entry, mine, mark in zip(
                 rows[name], values, column_marks(np.stack(values, axis=1)), strict=True
@@ -150,15 +152,15 @@ def _results(
     printed: list[Number] = paper.select(table=3)
     theirs = [published_record(number, paper.tasks) for number in printed]
     keys = dict.fromkeys((n.testbed, n.part, n.way, n.shot, n.metric) for n in printed)
-    heads = [Column(f"{key[2]}-way", head(key[3], key[4]), key) for key in keys]
+    heads = [TableColumn(f"{key[2]}-way", head(key[3], key[4]), key) for key in keys]
     told = f"Published: {paper.source['short']}, {printed[0].testbed}, {printed[0].backbone}"
     note = f"Published numbers of another dataset and backbone, {paper.tasks:,} tasks; not measured here."
     return TableFile("many-way", [*sheets, sheet(told, heads, theirs, note)], [*records, *theirs])
 
 
-def _claims(shapes: Sequence[tuple[int, int, str]], rows: Mapping[str, list[Measured]]) -> TableFile:
+def _claims(shapes: Sequence[tuple[int, int, str]], rows: Mapping[str, list[MethodScores]]) -> TableFile:
     """The drop from the fewest ways to the most, and what is left above chance."""
-    from longshot.evaluation.statistics import welch
+    from longshot.statistics import welch
 
     blocks, lines = [], []
     records: list[dict[str, Any]] = []
@@ -169,8 +171,15 @@ def _claims(shapes: Sequence[tuple[int, int, str]], rows: Mapping[str, list[Meas
         for before, after in zip(rows[first], rows[last], strict=True):
             drop = welch(before.accuracy, after.accuracy)
             times = float(after.accuracy.mean()) * many
-            block.append([Cell(after.method), Cell(after.setting), Cell(f"{few} → {many}"), Cell(str(shot))])
-            block[-1] += [Cell(points(drop) if few != many else "–"), Cell(f"{times:.1f} ×")]
+            block.append(
+                [
+                    SheetCell(after.method),
+                    SheetCell(after.setting),
+                    SheetCell(f"{few} → {many}"),
+                    SheetCell(str(shot)),
+                ]
+            )
+            block[-1] += [SheetCell(points(drop) if few != many else "–"), SheetCell(f"{times:.1f} ×")]
             records.append(
                 {
                     "shot": shot,
@@ -193,7 +202,7 @@ def _claims(shapes: Sequence[tuple[int, int, str]], rows: Mapping[str, list[Meas
 
 
 def figures(
-    settings: Mapping[str, Any], testbeds: Mapping[str, Testbed], rows: Mapping[str, list[Measured]]
+    settings: Mapping[str, Any], testbeds: Mapping[str, Testbed], rows: Mapping[str, list[MethodScores]]
 ) -> dict[str, Callable[[Path], None]]:
     """Accuracy against the number of ways for every number of shots that has at least two."""
     from longshot.studies import figures as draw

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MethodScores:
     """One method on one testbed; all arrays [T] by task, shares in 0 … 1."""
 
     method: str
@@ -32,11 +32,11 @@ class Measured:
 
 def measured(
     results: Results, testbeds: Mapping[str, Testbed], backbone: str, methods: Sequence[str], seed: int
-) -> dict[str, list[Measured]]:
+) -> dict[str, list[MethodScores]]:
     """Testbed name → methods, inductive ones first, else in the order asked for."""
     table = results.table()
     table = table.filter(pc.and_(pc.equal(table["backbone"], backbone), pc.equal(table["seed"], seed)))
-    found: dict[str, list[Measured]] = {}
+    found: dict[str, list[MethodScores]] = {}
     for name, testbed in testbeds.items():
         rows = table.filter(pc.equal(table["testbed"], testbed.content_hash))
         entries = []
@@ -46,7 +46,7 @@ def measured(
                 mine["coarsity"].to_numpy().astype(np.float64) if not mine["coarsity"].null_count else None
             )
             entries.append(
-                Measured(
+                MethodScores(
                     method,
                     str(mine["setting"][0]),
                     mine["accuracy"].to_numpy().astype(np.float64),
@@ -58,15 +58,15 @@ def measured(
     return found
 
 
-def leader(entries: Sequence[Measured], setting: str) -> Measured | None:
+def leader(entries: Sequence[MethodScores], setting: str) -> MethodScores | None:
     """The method of a setting with the highest mean accuracy."""
     those = [entry for entry in entries if entry.setting == setting]
     return max(those, key=lambda entry: float(entry.accuracy.mean())) if those else None
 
 
-def transduction(entries: Sequence[Measured]) -> tuple[str, dict[str, Any]] | None:
+def transduction(entries: Sequence[MethodScores]) -> tuple[str, dict[str, Any]] | None:
     """The best transductive method against the best inductive one, paired by task; None without both."""
-    from longshot.evaluation.statistics import mean_interval
+    from longshot.statistics import mean_interval
 
     inside, across = leader(entries, "inductive"), leader(entries, "transductive")
     if inside is None or across is None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """Testbed name → a function that draws it; ``notes`` are sentences for the user: what could not be had."""
 
     draws: Mapping[str, Callable[[], Testbed]]

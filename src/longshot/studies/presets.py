@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.studies.fields import Fields
 
 # recipe → module with FIELDS, plan, tables and figures; imported when a study of it is used

@@ -10,8 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.errors import UserError
-from longshot.files import write_text
+from longshot.core.errors import UserError
+from longshot.core.files import write_text
 from longshot.studies.folder import Folder
 from longshot.studies.measured import measured
 from longshot.studies.presets import RECIPES, Study
@@ -39,7 +39,7 @@ _OPTIONS = {
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StudyOutcome:
     """What a study left in its folder."""
 
     path: Path
@@ -63,7 +63,7 @@ def open_data(study: Study, texts: Sequence[str]) -> Any:
 
 def run_study(
     study: Study, dataset: Any, out: Path, *, device: str = "auto", workers: int | None = None
-) -> Outcome:
+) -> StudyOutcome:
     """Run the study on a dataset (see ``open_data``) into ``out``: testbeds/, run/, tables/, figures/ and report.html.
 
     The same call again does only what is missing; with other methods or another backbone it extends the run and writes
@@ -74,7 +74,7 @@ def run_study(
 
     recipe: Any = import_module(RECIPES[study.recipe])
     if hasattr(recipe, "run"):  # more than testbeds and methods, such as training
-        outcome: Outcome = recipe.run(study, dataset, out, device=device, workers=workers)
+        outcome: StudyOutcome = recipe.run(study, dataset, out, device=device, workers=workers)
         return outcome
     settings = study.settings
     plan = recipe.plan(settings, dataset)
@@ -109,7 +109,7 @@ def finish(
     notes: Sequence[str],
     others: Sequence[Dataset] = (),
     name: str | None = None,
-) -> Outcome:
+) -> StudyOutcome:
     """Tables, figures and the page, each written only where something changed.
 
     ``figures`` draw to a path without suffix; ``others`` are further datasets whose pictures the page shows; ``name``
@@ -136,7 +136,7 @@ def finish(
     folder.step(
         "report", inputs, [out / "report.html"], lambda: _report(study, [dataset, *others], out, name)
     )
-    return Outcome(out, notes, folder.did, tables, [str(path.relative_to(out)) for path in pictures])
+    return StudyOutcome(out, notes, folder.did, tables, [str(path.relative_to(out)) for path in pictures])
 
 
 def estimate_study(

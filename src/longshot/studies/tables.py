@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from longshot.reports.sheets import Cell, Sheet, markdown, to_latex
+from longshot.reports.sheets import Sheet, SheetCell, markdown, to_latex
 from longshot.reports.tables import escape_markdown
 
 if TYPE_CHECKING:
-    from longshot.evaluation.statistics import Interval
     from longshot.reports.published import Number
+    from longshot.statistics import Interval
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class TableFile:
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column of a results table: which number stands in it and how it is headed."""
 
     group: str
@@ -95,7 +95,7 @@ def published_record(number: Number, tasks: int) -> dict[str, Any]:
     }
 
 
-def sheet(title: str, columns: Sequence[Column], records: Sequence[dict[str, Any]], note: str) -> Sheet:
+def sheet(title: str, columns: Sequence[TableColumn], records: Sequence[dict[str, Any]], note: str) -> Sheet:
     """One row per method, inductive ones first; a dash where a number is missing."""
     found = {(r["method"], (r["testbed"], r["part"], r["way"], r["shot"], r["metric"])): r for r in records}
     named = list(dict.fromkeys((r["setting"], r["method"]) for r in records))
@@ -104,7 +104,7 @@ def sheet(title: str, columns: Sequence[Column], records: Sequence[dict[str, Any
         rows = []
         for method in [name for kind, name in named if kind == setting]:
             cells = [_cell(found.get((method, column.key)), column.interval) for column in columns]
-            rows.append([Cell(method), Cell(setting), *cells])
+            rows.append([SheetCell(method), SheetCell(setting), *cells])
         if rows:
             blocks.append(rows)
     return Sheet(
@@ -112,13 +112,13 @@ def sheet(title: str, columns: Sequence[Column], records: Sequence[dict[str, Any
     )
 
 
-def _cell(entry: dict[str, Any] | None, interval: bool) -> Cell:
+def _cell(entry: dict[str, Any] | None, interval: bool) -> SheetCell:
     if entry is None:
-        return Cell("–")
+        return SheetCell("–")
     text = f"{100 * entry['mean']:.2f}"
     if interval and entry["low"] is not None:
         text += f" ± {50 * (entry['high'] - entry['low']):.2f}"
-    return Cell(text, entry["mark"])
+    return SheetCell(text, entry["mark"])
 
 
 def points(interval: Interval) -> str:

@@ -23,8 +23,8 @@ from longshot.studies.transfer_difficulty_plan import (
     MODES,
     TRAINED,
     TRAININGS,
-    Rows,
-    Training,
+    RunRows,
+    SplitTraining,
     bed_name,
     bed_names,
     cells,
@@ -36,7 +36,7 @@ from longshot.studies.transfer_difficulty_plan import (
     training_of,
     trainings,
 )
-from longshot.studies.transfer_difficulty_stats import METHODS, Scores
+from longshot.studies.transfer_difficulty_stats import METHODS, TransferScores
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from longshot.splits.split import Split
     from longshot.studies.folder import Folder
     from longshot.studies.presets import Study
-    from longshot.studies.run import Outcome
+    from longshot.studies.run import StudyOutcome
     from longshot.testbeds.testbed import Testbed
 
 FIELDS: fields.Fields = {
@@ -71,7 +71,7 @@ FIELDS: fields.Fields = {
 }
 
 
-def run(study: Study, dataset: Dataset, out: Path, *, device: str, workers: int | None) -> Outcome:
+def run(study: Study, dataset: Dataset, out: Path, *, device: str, workers: int | None) -> StudyOutcome:
     """Embedding, splits, testbeds, trainings, evaluation, tables: each only where something is missing."""
     from longshot.evaluation.runner import evaluate
     from longshot.studies.folder import Folder
@@ -113,8 +113,8 @@ def run(study: Study, dataset: Dataset, out: Path, *, device: str, workers: int 
             seed=settings["seed"],
         )
     assert results is not None
-    rows = Rows(results, beds)
-    scores = Scores(
+    rows = RunRows(results, beds)
+    scores = TransferScores(
         there,
         settings["methods"],
         settings["shots"],
@@ -150,7 +150,7 @@ def estimate(
     Folder(out, study, {"name": dataset.name, "fingerprint": dataset.fingerprint})
     names = [split_name(target) for target in settings["divergences"]] + settings["also"]
     wanted = trainings(settings, names)
-    first = [Training(EVERYTHING, "multiclass", None, 0)] if settings["backbone"] == TRAINED else []
+    first = [SplitTraining(EVERYTHING, "multiclass", None, 0)] if settings["backbone"] == TRAINED else []
     records = [
         {
             "step": f"train {one.label}",
@@ -172,12 +172,12 @@ def estimate(
 
 def _draw(settings: Mapping[str, Any], dataset: Dataset, part: str, shot: int) -> Testbed:
     from longshot.testbeds.sample import sample
-    from longshot.testbeds.shapes import Fixed
+    from longshot.testbeds.shapes import FixedShape
 
     return sample(
         dataset,
         tasks=settings["tasks"],
-        shape=Fixed(settings["way"], shot, settings["query"]),
+        shape=FixedShape(settings["way"], shot, settings["query"]),
         seed=settings["seed"],
         split=part,
     )
@@ -189,13 +189,13 @@ def _embedding(settings: Mapping[str, Any], dataset: Dataset, folder: Folder, de
 
     if settings["backbone"] != TRAINED:
         return embed(dataset, settings["backbone"], device=device)
-    everything = Training(EVERYTHING, "multiclass", None, 0)
+    everything = SplitTraining(EVERYTHING, "multiclass", None, 0)
     return embed(dataset, _train(settings, everything, None, dataset, folder, device), device=device)
 
 
 def _train(
     settings: Mapping[str, Any],
-    one: Training,
+    one: SplitTraining,
     split: Split | None,
     dataset: Dataset,
     folder: Folder,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.studies.transfer_difficulty_plan import Rows, Training, bed_name
-from longshot.studies.transfer_difficulty_stats import Floats, Scores, steepness
+from longshot.studies.transfer_difficulty_plan import RunRows, SplitTraining, bed_name
+from longshot.studies.transfer_difficulty_stats import Floats, TransferScores, steepness
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -25,18 +25,26 @@ def figures(
     dataset: Dataset,
     features: Features,
     splits: Mapping[str, Split],
-    scores: Scores,
-    rows: Rows,
-    networks: Mapping[Training, str],
+    scores: TransferScores,
+    rows: RunRows,
+    networks: Mapping[SplitTraining, str],
 ) -> dict[str, Callable[[Path], None]]:
     """Figure 3 (classes in the plane), figure 2 (accuracy on train, validation and test), all methods by divergence."""
-    from longshot.reports.split_plots import SETS, Panel, Series, accuracy_by_divergence, class_map
+    from longshot.reports.split_plots import (
+        SETS,
+        DivergenceSeries,
+        SplitPanel,
+        accuracy_by_divergence,
+        class_map,
+    )
     from longshot.splits.embeddings import class_embeddings
 
     embeddings = class_embeddings(features)
     where = {class_id: place for place, class_id in enumerate(features.class_ids)}
     panels = [
-        Panel(name, {part: np.array([where[c] for c in ids], np.int64) for part, ids in split.parts.items()})
+        SplitPanel(
+            name, {part: np.array([where[c] for c in ids], np.int64) for part, ids in split.parts.items()}
+        )
         for name, split in splits.items()
     ]
     said = f"{dataset.name}, {len(features.class_ids)} classes"
@@ -51,7 +59,7 @@ def figures(
             values = [scores.tasks(place.name, method, shot) for place in scores.sweep]
             fit = steepness(scores, method, shot).fit if len(x) > 1 else None
             line = None if fit is None else (fit.intercept, fit.slope)
-            series.append(Series(method, x, *_intervals(values), line))
+            series.append(DivergenceSeries(method, x, *_intervals(values), line))
         title = f"{dataset.name}, {settings['way']}-way {shot}-shot, test classes"
         draw = partial(accuracy_by_divergence, series, title=title, xlabel=_AXIS, chance=chance)
         found[f"accuracy-{shot}-shot"] = partial(_both, draw)
@@ -64,7 +72,7 @@ def figures(
                     [
                         rows.accuracy(
                             bed_name(place.name, part, shot),
-                            networks[Training(place.name, "multiclass", None, repeat)],
+                            networks[SplitTraining(place.name, "multiclass", None, repeat)],
                             "protonet",
                         )
                         for repeat in range(settings["repeats"])
@@ -73,7 +81,7 @@ def figures(
                 )
                 for place in scores.sweep
             ]
-            series.append(Series(part, x, *_intervals(values)))
+            series.append(DivergenceSeries(part, x, *_intervals(values)))
         title = f"{dataset.name}, multiclass, {settings['way']}-way {shot}-shot"
         draw = partial(
             accuracy_by_divergence,
@@ -89,7 +97,7 @@ def figures(
 
 def _intervals(values: Sequence[Floats]) -> tuple[Floats, Floats, Floats]:
     """Means and 95 % bounds [n] over the tasks of each."""
-    from longshot.evaluation.statistics import mean_interval
+    from longshot.statistics import mean_interval
 
     found = [mean_interval(one) for one in values]
     mean = np.array([one.mean for one in found])

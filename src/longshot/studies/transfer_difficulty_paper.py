@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from longshot.reports.sheets import Cell, Sheet
+from longshot.reports.sheets import Sheet, SheetCell
 from longshot.studies.transfer_difficulty_stats import ADAPTING, METHODS
 
 SHORT = "Arnold and Sha, 2021"
@@ -61,11 +61,11 @@ def hardest_sheet() -> Sheet:
     """Table 1."""
     rows = []
     for method in METHODS:
-        row = [Cell(method)]
+        row = [SheetCell(method)]
         for values in HARDEST.values():
             value = values[method]
             best = value == max(one for one in values.values() if one is not None)
-            row.append(Cell("–" if value is None else f"{value:.2f}", "best" if best else ""))
+            row.append(SheetCell("–" if value is None else f"{value:.2f}", "best" if best else ""))
         rows.append(row)
     note = "Published numbers, 5-way 5-shot at D = 0.96; not measured here."
     return Sheet(f"Published: {SHORT}, table 1", _heads("method", HARDEST), [rows], note, labels=1)
@@ -89,10 +89,10 @@ def correlations_sheet(labels: dict[str, str]) -> Sheet:
     """Table 2; ``labels`` are the measures in order with their names."""
     rows = []
     for measure, label in labels.items():
-        row = [Cell(label)]
+        row = [SheetCell(label)]
         for numbers in CORRELATIONS.values():
             best = numbers[measure] == min(numbers.values())
-            row.append(Cell(f"{numbers[measure]:+.2f}", "best" if best else ""))
+            row.append(SheetCell(f"{numbers[measure]:+.2f}", "best" if best else ""))
         rows.append(row)
     note = "Published numbers: ImageNet-1k upstream, DenseNet121, 100 tasks each; not measured here."
     return Sheet(f"Published: {SHORT}, table 2", _heads("divergence", CORRELATIONS), [rows], note, labels=1)
@@ -112,7 +112,7 @@ def correlations_records() -> list[dict[str, Any]]:
 def accuracies_sheet() -> Sheet:
     """Table 4 for CIFAR100."""
     rows = [
-        [Cell(name), *(Cell(f"{value:.2f}") for shot in (1, 5) for value in by_shot[shot])]
+        [SheetCell(name), *(SheetCell(f"{value:.2f}") for shot in (1, 5) for value in by_shot[shot])]
         for name, by_shot in CIFAR100.items()
     ]
     heads = [("", "split"), *((f"{shot}-shot", method) for shot in (1, 5) for method in PAPER_METHODS)]
@@ -143,10 +143,10 @@ def slopes_sheet() -> Sheet:
     """Table 5."""
     rows = []
     for method in PAPER_METHODS:
-        row = [Cell(method)]
+        row = [SheetCell(method)]
         for values in SLOPES.values():
             best = values[method] == max(values.values())
-            row.append(Cell(f"{values[method]:+.2f}", "best" if best else ""))
+            row.append(SheetCell(f"{values[method]:+.2f}", "best" if best else ""))
         rows.append(row)
     note = "Published numbers; the shots are not printed with them. Not measured here."
     return Sheet(f"Published: {SHORT}, table 5", _heads("method", SLOPES), [rows], note, labels=1)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
-from longshot.calls import format_call
-from longshot.errors import UserError
-from longshot.files import hash_json
+from longshot.core.calls import format_call
+from longshot.core.errors import UserError
+from longshot.core.files import hash_json
 from longshot.studies.transfer_difficulty_stats import Floats, Place
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ TRAININGS = {
 
 
 @dataclass(frozen=True)
-class Training:
+class SplitTraining:
     """One network: trained by ``algorithm`` on the train classes of ``split``; ``shot`` is None for batch training."""
 
     split: str
@@ -77,15 +77,17 @@ def slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
 
 
-def training_of(settings: Mapping[str, Any], split: str, method: str, shot: int, repeat: int) -> Training:
+def training_of(
+    settings: Mapping[str, Any], split: str, method: str, shot: int, repeat: int
+) -> SplitTraining:
     """The network that a method uses at a number of shots."""
     algorithm, _ = TRAININGS[method]
     if algorithm == "multiclass":
-        return Training(split, algorithm, None, repeat)
-    return Training(split, algorithm, settings["train_shot"] or shot, repeat)
+        return SplitTraining(split, algorithm, None, repeat)
+    return SplitTraining(split, algorithm, settings["train_shot"] or shot, repeat)
 
 
-def trainings(settings: Mapping[str, Any], splits: Sequence[str]) -> list[Training]:
+def trainings(settings: Mapping[str, Any], splits: Sequence[str]) -> list[SplitTraining]:
     """Every network of the study once, split by split."""
     listed = [
         training_of(settings, split, method, shot, repeat)
@@ -119,11 +121,11 @@ def check_classes(settings: Mapping[str, Any], dataset: Dataset) -> None:
 
 def make_splits(settings: Mapping[str, Any], dataset: Dataset, features: Features) -> dict[str, Split]:
     """Name → split: one per divergence, then those made without one."""
-    from longshot.splits.build import Recipe, sweep
+    from longshot.splits.build import SplitRecipe, sweep
     from longshot.splits.opening import open_split
     from longshot.splits.split import Split
 
-    recipe = Recipe(mode=settings["mode"], measure=settings["measure"], seed=settings["seed"])
+    recipe = SplitRecipe(mode=settings["mode"], measure=settings["measure"], seed=settings["seed"])
     made = sweep(dataset, features, settings["divergences"], recipe)
     found = dict(zip(map(split_name, settings["divergences"]), made, strict=True))
     for kind in settings["also"]:
@@ -185,7 +187,7 @@ def bed_names(settings: Mapping[str, Any], splits: Mapping[str, Any]) -> dict[st
 
 
 def cells(
-    settings: Mapping[str, Any], splits: Mapping[str, Split], networks: Mapping[Training, str]
+    settings: Mapping[str, Any], splits: Mapping[str, Split], networks: Mapping[SplitTraining, str]
 ) -> list[tuple[str, str, list[str]]]:
     """(testbed, network, methods that solve it): every network on its own split, grouped so that each loads once."""
     wanted: dict[tuple[str, str], list[str]] = {}
@@ -200,12 +202,12 @@ def cells(
     for bed, (split, part, _) in bed_names(settings, splits).items():
         if part != "test":
             for repeat in range(settings["repeats"]):
-                network = networks[Training(split, "multiclass", None, repeat)]
+                network = networks[SplitTraining(split, "multiclass", None, repeat)]
                 wanted.setdefault((bed, network), []).append("protonet")
     return [(bed, network, list(dict.fromkeys(methods))) for (bed, network), methods in wanted.items()]
 
 
-class Rows:
+class RunRows:
     """Accuracies by testbed, network and method, out of the rows of a run."""
 
     def __init__(self, results: Results, beds: Mapping[str, Testbed]) -> None:

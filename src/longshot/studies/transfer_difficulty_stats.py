@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from longshot.evaluation.statistics import Interval, Slope
+    from longshot.statistics import Interval, Slope
 
 Floats = NDArray[np.float64]
 ADAPTING = ("maml", "finetune")  # change the embedding on the task
@@ -38,7 +38,7 @@ class Place:
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class TransferScores:
     """Accuracies [repeats, T] (shares) by (split, method, shots); all methods of a split had the same tasks."""
 
     places: Sequence[Place]
@@ -79,7 +79,7 @@ class Steepness:
 
 
 def steepness(
-    scores: Scores, method: str, shot: int, *, against: str = "", measured: bool = False
+    scores: TransferScores, method: str, shot: int, *, against: str = "", measured: bool = False
 ) -> Steepness:
     """Regress mean accuracy on divergence over the sweep, one point per split and training.
 
@@ -88,7 +88,7 @@ def steepness(
 
     The slope is Σ w_i ȳ_i with w_i = (x_i − x̄) / S_xx, so its error over tasks is √Σ w_i² s_i² / T_i.
     """
-    from longshot.evaluation.statistics import slope
+    from longshot.statistics import slope
 
     x, y, errors = [], [], []
     for place in scores.sweep:
@@ -107,14 +107,14 @@ def steepness(
     return Steepness(fit, fit.slope - reach, fit.slope + reach)
 
 
-def advantage(scores: Scores, place: Place, one: str, other: str, shot: int) -> Interval:
+def advantage(scores: TransferScores, place: Place, one: str, other: str, shot: int) -> Interval:
     """Accuracy of ``one`` minus that of ``other`` on the same tasks of a split, with its t interval over tasks."""
-    from longshot.evaluation.statistics import mean_interval
+    from longshot.statistics import mean_interval
 
     return mean_interval(scores.tasks(place.name, one, shot) - scores.tasks(place.name, other, shot))
 
 
-def leader(scores: Scores, place: Place, names: Sequence[str], shot: int) -> str | None:
+def leader(scores: TransferScores, place: Place, names: Sequence[str], shot: int) -> str | None:
     """The method of highest mean among ``names``, None when the study has none of them."""
     there = [name for name in names if name in scores.methods]
     return max(there, key=lambda name: float(scores.tasks(place.name, name, shot).mean())) if there else None

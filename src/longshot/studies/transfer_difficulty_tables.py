@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.reports.sheets import Cell, Sheet
+from longshot.reports.sheets import Sheet, SheetCell
 from longshot.studies import transfer_difficulty_paper as paper
 from longshot.studies.tables import TableFile, points
 from longshot.studies.transfer_difficulty_stats import (
     ADAPTING,
     FIXED,
     Place,
-    Scores,
     Steepness,
+    TransferScores,
     advantage,
     leader,
     spread_of_targets,
@@ -25,14 +25,14 @@ from longshot.studies.transfer_difficulty_stats import (
 )
 
 if TYPE_CHECKING:
-    from longshot.studies.transfer_difficulty_plan import Training
+    from longshot.studies.transfer_difficulty_plan import SplitTraining
 
 _ACCURACY = "Mean accuracy over tasks in %, ± half the 95 % interval over tasks (Student t)"
 # with and without adapting the embedding: no choice is made after seeing the numbers
 PAIRS = (("finetune", "multiclass"), ("maml", "anil"))
 
 
-def tables(scores: Scores, way: int) -> list[TableFile]:
+def tables(scores: TransferScores, way: int) -> list[TableFile]:
     """Every table of the study."""
     return [
         splits_table(scores),
@@ -43,7 +43,7 @@ def tables(scores: Scores, way: int) -> list[TableFile]:
     ]
 
 
-def splits_table(scores: Scores) -> TableFile:
+def splits_table(scores: TransferScores) -> TableFile:
     """What the splits are: target, divergence and gap of the classes they ended up with."""
     records = [
         {
@@ -57,11 +57,11 @@ def splits_table(scores: Scores) -> TableFile:
     ]
     block = [
         [
-            Cell(place.name),
-            Cell("–" if place.target is None else f"{place.target:g}"),
-            Cell(f"{place.measured:.4f}"),
-            Cell(f"{place.gap:.3f}"),
-            Cell(place.twin or "–"),
+            SheetCell(place.name),
+            SheetCell("–" if place.target is None else f"{place.target:g}"),
+            SheetCell(f"{place.measured:.4f}"),
+            SheetCell(f"{place.gap:.3f}"),
+            SheetCell(place.twin or "–"),
         ]
         for place in scores.places
     ]
@@ -75,9 +75,9 @@ def splits_table(scores: Scores) -> TableFile:
     return TableFile("splits", [Sheet("The splits", heads, [block], note, labels=1)], records, lines)
 
 
-def accuracies_table(scores: Scores, way: int) -> TableFile:
+def accuracies_table(scores: TransferScores, way: int) -> TableFile:
     """The paper's table 4: splits × methods × shots; bold is the most challenging split of a method, where one is."""
-    from longshot.evaluation.statistics import mean_interval, welch
+    from longshot.statistics import mean_interval, welch
 
     hard = scores.hardest.name
     records: list[dict[str, Any]] = []
@@ -104,9 +104,9 @@ def accuracies_table(scores: Scores, way: int) -> TableFile:
     columns = [(shot, method) for shot in scores.shots for method in scores.methods]
     rows = [
         [
-            Cell(place.name),
+            SheetCell(place.name),
             *(
-                Cell(cells[place.name, m, s], "best" if lowest[m, s] == place.name else "")
+                SheetCell(cells[place.name, m, s], "best" if lowest[m, s] == place.name else "")
                 for s, m in columns
             ),
         ]
@@ -130,9 +130,9 @@ def accuracies_table(scores: Scores, way: int) -> TableFile:
     return TableFile("accuracies", sheets, records, lines)
 
 
-def _lowest(scores: Scores, method: str, shot: int, means: Mapping[str, float]) -> str | None:
+def _lowest(scores: TransferScores, method: str, shot: int, means: Mapping[str, float]) -> str | None:
     """The split on which a method does worse than on every other; None where the tasks do not tell them apart."""
-    from longshot.evaluation.statistics import welch
+    from longshot.statistics import welch
 
     name = min(means, key=lambda one: means[one])
     others = [other for other in means if other != name]
@@ -142,7 +142,7 @@ def _lowest(scores: Scores, method: str, shot: int, means: Mapping[str, float]) 
     return name if drops and all(drop.high is not None and drop.high < 0 for drop in drops) else None
 
 
-def slopes_table(scores: Scores) -> TableFile:
+def slopes_table(scores: TransferScores) -> TableFile:
     """The paper's table 5: slope of accuracy against R, and the difference to MAML's."""
     records: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -155,18 +155,23 @@ def slopes_table(scores: Scores) -> TableFile:
         block, found = [], {}
         for method in scores.methods:
             own = found[method] = steepness(scores, method, shot)
-            row = [Cell(method), Cell(str(shot)), Cell(_slope(own)), Cell(_bounds(own.low, own.high))]
+            row = [
+                SheetCell(method),
+                SheetCell(str(shot)),
+                SheetCell(_slope(own)),
+                SheetCell(_bounds(own.low, own.high)),
+            ]
             records.append(_slope_record(method, shot, "R", "", own))
             if "maml" in scores.methods:
                 if method == "maml":
-                    row.append(Cell("–"))
+                    row.append(SheetCell("–"))
                 else:
                     differs = steepness(scores, method, shot, against="maml")
-                    row.append(Cell(_slope(differs)))
+                    row.append(SheetCell(_slope(differs)))
                     records.append(_slope_record(method, shot, "R", "maml", differs))
             if others:
                 by_gap = steepness(scores, method, shot, measured=True)
-                row.append(Cell(_slope(by_gap)))
+                row.append(SheetCell(_slope(by_gap)))
                 records.append(_slope_record(method, shot, "measured", "", by_gap))
             block.append(row)
         flattest = max(found, key=lambda name: found[name].fit.slope)
@@ -195,10 +200,10 @@ def slopes_table(scores: Scores) -> TableFile:
     return TableFile("slopes", sheets, [*records, *paper.slope_records()], lines)
 
 
-def hardest_table(scores: Scores, way: int) -> TableFile:
+def hardest_table(scores: TransferScores, way: int) -> TableFile:
     """The paper's table 1: all methods on the split of the largest divergence."""
-    from longshot.evaluation.statistics import mean_interval
     from longshot.reports.summary import column_marks
+    from longshot.statistics import mean_interval
 
     place = scores.hardest
     marks = {
@@ -212,11 +217,11 @@ def hardest_table(scores: Scores, way: int) -> TableFile:
         for number, method in enumerate(scores.methods):
             if method not in names:
                 continue
-            row = [Cell(method), Cell(kind)]
+            row = [SheetCell(method), SheetCell(kind)]
             for shot in scores.shots:
                 found = mean_interval(scores.tasks(place.name, method, shot))
                 mark = marks[shot][number]
-                row.append(Cell(_percent(found.mean, found.half), mark))
+                row.append(SheetCell(_percent(found.mean, found.half), mark))
                 facts = {"source": "measured", "dataset": "", "split": place.name, "way": way, "shot": shot}
                 numbers = {"mean": found.mean, "low": found.low, "high": found.high, "tasks": found.n}
                 records.append({**facts, "method": method, "embedding": kind, **numbers, "mark": mark})
@@ -236,22 +241,22 @@ def hardest_table(scores: Scores, way: int) -> TableFile:
     return TableFile("hardest", sheets, records)
 
 
-def adaptation_table(scores: Scores) -> TableFile:
+def adaptation_table(scores: TransferScores) -> TableFile:
     """Does adapting the embedding win, and more so the harder the transfer? Differences on the same tasks."""
     pairs = [pair for pair in PAIRS if set(pair) <= set(scores.methods)]
     records: list[dict[str, Any]] = []
     rows = []
     for place in scores.places:
-        row = [Cell(place.name)]
+        row = [SheetCell(place.name)]
         for shot in scores.shots:
             for one, other in pairs:
                 found = advantage(scores, place, one, other, shot)
-                row.append(Cell(points(found)))
+                row.append(SheetCell(points(found)))
                 records.append(_difference(place, shot, one, other, "pair", found))
             best = leader(scores, place, ADAPTING, shot), leader(scores, place, FIXED, shot)
             if best[0] is not None and best[1] is not None:
                 found = advantage(scores, place, best[0], best[1], shot)
-                row.append(Cell(f"{points(found)} ({best[0]} − {best[1]})"))
+                row.append(SheetCell(f"{points(found)} ({best[0]} − {best[1]})"))
                 records.append(_difference(place, shot, best[0], best[1], "best", found))
         rows.append(row)
     if not records:
@@ -273,7 +278,7 @@ def adaptation_table(scores: Scores) -> TableFile:
     )
 
 
-def trainings_table(networks: Mapping[Training, str]) -> TableFile:
+def trainings_table(networks: Mapping[SplitTraining, str]) -> TableFile:
     """What each training came to: a limit in minutes may have cut it."""
     from longshot.training.folders import read_trained
 
@@ -285,13 +290,13 @@ def trainings_table(networks: Mapping[Training, str]) -> TableFile:
         records.append({**facts, **done, "validation_accuracy": found.validation_accuracy})
     rows = [
         [
-            Cell(record["split"]),
-            Cell(record["algorithm"]),
-            Cell("–" if record["shot"] is None else str(record["shot"])),
-            Cell(f"{record['steps']:,}"),
-            Cell(f"{record['best_step']:,}"),
-            Cell(f"{record['seconds']:,.0f}"),
-            Cell(_optional(record["validation_accuracy"])),
+            SheetCell(record["split"]),
+            SheetCell(record["algorithm"]),
+            SheetCell("–" if record["shot"] is None else str(record["shot"])),
+            SheetCell(f"{record['steps']:,}"),
+            SheetCell(f"{record['best_step']:,}"),
+            SheetCell(f"{record['seconds']:,.0f}"),
+            SheetCell(_optional(record["validation_accuracy"])),
         ]
         for record in records
     ]
@@ -304,7 +309,7 @@ def _optional(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f}"
 
 
-def _verdict(scores: Scores, shot: int) -> str:
+def _verdict(scores: TransferScores, shot: int) -> str:
     """The paper's question in one sentence."""
     place = scores.hardest
     one, other = leader(scores, place, ADAPTING, shot), leader(scores, place, FIXED, shot)

@@ -11,17 +11,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.errors import UserError
 from longshot.evaluation.inputs import backbone_name, backbone_parts
 from longshot.studies import fields
 from longshot.studies import transfer_difficulty_fields as more
 from longshot.studies import vtab_md_fields as own
-from longshot.studies.vtab_md_data import GROUPS, Source, cut_dataset, open_sources, read_given, said_absent
-from longshot.studies.vtab_md_plan import Beds, Row, make_networks, make_rows, train_network, training_cost
+from longshot.studies.vtab_md_data import (
+    GROUPS,
+    StudySource,
+    cut_dataset,
+    open_sources,
+    read_given,
+    said_absent,
+)
+from longshot.studies.vtab_md_plan import (
+    ApproachRow,
+    Beds,
+    make_networks,
+    make_rows,
+    train_network,
+    training_cost,
+)
 from longshot.studies.vtab_md_scores import (
     Floats,
-    Scores,
+    VtabScores,
     episode_values,
     image_values,
     mean_accuracy,
@@ -32,7 +46,7 @@ from longshot.testbeds.big_episode import SUPPORTS
 if TYPE_CHECKING:
     from longshot.evaluation.results import Results
     from longshot.studies.presets import Study
-    from longshot.studies.run import Outcome
+    from longshot.studies.run import StudyOutcome
     from longshot.testbeds.testbed import Testbed
 
 FIELDS: fields.Fields = {
@@ -64,7 +78,7 @@ _BINDING = (
 _PAPER = {"max_way": 50, "max_query": 10, "max_support": 500, "train": 800, "validation": 200}
 
 
-def open_data(settings: Mapping[str, Any], texts: Sequence[str]) -> list[Source]:
+def open_data(settings: Mapping[str, Any], texts: Sequence[str]) -> list[StudySource]:
     """The sources: those of the settings, those given as NAME=PATH, and a plain dataset cut into sources."""
     named, plain = read_given(texts)
     if len(plain) > 1:
@@ -87,7 +101,7 @@ def open_data(settings: Mapping[str, Any], texts: Sequence[str]) -> list[Source]
     return _ordered(sources)
 
 
-def _ordered(sources: Sequence[Source]) -> list[Source]:
+def _ordered(sources: Sequence[StudySource]) -> list[StudySource]:
     """As the paper lists them, one's own behind."""
     from longshot.studies.vtab_md_paper import TITLES
 
@@ -99,7 +113,9 @@ def _ordered(sources: Sequence[Source]) -> list[Source]:
     )
 
 
-def run(study: Study, dataset: Sequence[Source], out: Path, *, device: str, workers: int | None) -> Outcome:
+def run(
+    study: Study, dataset: Sequence[StudySource], out: Path, *, device: str, workers: int | None
+) -> StudyOutcome:
     """Trainings, testbeds, choice of settings, evaluation, tables and figures: each only where something is missing."""
     from longshot.evaluation.runner import evaluate
     from longshot.studies.run import finish
@@ -158,7 +174,7 @@ def run(study: Study, dataset: Sequence[Source], out: Path, *, device: str, work
             results = evaluated("run", "", final, backbone, [picked[row.name]])
     if results is None:
         raise UserError("No row has a method for the sources that are here; give rows md or vtab methods.")
-    scores = Scores(rows, [*beds.episodes, *beds.big], _values(results, rows, trained, picked, beds))
+    scores = VtabScores(rows, [*beds.episodes, *beds.big], _values(results, rows, trained, picked, beds))
     paths = {name: (network, trained[name]) for name, network in networks.items()}
     written = tables(settings, scores, chosen, picked, paths, notes)
     drawings = figures(settings, scores)
@@ -167,7 +183,7 @@ def run(study: Study, dataset: Sequence[Source], out: Path, *, device: str, work
     return finish(study, used[0], folder, results, written, drawings, notes, used[1:], said)
 
 
-def _folder(study: Study, sources: Sequence[Source], out: Path) -> Any:
+def _folder(study: Study, sources: Sequence[StudySource], out: Path) -> Any:
     """The folder, bound to what decides testbeds; more sources and rows may come later."""
     from longshot.studies.folder import Folder
 
@@ -186,12 +202,16 @@ def _folder(study: Study, sources: Sequence[Source], out: Path) -> Any:
     return folder
 
 
-def _backbone(row: Row, trained: Mapping[str, str]) -> str:
+def _backbone(row: ApproachRow, trained: Mapping[str, str]) -> str:
     return backbone_name(" + ".join(trained.get(part, part) for part in backbone_parts(row.backbone)))
 
 
 def _values(
-    results: Results, rows: Sequence[Row], trained: Mapping[str, str], picked: Mapping[str, str], beds: Beds
+    results: Results,
+    rows: Sequence[ApproachRow],
+    trained: Mapping[str, str],
+    picked: Mapping[str, str],
+    beds: Beds,
 ) -> dict[tuple[str, str], Floats]:
     table = results.table()
     found = {}
@@ -206,7 +226,7 @@ def _values(
     return found
 
 
-def _deviations(settings: Mapping[str, Any], sources: Sequence[Source], beds: Beds) -> list[str]:
+def _deviations(settings: Mapping[str, Any], sources: Sequence[StudySource], beds: Beds) -> list[str]:
     """What differs from the paper's protocol, and what is worth knowing about the sources."""
     said = [source.note for source in sources if source.note]
     whole = [source.name for source in beds.episodes if not source.data.splits.get(settings["split"])]
@@ -229,7 +249,7 @@ def _deviations(settings: Mapping[str, Any], sources: Sequence[Source], beds: Be
 
 
 def estimate(
-    study: Study, dataset: Sequence[Source], out: Path, *, device: str, workers: int | None
+    study: Study, dataset: Sequence[StudySource], out: Path, *, device: str, workers: int | None
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """What the trainings take, measured on a few steps each; evaluation comes on top."""
     settings, sources = study.settings, dataset

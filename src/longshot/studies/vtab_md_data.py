@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset, ImageStore, count, first
 from longshot.datasets.formats.base import assemble
 from longshot.datasets.formats.vtab import TASKS
 from longshot.datasets.part import branches, under
 from longshot.datasets.stores import RowsStore
-from longshot.errors import UserError
 from longshot.taxonomy.dag import Taxonomy
 from longshot.testbeds.big_episode import shuffled_splits, split_rows
 
@@ -44,7 +44,7 @@ _LEAST_WAY = 5  # of an episode
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class StudySource:
     """A dataset in its role: ``md`` gives episodes, a group of VTAB one big episode, ``upstream`` only trains."""
 
     name: str
@@ -97,9 +97,9 @@ def read_given(texts: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     return named, plain
 
 
-def open_sources(named: Mapping[str, str], seed: int) -> list[Source]:
+def open_sources(named: Mapping[str, str], seed: int) -> list[StudySource]:
     """The datasets of the named sources, each called as its source; UserError where one does not fit its role."""
-    found: dict[str, Source] = {}
+    found: dict[str, StudySource] = {}
     for key, spec in named.items():
         role, name, official = role_of(key)
         if name in found:
@@ -113,7 +113,7 @@ def open_sources(named: Mapping[str, str], seed: int) -> list[Source]:
                 data = shuffled_splits(data, seed)
                 note = f"{name}: no column split, so its images were shuffled (seed {seed}) into 60/20/20 %."
             split_rows(data)
-        found[name] = Source(name, role, data, official, note)
+        found[name] = StudySource(name, role, data, official, note)
     return list(found.values())
 
 
@@ -126,7 +126,7 @@ def _check_task(data: Dataset, name: str) -> None:
         )
 
 
-def cut_dataset(data: Dataset, cut: Mapping[str, Any], seed: int) -> list[Source]:
+def cut_dataset(data: Dataset, cut: Mapping[str, Any], seed: int) -> list[StudySource]:
     """One dataset as upstream data and sources like those of VTAB+MD, for trying the protocol.
 
     Its train classes are upstream. Each of the first ``cut["md"]`` branches with enough test classes is a source of
@@ -135,12 +135,12 @@ def cut_dataset(data: Dataset, cut: Mapping[str, Any], seed: int) -> list[Source
     """
     test = data.splits.get("test")
     note = "" if test else f"{data.name} has no test classes, so episodes and upstream data share classes."
-    found = [Source(data.name, "upstream", data, False, note)]
+    found = [StudySource(data.name, "upstream", data, False, note)]
     wide = [one for one in branches(data) if len(_tested(under(data, one))) >= _LEAST_WAY]
     parts = [under(data, one) for one in wide[: cut["md"]]]
     if not parts and cut["md"]:
         parts = [replace(data, name=f"{data.name}-classes")]
-    found += [Source(part.name, "md", part, False) for part in parts]
+    found += [StudySource(part.name, "md", part, False) for part in parts]
     kept = np.flatnonzero(np.isin(data.labels, data.split_classes("test" if test else None)))
     if cut["images"] is not None:
         kept = np.sort(np.random.default_rng(seed).permutation(kept)[: cut["images"]])
@@ -148,7 +148,7 @@ def cut_dataset(data: Dataset, cut: Mapping[str, Any], seed: int) -> list[Source
         for column in cut[group]:
             name = f"{data.name}-by-{column}"
             task = relabelled(data, name, _labels(data, column), kept)
-            found.append(Source(name, group, shuffled_splits(task, seed), False))
+            found.append(StudySource(name, group, shuffled_splits(task, seed), False))
     return found
 
 
@@ -241,7 +241,7 @@ def _members(parts: Mapping[str, Dataset], names: Sequence[str], split: str) -> 
     return tuple(sorted(found))
 
 
-def absent(sources: Sequence[Source]) -> tuple[list[str], list[str]]:
+def absent(sources: Sequence[StudySource]) -> tuple[list[str], list[str]]:
     """Titles of those of MD-v2's sources and of VTAB-v2's tasks that are not here."""
     here = {source.name for source in sources if source.official}
     return (
@@ -250,7 +250,7 @@ def absent(sources: Sequence[Source]) -> tuple[list[str], list[str]]:
     )
 
 
-def said_absent(sources: Sequence[Source]) -> list[str]:
+def said_absent(sources: Sequence[StudySource]) -> list[str]:
     """What is missing, in sentences; empty where all 26 are here."""
     episodes, tasks = absent(sources)
     said = []

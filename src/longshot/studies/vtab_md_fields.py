@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.studies.fields import Field
 from longshot.studies.vtab_md_data import GROUPS, role_of
 

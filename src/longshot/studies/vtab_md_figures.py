@@ -15,7 +15,7 @@ from longshot.reports.svg import LIGHT, marker, new_figure, shorten
 from longshot.studies import vtab_md_paper as paper
 from longshot.studies.figures import save
 from longshot.studies.vtab_md_data import GROUPS, MD, VTAB
-from longshot.studies.vtab_md_scores import Scores
+from longshot.studies.vtab_md_scores import VtabScores
 
 Value = tuple[float, float]  # mean and half the interval in %, 0 where there is none
 # figure of the paper → its tables, and for a column of several tables what the table trained on
@@ -26,7 +26,7 @@ _LEAST, _BAR, _GAP = 300, 11, 14  # drawing units: least width of a panel, width
 
 
 @dataclass(frozen=True)
-class Line:
+class ApproachLine:
     """One approach of a picture."""
 
     key: str
@@ -40,7 +40,7 @@ class Line:
 class Chart:
     """Numbers to draw: by row and source, and by row and aggregate."""
 
-    rows: Sequence[Line]
+    rows: Sequence[ApproachLine]
     sources: Sequence[tuple[str, str, str]]  # name, title, role
     parts: Sequence[tuple[str, str]]  # key, title
     values: Mapping[tuple[str, str], Value]
@@ -54,7 +54,7 @@ class Chart:
         return replace(self, rows=[row for name in names for row in self.rows if row.label == name])
 
 
-def figures(settings: Mapping[str, Any], scores: Scores) -> dict[str, Callable[[Path], None]]:
+def figures(settings: Mapping[str, Any], scores: VtabScores) -> dict[str, Callable[[Path], None]]:
     """Name → a function that draws it; pictures without rows or sources here are left out."""
     mine = of_scores(scores)
     found: dict[str, Callable[[Path], None]] = {}
@@ -70,7 +70,7 @@ def figures(settings: Mapping[str, Any], scores: Scores) -> dict[str, Callable[[
     return found
 
 
-def of_scores(scores: Scores) -> Chart:
+def of_scores(scores: VtabScores) -> Chart:
     """The study's own numbers."""
     parts = scores.parts()
     values = {
@@ -85,7 +85,7 @@ def of_scores(scores: Scores) -> Chart:
         for part in parts
         if (one := scores.aggregate(row.name, part))
     }
-    rows = [Line(row.name, row.name, row.group, row.capacity, row.resolution) for row in scores.rows]
+    rows = [ApproachLine(row.name, row.name, row.group, row.capacity, row.resolution) for row in scores.rows]
     sources = [(source.name, source.title, source.role) for source in scores.sources]
     return Chart(rows, sources, [(part.key, part.short) for part in parts], values, aggregates)
 
@@ -95,7 +95,7 @@ def of_paper(figure: str, allowed: Sequence[int]) -> Chart | None:
     numbers = [number for number in _PRINTED.get(figure, ()) if number in allowed]
     if not numbers:
         return None
-    rows: list[Line] = []
+    rows: list[ApproachLine] = []
     values: dict[tuple[str, str], Value] = {}
     aggregates: dict[tuple[str, str], Value] = {}
     for number in numbers:
@@ -103,7 +103,7 @@ def of_paper(figure: str, allowed: Sequence[int]) -> Chart | None:
         for column in table.columns:
             key = f"{number} {column}"
             size = column.partition("(")[2].partition("×")[0] if figure == "figure-3" else ""
-            line = Line(key, column, _TRAINED.get(number, "") if len(numbers) > 1 else "")
+            line = ApproachLine(key, column, _TRAINED.get(number, "") if len(numbers) > 1 else "")
             rows.append(
                 replace(line, capacity=column.partition(" (")[0], resolution=int(size)) if size else line
             )
@@ -131,7 +131,7 @@ def drawable(chart: Chart, kind: str) -> bool:
     return any((row.key, name) in chart.values for row in rows for name in names)
 
 
-def reference(chart: Chart, wanted: Mapping[str, Any]) -> Line | None:
+def reference(chart: Chart, wanted: Mapping[str, Any]) -> ApproachLine | None:
     """The row whose numbers are drawn as a dashed line."""
     return next((row for row in chart.rows if row.label == wanted["reference"]), None)
 
@@ -139,7 +139,7 @@ def reference(chart: Chart, wanted: Mapping[str, Any]) -> Line | None:
 # ---- drawing
 
 
-def aggregate(chart: Chart, _: Line | None, title: str, path: Path) -> None:
+def aggregate(chart: Chart, _: ApproachLine | None, title: str, path: Path) -> None:
     """Figure 1: aggregates as groups of bars, a panel for what rows were trained on."""
     panels = [
         (rows, [(key, name) for key, name in chart.parts], chart.aggregates, group)
@@ -148,12 +148,12 @@ def aggregate(chart: Chart, _: Line | None, title: str, path: Path) -> None:
     _bars(panels, None, _titled(title or "Aggregated accuracy", chart), path)
 
 
-def episodes(chart: Chart, line: Line | None, title: str, path: Path) -> None:
+def episodes(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> None:
     """Figures 2, 4, 5 and 6: the sources of episodes."""
     _bars([_panel(chart, ("md",))], _mean(chart, line), _titled(title or "Episodes by source", chart), path)
 
 
-def big(chart: Chart, _: Line | None, title: str, path: Path) -> None:
+def big(chart: Chart, _: ApproachLine | None, title: str, path: Path) -> None:
     """Figure 7: the big episodes, a panel for what rows were trained on."""
     panels = [
         (rows, _panel(chart, GROUPS)[1], chart.values, group) for group, rows in _by_group(chart.rows).items()
@@ -161,14 +161,14 @@ def big(chart: Chart, _: Line | None, title: str, path: Path) -> None:
     _bars(panels, None, _titled(title or "Big episodes by task", chart), path)
 
 
-def both(chart: Chart, line: Line | None, title: str, path: Path) -> None:
+def both(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> None:
     """Figures 8 and 9: episodes above, big episodes below."""
     panels = [_panel(chart, roles) for roles in (("md",), GROUPS)]
     shown = [panel for panel in panels if panel[1]]
     _bars(shown, _mean(chart, line), _titled(title or "By source", chart), path)
 
 
-def grid(chart: Chart, line: Line | None, title: str, path: Path) -> None:
+def grid(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> None:
     """Figure 3: accuracy against input resolution, a line per network, a panel per source of episodes."""
     names = [(name, told) for name, told, role in chart.sources if role == "md"] or [
         (name, told) for name, told, _ in chart.sources
@@ -206,7 +206,7 @@ def grid(chart: Chart, line: Line | None, title: str, path: Path) -> None:
         _head(figure, axes[0][0], _titled(title or "Resolution and capacity", chart))
 
 
-_DRAW: dict[str, Callable[[Chart, Line | None, str, Path], None]] = {
+_DRAW: dict[str, Callable[[Chart, ApproachLine | None, str, Path], None]] = {
     "aggregate": aggregate,
     "md": episodes,
     "vtab": big,
@@ -214,7 +214,7 @@ _DRAW: dict[str, Callable[[Chart, Line | None, str, Path], None]] = {
     "grid": grid,
 }
 _DASHED: Any = {"color": LIGHT.ink, "linewidth": 1, "linestyle": (0, (4, 3))}
-_Panel = tuple[Sequence[Line], Sequence[tuple[str, str]], Mapping[tuple[str, str], Value], str]
+_Panel = tuple[Sequence[ApproachLine], Sequence[tuple[str, str]], Mapping[tuple[str, str], Value], str]
 
 
 def _panel(chart: Chart, roles: Sequence[str]) -> _Panel:
@@ -222,15 +222,15 @@ def _panel(chart: Chart, roles: Sequence[str]) -> _Panel:
     return chart.rows, names, chart.values, "Episodes" if roles == ("md",) else "Big episodes"
 
 
-def _mean(chart: Chart, line: Line | None) -> tuple[float, str] | None:
+def _mean(chart: Chart, line: ApproachLine | None) -> tuple[float, str] | None:
     """The mean over sources of episodes of the reference row."""
     if line is None or (line.key, "md") not in chart.aggregates:
         return None
     return chart.aggregates[line.key, "md"][0], f"mean of {line.label}"
 
 
-def _by_group(rows: Sequence[Line]) -> dict[str, list[Line]]:
-    found: dict[str, list[Line]] = {}
+def _by_group(rows: Sequence[ApproachLine]) -> dict[str, list[ApproachLine]]:
+    found: dict[str, list[ApproachLine]] = {}
     for row in rows:
         found.setdefault(row.group, []).append(row)
     return found

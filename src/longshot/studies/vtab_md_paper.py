@@ -9,8 +9,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from longshot.errors import UserError
-from longshot.reports.sheets import Cell, Sheet
+from longshot.core.errors import UserError
+from longshot.reports.sheets import Sheet, SheetCell
 from longshot.studies.vtab_md_data import GROUPS, MD, VTAB
 
 AGGREGATES = {
@@ -67,7 +67,7 @@ def source_sheet(number: int) -> Sheet:
     tasks = ([name for name in VTAB if VTAB[name].group == group] for group in GROUPS)
     lists = (list(MD), *tasks, list(AGGREGATES))
     blocks = [
-        [[Cell(TITLES[name]), *(Cell(_text(cell)) for cell in table.rows[name])] for name in names]
+        [[SheetCell(TITLES[name]), *(SheetCell(_text(cell)) for cell in table.rows[name])] for name in names]
         for names in ([name for name in listed if name in table.rows] for listed in lists)
     ]
     return Sheet(
@@ -87,10 +87,10 @@ def aggregate_sheet(numbers: Sequence[int]) -> Sheet:
         blocks.append(
             [
                 [
-                    Cell(column),
-                    Cell(f"table {number}: {table.title}"),
+                    SheetCell(column),
+                    SheetCell(f"table {number}: {table.title}"),
                     *(
-                        Cell("–" if (value := table.value(name, column)) is None else _text(value))
+                        SheetCell("–" if (value := table.value(name, column)) is None else _text(value))
                         for name in AGGREGATES
                     ),
                 ]

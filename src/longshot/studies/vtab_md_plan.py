@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from longshot.core.errors import UserError
+from longshot.core.files import hash_json
 from longshot.datasets.dataset import first
-from longshot.errors import UserError
 from longshot.evaluation.inputs import backbone_parts
-from longshot.files import hash_json
 from longshot.studies.transfer_difficulty_plan import slug
-from longshot.studies.vtab_md_data import GROUPS, Source, union
+from longshot.studies.vtab_md_data import GROUPS, StudySource, union
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -29,7 +29,7 @@ _OWN = ("algorithm", "data", "validate", "without", "each", "episodes")
 
 
 @dataclass(frozen=True)
-class Row:
+class ApproachRow:
     """One approach. ``backbone`` names networks of the study or backbones; ``vtab`` are candidates, one is chosen."""
 
     name: str
@@ -43,7 +43,7 @@ class Row:
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class NetworkToTrain:
     """A network to train: ``data`` is what it sees, ``start`` another network of the study or a saved one."""
 
     name: str
@@ -52,23 +52,23 @@ class Network:
     several: bool  # data of more than one source, a branch each
 
 
-def make_rows(settings: Mapping[str, Any]) -> list[Row]:
+def make_rows(settings: Mapping[str, Any]) -> list[ApproachRow]:
     """The rows as asked for; a row without a backbone takes the study's."""
     found = []
     for name, given in settings["rows"].items():
         backbone = given["backbone"] or settings["backbone"]
         tasks = min(given["tasks"] or settings["tasks"], settings["tasks"])
         facts = (given["md"], tuple(given["vtab"]), tasks, given["group"])
-        found.append(Row(name, backbone, *facts, given["capacity"], given["resolution"]))
+        found.append(ApproachRow(name, backbone, *facts, given["capacity"], given["resolution"]))
     return found
 
 
 def make_networks(
-    settings: Mapping[str, Any], rows: Sequence[Row], sources: Sequence[Source]
-) -> tuple[dict[str, Network], list[Row], list[str]]:
+    settings: Mapping[str, Any], rows: Sequence[ApproachRow], sources: Sequence[StudySource]
+) -> tuple[dict[str, NetworkToTrain], list[ApproachRow], list[str]]:
     """Networks in the order of training, the rows that can be had, and sentences on those that cannot."""
     given, several = _expanded(settings["networks"], sources)
-    networks: dict[str, Network] = {}
+    networks: dict[str, NetworkToTrain] = {}
     missing: dict[str, str] = {}
 
     def need(name: str, above: tuple[str, ...] = ()) -> None:
@@ -96,7 +96,7 @@ def make_networks(
                 f"{first(given[name]['validate'])} is here with train and validation classes."
             )
 
-    kept: list[Row] = []
+    kept: list[ApproachRow] = []
     notes: list[str] = []
     for row in rows:
         parts = [one for part in backbone_parts(row.backbone) for one in several.get(part, [part])]
@@ -121,7 +121,7 @@ def make_networks(
 
 
 def _expanded(
-    given: Mapping[str, Mapping[str, Any]], sources: Sequence[Source]
+    given: Mapping[str, Mapping[str, Any]], sources: Sequence[StudySource]
 ) -> tuple[dict[str, Mapping[str, Any]], dict[str, list[str]]]:
     """The trainings with one per source where ``each`` is set, and what the name of such a training stands for."""
     found: dict[str, Mapping[str, Any]] = {}
@@ -137,14 +137,14 @@ def _expanded(
     return found, several
 
 
-def _named(name: str, sources: Sequence[Source]) -> list[Source]:
+def _named(name: str, sources: Sequence[StudySource]) -> list[StudySource]:
     """The sources that a word under data stands for."""
     if name in (UPSTREAM, EPISODES):
         return [source for source in sources if source.role == name]
     return [source for source in sources if source.name == name]
 
 
-def _training(name: str, sources: Sequence[Source]) -> list[Source]:
+def _training(name: str, sources: Sequence[StudySource]) -> list[StudySource]:
     """Those of them that may train: upstream data, and sources of episodes that have train classes of their own."""
     return [
         source
@@ -153,7 +153,7 @@ def _training(name: str, sources: Sequence[Source]) -> list[Source]:
     ]
 
 
-def _network(name: str, given: Mapping[str, Any], sources: Sequence[Source]) -> Network:
+def _network(name: str, given: Mapping[str, Any], sources: Sequence[StudySource]) -> NetworkToTrain:
     train, validate, without = (
         {source.name: source for word in given[key] for source in pick(word, sources)}
         for key, pick in (("data", _training), ("validate", _training), ("without", _named))
@@ -165,10 +165,10 @@ def _network(name: str, given: Mapping[str, Any], sources: Sequence[Source]) -> 
         data = union(parts, list(train), list(validate or train))
     if without:
         data = _without(name, data, without, branch=len(parts) > 1)
-    return Network(name, given, data, len(parts) > 1)
+    return NetworkToTrain(name, given, data, len(parts) > 1)
 
 
-def _without(name: str, data: Dataset, without: Mapping[str, Source], *, branch: bool) -> Dataset:
+def _without(name: str, data: Dataset, without: Mapping[str, StudySource], *, branch: bool) -> Dataset:
     """The dataset without the train classes that other sources have too, by their ids (class-ablated)."""
     lost = {class_id for source in without.values() for class_id in source.data.class_ids}
     train = data.splits.get("train", data.class_ids)
@@ -198,7 +198,7 @@ def episode_of(settings: Mapping[str, Any]) -> BigEpisode:
 
 
 def train_network(
-    settings: Mapping[str, Any], one: Network, trained: Mapping[str, str], folder: Folder, device: str
+    settings: Mapping[str, Any], one: NetworkToTrain, trained: Mapping[str, str], folder: Folder, device: str
 ) -> str:
     """The path of the trained network; one that is finished is not touched."""
     from longshot.training.loop import train
@@ -220,21 +220,21 @@ def train_network(
     return str(place)
 
 
-def _settings(settings: Mapping[str, Any], one: Network, episodic: bool) -> dict[str, Any]:
+def _settings(settings: Mapping[str, Any], one: NetworkToTrain, episodic: bool) -> dict[str, Any]:
     """What ``train`` takes for a network."""
-    from longshot.testbeds.classes import Siblings
+    from longshot.testbeds.classes import SiblingClasses
 
     found = {key: value for key, value in one.given.items() if key not in _OWN}
     found["seed"] = settings["seed"]
     if episodic and one.given["episodes"] == "meta-dataset":
         found["shape"] = shape_of(settings)
     if episodic and one.several:
-        found["classes"] = Siblings()
+        found["classes"] = SiblingClasses()
     return found
 
 
 def training_cost(
-    settings: Mapping[str, Any], one: Network, networks: Mapping[str, Network], device: str
+    settings: Mapping[str, Any], one: NetworkToTrain, networks: Mapping[str, NetworkToTrain], device: str
 ) -> dict[str, Any]:
     """Time and disk of a training, measured on a few steps; one that starts from another is built like that one."""
     from longshot.training.cost import estimate
@@ -252,10 +252,10 @@ def training_cost(
     return estimate(one.data, algorithm, Settings(**own, device=device))
 
 
-def draw_episodes(settings: Mapping[str, Any], source: Source, tasks: int) -> Testbed:
+def draw_episodes(settings: Mapping[str, Any], source: StudySource, tasks: int) -> Testbed:
     """Episodes of the source's test classes; Omniglot's characters of one alphabet, as Meta-Dataset draws them."""
-    from longshot.testbeds.classes import Uniform
-    from longshot.testbeds.meta_dataset import Bilevel
+    from longshot.testbeds.classes import UniformClasses
+    from longshot.testbeds.meta_dataset import BilevelClasses
     from longshot.testbeds.sample import sample
 
     data = source.data
@@ -264,7 +264,7 @@ def draw_episodes(settings: Mapping[str, Any], source: Source, tasks: int) -> Te
         data,
         tasks=tasks,
         shape=shape_of(settings),
-        classes=Bilevel() if bilevel else Uniform(),
+        classes=BilevelClasses() if bilevel else UniformClasses(),
         seed=settings["seed"],
         split=settings["split"] if data.splits.get(settings["split"]) else None,
     )
@@ -273,7 +273,7 @@ def draw_episodes(settings: Mapping[str, Any], source: Source, tasks: int) -> Te
 class Beds:
     """The testbeds of a study: drawn when they are first asked for, kept in its folder."""
 
-    def __init__(self, settings: Mapping[str, Any], sources: Sequence[Source], folder: Folder) -> None:
+    def __init__(self, settings: Mapping[str, Any], sources: Sequence[StudySource], folder: Folder) -> None:
         self.settings, self.folder = settings, folder
         self.episodes = [source for source in sources if source.role == "md"]
         self.big = [source for source in sources if source.role in GROUPS]

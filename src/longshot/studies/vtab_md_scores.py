@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from longshot.core.ragged import Ragged
 from longshot.datasets.dataset import count
 from longshot.evaluation.inputs import backbone_parts
-from longshot.evaluation.statistics import Interval, mean_interval, wilson
-from longshot.ragged import Ragged
-from longshot.studies.vtab_md_data import GROUPS, MD, VTAB, Source
-from longshot.studies.vtab_md_plan import TRAININGS, Row
+from longshot.statistics import Interval, mean_interval, wilson
+from longshot.studies.vtab_md_data import GROUPS, MD, VTAB, StudySource
+from longshot.studies.vtab_md_plan import TRAININGS, ApproachRow
 
 if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
@@ -28,7 +28,7 @@ PARTS = ("md", "all", *GROUPS)
 
 
 @dataclass(frozen=True)
-class Part:
+class AggregatePart:
     """What an aggregate is a mean of: sources by name, and whether they are the whole benchmark and nothing else."""
 
     key: str
@@ -64,11 +64,11 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class VtabScores:
     """``values[row, source]``: accuracy per episode [T], or 1 and 0 per query image of a big episode [Q]."""
 
-    rows: Sequence[Row]
-    sources: Sequence[Source]  # of episodes and of big episodes, in the order of the paper
+    rows: Sequence[ApproachRow]
+    sources: Sequence[StudySource]  # of episodes and of big episodes, in the order of the paper
     values: Mapping[tuple[str, str], Floats]
 
     def interval(self, row: str, source: str) -> Interval | None:
@@ -85,7 +85,7 @@ class Scores:
     def _role(self, source: str) -> str:
         return next(one.role for one in self.sources if one.name == source)
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[AggregatePart]:
         """The aggregates that have at least one source here."""
         found = []
         for key in PARTS:
@@ -93,10 +93,10 @@ class Scores:
             whole = len(MD) if key == "md" else sum(key in ("all", task.group) for task in VTAB.values())
             names = tuple(source.name for source in mine)
             if names:
-                found.append(Part(key, names, sum(source.official for source in mine), whole))
+                found.append(AggregatePart(key, names, sum(source.official for source in mine), whole))
         return found
 
-    def aggregate(self, row: str, part: Part) -> Interval | None:
+    def aggregate(self, row: str, part: AggregatePart) -> Interval | None:
         """Mean over sources, each counting once: half² = Σ half_i² / k². None where the row lacks one of them."""
         found = [self.interval(row, source) for source in part.sources]
         known = [one for one in found if one is not None]

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.evaluation.statistics import Interval
-from longshot.reports.sheets import Cell, Sheet
+from longshot.reports.sheets import Sheet, SheetCell
+from longshot.statistics import Interval
 from longshot.studies import vtab_md_paper as paper
 from longshot.studies.tables import TableFile, points
 from longshot.studies.vtab_md_data import GROUPS, MD, VTAB, said_absent
-from longshot.studies.vtab_md_scores import Scores
+from longshot.studies.vtab_md_scores import VtabScores
 
 if TYPE_CHECKING:
-    from longshot.studies.vtab_md_plan import Network
+    from longshot.studies.vtab_md_plan import NetworkToTrain
 
 _KEYS = ("source", "row", "on", "title", "mean", "low", "high", "n", "mark")
 _INTERVALS = (
@@ -25,10 +25,10 @@ _INTERVALS = (
 
 def tables(
     settings: Mapping[str, Any],
-    scores: Scores,
+    scores: VtabScores,
     chosen: Mapping[str, Mapping[str, float]],
     picked: Mapping[str, str],
-    networks: Mapping[str, tuple[Network, str]],
+    networks: Mapping[str, tuple[NetworkToTrain, str]],
     notes: Sequence[str],
 ) -> list[TableFile]:
     """Every table of the study."""
@@ -42,7 +42,7 @@ def tables(
     return found
 
 
-def aggregate_table(settings: Mapping[str, Any], scores: Scores, notes: Sequence[str]) -> TableFile:
+def aggregate_table(settings: Mapping[str, Any], scores: VtabScores, notes: Sequence[str]) -> TableFile:
     """The paper's figure 1 in numbers: a line per row; a column is named after a benchmark only where it is whole."""
     parts = scores.parts()
     records: list[dict[str, Any]] = []
@@ -51,13 +51,13 @@ def aggregate_table(settings: Mapping[str, Any], scores: Scores, notes: Sequence
         cells = []
         for part in parts:
             found = scores.aggregate(row.name, part)
-            cells.append(Cell(_percent(found)))
+            cells.append(SheetCell(_percent(found)))
             if found is not None:
                 facts = {"source": "measured", "row": row.name, "on": part.key, "title": part.title}
                 records.append(
                     {**facts, "mean": found.mean, "low": found.low, "high": found.high, "n": found.n}
                 )
-        lines.append([Cell(row.name), Cell(row.group or "–"), *cells])
+        lines.append([SheetCell(row.name), SheetCell(row.group or "–"), *cells])
     heads = [("", "approach"), ("", "trained on"), *(("", part.title) for part in parts)]
     means = "Mean of the sources' accuracies in %, each source counting once; half² = Σ half_i² / k²."
     note = " ".join([means, *notes])
@@ -70,7 +70,7 @@ def aggregate_table(settings: Mapping[str, Any], scores: Scores, notes: Sequence
     return TableFile("aggregate", sheets, records)
 
 
-def sources_table(settings: Mapping[str, Any], scores: Scores) -> TableFile:
+def sources_table(settings: Mapping[str, Any], scores: VtabScores) -> TableFile:
     """The layout of the paper's tables 4 to 9: a line per source, a column per row; what is absent is listed."""
     records: list[dict[str, Any]] = []
     blocks = []
@@ -81,19 +81,19 @@ def sources_table(settings: Mapping[str, Any], scores: Scores) -> TableFile:
         listed = [name for name in _official(role) if official or name in here]
         for name in [*listed, *(s.name for s in scores.sources if s.role == role and not s.official)]:
             if name not in here:
-                block.append([Cell(paper.TITLES[name]), *(Cell("absent") for _ in scores.rows)])
+                block.append([SheetCell(paper.TITLES[name]), *(SheetCell("absent") for _ in scores.rows)])
                 continue
             marks = scores.marks(name)
             cells = []
             for row in scores.rows:
                 found = scores.interval(row.name, name)
                 mark = marks.get(row.name, "")
-                cells.append(Cell(_percent(found), mark))
+                cells.append(SheetCell(_percent(found), mark))
                 if found is not None:
                     facts = {"source": "measured", "row": row.name, "on": name, "title": here[name].title}
                     numbers = {"mean": found.mean, "low": found.low, "high": found.high, "n": found.n}
                     records.append({**facts, **numbers, "mark": mark})
-            block.append([Cell(here[name].title), *cells])
+            block.append([SheetCell(here[name].title), *cells])
         if block:
             blocks.append(block)
     heads = [("", "data source"), *(("", row.name) for row in scores.rows)]
@@ -111,7 +111,7 @@ def _official(role: str) -> list[str]:
     return list(MD) if role == "md" else [name for name, task in VTAB.items() if task.group == role]
 
 
-def differences_table(against: str, scores: Scores) -> TableFile:
+def differences_table(against: str, scores: VtabScores) -> TableFile:
     """Every other row minus one row, on the same episodes and test images."""
     others = [row.name for row in scores.rows if row.name != against]
     records: list[dict[str, Any]] = []
@@ -120,13 +120,13 @@ def differences_table(against: str, scores: Scores) -> TableFile:
         cells = []
         for name in others:
             found = scores.difference(name, against, source.name)
-            cells.append(Cell("–" if found is None else points(found)))
+            cells.append(SheetCell("–" if found is None else points(found)))
             if found is not None:
                 facts = {"row": name, "minus": against, "on": source.name}
                 records.append(
                     {**facts, "difference": found.mean, "low": found.low, "high": found.high, "n": found.n}
                 )
-        rows.append([Cell(source.title), *cells])
+        rows.append([SheetCell(source.title), *cells])
     for name in others:
         apart = [(s.title, d) for s in scores.sources if (d := scores.difference(name, against, s.name))]
         up, down = ([t for t, d in apart if d.excludes(0.0) and sign * d.mean > 0] for sign in (1, -1))
@@ -154,7 +154,11 @@ def choices_table(
     ]
     blocks = [
         [
-            [Cell(row), Cell(call), Cell(f"{100 * value:.2f}", "best" if call == picked[row] else "")]
+            [
+                SheetCell(row),
+                SheetCell(call),
+                SheetCell(f"{100 * value:.2f}", "best" if call == picked[row] else ""),
+            ]
             for call, value in candidates.items()
         ]
         for row, candidates in chosen.items()
@@ -167,7 +171,7 @@ def choices_table(
     return TableFile("choices", [Sheet("Settings chosen for big episodes", heads, blocks, note)], records)
 
 
-def networks_table(networks: Mapping[str, tuple[Network, str]]) -> TableFile:
+def networks_table(networks: Mapping[str, tuple[NetworkToTrain, str]]) -> TableFile:
     """What each training came to: a limit in minutes may have cut it."""
     from longshot.training.folders import read_trained
 
@@ -191,7 +195,7 @@ def networks_table(networks: Mapping[str, tuple[Network, str]]) -> TableFile:
         ),
         *(("", head) for head in ("steps", "kept step", "seconds", "validation accuracy (%)")),
     ]
-    rows = [[Cell(_plain(key, value)) for key, value in record.items()] for record in records]
+    rows = [[SheetCell(_plain(key, value)) for key, value in record.items()] for record in records]
     note = "The network of the step with the best accuracy on tasks of the validation classes is kept."
     return TableFile("networks", [Sheet("Networks trained", heads, [rows], note, labels=5)], records)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 Adjacency = tuple[NDArray[np.int64], NDArray[np.int64]]  # offsets [V+1], neighbours [E]
 

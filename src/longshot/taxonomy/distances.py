@@ -15,8 +15,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.errors import UserError
-from longshot.progress import progress
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
 from longshot.taxonomy.dag import Taxonomy
 
 T = TypeVar("T")

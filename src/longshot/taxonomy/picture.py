@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from longshot.errors import UserError
-from longshot.files import atomic
+from longshot.core.errors import UserError
+from longshot.core.files import atomic
 from longshot.taxonomy.dag import Taxonomy
 from longshot.taxonomy.tree import Branch, display_tree
 

@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from longshot.errors import UserError
-from longshot.files import write_text
+from longshot.core.errors import UserError
+from longshot.core.files import write_text
 from longshot.taxonomy.dag import Taxonomy
 
 _CSV_HELP = "it needs the columns 'parent' and 'child' (and 'label' if you like)"

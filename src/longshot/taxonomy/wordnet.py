@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.taxonomy.dag import Taxonomy
 
 ROOT = "n00001740"  # entity

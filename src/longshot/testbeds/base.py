@@ -11,15 +11,15 @@ instances, block by block. What is drawn may depend on the streams handed in and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.ragged import Ragged
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import Drawn, TaskPlan
 from longshot.testbeds.streams import Streams
 
 if TYPE_CHECKING:
@@ -102,31 +102,6 @@ class Pool:
         return np.diff(total[self.dataset.offsets])
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """T tasks before their images are chosen: classes and counts. All three share offsets."""
-
-    classes: Ragged  # class numbers
-    shots: Ragged  # support images per class
-    queries: Ragged  # query images per class
-
-    def __len__(self) -> int:
-        return len(self.classes)
-
-    def slice(self, start: int, stop: int) -> Plan:
-        """Tasks ``start`` to ``stop``."""
-        return Plan(*(part.slice(start, stop) for part in (self.classes, self.shots, self.queries)))
-
-
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """The images of T tasks, class after class in the order of the plan, and what was measured on the way."""
-
-    support: Ragged  # dataset rows; per task, shots[0] rows of its first class, then shots[1] of the second …
-    query: Ragged  # dataset rows, likewise
-    measured: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # column name → [T]
-
-
 class Choice(Protocol):
     """What the three choices have in common: a name for the command line and the file's metadata."""
 
@@ -155,7 +130,7 @@ class Shape(Choice, Protocol):
         """Classes per task, [T]; task t can draw from ``available[t]`` ≥ ``min_way`` classes."""
         ...
 
-    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> Plan:
+    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
         """Shots and queries for every class of every task."""
         ...
 
@@ -180,7 +155,7 @@ class Instances(Choice, Protocol):
         """Hash of the features it looks at, None when it looks at none."""
         ...
 
-    def draw(self, streams: Streams, pool: Pool, plan: Plan) -> Drawn:
+    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> Drawn:
         """Support and query rows of each task of the plan, disjoint.
 
         The result for a task must not depend on the other tasks of the block.

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
+from longshot.core.ragged import Ragged
 from longshot.datasets.dataset import SPLITS, Dataset, canonical_split
-from longshot.errors import UserError
-from longshot.ragged import Ragged
 from longshot.testbeds import columns
 from longshot.testbeds.testbed import Testbed
 

@@ -8,14 +8,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.ragged import Ragged
+from longshot.core.errors import UserError
+from longshot.core.ragged import Ragged
 from longshot.testbeds.base import Pool, Shape
 from longshot.testbeds.streams import Streams
 
 
 @dataclass(frozen=True)
-class Uniform:
+class UniformClasses:
     """Every set of classes is equally likely; their order is random too."""
 
     name: ClassVar[str] = "uniform"
@@ -36,7 +36,7 @@ class Uniform:
 
 
 @dataclass(frozen=True)
-class Siblings:
+class SiblingClasses:
     """All classes of a task belong to one super-class: look-alikes.
 
     The super-class is drawn uniformly among those with enough classes; then every set of its classes is

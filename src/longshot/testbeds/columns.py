@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.files import hash_text
-from longshot.ragged import Ragged
+from longshot.core.errors import UserError
+from longshot.core.files import hash_text
+from longshot.core.ragged import Ragged
 
 # A testbed names the same few thousand examples again and again: each name is stored once.
 STRING = pa.dictionary(pa.int32(), pa.string())

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.ragged import Ragged, offsets_of
-from longshot.testbeds.base import Drawn, Instances, Plan, Pool, settings
+from longshot.core.errors import UserError
+from longshot.core.ragged import Ragged, offsets_of
+from longshot.core.tasks import Drawn, TaskPlan
+from longshot.testbeds.base import Instances, Pool, settings
 from longshot.testbeds.instances import UniformInstances
 from longshot.testbeds.streams import Streams
 
 if TYPE_CHECKING:
     from longshot.features.features import Features
     from longshot.selection.run import Selection
-    from longshot.selection.table import Table
-    from longshot.selection.tasks import Tasks
+    from longshot.selection.table import FeatureTable
+    from longshot.selection.tasks import SelectionTasks
 
 _HIDDEN = {"setting": False}
 
@@ -54,18 +55,18 @@ class _Selected:
         """Hash of the features the selection looks at."""
         return self.table.hash
 
-    def draw(self, streams: Streams, pool: Pool, plan: Plan) -> Drawn:
+    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> Drawn:
         """The base's queries with a support selected among the pool's images, and both measured."""
         # here, so that a uniform testbed is drawn without loading torch
-        from longshot.devices import pick_device
+        from longshot.core.devices import pick_device
         from longshot.selection.objectives import make_objective
         from longshot.selection.run import measure
-        from longshot.selection.table import Table
-        from longshot.selection.tasks import Tasks
+        from longshot.selection.table import FeatureTable
+        from longshot.selection.tasks import SelectionTasks
 
         self._check(pool)
         start = self.base.draw(streams, pool, plan)
-        tasks = Tasks(
+        tasks = SelectionTasks(
             offsets=plan.classes.offsets,
             classes=plan.classes.values.astype(np.int64),
             shots=plan.shots.values.astype(np.int64),
@@ -73,7 +74,7 @@ class _Selected:
             query_offsets=offsets_of(plan.queries.values),
             ids=streams.tasks,
         )
-        table = Table(
+        table = FeatureTable(
             self.table.array,
             self.table.offsets,
             normalize=self.normalize,
@@ -108,13 +109,18 @@ class _Selected:
             )
 
     def _select(
-        self, table: Table, tasks: Tasks, objective: Any, before: NDArray[np.int64], entropy: tuple[int, ...]
+        self,
+        table: FeatureTable,
+        tasks: SelectionTasks,
+        objective: Any,
+        before: NDArray[np.int64],
+        entropy: tuple[int, ...],
     ) -> Selection:
         raise TypeError("use Difficult, Easy or Greedy")
 
 
 @dataclass(frozen=True, eq=False)
-class Difficult(_Selected):
+class DifficultInstances(_Selected):
     """Supports on which the query loss is high: FastDiffSel, ``refine`` Frank–Wolfe rounds, ``greedy`` exact rounds.
 
     ``objective``: error (1 − p(true class)), prototype (the paper's cross-entropy), ridge, task2vec.
@@ -133,7 +139,12 @@ class Difficult(_Selected):
     largest: ClassVar[bool] = True
 
     def _select(
-        self, table: Table, tasks: Tasks, objective: Any, before: NDArray[np.int64], entropy: tuple[int, ...]
+        self,
+        table: FeatureTable,
+        tasks: SelectionTasks,
+        objective: Any,
+        before: NDArray[np.int64],
+        entropy: tuple[int, ...],
     ) -> Selection:
         from longshot.selection.run import select
 
@@ -153,7 +164,7 @@ class Difficult(_Selected):
 
 
 @dataclass(frozen=True, eq=False)
-class Easy(Difficult):
+class EasyInstances(DifficultInstances):
     """Supports on which the query loss is low: the same steps downhill.
 
     One step downhill from the pool's mean hardly beats a random support, which is near the mean already;
@@ -167,7 +178,7 @@ class Easy(Difficult):
 
 
 @dataclass(frozen=True, eq=False)
-class Greedy(_Selected):
+class GreedyInstances(_Selected):
     """Greedy search of Agarwal et al. from the uniform support: ``rounds`` exact passes over all support images."""
 
     objective: str = "prototype"
@@ -176,7 +187,12 @@ class Greedy(_Selected):
     name: ClassVar[str] = "greedy"
 
     def _select(
-        self, table: Table, tasks: Tasks, objective: Any, before: NDArray[np.int64], entropy: tuple[int, ...]
+        self,
+        table: FeatureTable,
+        tasks: SelectionTasks,
+        objective: Any,
+        before: NDArray[np.int64],
+        entropy: tuple[int, ...],
     ) -> Selection:
         from longshot.selection.run import search
 

@@ -8,10 +8,11 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.testbeds.base import Classes, Drawn, Instances, Pool, Shape
-from longshot.testbeds.classes import Siblings, Uniform
+from longshot.core.tasks import Drawn
+from longshot.testbeds.base import Classes, Instances, Pool, Shape
+from longshot.testbeds.classes import SiblingClasses, UniformClasses
 from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.shapes import AnyWayAnyShot, Fixed
+from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.testbeds.streams import hash_rows
 
 
@@ -39,12 +40,12 @@ def count_tasks(shape: Shape, classes: Classes, instances: Instances, pool: Pool
     if (
         pool.restricted
         or not isinstance(instances, UniformInstances)
-        or not isinstance(classes, Uniform | Siblings)
+        or not isinstance(classes, UniformClasses | SiblingClasses)
     ):
         return None
-    if isinstance(shape, Fixed):
+    if isinstance(shape, FixedShape):
         ways, shots = (shape.way, shape.way), range(shape.shot, shape.shot + 1)
-    elif isinstance(shape, AnyWayAnyShot):
+    elif isinstance(shape, AnyShape):
         ways = (shape.min_way, shape.max_way)
         shots = range(shape.min_shot, shape.shot_limit(pool) + 1)
     else:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.testbeds.origin import open_datasets
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
 
 Loader = Callable[[str, Sequence[str]], Any]
-Episode = tuple[Tensor, Tensor, Tensor, Tensor]
+EpisodeTensors = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-class Episodes(TorchDataset[Episode]):
+class EpisodeDataset(TorchDataset[EpisodeTensors]):
     """Item i is task i: (support [S, 3, H, W], support labels [S], query [Q, 3, H, W], query labels [Q]).
 
     ``images`` is a preprocessing string, or a function ``images(dataset name, keys) -> tensor`` with one row
@@ -45,7 +45,7 @@ class Episodes(TorchDataset[Episode]):
     def __len__(self) -> int:
         return len(self.testbed)
 
-    def __getitem__(self, index: int) -> Episode:
+    def __getitem__(self, index: int) -> EpisodeTensors:
         task = self.testbed[index]
         # One call for both, so that a loader can read a task in one go.
         pictures = torch.as_tensor(self.images(task.dataset, [*task.support, *task.query]))

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.testbeds.testbed import Testbed
 
 CANDIDATES = 10_000  # the paper's number of random tasks

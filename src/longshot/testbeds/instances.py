@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.ragged import Ragged, offsets_of
-from longshot.testbeds.base import Drawn, Plan, Pool
+from longshot.core.ragged import Ragged, offsets_of
+from longshot.core.tasks import Drawn, TaskPlan
+from longshot.testbeds.base import Pool
 from longshot.testbeds.streams import Streams
 
 
@@ -20,7 +21,7 @@ class UniformInstances:
     name: ClassVar[str] = "uniform"
     features: ClassVar[str | None] = None
 
-    def draw(self, streams: Streams, pool: Pool, plan: Plan) -> Drawn:
+    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> Drawn:
         """Support and query rows of each task."""
         query = draw_queries(streams, pool, plan)
         taken = query if pool.support_mask is None else _ranks(query, pool, plan, pool.support_mask)
@@ -30,7 +31,7 @@ class UniformInstances:
         return Drawn(to_rows(support, pool, plan), to_rows(query, pool, plan))
 
 
-def draw_queries(streams: Streams, pool: Pool, plan: Plan) -> Ragged:
+def draw_queries(streams: Streams, pool: Pool, plan: TaskPlan) -> Ragged:
     """Positions inside its class of the query images of every (task, class) slot, in random order.
 
     A function of seed, task, slot, which images may be queries and their number only. Every instance sampler
@@ -42,7 +43,7 @@ def draw_queries(streams: Streams, pool: Pool, plan: Plan) -> Ragged:
     return _places(drawn, pool, plan, pool.query_mask)
 
 
-def _places(numbers: Ragged, pool: Pool, plan: Plan, mask: NDArray[np.bool_] | None) -> Ragged:
+def _places(numbers: Ragged, pool: Pool, plan: TaskPlan, mask: NDArray[np.bool_] | None) -> Ragged:
     """Numbers among the images a mask [N] allows → positions inside the class, per (task, class) slot."""
     if mask is None:
         return numbers
@@ -53,7 +54,7 @@ def _places(numbers: Ragged, pool: Pool, plan: Plan, mask: NDArray[np.bool_] | N
     return numbers.with_values(places)
 
 
-def _ranks(places: Ragged, pool: Pool, plan: Plan, mask: NDArray[np.bool_]) -> Ragged:
+def _ranks(places: Ragged, pool: Pool, plan: TaskPlan, mask: NDArray[np.bool_]) -> Ragged:
     """The inverse of ``_places``, without the positions that the mask does not allow."""
     rows = places.values + np.repeat(pool.starts[plan.classes.values], places.lengths)
     inside = mask[rows]
@@ -77,13 +78,13 @@ def skip_past(rest: Ragged, taken: Ragged) -> Ragged:
     return rest.with_values(values)
 
 
-def to_rows(slots: Ragged, pool: Pool, plan: Plan) -> Ragged:
+def to_rows(slots: Ragged, pool: Pool, plan: TaskPlan) -> Ragged:
     """Positions inside a class, per (task, class) slot → dataset rows, per task, class after class."""
     rows = slots.values + np.repeat(pool.starts[plan.classes.values], slots.lengths)
     return Ragged(rows, slots.offsets[plan.classes.offsets])
 
 
-def labels_of(plan: Plan, counts: Ragged) -> Ragged:
+def labels_of(plan: TaskPlan, counts: Ragged) -> Ragged:
     """The int16 label of every image: its class's position in the task, ``counts`` images of each class."""
     labels = np.repeat(plan.classes.positions.astype(np.int16), counts.values)
     return Ragged(labels, offsets_of(counts.values)[counts.offsets])

@@ -9,16 +9,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.ragged import Ragged
+from longshot.core.errors import UserError
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskPlan
 from longshot.testbeds import columns
-from longshot.testbeds.base import Plan, Pool
+from longshot.testbeds.base import Pool
 from longshot.testbeds.streams import Streams
 from longshot.testbeds.testbed import Testbed
 
 
 @dataclass(frozen=True, eq=False)
-class Like:
+class ShapeLike:
     """Task t has the ways of the other testbed's task t, and its shots and queries per class in their order."""
 
     testbed: Testbed = field(metadata={"setting": False})
@@ -61,11 +62,11 @@ class Like:
         self._check(streams)
         return self.shots.lengths[streams.tasks]
 
-    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> Plan:
+    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
         """The other testbed's shots and queries."""
         self._check(streams)
         shots, queries = self.shots.take(streams.tasks), self.queries.take(streams.tasks)
-        return Plan(classes, classes.with_values(shots.values), classes.with_values(queries.values))
+        return TaskPlan(classes, classes.with_values(shots.values), classes.with_values(queries.values))
 
     def _check(self, streams: Streams) -> None:
         if len(streams) and streams.tasks.max() >= len(self.testbed):

@@ -8,10 +8,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.ragged import Ragged
-from longshot.testbeds.base import Plan, Pool, Shape
-from longshot.testbeds.classes import Siblings, draw_within
+from longshot.core.errors import UserError
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskPlan
+from longshot.testbeds.base import Pool, Shape
+from longshot.testbeds.classes import SiblingClasses, draw_within
 from longshot.testbeds.streams import Streams
 
 _LOG_HALF, _LOG_TWO = np.log(0.5), np.log(2.0)
@@ -57,7 +58,7 @@ class MetaDatasetShape:
         most = np.minimum(available, self.max_way)
         return self.min_way + streams.stage("ways").below(most - self.min_way + 1)
 
-    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> Plan:
+    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
         """Shots and queries of every class of every task."""
         beta = streams.stage("support-size").uniform()
         weight = streams.slots("shots", classes).uniform()
@@ -76,7 +77,7 @@ class MetaDatasetShape:
         left: NDArray[np.int64],
         beta: NDArray[np.float64],
         weight: NDArray[np.float64],
-    ) -> Plan:
+    ) -> TaskPlan:
         """The rule for the support, given |c|, q and |c| − q per slot, [M].
 
         ``beta`` [T] and ``weight`` [M] are uniform in [0, 1).
@@ -87,11 +88,11 @@ class MetaDatasetShape:
         power = sizes * np.exp(_LOG_HALF + (_LOG_TWO - _LOG_HALF) * weight)
         ratio = power / np.add.reduceat(power, starts)[owners]
         shots = np.minimum(np.floor(ratio * (support - lengths)[owners]).astype(np.int64) + 1, left)
-        return Plan(classes, classes.with_values(shots), classes.with_values(query))
+        return TaskPlan(classes, classes.with_values(shots), classes.with_values(query))
 
 
 @dataclass(frozen=True)
-class Hierarchical:
+class HierarchicalClasses:
     """Meta-Dataset's ILSVRC rule on any taxonomy: an internal node, then all classes below it.
 
     A node is drawn uniformly among those that span between the shape's least ways and ``max_span`` classes of
@@ -139,7 +140,7 @@ class Hierarchical:
 
 
 @dataclass(frozen=True)
-class Bilevel(Siblings):
+class BilevelClasses(SiblingClasses):
     """Meta-Dataset's Omniglot rule on any two-level grouping: a super-class uniformly, then its classes."""
 
     name: ClassVar[str] = "bilevel"

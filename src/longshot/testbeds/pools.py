@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
 from longshot.testbeds.base import Instances, Pool, Shape
 from longshot.testbeds.rules import rule_mask
 from longshot.testbeds.shifted import Curated
@@ -17,7 +17,7 @@ from longshot.testbeds.streams import Streams
 
 
 @dataclass(frozen=True)
-class Limits:
+class ImageLimits:
     """What limits the images of all tasks, whatever draws them.
 
     ``query_where`` and ``support_where`` are rules over attributes. With ``disjoint`` an image that is support in one
@@ -41,7 +41,7 @@ def make_pools(
     instances: Instances,
     streams: Streams,
     *,
-    limits: Limits,
+    limits: ImageLimits,
     split: str | None = None,
     drop_small: bool = False,
 ) -> tuple[Pool, list[Pool], int]:

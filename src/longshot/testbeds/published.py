@@ -15,12 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
+from longshot.core.errors import UserError
+from longshot.core.files import hash_text
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import Drawn, TaskPlan
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
-from longshot.files import hash_text
-from longshot.ragged import Ragged
-from longshot.testbeds.base import Drawn, Plan, Pool
-from longshot.testbeds.classes import Uniform
+from longshot.testbeds.base import Pool
+from longshot.testbeds.classes import UniformClasses
 from longshot.testbeds.measures import coarsity_measure
 from longshot.testbeds.sample import to_table
 from longshot.testbeds.testbed import Testbed
@@ -88,10 +89,10 @@ def _testbed(tasks: list[_Task], dataset: Dataset, file: Path) -> Testbed:
         )
         for part in ("support", "query")
     ]
-    plan = Plan(classes, classes.with_values(counts[0]), classes.with_values(counts[1]))
+    plan = TaskPlan(classes, classes.with_values(counts[0]), classes.with_values(counts[1]))
     drawn = Drawn(parts[0], parts[1])
     pool = Pool(dataset, np.unique(classes.values))
-    measure = coarsity_measure(pool, Uniform())
+    measure = coarsity_measure(pool, UniformClasses())
     if measure is not None:
         drawn = Drawn(drawn.support, drawn.query, dict(measure(pool, plan, drawn)))
     return Testbed.create(

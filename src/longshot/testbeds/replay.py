@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.formats.meta_dataset_spec import SPEC_SPLITS, read_spec
-from longshot.errors import UserError
 
 MIN_WAY, MAX_WAY, MAX_SPAN = 5, 50, 392
 MAX_QUERY, MAX_SUPPORT, MAX_CONTRIBUTION = 10, 500, 100
@@ -19,7 +19,7 @@ _LOG_HALF, _LOG_TWO = np.log(0.5), np.log(2.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class ReplaySource:
     """One split of a Meta-Dataset source: class sizes in the split's order, and its groups where it has some.
 
     ``kind`` is 'flat', 'bilevel' (groups: alphabets) or 'hierarchical' (groups: leaf sets of eligible nodes).
@@ -32,7 +32,7 @@ class Source:
 
 
 @dataclass(frozen=True, eq=False)
-class Episode:
+class ReplayedEpisode:
     """An episode before its images are chosen."""
 
     classes: NDArray[np.int64]  # [n] positions in the split
@@ -40,7 +40,7 @@ class Episode:
     query: int  # per class
 
 
-def read_source(path: str | Path, split: str = "test") -> Source:
+def read_source(path: str | Path, split: str = "test") -> ReplaySource:
     """A split (train, valid or test) of a ``dataset_spec.json`` of Meta-Dataset v1."""
     wanted = {"valid": "VALID", **SPEC_SPLITS}.get(split.lower())
     if wanted is None:
@@ -49,16 +49,16 @@ def read_source(path: str | Path, split: str = "test") -> Source:
     classes = spec.splits[wanted]
     sizes = np.array([one.images for one in classes], dtype=np.int64)
     if spec.kind == "hierarchical":
-        return Source(spec.name, spec.kind, sizes, _leaf_sets(spec.subgraphs[wanted]))
+        return ReplaySource(spec.name, spec.kind, sizes, _leaf_sets(spec.subgraphs[wanted]))
     if spec.kind == "bilevel":
         members: dict[str, list[int]] = {}
         for position, one in enumerate(classes):
             members.setdefault(one.group, []).append(position)
-        return Source(spec.name, spec.kind, sizes, tuple(np.array(group) for group in members.values()))
-    return Source(spec.name, spec.kind, sizes)
+        return ReplaySource(spec.name, spec.kind, sizes, tuple(np.array(group) for group in members.values()))
+    return ReplaySource(spec.name, spec.kind, sizes)
 
 
-def episodes(source: Source, count: int, seed: int) -> Iterator[Episode]:
+def episodes(source: ReplaySource, count: int, seed: int) -> Iterator[ReplayedEpisode]:
     """The first ``count`` episodes of a sampler made right after the module generator was seeded with ``seed``."""
     module = np.random.RandomState(seed)
     rng = np.random.RandomState(seed=module.randint(0, 2**32, dtype="uint32"))
@@ -67,7 +67,7 @@ def episodes(source: Source, count: int, seed: int) -> Iterator[Episode]:
         yield _describe(classes, source.sizes[classes], rng)
 
 
-def _draw_classes(source: Source, rng: np.random.RandomState) -> NDArray[np.int64]:
+def _draw_classes(source: ReplaySource, rng: np.random.RandomState) -> NDArray[np.int64]:
     """The reference calls ``choice``; these are the draws that ``RandomState.choice`` makes, without its checks.
 
     ``choice(n)`` is ``randint(n)``, ``choice(n, k, replace=False)`` is ``permutation(n)[:k]``, and ``choice`` with
@@ -84,7 +84,9 @@ def _draw_classes(source: Source, rng: np.random.RandomState) -> NDArray[np.int6
     return group[rng.permutation(len(group))[:way]]
 
 
-def _describe(classes: NDArray[np.int64], sizes: NDArray[np.int64], rng: np.random.RandomState) -> Episode:
+def _describe(
+    classes: NDArray[np.int64], sizes: NDArray[np.int64], rng: np.random.RandomState
+) -> ReplayedEpisode:
     query = min(MAX_QUERY, int(sizes.min()) // 2)
     left = sizes - query
     beta = rng.uniform()
@@ -93,7 +95,7 @@ def _describe(classes: NDArray[np.int64], sizes: NDArray[np.int64], rng: np.rand
     support = min(MAX_SUPPORT, int(np.add.reduce(shares)))
     weight = np.exp(rng.uniform(_LOG_HALF, _LOG_TWO, len(sizes))) * sizes
     shots = (weight / np.add.reduce(weight) * (support - len(sizes))).astype(np.int64) + 1
-    return Episode(classes, np.minimum(shots, left), query)
+    return ReplayedEpisode(classes, np.minimum(shots, left), query)
 
 
 def _leaf_sets(subgraph: Sequence[dict[str, Any]]) -> tuple[NDArray[np.int64], ...]:

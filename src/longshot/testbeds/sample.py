@@ -12,19 +12,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
+from longshot.core.progress import Progress, progress
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import Drawn, TaskPlan
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset, canonical_split
-from longshot.errors import UserError
-from longshot.progress import Progress, progress
-from longshot.ragged import Ragged
 from longshot.testbeds import columns
-from longshot.testbeds.base import Classes, Drawn, Instances, Plan, Pool, Shape, settings
-from longshot.testbeds.classes import Uniform
+from longshot.testbeds.base import Classes, Instances, Pool, Shape, settings
+from longshot.testbeds.classes import UniformClasses
 from longshot.testbeds.distinct import count_tasks, repeated
 from longshot.testbeds.instances import UniformInstances, labels_of
 from longshot.testbeds.measures import Measure, coarsity_measure
-from longshot.testbeds.pools import Limits, make_pools
-from longshot.testbeds.shapes import Fixed
+from longshot.testbeds.pools import ImageLimits, make_pools
+from longshot.testbeds.shapes import FixedShape
 from longshot.testbeds.streams import Streams
 from longshot.testbeds.testbed import Testbed
 
@@ -49,7 +50,7 @@ class _Recipe:
 class _Draft:
     """T drawn tasks, not yet frozen."""
 
-    plan: Plan
+    plan: TaskPlan
     drawn: Drawn
 
     def replaced(self, positions: NDArray[np.int64], other: _Draft) -> _Draft:
@@ -65,7 +66,7 @@ class _Draft:
         def merge(parts: Iterable[Ragged]) -> Ragged:
             return Ragged.concat(list(parts)).take(order)
 
-        plan = Plan(
+        plan = TaskPlan(
             merge(draft.plan.classes for draft in drafts),
             merge(draft.plan.shots for draft in drafts),
             merge(draft.plan.queries for draft in drafts),
@@ -89,7 +90,7 @@ def sample(
     split: str | None = None,
     drop_small: bool = False,
     allow_repeats: bool = False,
-    limits: Limits | None = None,
+    limits: ImageLimits | None = None,
     measures: Sequence[Measure] = (),
     workers: int = 1,
     block: int = _BLOCK,
@@ -115,8 +116,8 @@ def sample(
     ]
     if twice:
         raise UserError(f"Dataset '{twice[0]}' is given twice; its tasks would be the same: leave one out.")
-    shape, classes = shape or Fixed(), classes or Uniform()
-    instances, limits = instances or UniformInstances(), limits or Limits()
+    shape, classes = shape or FixedShape(), classes or UniformClasses()
+    instances, limits = instances or UniformInstances(), limits or ImageLimits()
     beds = []
     with progress("sample", total=tasks * len(opened), unit="tasks") as bar:
         for one in opened:
@@ -154,7 +155,7 @@ def sample(
     return Testbed.concat(beds)
 
 
-def to_table(dataset: Dataset, plan: Plan, drawn: Drawn) -> pa.Table:
+def to_table(dataset: Dataset, plan: TaskPlan, drawn: Drawn) -> pa.Table:
     """The columns of a testbed from class numbers and dataset rows."""
     count = len(plan)
     name = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([dataset.name]))
@@ -211,7 +212,7 @@ def _draw_from(pool: Pool, recipe: _Recipe, streams: Streams, bar: Progress | No
     return _Draft(plan, Drawn(support, Ragged.concat([b.query for b in blocks]), measured))
 
 
-def _check_support(pool: Pool, plan: Plan) -> None:
+def _check_support(pool: Pool, plan: TaskPlan) -> None:
     """A rule can leave a class without any support image once its queries are taken."""
     empty = np.flatnonzero(plan.shots.values < 1)
     if pool.restricted and len(empty):

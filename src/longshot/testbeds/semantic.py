@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.ragged import Ragged
+from longshot.core.errors import UserError
+from longshot.core.ragged import Ragged
 from longshot.taxonomy.coarsity import coarsity
 from longshot.testbeds.base import Pool, Shape
 from longshot.testbeds.measures import pool_distances
@@ -23,7 +23,7 @@ _NOISE_TASKS = 512  # tasks whose noise is drawn at a time
 
 
 @dataclass(frozen=True)
-class Semantic:
+class SemanticClasses:
     """Classes close in meaning, every class about equally often.
 
     P = exp(−alpha · D) with a zero diagonal, n = appearances so far (starting at 1). For each task the first
@@ -87,7 +87,7 @@ class Semantic:
 
 
 @dataclass(frozen=True)
-class CoarsityBand:
+class CoarsityClasses:
     """Tasks whose coarsity lies between ``low`` and ``high``; nothing is said about balance.
 
     Candidates are proposed by semantic draws (without the balance penalty) at five strengths in turn, from uniform

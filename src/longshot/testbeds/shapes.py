@@ -8,16 +8,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.ragged import Ragged
-from longshot.testbeds.base import Plan, Pool
+from longshot.core.errors import UserError
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskPlan
+from longshot.testbeds.base import Pool
 from longshot.testbeds.streams import Streams
 
 MAX_COUNT = 32_767  # labels and shots are stored as int16
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedShape:
     """Every task has ``way`` classes with ``shot`` support and ``query`` query images each."""
 
     way: int = 5
@@ -49,13 +50,13 @@ class Fixed:
         """``way`` for every task, [T]."""
         return np.full(len(streams), self.way, dtype=np.int64)
 
-    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> Plan:
+    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
         """The same two numbers for every class."""
         return _even(classes, np.full(len(classes), self.shot), self.query)
 
 
 @dataclass(frozen=True)
-class AnyWayAnyShot:
+class AnyShape:
     """Ways and shots vary from task to task, as in Cross-domain MetaDL.
 
     N ~ U{min_way … min(max_way, available classes)}, k ~ U{min_shot … min(max_shot, m − query)} where m is
@@ -96,16 +97,18 @@ class AnyWayAnyShot:
         """The largest k that can be drawn from the pool."""
         return min(self.max_shot, int(pool.left(pool.classes, self.query).min()))
 
-    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> Plan:
+    def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
         """One k for all classes of a task."""
         shots = self.min_shot + streams.stage("shots").below(self.shot_limit(pool) - self.min_shot + 1)
         return _even(classes, shots, self.query)
 
 
-def _even(classes: Ragged, shots: NDArray[np.int64], query: int) -> Plan:
+def _even(classes: Ragged, shots: NDArray[np.int64], query: int) -> TaskPlan:
     """Task t gives each of its classes ``shots[t]`` support and ``query`` query images."""
     per_class = np.repeat(shots, classes.lengths)
-    return Plan(classes, classes.with_values(per_class), classes.with_values(np.full_like(per_class, query)))
+    return TaskPlan(
+        classes, classes.with_values(per_class), classes.with_values(np.full_like(per_class, query))
+    )
 
 
 def _within(name: str, value: int, least: int) -> None:

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.testbeds.base import Drawn, Plan, Pool
+from longshot.core.errors import UserError
+from longshot.core.tasks import Drawn, TaskPlan
+from longshot.testbeds.base import Pool
 from longshot.testbeds.instances import UniformInstances
 from longshot.testbeds.rules import rule_mask
 from longshot.testbeds.streams import Streams
@@ -53,7 +54,7 @@ class Case:
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class ShiftedPools:
     """Where a task may be drawn from: the pool, and that of the other kind of task, which must be possible too."""
 
     pool: Pool
@@ -92,11 +93,11 @@ class Curated:
                 f"({', '.join(RULE_SETS)}), or both --query-where and --support-where."
             )
 
-    def draw(self, streams: Streams, pool: Pool, plan: Plan) -> Drawn:
+    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> Drawn:
         """Support and query rows, uniform among the images that the pool's rules allow."""
         return UniformInstances().draw(streams, pool, plan)
 
-    def settings(self, pool: Pool) -> list[Setting]:
+    def settings(self, pool: Pool) -> list[ShiftedPools]:
         """The pools that a task is drawn from, one of them for each task."""
         dataset = pool.dataset
         if self.rule is None:
@@ -117,7 +118,7 @@ class Curated:
                 text = label if value is None else f"{label}; {same} {value}"
                 limited = pool.restrict(members, members)
                 found.append(
-                    Setting(limited.restrict(query, own).labelled(text), limited.restrict(query, other))
+                    ShiftedPools(limited.restrict(query, own).labelled(text), limited.restrict(query, other))
                 )
         return found
 
@@ -128,7 +129,7 @@ class Curated:
 
 
 @dataclass(frozen=True, eq=False)
-class Shifted(Curated):
+class ShiftedInstances(Curated):
     """The support differs from the query as the rule says."""
 
     name: ClassVar[str] = "shifted"
@@ -136,7 +137,7 @@ class Shifted(Curated):
 
 
 @dataclass(frozen=True, eq=False)
-class Matched(Curated):
+class MatchedInstances(Curated):
     """The support is like the query: the same questions as the shifted tasks of the same seed."""
 
     name: ClassVar[str] = "matched"

@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from longshot.errors import UserError
-from longshot.files import atomic, canonical_json
-from longshot.ragged import Ragged
+from longshot.core.errors import UserError
+from longshot.core.files import atomic, canonical_json
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskRows
 from longshot.testbeds import columns
-from longshot.testbeds.bound import BoundTasks
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
-    from longshot.testbeds.episodes import Episodes
+    from longshot.testbeds.episodes import EpisodeDataset
 
 FORMAT = 1
 _META_KEY = b"longshot"
@@ -213,7 +213,7 @@ class Testbed:
         """A list column as flat numbers (strings: numbers into an arbitrary dictionary)."""
         return columns.ragged(self.table, name)
 
-    def bind(self, name: str, keys: pa.Array, fingerprint: str) -> BoundTasks:
+    def bind(self, name: str, keys: pa.Array, fingerprint: str) -> TaskRows:
         """The tasks of dataset ``name`` as row numbers into ``keys`` [N].
 
         The dictionary of distinct keys is looked up once, never string by string. ``fingerprint`` must be the
@@ -245,7 +245,7 @@ class Testbed:
                 f"'{name}', "
                 f"for example '{min(missing)}'; bind it to the whole dataset."
             )
-        return BoundTasks(
+        return TaskRows(
             tasks=positions,
             ways=self.table.column("way").to_numpy().astype(np.int64)[positions],
             support=rows["support"],
@@ -276,11 +276,11 @@ class Testbed:
         images: str
         | Callable[[str, Sequence[str]], Any] = "decode|resize(96)|central_crop(84)|value_range(0,1)",
         datasets: Mapping[str, Dataset | str | Path] | None = None,
-    ) -> Episodes:
+    ) -> EpisodeDataset:
         """A PyTorch dataset of episodes for other people's training code; see :class:`Episodes`."""
-        from longshot.testbeds.episodes import Episodes  # imports torch
+        from longshot.testbeds.episodes import EpisodeDataset  # imports torch
 
-        return Episodes(self, images, datasets)
+        return EpisodeDataset(self, images, datasets)
 
 
 def _facts(meta: Mapping[str, Any]) -> str:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from longshot.methods.settings import check_count, check_number
-from longshot.ragged import Ragged
-from longshot.testbeds.base import Drawn, Plan, Pool
-from longshot.testbeds.difficult import Difficult
+from longshot.core.checks import check_count, check_number
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import Drawn, TaskPlan
+from longshot.testbeds.base import Pool
+from longshot.testbeds.difficult import DifficultInstances
 from longshot.testbeds.streams import Streams
-from longshot.training.base import Recipe
-from longshot.training.protonet import ProtoNet
+from longshot.training.base import TrainingDefaults
+from longshot.training.protonet import ProtoNetTraining
 
 if TYPE_CHECKING:
     from longshot.features.features import Features
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 class Mixed:
     """A share of the tasks gets the support that is difficult for its queries, the others keep a uniform one."""
 
-    difficult: Difficult
+    difficult: DifficultInstances
     share: float
     name: ClassVar[str] = "mixed"
 
@@ -34,7 +35,7 @@ class Mixed:
         """Hash of the features that difficulty is judged by."""
         return self.difficult.features
 
-    def draw(self, streams: Streams, pool: Pool, plan: Plan) -> Drawn:
+    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> Drawn:
         """The queries of the uniform tasks; task by task one of the two supports."""
         hard = self.difficult.draw(streams, pool, plan)
         uniform = self.difficult.base.draw(streams, pool, plan)
@@ -44,7 +45,7 @@ class Mixed:
         return Drawn(support, hard.query, {"difficult": chosen})
 
 
-class Adversarial(ProtoNet):
+class Adversarial(ProtoNetTraining):
     """ProtoNet's loss; a ``difficult`` share of the episodes has the support that FastDiffSel finds.
 
     FastDiffSel takes, for the episode's queries, the support images on which the present network's prototypes fail:
@@ -53,7 +54,7 @@ class Adversarial(ProtoNet):
 
     name: ClassVar[str] = "adversarial"
     paper: ClassVar[str] = "Basu et al. 2023"
-    recipes: ClassVar[Mapping[str, Recipe]] = {}
+    recipes: ClassVar[Mapping[str, TrainingDefaults]] = {}
 
     def __init__(
         self,
@@ -78,4 +79,4 @@ class Adversarial(ProtoNet):
 
     def instances(self, features: Features) -> Instances:
         """Difficult supports for the share of the episodes, judged by the network's own features."""
-        return Mixed(Difficult(features), self.difficult)
+        return Mixed(DifficultInstances(features), self.difficult)

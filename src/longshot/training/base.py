@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from torch import Tensor
 
-from longshot.calls import Called
+from longshot.core.batches import Episode
+from longshot.core.calls import Called
 from longshot.networks.base import Network
 
 if TYPE_CHECKING:
@@ -18,21 +19,11 @@ if TYPE_CHECKING:
     from longshot.training.validation import Validation
 
 
-class Batch(NamedTuple):
+class ImageBatch(NamedTuple):
     """Images of the train classes, augmented and preprocessed, on the device."""
 
     images: Tensor  # [B, 3, H, W] float32
     labels: Tensor  # [B] int64, position among the train classes
-
-
-class Episode(NamedTuple):
-    """A training task with its answers, augmented and preprocessed, on the device."""
-
-    support: Tensor  # [S, 3, H, W] float32, sorted by label
-    support_label: Tensor  # [S] int64 in 0…way−1
-    query: Tensor  # [Q, 3, H, W]
-    query_label: Tensor  # [Q] int64
-    way: int
 
 
 class Step(NamedTuple):
@@ -43,7 +34,7 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingDefaults:
     """Optimiser, schedule and amounts of a way of training unless the user says otherwise; as in the papers."""
 
     optimiser: str = "adam(lr=0.001)"  # adam(…), sgd(lr=…, momentum=…, weight_decay=…)
@@ -62,8 +53,8 @@ class Algorithm(Called, ABC):
 
     paper: ClassVar[str]
     episodic: ClassVar[bool]  # True: ``loss`` gets episodes; False: a Batch
-    recipe: ClassVar[Recipe] = Recipe()
-    recipes: ClassVar[Mapping[str, Recipe]] = {}  # others from the papers, by name
+    recipe: ClassVar[TrainingDefaults] = TrainingDefaults()
+    recipes: ClassVar[Mapping[str, TrainingDefaults]] = {}  # others from the papers, by name
 
     @property
     def method(self) -> str:
@@ -96,5 +87,5 @@ class Algorithm(Called, ABC):
         return
 
     @abstractmethod
-    def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:
+    def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
         """One step over a Batch (not episodic) or a sequence of Episodes. ``network`` is in training mode."""

@@ -8,19 +8,20 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from longshot.errors import UserError
+from longshot.core.batches import Episode
+from longshot.core.checks import check_count, check_number
+from longshot.core.errors import UserError
 from longshot.methods.ctx import KEY, VALUE, class_scores, heads
-from longshot.methods.settings import check_count, check_number
 from longshot.networks.base import Network
 from longshot.training.augment import parse
-from longshot.training.base import Algorithm, Batch, Episode, Recipe, Step
+from longshot.training.base import Algorithm, ImageBatch, Step, TrainingDefaults
 from longshot.training.protonet import mean_step
 
 # SimCLR's: crops of at least 8 % of the area (0.28 of a side), flips, colour; its blur and hue are left out.
 SIMCLR = "zoom(0.28)|flip|jitter(0.8)|grey(0.2)"
 
 
-class CTX(Algorithm):
+class CTXTraining(Algorithm):
     """L = −log softmax over c of −1/n Σ_p ‖t_p − w_p‖² (``methods/ctx.py``), mean over the queries.
 
     With probability ``simclr`` an episode becomes a SimCLR episode: every support image is a class of its own, the
@@ -32,7 +33,7 @@ class CTX(Algorithm):
     name: ClassVar[str] = "ctx"
     paper: ClassVar[str] = "Doersch et al. 2020"
     episodic: ClassVar[bool] = True
-    recipe: ClassVar[Recipe] = Recipe(optimiser="adam(lr=0.0006)", batch=1, steps=10_000)
+    recipe: ClassVar[TrainingDefaults] = TrainingDefaults(optimiser="adam(lr=0.0006)", batch=1, steps=10_000)
 
     def __init__(
         self, *, way: int = 5, shot: int = 5, query: int = 10, width: int = 128, simclr: float = 0.5
@@ -60,9 +61,9 @@ class CTX(Algorithm):
         network.train(training)
         return {name: nn.Linear(channels, self.width).weight.detach() for name in (KEY, VALUE)}
 
-    def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:
+    def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
         """Mean over the episodes."""
-        assert not isinstance(data, Batch)
+        assert not isinstance(data, ImageBatch)
         # The global generator is seeded by the step, so a resumed run turns the same episodes into SimCLR's.
         changed = [
             simclr_episode(episode) if float(torch.rand(())) < self.simclr else episode for episode in data

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
 from longshot.testbeds.base import Classes, Pool, Shape
-from longshot.testbeds.classes import Uniform
+from longshot.testbeds.classes import UniformClasses
 from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.shapes import Fixed
+from longshot.testbeds.shapes import FixedShape
 from longshot.training.augment import Augmentation
-from longshot.training.base import Algorithm, Recipe
-from longshot.training.episodes import Episodes, Shuffled, Source, check_enough, draw_tasks
-from longshot.training.images import Images
+from longshot.training.base import Algorithm, TrainingDefaults
+from longshot.training.episodes import EpisodeSource, Shuffled, TrainingSource, check_enough, draw_tasks
+from longshot.training.images import TrainingImages
 from longshot.training.validation import Validation
 
 HOLDOUT = 0.1  # share of the classes kept for validation where a dataset has no split of its own
@@ -73,7 +73,7 @@ def choose_shape(algorithm: Algorithm, settings: Settings) -> Shape | None:
             raise UserError(f"The shape of episodes is given already; leave --{next(iter(given))} out.")
         return settings.shape
     own = {name: getattr(algorithm, name) for name in named if getattr(algorithm, name, None) is not None}
-    return Fixed(**{**own, **given})
+    return FixedShape(**{**own, **given})
 
 
 def choose_classes(
@@ -109,22 +109,22 @@ def choose_classes(
 def make_source(
     algorithm: Algorithm,
     settings: Settings,
-    recipe: Recipe,
-    images: Images,
+    recipe: TrainingDefaults,
+    images: TrainingImages,
     pool: Pool,
     shape: Shape | None,
     augment: Augmentation,
-) -> Source:
+) -> TrainingSource:
     if shape is None:
         return Shuffled(images, pool, recipe.batch, settings.seed, augment)
-    return Episodes(
+    return EpisodeSource(
         images,
         pool,
         recipe.batch,
         settings.seed,
         augment,
         shape=shape,
-        classes=settings.classes or Uniform(),
+        classes=settings.classes or UniformClasses(),
         instances=UniformInstances(),
         refresh=algorithm.refresh,
         chosen=algorithm.instances if algorithm.refresh else None,
@@ -136,32 +136,32 @@ def make_validation(
     held: NDArray[np.int64],
     algorithm: Algorithm,
     shape: Shape | None,
-    images: Images,
+    images: TrainingImages,
     settings: Settings,
     notes: list[str],
 ) -> Validation | None:
     if len(held) < 2:
         return None
     pool = Pool(data, held)
-    if shape is None or isinstance(shape, Fixed):
-        wanted = shape if isinstance(shape, Fixed) else Fixed()
+    if shape is None or isinstance(shape, FixedShape):
+        wanted = shape if isinstance(shape, FixedShape) else FixedShape()
         smallest = int(pool.sizes[held].min())
         shot = min(wanted.shot, max(1, smallest - 1))
-        shape = Fixed(min(wanted.way, len(held)), shot, max(1, min(wanted.query, smallest - shot)))
+        shape = FixedShape(min(wanted.way, len(held)), shot, max(1, min(wanted.query, smallest - shot)))
     pool = check_enough(pool, shape, "validation")
     tasks = draw_tasks(
         pool,
         settings.validation_tasks,
         _VALIDATION_SEED,
         shape=shape,
-        classes=settings.classes or Uniform(),
+        classes=settings.classes or UniformClasses(),
         instances=UniformInstances(),
     )
     return Validation(tasks, images, algorithm.method)
 
 
-def images_per_step(source: Source, shape: Shape | None) -> int:
-    if isinstance(source, Episodes) and shape is not None:
+def images_per_step(source: TrainingSource, shape: Shape | None) -> int:
+    if isinstance(source, EpisodeSource) and shape is not None:
         tasks = source.draw(0) if not source.refresh else None
         if tasks is None:
             return source.total * shape.min_way * shape.min_images

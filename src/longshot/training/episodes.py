@@ -12,31 +12,32 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from longshot.errors import UserError
+from longshot.core.batches import Episode
+from longshot.core.errors import UserError
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskRows
 from longshot.features.features import Features
 from longshot.networks.base import Network
-from longshot.ragged import Ragged
 from longshot.testbeds.base import Classes, Instances, Pool, Shape, settings
-from longshot.testbeds.bound import BoundTasks
 from longshot.testbeds.instances import labels_of
 from longshot.testbeds.streams import Streams
 from longshot.training.augment import Augmentation
-from longshot.training.base import Batch, Episode
-from longshot.training.images import Images, step_generator
+from longshot.training.base import ImageBatch
+from longshot.training.images import TrainingImages, step_generator
 
 CHUNK = 64  # episodes drawn together: drawing one costs nearly as much as drawing many
 _FORWARD = 256  # images embedded at a time
 
-Data = Batch | Sequence[Episode]
+StepData = ImageBatch | Sequence[Episode]
 
 
-class Source(ABC):
+class TrainingSource(ABC):
     """What a step is trained on. ``share`` = (rank, devices) takes one device's part of every step."""
 
     total: int  # images or episodes of a step over all devices
 
     @abstractmethod
-    def load(self, step: int, share: tuple[int, int]) -> Data:
+    def load(self, step: int, share: tuple[int, int]) -> StepData:
         """The data of one step on the device; called from another thread."""
 
     def horizon(self, step: int) -> int:
@@ -56,13 +57,15 @@ class Source(ABC):
         return
 
 
-class Shuffled(Source):
+class Shuffled(TrainingSource):
     """Batches of images: every epoch is a permutation of all rows of the train classes, cut into batches of ``total``.
 
     A batch may run over the end of an epoch, so all have the same size.
     """
 
-    def __init__(self, images: Images, pool: Pool, total: int, seed: int, augment: Augmentation) -> None:
+    def __init__(
+        self, images: TrainingImages, pool: Pool, total: int, seed: int, augment: Augmentation
+    ) -> None:
         self.images, self.total, self.seed, self.augment = images, total, seed, augment
         offsets = pool.dataset.offsets
         self.rows = np.concatenate([np.arange(offsets[c], offsets[c + 1]) for c in pool.classes])
@@ -87,16 +90,16 @@ class Shuffled(Source):
             self._epochs = {**kept, number: order}
         return self._epochs[number]
 
-    def load(self, step: int, share: tuple[int, int]) -> Batch:
+    def load(self, step: int, share: tuple[int, int]) -> ImageBatch:
         """This device's images of the step."""
         rank, devices = share
         mine = np.array_split(self.positions(step), devices)[rank]
         generator = step_generator(self.seed, step, 1 + rank)
         images = self.images.read(self.rows[mine], self.augment, generator)
-        return Batch(images, torch.from_numpy(self.labels[mine]).to(images.device))
+        return ImageBatch(images, torch.from_numpy(self.labels[mine]).to(images.device))
 
 
-class Episodes(Source):
+class EpisodeSource(TrainingSource):
     """``total`` episodes per step from any sampler of testbeds; chunk c of them is drawn with c as the attempt number.
 
     So episode i depends on the seed and on i alone, and a resumed run sees the same ones.
@@ -104,7 +107,7 @@ class Episodes(Source):
 
     def __init__(
         self,
-        images: Images,
+        images: TrainingImages,
         pool: Pool,
         total: int,
         seed: int,
@@ -120,9 +123,9 @@ class Episodes(Source):
         self.shape, self.classes, self.instances = shape, classes, instances
         self.refresh, self.chosen = refresh, chosen
         self.chunk = refresh * total or CHUNK
-        self.current: tuple[int, BoundTasks] | None = None  # the chunk that the last step was taken from
+        self.current: tuple[int, TaskRows] | None = None  # the chunk that the last step was taken from
 
-    def draw(self, number: int) -> BoundTasks:
+    def draw(self, number: int) -> TaskRows:
         """Chunk ``number``: ``chunk`` tasks as rows of the pool's dataset."""
         return draw_tasks(
             self.pool,
@@ -134,7 +137,7 @@ class Episodes(Source):
             attempt=number,
         )
 
-    def tasks(self, step: int) -> list[BoundTasks]:
+    def tasks(self, step: int) -> list[TaskRows]:
         """The episodes of a step, one by one."""
         found = []
         for number in range(step * self.total, (step + 1) * self.total):
@@ -178,7 +181,7 @@ class Episodes(Source):
             self.current = (step // self.refresh, tasks_from_tensors(state))
 
 
-def network_features(network: Network, images: Images, pool: Pool) -> Features:
+def network_features(network: Network, images: TrainingImages, pool: Pool) -> Features:
     """The network's vectors of the pool's classes, in the rows of the pool's dataset; zero for other classes."""
     dataset = pool.dataset
     rows = np.concatenate([np.arange(dataset.offsets[c], dataset.offsets[c + 1]) for c in pool.classes])
@@ -198,7 +201,7 @@ def network_features(network: Network, images: Images, pool: Pool) -> Features:
     )
 
 
-def embed_rows(network: Network, images: Images, rows: NDArray[np.int64]) -> Tensor:
+def embed_rows(network: Network, images: TrainingImages, rows: NDArray[np.int64]) -> Tensor:
     """[M, d] vectors of rows of the images, the network in evaluation mode."""
     training = network.training
     network.eval()
@@ -222,12 +225,12 @@ def draw_tasks(
     classes: Classes,
     instances: Instances,
     attempt: int = 0,
-) -> BoundTasks:
+) -> TaskRows:
     """``count`` tasks as rows of the pool's dataset; ``attempt`` numbers independent draws of one seed."""
     streams = Streams.of(seed, count, pool.dataset.fingerprint).take(slice(None), attempt)
     plan = shape.counts(streams, classes.draw(streams, shape, pool), pool)
     drawn = instances.draw(streams, pool, plan)
-    return BoundTasks(
+    return TaskRows(
         tasks=np.arange(count),
         ways=plan.classes.lengths,
         support=drawn.support,
@@ -238,8 +241,8 @@ def draw_tasks(
 
 
 def read_episode(
-    images: Images,
-    task: BoundTasks,
+    images: TrainingImages,
+    task: TaskRows,
     augment: Augmentation | None = None,
     generator: torch.Generator | None = None,
 ) -> Episode:
@@ -253,7 +256,7 @@ def read_episode(
     return Episode(both[: len(support)], labels[0], both[len(support) :], labels[1], int(task.ways[0]))
 
 
-def tasks_to_tensors(tasks: BoundTasks) -> dict[str, Tensor]:
+def tasks_to_tensors(tasks: TaskRows) -> dict[str, Tensor]:
     """Tasks as plain tensors for a checkpoint."""
     lists = {name: getattr(tasks, name) for name in ("support", "support_label", "query", "query_label")}
     found = {"ways": torch.from_numpy(tasks.ways.astype(np.int64))}
@@ -263,14 +266,14 @@ def tasks_to_tensors(tasks: BoundTasks) -> dict[str, Tensor]:
     return found
 
 
-def tasks_from_tensors(tensors: Mapping[str, Tensor]) -> BoundTasks:
+def tasks_from_tensors(tensors: Mapping[str, Tensor]) -> TaskRows:
     """The inverse of ``tasks_to_tensors``."""
     ways = tensors["ways"].numpy()
     lists = [
         Ragged(tensors[f"{name}.values"].numpy(), tensors[f"{name}.offsets"].numpy())
         for name in ("support", "support_label", "query", "query_label")
     ]
-    return BoundTasks(np.arange(len(ways)), ways, *lists)
+    return TaskRows(np.arange(len(ways)), ways, *lists)
 
 
 def sampler_settings(shape: Shape, classes: Classes) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from safetensors import safe_open
 
-from longshot.errors import UserError
-from longshot.files import write_text
+from longshot.core.errors import UserError
+from longshot.core.files import write_text
 from longshot.networks import checkpoint
 from longshot.training import state
 
@@ -18,7 +18,7 @@ TRAINING, HISTORY = "training.json", "history.jsonl"
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedNetwork:
     """A finished training. ``path`` is the folder with the best network: a backbone by that path."""
 
     path: Path
@@ -87,13 +87,13 @@ def read_facts(folder: Path) -> dict[str, Any] | None:
     return facts
 
 
-def read_trained(folder: Path) -> Trained:
+def read_trained(folder: Path) -> TrainedNetwork:
     """The outcome of the training in the folder."""
     facts = read_facts(folder)
     assert facts is not None
     notes = json.loads((folder / TRAINING).read_text(encoding="utf-8"))["notes"]
     ends = facts["best_interval"]
-    return Trained(
+    return TrainedNetwork(
         path=folder,
         validation_accuracy=facts["best"],
         validation_interval=None if ends is None else (ends[0], ends[1]),

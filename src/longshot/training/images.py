@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
 from longshot.features.preprocess import Preprocessing
 from longshot.training.augment import Augmentation
 
@@ -36,7 +36,7 @@ def step_generator(seed: int, step: int, stream: int = 0) -> Generator:
 
 
 @dataclass(frozen=True, eq=False)
-class Images:
+class TrainingImages:
     """``read(rows)`` gives the images of rows of a dataset, or of its rotated version (``sources``, ``quarters``)."""
 
     pixels: NDArray[np.uint8]  # [N, H, W, 3], usually a memory map

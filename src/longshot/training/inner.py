@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from longshot.core.batches import Episode
 from longshot.networks.base import Network
 from longshot.networks.inner import (
     InnerLoop,
@@ -20,7 +21,7 @@ from longshot.networks.inner import (
     private_copy,
     query_logits,
 )
-from longshot.training.base import Episode, Step
+from longshot.training.base import Step
 
 
 class _Part(NamedTuple):

@@ -11,21 +11,21 @@ from typing import Any
 import torch
 
 import longshot
+from longshot.core.errors import UserError
+from longshot.core.files import explain_disk_errors, write_json
+from longshot.core.progress import Progress, progress
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
-from longshot.errors import UserError
-from longshot.files import explain_disk_errors, write_json
 from longshot.networks import checkpoint
-from longshot.progress import Progress, progress
 from longshot.reports.learning_curves import write_curves
 from longshot.training.base import Algorithm
 from longshot.training.data import Settings
 from longshot.training.distributed import Team, launch
-from longshot.training.episodes import Data
+from longshot.training.episodes import StepData
 from longshot.training.folders import (
     HISTORY,
     TRAINING,
-    Trained,
+    TrainedNetwork,
     check_folder,
     cut_history,
     read_facts,
@@ -63,7 +63,7 @@ def train(
     *,
     out: str | Path,
     **settings: Any,
-) -> Trained:
+) -> TrainedNetwork:
     """Train a network on the train classes of a dataset and keep the best one in the folder ``out``.
 
     >>> train("toybox", "protonet(way=20)", network="cnn4", out="runs/proto", steps=2000)  # doctest: +SKIP
@@ -105,7 +105,7 @@ def _member(
     _run(prepare(dataset, algorithm, Settings(**{**settings, "device": device})), team, folder)
 
 
-def _run(job: Job, team: Team, folder: Path) -> Trained:
+def _run(job: Job, team: Team, folder: Path) -> TrainedNetwork:
     run = _Training(job, team, folder)
     own = [job.device] if job.device.type == "cuda" else []
     with torch.random.fork_rng(own), torch.backends.cudnn.flags(deterministic=True, benchmark=False):
@@ -162,7 +162,7 @@ class _Training:
         began, saved = time.monotonic() - facts.seconds, time.monotonic()
         every = max(1, job.validate_every // _RECORDS)
 
-        def load(step: int) -> Data:
+        def load(step: int) -> StepData:
             return job.source.load(step, share)
 
         bar: Progress

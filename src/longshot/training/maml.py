@@ -8,10 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from longshot.methods.settings import check_count, check_number
+from longshot.core.batches import Episode
+from longshot.core.checks import check_count, check_number
 from longshot.networks.base import Network
-from longshot.networks.inner import InnerLoop, Moves, Start
-from longshot.training.base import Algorithm, Batch, Episode, Recipe, Step
+from longshot.networks.inner import HeadStart, InnerLoop, Moves
+from longshot.training.base import Algorithm, ImageBatch, Step, TrainingDefaults
 from longshot.training.inner import meta_step
 
 
@@ -20,7 +21,7 @@ class _InnerLoops(Algorithm):
 
     episodic: ClassVar[bool] = True
     moves: ClassVar[Moves] = "all"
-    start: ClassVar[Start] = "zero"
+    start: ClassVar[HeadStart] = "zero"
     second_order: ClassVar[bool] = True
 
     def __init__(self, *, steps: int, lr: float, way: int, shot: int, query: int) -> None:
@@ -41,19 +42,19 @@ class _InnerLoops(Algorithm):
         """``inner`` = [lr, steps], so that the methods repeat the loop the network was trained for. Never trained."""
         return {"inner": torch.tensor([self.lr, float(self.steps)])}
 
-    def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:
+    def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
         """Mean over the episodes; see ``meta_step``."""
-        assert not isinstance(data, Batch)
+        assert not isinstance(data, ImageBatch)
         return meta_step(network, self.loop, data)
 
 
-class MAML(_InnerLoops):
+class MAMLTraining(_InnerLoops):
     """Model-agnostic meta-learning, differentiated through the inner steps (second order)."""
 
     name = "maml"
     paper = "Finn et al. 2017"
     method = "maml"
-    recipe = Recipe(optimiser="adam(lr=0.001)", batch=2, steps=10_000)
+    recipe = TrainingDefaults(optimiser="adam(lr=0.001)", batch=2, steps=10_000)
 
     def __init__(
         self, *, steps: int = 5, lr: float = 0.01, way: int = 5, shot: int = 5, query: int = 10
@@ -61,14 +62,14 @@ class MAML(_InnerLoops):
         super().__init__(steps=steps, lr=lr, way=way, shot=shot, query=query)
 
 
-class FOMAML(MAML):
+class FOMAML(MAMLTraining):
     """MAML that takes the inner steps for a constant move: no second derivatives."""
 
     name = "fomaml"
     second_order = False
 
 
-class ANIL(MAML):
+class ANILTraining(MAMLTraining):
     """Almost no inner loop: the steps move the head alone, differentiated through (second order)."""
 
     name = "anil"
@@ -77,7 +78,7 @@ class ANIL(MAML):
     moves = "head"
 
 
-class ProtoMAML(_InnerLoops):
+class ProtoMAMLTraining(_InnerLoops):
     """FO-MAML whose head starts as the prototype classifier: W = 2p, b = −‖p‖²; p is differentiated through."""
 
     name = "protomaml"
@@ -85,7 +86,7 @@ class ProtoMAML(_InnerLoops):
     method = "protomaml"
     start = "prototypes"
     second_order = False
-    recipe = Recipe(optimiser="adam(lr=0.0004)", batch=1, steps=10_000)
+    recipe = TrainingDefaults(optimiser="adam(lr=0.0004)", batch=1, steps=10_000)
 
     def __init__(
         self, *, steps: int = 10, lr: float = 0.0054, way: int = 5, shot: int = 5, query: int = 10

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from longshot.calls import format_call
-from longshot.methods.settings import check_count, check_number
+from longshot.core.batches import Episode
+from longshot.core.calls import format_call
+from longshot.core.checks import check_count, check_number
 from longshot.networks.base import Network
-from longshot.training.base import Algorithm, Batch, Episode, Recipe, Step
+from longshot.training.base import Algorithm, ImageBatch, Step, TrainingDefaults
 from longshot.training.protonet import embed, mean_step
 
 
@@ -34,7 +35,7 @@ class Matching(Algorithm):
     name: ClassVar[str] = "matching"
     paper: ClassVar[str] = "Vinyals et al. 2016"
     episodic: ClassVar[bool] = True
-    recipe: ClassVar[Recipe] = Recipe(optimiser="adam(lr=0.001)", batch=1, steps=10_000)
+    recipe: ClassVar[TrainingDefaults] = TrainingDefaults(optimiser="adam(lr=0.001)", batch=1, steps=10_000)
 
     def __init__(self, *, way: int = 5, shot: int = 5, query: int = 10, scale: float = 10.0) -> None:
         check_count(self.name, "way", way, least=2)
@@ -48,9 +49,9 @@ class Matching(Algorithm):
         """The same classifier for validation tasks."""
         return format_call("matching", {"scale": self.scale}, {"scale": 10.0})
 
-    def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:
+    def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
         """Mean over the episodes."""
-        assert not isinstance(data, Batch)
+        assert not isinstance(data, ImageBatch)
         logits = []
         for episode in data:
             support, query = embed(network, episode)

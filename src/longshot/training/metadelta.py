@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from longshot.errors import UserError
+from longshot.core.batches import Episode
+from longshot.core.checks import check_count, check_number
+from longshot.core.errors import UserError
 from longshot.methods.protonet import ProtoNet
-from longshot.methods.settings import check_count, check_number
 from longshot.networks.base import Network
 from longshot.networks.ensemble import Ensemble
-from longshot.training.base import Algorithm, Batch, Episode, Recipe, Step
+from longshot.training.base import Algorithm, ImageBatch, Step, TrainingDefaults
 from longshot.training.validation import Validation
 
 _TURNS = 4
@@ -33,7 +34,7 @@ class MetaDelta(Algorithm):
     name: ClassVar[str] = "metadelta"
     paper: ClassVar[str] = "Chen et al. 2021"
     episodic: ClassVar[bool] = False
-    recipe: ClassVar[Recipe] = Recipe(
+    recipe: ClassVar[TrainingDefaults] = TrainingDefaults(
         optimiser="adam(lr=0.001)", batch=64, steps=10_000, augment="crop(8)|flip", clip=5.0
     )
 
@@ -55,9 +56,9 @@ class MetaDelta(Algorithm):
             found[f"head_turn_{number}"] = torch.empty(_TURNS, member.dim).uniform_(-bound, bound)
         return found
 
-    def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:
+    def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
         """Mean over members and images; the accuracy is that of the members' mean probabilities."""
-        assert isinstance(data, Batch)
+        assert isinstance(data, ImageBatch)
         if data.images.shape[2] != data.images.shape[3]:
             raise UserError(
                 f"metadelta turns images by 90 degrees, so they must be square, not {data.images.shape[2]} × "

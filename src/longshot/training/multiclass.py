@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from longshot.methods.settings import check_choice, check_number
+from longshot.core.batches import Episode
+from longshot.core.checks import check_choice, check_number
 from longshot.networks.base import Network
-from longshot.training.base import Algorithm, Batch, Episode, Recipe, Step
+from longshot.training.base import Algorithm, ImageBatch, Step, TrainingDefaults
 
 
 class Multiclass(Algorithm):
@@ -23,9 +24,9 @@ class Multiclass(Algorithm):
     name: ClassVar[str] = "multiclass"
     paper: ClassVar[str] = "Chen et al. 2019; Tian et al. 2020"
     episodic: ClassVar[bool] = False
-    recipe: ClassVar[Recipe] = Recipe(optimiser="adam(lr=0.001)", batch=64, epochs=200)
-    recipes: ClassVar[Mapping[str, Recipe]] = {
-        "semantic": Recipe(
+    recipe: ClassVar[TrainingDefaults] = TrainingDefaults(optimiser="adam(lr=0.001)", batch=64, epochs=200)
+    recipes: ClassVar[Mapping[str, TrainingDefaults]] = {
+        "semantic": TrainingDefaults(
             optimiser="sgd(lr=0.1, momentum=0.9, weight_decay=0.0005)",
             schedule="step(at=[0.7, 0.9, 0.96], factor=0.1)",
             batch=512,
@@ -53,9 +54,9 @@ class Multiclass(Algorithm):
             }
         )
 
-    def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:
+    def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
         """Mean over the images."""
-        assert isinstance(data, Batch)
+        assert isinstance(data, ImageBatch)
         vectors = network(data.images).float()
         weight = network.extras["head_weight"]
         if self.head == "cosine":

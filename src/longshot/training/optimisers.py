@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from longshot.calls import check_settings, format_call, parse_call
-from longshot.errors import UserError
+from longshot.core.calls import check_settings, format_call, parse_call
+from longshot.core.errors import UserError
 
 # name → class and the settings a user may give, with their defaults
 _OPTIMISERS: dict[str, tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]] = {

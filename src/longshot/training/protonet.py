@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from longshot.calls import format_call
-from longshot.methods.settings import check_choice, check_count, check_number
+from longshot.core.batches import Episode
+from longshot.core.calls import format_call
+from longshot.core.checks import check_choice, check_count, check_number
 from longshot.networks.base import Network
-from longshot.training.base import Algorithm, Batch, Episode, Recipe, Step
+from longshot.training.base import Algorithm, ImageBatch, Step, TrainingDefaults
 
 _SCALES = {"euclidean": 1.0, "cosine": 10.0}
 
@@ -48,7 +49,7 @@ def mean_step(logits: Sequence[Tensor], episodes: Sequence[Episode]) -> Step:
     return Step(torch.stack(losses).mean(), torch.stack(right).mean())
 
 
-class ProtoNet(Algorithm):
+class ProtoNetTraining(Algorithm):
     """L = −log softmax over w of −scale · ‖q − p_w‖², mean over the queries; every episode on its own.
 
     The published network compares in squared Euclidean distance; ``distance='cosine'`` with scale 10 is the variant
@@ -58,9 +59,11 @@ class ProtoNet(Algorithm):
     name: ClassVar[str] = "protonet"
     paper: ClassVar[str] = "Snell et al. 2017"
     episodic: ClassVar[bool] = True
-    recipe: ClassVar[Recipe] = Recipe(optimiser="adam(lr=0.001)", batch=1, steps=10_000)
-    recipes: ClassVar[Mapping[str, Recipe]] = {
-        "pmf": Recipe(optimiser="sgd(lr=0.0005, momentum=0.9)", schedule="cosine", batch=1, steps=10_000),
+    recipe: ClassVar[TrainingDefaults] = TrainingDefaults(optimiser="adam(lr=0.001)", batch=1, steps=10_000)
+    recipes: ClassVar[Mapping[str, TrainingDefaults]] = {
+        "pmf": TrainingDefaults(
+            optimiser="sgd(lr=0.0005, momentum=0.9)", schedule="cosine", batch=1, steps=10_000
+        ),
     }
 
     def __init__(
@@ -87,9 +90,9 @@ class ProtoNet(Algorithm):
         given = {"distance": self.distance, "scale": self.scale}
         return format_call("protonet", given, {"distance": "euclidean", "scale": None})
 
-    def loss(self, network: Network, data: Batch | Sequence[Episode]) -> Step:
+    def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
         """Mean over the episodes."""
-        assert not isinstance(data, Batch)
+        assert not isinstance(data, ImageBatch)
         scale = _SCALES[self.distance] if self.scale is None else float(self.scale)
         logits = []
         for episode in data:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from longshot.calls import find_class, make_called, parse_call
+from longshot.core.calls import find_class, make_called, parse_call
 
 if TYPE_CHECKING:
     from longshot.training.base import Algorithm
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 # name → module:class
 ALGORITHMS: dict[str, str] = {
     "adversarial": "longshot.training.adversarial:Adversarial",
-    "anil": "longshot.training.maml:ANIL",
-    "ctx": "longshot.training.ctx:CTX",
+    "anil": "longshot.training.maml:ANILTraining",
+    "ctx": "longshot.training.ctx:CTXTraining",
     "fomaml": "longshot.training.maml:FOMAML",
-    "maml": "longshot.training.maml:MAML",
+    "maml": "longshot.training.maml:MAMLTraining",
     "matching": "longshot.training.matching:Matching",
     "metadelta": "longshot.training.metadelta:MetaDelta",
     "multiclass": "longshot.training.multiclass:Multiclass",
-    "protomaml": "longshot.training.maml:ProtoMAML",
-    "protonet": "longshot.training.protonet:ProtoNet",
+    "protomaml": "longshot.training.maml:ProtoMAMLTraining",
+    "protonet": "longshot.training.protonet:ProtoNetTraining",
 }
 
 

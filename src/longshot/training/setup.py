@@ -12,19 +12,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from longshot.core.devices import pick_device
+from longshot.core.errors import UserError
+from longshot.core.files import hash_json
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
-from longshot.devices import pick_device
-from longshot.errors import UserError
 from longshot.features.pixels_cache import pixels
 from longshot.features.preprocess import Preprocessing
 from longshot.features.preprocess import parse as parse_preprocessing
-from longshot.files import hash_json
 from longshot.networks.base import Network
 from longshot.testbeds.base import Pool, Shape
-from longshot.testbeds.classes import Uniform
+from longshot.testbeds.classes import UniformClasses
 from longshot.training.augment import parse as parse_augmentation
-from longshot.training.base import Algorithm, Recipe
+from longshot.training.base import Algorithm, TrainingDefaults
 from longshot.training.data import (
     Settings,
     choose_classes,
@@ -34,8 +34,8 @@ from longshot.training.data import (
     make_validation,
 )
 from longshot.training.distributed import check_devices
-from longshot.training.episodes import Source, check_enough, sampler_settings
-from longshot.training.images import Images, check_square, step_seed, with_rotations
+from longshot.training.episodes import TrainingSource, check_enough, sampler_settings
+from longshot.training.images import TrainingImages, check_square, step_seed, with_rotations
 from longshot.training.optimisers import (
     canonical_optimiser,
     canonical_schedule,
@@ -54,7 +54,7 @@ class Job:
 
     algorithm: Algorithm
     network: Network
-    source: Source
+    source: TrainingSource
     validation: Validation | None
     optimiser: torch.optim.Optimizer
     factor: Callable[[int], float]  # step ↦ multiplier of the learning rate
@@ -96,7 +96,7 @@ def prepare(
             f"{len(train) - len(pool.classes)} train classes have fewer than {shape.min_images} images and are left out"
         )
     black = np.broadcast_to(np.zeros((1, 1, 1, 1), np.uint8), (len(data), *transform.size, 3))
-    plain = Images(black if blank else pixels(data, transform), transform, device)
+    plain = TrainingImages(black if blank else pixels(data, transform), transform, device)
     images = plain
     if settings.rotations:
         turned, sources, quarters = with_rotations(data, pool.classes)
@@ -165,7 +165,7 @@ def _check(settings: Settings) -> None:
         raise UserError(f"There is no precision '{settings.precision}'; choose {', '.join(_PRECISIONS)}.")
 
 
-def _recipe(algorithm: Algorithm, settings: Settings) -> Recipe:
+def _recipe(algorithm: Algorithm, settings: Settings) -> TrainingDefaults:
     """The recipe with what the user says otherwise, in canonical texts."""
     base = algorithm.recipe
     if settings.recipe is not None:
@@ -224,7 +224,7 @@ def _text(preprocessing: str | None, side: int | None) -> str:
     return f"decode|resize({side})|central_crop({side})|normalize(imagenet)"
 
 
-def _steps(settings: Settings, recipe: Recipe, rows: int, algorithm: Algorithm) -> int:
+def _steps(settings: Settings, recipe: TrainingDefaults, rows: int, algorithm: Algorithm) -> int:
     if settings.epochs is not None:
         if algorithm.episodic or settings.steps is not None:
             other = f"{algorithm.name} draws episodes" if algorithm.episodic else "--steps is given too"
@@ -249,7 +249,7 @@ def _identity(
     algorithm: Algorithm,
     network: Network,
     transform: Preprocessing,
-    recipe: Recipe,
+    recipe: TrainingDefaults,
     shape: Shape | None,
     settings: Settings,
     steps: int,
@@ -276,7 +276,7 @@ def _identity(
         "seed": settings.seed,
     }
     if shape is not None:
-        found["episodes"] = sampler_settings(shape, settings.classes or Uniform())
+        found["episodes"] = sampler_settings(shape, settings.classes or UniformClasses())
     if recipe.schedule != "constant":
         found["steps"] = steps  # the schedule depends on the length of the run
     return found

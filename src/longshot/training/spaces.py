@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from longshot.calls import format_call, parse_call
-from longshot.errors import UserError
+from longshot.core.calls import format_call, parse_call
+from longshot.core.errors import UserError
 
 _KINDS = ("choose", "uniform", "log")
 _KEYS = ("source", "algorithm", "method", "train", "parameters", "found")

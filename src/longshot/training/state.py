@@ -16,8 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from longshot.errors import UserError
-from longshot.files import atomic
+from longshot.core.errors import UserError
+from longshot.core.files import atomic
 from longshot.networks.base import Network
 
 FILE = "state.safetensors"

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import nn
 
-from longshot.devices import out_of_memory
-from longshot.errors import UserError
-from longshot.training.base import Batch, Episode
+from longshot.core.batches import Episode
+from longshot.core.devices import out_of_memory
+from longshot.core.errors import UserError
+from longshot.training.base import ImageBatch
 from longshot.training.distributed import Team
-from longshot.training.episodes import Data
+from longshot.training.episodes import StepData
 from longshot.training.setup import Job
 
 
@@ -33,7 +34,7 @@ class Stepper:
         self.rates = [float(group["lr"]) for group in job.optimiser.param_groups]
         self.parameters = [p for p in job.network.parameters() if p.requires_grad]
 
-    def step(self, step: int, data: Data) -> tuple[float, float, float]:
+    def step(self, step: int, data: StepData) -> tuple[float, float, float]:
         """Loss, accuracy and learning rate of the step; Diverged (before any change) where the loss is no number."""
         job = self.job
         factor = job.factor(step)
@@ -49,10 +50,10 @@ class Stepper:
         job.optimiser.step()
         return numbers
 
-    def _gradients(self, data: Data) -> tuple[torch.Tensor, torch.Tensor]:
+    def _gradients(self, data: StepData) -> tuple[torch.Tensor, torch.Tensor]:
         """Gradients of the mean loss; where memory is short, in parts of half the size, said once."""
         total, before = _count(data), self.part
-        what = "images" if isinstance(data, Batch) else "episodes"
+        what = "images" if isinstance(data, ImageBatch) else "episodes"
         while True:
             try:
                 found = self._backward(data, self.part or total)
@@ -75,7 +76,7 @@ class Stepper:
             )
         return found
 
-    def _backward(self, data: Data, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _backward(self, data: StepData, size: int) -> tuple[torch.Tensor, torch.Tensor]:
         job = self.job
         job.optimiser.zero_grad(set_to_none=True)
         loss = torch.zeros((), device=job.device)
@@ -99,18 +100,18 @@ class Stepper:
         self.team.average([*gradients, *buffers, loss, accuracy])
 
 
-def _count(data: Data) -> int:
-    return len(data.labels) if isinstance(data, Batch) else len(data)
+def _count(data: StepData) -> int:
+    return len(data.labels) if isinstance(data, ImageBatch) else len(data)
 
 
-def _parts(data: Data, size: int) -> Iterator[Data]:
+def _parts(data: StepData, size: int) -> Iterator[StepData]:
     if size >= _count(data):
         yield data
-    elif isinstance(data, Batch):
+    elif isinstance(data, ImageBatch):
         for images, labels in zip(
             torch.split(data.images, size), torch.split(data.labels, size), strict=True
         ):
-            yield Batch(images, labels)
+            yield ImageBatch(images, labels)
     else:
         episodes: Sequence[Episode] = data
         for start in range(0, len(episodes), size):

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.errors import UserError
-from longshot.files import explain_disk_errors, hash_json, write_json
-from longshot.progress import progress
+from longshot.core.errors import UserError
+from longshot.core.files import explain_disk_errors, hash_json, write_json
+from longshot.core.progress import progress
+from longshot.core.tuned import Tuned, write_tuned
 from longshot.training.spaces import Parameter, Space, Trial
-from longshot.tuned import Tuned, write_tuned
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -37,7 +37,7 @@ TRIALS = 20
 _PATIENCE = 3  # failures in a row, with nothing found yet, that stop a search
 
 
-class Objective(ABC):
+class TrialObjective(ABC):
     """What a trial is worth: mean accuracy over validation tasks."""
 
     steps: int | None = None  # length of a training, where the trials train
@@ -57,7 +57,7 @@ class Objective(ABC):
 
 
 @dataclass(frozen=True)
-class Evaluating(Objective):
+class Evaluating(TrialObjective):
     """A method on testbeds of validation tasks, through a fixed backbone."""
 
     testbeds: Sequence[str | Path]
@@ -96,7 +96,7 @@ class Evaluating(Objective):
 
 
 @dataclass(frozen=True)
-class Training(Objective):
+class TrainingTrial(TrialObjective):
     """An algorithm's network on tasks of the dataset's validation classes, by its method or the space's."""
 
     dataset: str
@@ -157,7 +157,7 @@ class Training(Objective):
 
 def tune(
     space: Space,
-    objective: Objective,
+    objective: TrialObjective,
     out: str | Path,
     *,
     trials: int | None = None,
@@ -261,7 +261,7 @@ def _one(
     optuna: Any,
     study: Study,
     space: Space,
-    objective: Objective,
+    objective: TrialObjective,
     folder: Path,
     point: dict[str, Any] | None,
     sampler: str,
@@ -303,7 +303,7 @@ def _distribution(optuna: Any, parameter: Parameter) -> BaseDistribution:
     return made
 
 
-def _write(study: Study, space: Space, objective: Objective, folder: Path) -> Tuned:
+def _write(study: Study, space: Space, objective: TrialObjective, folder: Path) -> Tuned:
     """trials.json, and best.yaml where a trial has succeeded."""
     done = _finished(study)
     records = []

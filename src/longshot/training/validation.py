@@ -10,23 +10,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from longshot.evaluation.statistics.intervals import Interval, mean_interval
-from longshot.methods.base import Method, TaskBatch
+from longshot.core.batches import ImageTask, TaskBatch
+from longshot.core.tasks import TaskRows
+from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, Tasks, batches, task_seeds
-from longshot.methods.images import ImageMethod, ImageTask
+from longshot.methods.images import ImageMethod
 from longshot.methods.registry import get_method
 from longshot.networks.base import Network
-from longshot.testbeds.bound import BoundTasks
+from longshot.statistics.intervals import Interval, mean_interval
 from longshot.training.episodes import embed_rows, read_episode
-from longshot.training.images import Images
+from longshot.training.images import TrainingImages
 
 
 @dataclass(frozen=True, eq=False)
 class Validation:
     """Tasks as rows of ``images``, and the call of the method that solves them."""
 
-    tasks: BoundTasks
-    images: Images
+    tasks: TaskRows
+    images: TrainingImages
     method: str
 
     @property
@@ -55,7 +56,7 @@ class Validation:
         vectors = embed_rows(network, self.images, rows).cpu()
         widths = list(blocks) or [vectors.shape[1]]
         parts = [part.contiguous().numpy() for part in torch.split(vectors, widths, 1)]
-        bound = BoundTasks(
+        bound = TaskRows(
             self.tasks.tasks,
             self.tasks.ways,
             self.tasks.support.with_values(np.searchsorted(rows, self.tasks.support.values)),

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 FOLDER = Path(__file__).parent
 BASELINES: dict[str, str] = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 _PROGRAMS = ("ingestion_program", "scoring_program")
 _DATA = ("input_data", "reference_data")

@@ -17,8 +17,8 @@ import yaml
 from longshot.competition import sandbox
 from longshot.competition.archive import ArchiveLimits, unpack_any
 from longshot.competition.bundle.check import check_bundle
-from longshot.competition.limits import Limits
-from longshot.errors import UserError
+from longshot.competition.limits import RunLimits
+from longshot.core.errors import UserError
 
 _ROOM = ArchiveLimits(files=20_000, bytes=20 << 30, depth=12)  # an organiser's own data, not a stranger's
 
@@ -43,7 +43,7 @@ def run_bundle(
         work.chmod(0o755)  # the sandbox's user looks into it
         described = yaml.safe_load(archive.read("competition.yaml"))
         chosen = _phase(described["phases"], phase)
-        limits = Limits(seconds=float(chosen.get("execution_time_limit") or 600))
+        limits = RunLimits(seconds=float(chosen.get("execution_time_limit") or 600))
         code = unpack_any(submission, work / "submission")
         for task in described["tasks"]:
             if task["index"] not in chosen["tasks"]:
@@ -59,7 +59,7 @@ def run_bundle(
     return scores
 
 
-def _one(parts: dict[str, Path], code: Path, out: Path, work: Path, limits: Limits) -> dict[str, Any]:
+def _one(parts: dict[str, Path], code: Path, out: Path, work: Path, limits: RunLimits) -> dict[str, Any]:
     results, final = (Path(tempfile.mkdtemp(dir=work)) for _ in range(2))
     if "ingestion_program" in parts:
         mounts = {"/app/program": parts["ingestion_program"], "/app/ingested_program": code}
@@ -78,7 +78,7 @@ def _one(parts: dict[str, Path], code: Path, out: Path, work: Path, limits: Limi
     return found
 
 
-def _program(program: Path, mounts: dict[str, Path], output: Path, limits: Limits, kind: str) -> None:
+def _program(program: Path, mounts: dict[str, Path], output: Path, limits: RunLimits, kind: str) -> None:
     """Run one program; its output folder is the only thing it can write to that lasts."""
     metadata = next(program / name for name in ("metadata.yaml", "metadata") if (program / name).is_file())
     words = shlex.split(yaml.safe_load(metadata.read_text(encoding="utf-8"))["command"])

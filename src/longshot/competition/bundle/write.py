@@ -15,11 +15,11 @@ import yaml
 
 from longshot.competition import sandbox
 from longshot.competition.bundle.pages import pages
-from longshot.competition.data import Data
+from longshot.competition.data import CompetitionData
 from longshot.competition.settings import Competition, Phase
-from longshot.evaluation.statistics.intervals import t_quantile
-from longshot.files import atomic
-from longshot.progress import progress
+from longshot.core.files import atomic
+from longshot.core.progress import progress
+from longshot.statistics.intervals import t_quantile
 
 PROGRAMS = Path(__file__).parent / "programs"
 IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"  # has Python, NumPy and torch, and the programs need no more
@@ -31,7 +31,7 @@ COMMANDS = {
 
 def write_bundle(competition: Competition, out: Path, *, docker_image: str = IMAGE) -> Path:
     """Write the bundle to ``out`` (a zip). Test labels are in the reference data only, which ingestion never sees."""
-    data = Data(competition)
+    data = CompetitionData(competition)
     taking = [phase for phase in competition.phases if phase.submissions]
     runs = [(phase, seed) for phase in taking for seed in phase.seeds]
     with (
@@ -164,7 +164,7 @@ def _moment(text: str | None) -> str | None:
     return dt.datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _task_data(data: Data, phase: Phase, seed: int) -> tuple[bytes, bytes]:
+def _task_data(data: CompetitionData, phase: Phase, seed: int) -> tuple[bytes, bytes]:
     """The input data (no query labels) and the reference data of one run, each a zip."""
     hidden = data.test_tasks(phase, seed)
     shown = [
@@ -194,7 +194,7 @@ def _task_data(data: Data, phase: Phase, seed: int) -> tuple[bytes, bytes]:
     return _zip(files), _zip({"truth.json": json.dumps(reference).encode()})
 
 
-def _shuffled(data: Data, name: str, tasks: list[dict[str, Any]]) -> bytes:
+def _shuffled(data: CompetitionData, name: str, tasks: list[dict[str, Any]]) -> bytes:
     """A test dataset's images in an order of their own: class-major rows would give the labels away.
 
     The rows of ``tasks`` are renamed to match.

@@ -39,7 +39,7 @@ class ConfigError(Exception):
 
 
 @dataclass
-class Task:
+class TrainingTask:
     """One training task; ``support_set`` and ``query_set`` are (X, y, original_y)."""
 
     num_ways: int
@@ -51,7 +51,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Source:
+class FeedSource:
     """One dataset: pixels uint8 [N, H, W, 3], class-major, and the number of its first class among all."""
 
     name: str
@@ -97,19 +97,19 @@ def read_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def open_sources(folder: Path) -> list[Source]:
+def open_sources(folder: Path) -> list[FeedSource]:
     """The training datasets, memory-mapped."""
     sources, first = [], 0
     for entry in json.loads((folder / "index.json").read_text(encoding="utf-8"))["datasets"]:
         pixels = np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False)
-        sources.append(Source(entry["name"], pixels, np.asarray(entry["offsets"], np.int64), first))
+        sources.append(FeedSource(entry["name"], pixels, np.asarray(entry["offsets"], np.int64), first))
         first += len(entry["offsets"]) - 1
     return sources
 
 
 def hold_out(
-    sources: list[Source], wanted: Any, rng: np.random.Generator
-) -> tuple[list[Source], list[Source]]:
+    sources: list[FeedSource], wanted: Any, rng: np.random.Generator
+) -> tuple[list[FeedSource], list[FeedSource]]:
     """Training and validation datasets: ``wanted`` is None, a number of datasets, or their names."""
     if not wanted:
         return sources, []
@@ -132,18 +132,18 @@ def hold_out(
 
 
 def task_generator(
-    sources: list[Source], config: dict[str, Any], rng: np.random.Generator
-) -> Callable[[int], Iterator[Task]]:
+    sources: list[FeedSource], config: dict[str, Any], rng: np.random.Generator
+) -> Callable[[int], Iterator[TrainingTask]]:
     """``generator(n)`` yields n tasks, each inside one dataset that is drawn uniformly."""
 
-    def generate(count: int) -> Iterator[Task]:
+    def generate(count: int) -> Iterator[TrainingTask]:
         for _ in range(int(count)):
             yield draw_task(sources[rng.integers(len(sources))], config, rng)
 
     return generate
 
 
-def draw_task(source: Source, config: dict[str, Any], rng: np.random.Generator) -> Task:
+def draw_task(source: FeedSource, config: dict[str, Any], rng: np.random.Generator) -> TrainingTask:
     """N ~ U{min_N … max_N} or fixed, k ~ U{min_k … max_k} or fixed, as far as the dataset's classes allow."""
     queries = int(config["query_images_per_class"])
     able = np.flatnonzero(source.sizes > queries)
@@ -158,7 +158,7 @@ def draw_task(source: Source, config: dict[str, Any], rng: np.random.Generator) 
     rows = np.stack(
         [source.offsets[c] + rng.choice(source.sizes[c], shots + queries, replace=False) for c in classes]
     )
-    return Task(
+    return TrainingTask(
         num_ways=ways,
         num_shots=shots,
         support_set=_set(source, rows[:, :shots], classes),
@@ -179,7 +179,7 @@ def _amount(config: dict[str, Any], name: str, room: int, rng: np.random.Generat
 
 
 def _set(
-    source: Source, rows: np.ndarray[Any, Any], classes: np.ndarray[Any, Any]
+    source: FeedSource, rows: np.ndarray[Any, Any], classes: np.ndarray[Any, Any]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(X, y, original_y) of rows [N, k]."""
     each = rows.shape[1]
@@ -189,7 +189,7 @@ def _set(
 
 
 def batch_generator(
-    sources: list[Source], size: int, rng: np.random.Generator
+    sources: list[FeedSource], size: int, rng: np.random.Generator
 ) -> Callable[[int], Iterator[tuple[torch.Tensor, torch.Tensor]]]:
     """``generator(n)`` yields n batches (X, y) of the datasets put together; y numbers the classes 0 … total−1."""
     lengths = np.array([len(source.pixels) for source in sources])

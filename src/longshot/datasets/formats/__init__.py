@@ -9,14 +9,14 @@ import re
 from importlib import import_module
 from pathlib import Path
 
-from longshot.calls import find_class, make_called, parse_call
+from longshot.core.calls import find_class, make_called, parse_call
 from longshot.datasets.formats.base import Format
 
 # name on the command line → module:class, in the order in which a path is looked at
 FORMATS: dict[str, str] = {
-    "view": "longshot.datasets.overlap.view:View",
+    "view": "longshot.datasets.overlap.view:ViewFormat",
     "meta-album": "longshot.datasets.formats.meta_album:MetaAlbum",
-    "huggingface": "longshot.datasets.formats.huggingface:HuggingFace",
+    "huggingface": "longshot.datasets.formats.huggingface:HuggingFaceFormat",
     "webdataset": "longshot.datasets.formats.webdataset:WebDataset",
     "cifar": "longshot.datasets.formats.cifar:CIFAR",
     "emnist": "longshot.datasets.formats.idx:EMNIST",

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.images import ImageError, decode
-from longshot.errors import UserError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

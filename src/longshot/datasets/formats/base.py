@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.calls import Called
+from longshot.core.calls import Called
 from longshot.datasets.dataset import Dataset, ImageStore
 from longshot.datasets.stores import RowsStore, escape_name
 from longshot.taxonomy.dag import Taxonomy

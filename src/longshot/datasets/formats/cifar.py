@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset, count, first
 from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.index import remembered
@@ -25,7 +26,6 @@ from longshot.datasets.formats.numbered import (
 )
 from longshot.datasets.formats.pickled import by_text, byte_array, read_pickle, text
 from longshot.datasets.formats.spans import SpanStore
-from longshot.errors import UserError
 
 _BYTES = 3 * 32 * 32
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset, count
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
@@ -19,7 +20,6 @@ from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.listing import image_names, need_all, need_folder
 from longshot.datasets.sidecars import note
 from longshot.datasets.stores import FileStore
-from longshot.errors import UserError
 
 # Meta-Dataset's classes: 40 for validation (these), the other 40 of MS-COCO for test, none for training.
 VALIDATION = frozenset(

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
 from longshot.datasets.dataset import count, first
 from longshot.datasets.images import ImageError, decode, to_rgb
 from longshot.datasets.stores import FileStore, unescape_name
-from longshot.errors import UserError
-from longshot.progress import progress
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 _POLYNOMIAL = 0x82F63B78  # reflected
 _BLOCK = 2048  # bytes per gather: the table takes 2 MB
 _MASK = 0xA282EAD8
-Data = bytes | bytearray | memoryview
+Buffer = bytes | bytearray | memoryview
 
 
 @cache
@@ -30,7 +30,7 @@ def _package() -> Any:
     return module if getattr(module, "implementation", "python") == "c" else None
 
 
-def crc32c(data: Data) -> int:
+def crc32c(data: Buffer) -> int:
     """The CRC-32C of ``data``."""
     package = _package()
     return int(package.value(bytes(data))) if package is not None else crc32c_numpy(data)
@@ -41,7 +41,7 @@ def masked(crc: int) -> int:
     return (((crc >> 15) | (crc << 17)) + _MASK) & 0xFFFFFFFF
 
 
-def crc32c_numpy(data: Data) -> int:
+def crc32c_numpy(data: Buffer) -> int:
     """CRC-32C without a package."""
     values = np.frombuffer(data, np.uint8)
     table = _table()

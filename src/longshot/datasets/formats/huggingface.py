@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset, canonical_split, count, first
 from longshot.datasets.formats.arrow_files import CellStore, columns_of, schema_of
 from longshot.datasets.formats.base import Format
@@ -30,13 +31,12 @@ from longshot.datasets.formats.numbered import (
 )
 from longshot.datasets.sidecars import attribute_column, find_column, note
 from longshot.datasets.table import LABEL_COLUMNS
-from longshot.errors import UserError
 
-Features = dict[str, dict[str, Any]]
+ColumnTypes = dict[str, dict[str, Any]]
 _SHARD = re.compile(r"(?P<stem>.+?)-\d{5}-of-\d{5}(-[0-9a-f]+)?\.(parquet|arrow)")
 
 
-class HuggingFace(Format):
+class HuggingFaceFormat(Format):
     """``label`` and ``image`` name the columns where several could be meant, ``parent`` one with super-classes
     (class ids are then ``super/class``), ``split`` one of the splits."""
 
@@ -213,12 +213,12 @@ def _json(file: Path) -> dict[str, Any]:
 # ---- columns --------------------------------------------------------------------------------------------
 
 
-def _features(path: Path, shard: Path) -> Features:
+def _features(path: Path, shard: Path) -> ColumnTypes:
     """{column: what it holds}, from the schema of a shard, which carries the dataset's own description."""
     return _features_of(schema_of(str(shard)), shard.parent / "dataset_info.json")
 
 
-def _features_of(schema: pa.Schema, beside: Path | None = None) -> Features:
+def _features_of(schema: pa.Schema, beside: Path | None = None) -> ColumnTypes:
     told: Any = {}
     if beside is not None and beside.is_file():
         told = _json(beside).get("features") or {}
@@ -228,14 +228,14 @@ def _features_of(schema: pa.Schema, beside: Path | None = None) -> Features:
             told = json.loads(raw).get("info", {}).get("features") or told
     if not isinstance(told, dict):
         told = {}
-    found: Features = {}
+    found: ColumnTypes = {}
     for field in schema:
         entry = told.get(field.name)
         found[field.name] = {**(entry if isinstance(entry, dict) else {}), "type": field.type}
     return found
 
 
-def _image_columns(features: Features) -> list[str]:
+def _image_columns(features: ColumnTypes) -> list[str]:
     told = [column for column, entry in features.items() if entry.get("_type") == "Image"]
     return told or [column for column, entry in features.items() if _holds_bytes(entry["type"])]
 
@@ -246,7 +246,7 @@ def _holds_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _label_columns(features: Features) -> list[str]:
+def _label_columns(features: ColumnTypes) -> list[str]:
     told = [column for column, entry in features.items() if entry.get("_type") == "ClassLabel"]
     if told:
         return told

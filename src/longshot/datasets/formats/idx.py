@@ -10,6 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset, first
 from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.numbered import (
@@ -21,8 +23,6 @@ from longshot.datasets.formats.numbered import (
     unpacked,
 )
 from longshot.datasets.formats.spans import SpanStore
-from longshot.errors import UserError
-from longshot.progress import progress
 
 _FASHION = (
     *("T-shirt-top", "Trouser", "Pullover", "Dress", "Coat"),

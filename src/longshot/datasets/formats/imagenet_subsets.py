@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import SPLITS, Dataset, canonical_split, count, first
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.listing import folders, image_names, need_all, need_folder
@@ -20,7 +21,6 @@ from longshot.datasets.formats.wordnet_ids import is_wordnet_id, wordnet_above
 from longshot.datasets.scan import scan_folder
 from longshot.datasets.sidecars import check_splits, find_column, header, note, read_csv
 from longshot.datasets.stores import FileStore
-from longshot.errors import UserError
 from longshot.taxonomy.dag import Taxonomy
 
 _FILES = {"train": "train.csv", "validation": "val.csv", "test": "test.csv"}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from longshot.core.errors import UserError
+from longshot.core.files import atomic, hash_json
 from longshot.datasets.scan import scan_file
-from longshot.errors import UserError
-from longshot.files import atomic, hash_json
 
 _STAMP = b"longshot-stamp"
 

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset, count, first
 from longshot.datasets.formats.base import Format
 from longshot.datasets.scan import scan_folder
 from longshot.datasets.sidecars import note
 from longshot.datasets.stores import FileStore
-from longshot.errors import UserError
 
 _FOLDERS = ("lfw", "lfw_funneled", "lfw-funneled", "lfw-deepfunneled", "lfw-a")
 _WITNESS = "George_W_Bush"  # the person with the most images; in every copy

@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset, count, first
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.numbered import flat_names
 from longshot.datasets.sidecars import note
 from longshot.datasets.stores import FileStore, escape_name
-from longshot.errors import UserError
 from longshot.taxonomy.dag import Taxonomy
 
 DOMAINS = (
@@ -41,7 +41,7 @@ _NONE = ("", "nan", "none", "null")
 
 
 @dataclass(frozen=True)
-class Part:
+class AlbumDataset:
     """One dataset of an album: its folder, and where Meta-Album puts it."""
 
     name: str
@@ -122,7 +122,7 @@ def place(name: str) -> tuple[str | None, int | None]:
     return None, None
 
 
-def album(path: Path) -> list[Part]:
+def album(path: Path) -> list[AlbumDataset]:
     """The datasets at ``path``: itself, or the folders below it, with their part in info/meta_splits.txt."""
     if not path.is_dir():
         raise UserError(
@@ -143,9 +143,9 @@ def album(path: Path) -> list[Part]:
     return [_part(folder, roles.get(folder.name)) for folder in folders]
 
 
-def _part(folder: Path, role: str | None) -> Part:
+def _part(folder: Path, role: str | None) -> AlbumDataset:
     domain, number = place(folder.name)
-    return Part(escape_name(folder.name), folder, domain, number, role)
+    return AlbumDataset(escape_name(folder.name), folder, domain, number, role)
 
 
 def _roles(path: Path) -> dict[str, str]:
@@ -177,7 +177,7 @@ def _json(file: Path) -> dict[str, Any]:
     return content
 
 
-def _read(part: Part) -> dict[str, Any]:
+def _read(part: AlbumDataset) -> dict[str, Any]:
     """Columns of one dataset: file (relative to it), category, label, super_category, domain."""
     absent = [file for file in ("labels.csv", "info.json") if not (part.path / file).is_file()]
     if absent:
@@ -239,7 +239,7 @@ def _check_count(info: dict[str, Any], categories: list[str], where: Path) -> No
         )
 
 
-def _files(part: Part, names: list[str], where: Path) -> list[str]:
+def _files(part: AlbumDataset, names: list[str], where: Path) -> list[str]:
     """Image files relative to the dataset, in ``images/`` or beside labels.csv; each must be there, once."""
     folder = part.path / "images"
     inside = folder if folder.is_dir() else part.path
@@ -260,7 +260,9 @@ def _files(part: Part, names: list[str], where: Path) -> list[str]:
     return [f"images/{name}" if inside == folder else name for name in names]
 
 
-def _edges(part: Part, table: dict[str, Any], prefix: str, labels: dict[str, str]) -> list[tuple[str, str]]:
+def _edges(
+    part: AlbumDataset, table: dict[str, Any], prefix: str, labels: dict[str, str]
+) -> list[tuple[str, str]]:
     """root → domain → (dataset →) super-category → class, as far as each is known; ``labels`` gets the plain names."""
     domain = f"domain: {part.domain}" if part.domain else ""
     base = [("", domain)] if domain else []

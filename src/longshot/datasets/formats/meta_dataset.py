@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset, ImageStore, count, first
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.example_proto import ProtoError, parse_example
@@ -18,7 +19,6 @@ from longshot.datasets.formats.spans import read_span
 from longshot.datasets.formats.tfrecord import Index, RecordDecoder, index_files, store_of, unframe
 from longshot.datasets.images import ImageError
 from longshot.datasets.stores import escape_name
-from longshot.errors import UserError
 from longshot.taxonomy.dag import Taxonomy
 
 _SPEC = "dataset_spec.json"

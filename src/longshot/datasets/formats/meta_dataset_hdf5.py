@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset, first
 from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.meta_dataset import check_counts, class_files, find_spec, spec_dataset
 from longshot.datasets.images import ImageError, to_rgb
-from longshot.errors import UserError
-from longshot.progress import progress
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from longshot.calls import parameters
+from longshot.core.calls import parameters
+from longshot.core.errors import UserError
+from longshot.core.files import atomic, cache_dir, hash_text
 from longshot.datasets.dataset import SPLITS, Dataset, ImageStore, canonical_split, count, first
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.images import to_rgb
 from longshot.datasets.stores import escape_name
-from longshot.errors import UserError
-from longshot.files import atomic, cache_dir, hash_text
 
 if TYPE_CHECKING:
     from PIL.Image import Image

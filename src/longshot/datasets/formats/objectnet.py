@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset, count, first
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.listing import need_folder, read_names
 from longshot.datasets.scan import scan_folder
 from longshot.datasets.sidecars import note
 from longshot.datasets.stores import FileStore
-from longshot.errors import UserError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset, count, first
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
@@ -18,7 +19,6 @@ from longshot.datasets.formats.listing import need_folder
 from longshot.datasets.scan import Scan, scan_folder, scan_zip
 from longshot.datasets.sidecars import note
 from longshot.datasets.stores import FileStore, ZipStore
-from longshot.errors import UserError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

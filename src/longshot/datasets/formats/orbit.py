@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset, canonical_split, count, first
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
@@ -19,8 +21,6 @@ from longshot.datasets.formats.listing import folders, need_folder, read_json
 from longshot.datasets.scan import Scan, scan_folder
 from longshot.datasets.sidecars import check_splits, note
 from longshot.datasets.stores import FileStore
-from longshot.errors import UserError
-from longshot.progress import progress
 
 _TYPES = ("clean", "clutter", "clutter-pan")
 _QUALITY = ("framing", "viewpoint", "blur", "occlusion", "overexposed", "underexposed")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 _LONG = 1024  # strings of this many bytes are told by their place in the file
 _HEADS = {  # opcode → bytes between its position and its payload
@@ -45,7 +45,7 @@ class Named:
 
 
 @dataclass(eq=False)
-class Made:
+class PickledObject:
     """What unpickling would make by calling ``what(*arguments)``, then giving it ``state``."""
 
     what: Named
@@ -146,7 +146,7 @@ def _follow(file: Any) -> Any:
             stack[-2:] = [Named(*stack[-2:])]
         elif name == "REDUCE":
             arguments = stack.pop()
-            stack[-1] = Made(stack[-1], tuple(arguments))
+            stack[-1] = PickledObject(stack[-1], tuple(arguments))
         elif name == "BUILD":
             state = stack.pop()
             stack[-1].state.append(state)
@@ -187,7 +187,7 @@ def byte_array(value: Any, path: Path) -> Bytes2D:
 
 def _array_parts(value: Any) -> tuple[Any, str, bool, Any]:
     """(shape, type, Fortran order, data) of a pickled array in either of NumPy's two forms."""
-    if not isinstance(value, Made):
+    if not isinstance(value, PickledObject):
         return None, type(value).__name__, False, None
     if value.what.name == "_reconstruct" and value.state and len(value.state[-1]) == 5:
         _, shape, kind, fortran, data = value.state[-1]
@@ -199,5 +199,5 @@ def _array_parts(value: Any) -> tuple[Any, str, bool, Any]:
 
 
 def _kind(value: Any) -> str:
-    made = isinstance(value, Made) and value.what.name == "dtype" and value.arguments
+    made = isinstance(value, PickledObject) and value.what.name == "dtype" and value.arguments
     return text(value.arguments[0]) if made else str(value)

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.numbered import RawPixels, check_texts, chosen_splits, record_dataset, unpacked
 from longshot.datasets.formats.spans import SpanStore
 from longshot.datasets.sidecars import note
-from longshot.errors import UserError
-from longshot.progress import progress
 
 _FILES = {part: f"{part}_32x32.mat" for part in ("train", "test", "extra")}
 _SIDE = 32

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset, count, first
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.tfds_features import Feature
@@ -18,7 +19,6 @@ from longshot.datasets.formats.tfds_folder import Prepared, read_prepared, versi
 from longshot.datasets.formats.tfrecord import RecordDecoder, store_of
 from longshot.datasets.sidecars import note
 from longshot.datasets.stores import escape_name
-from longshot.errors import UserError
 
 
 class Tfds(Format):

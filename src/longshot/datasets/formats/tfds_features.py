@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from longshot.core.errors import UserError
 from longshot.datasets.formats.example_proto import Value
-from longshot.errors import UserError
 
 _KINDS = {
     "Image": "image",

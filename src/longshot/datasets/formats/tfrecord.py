@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
 from longshot.datasets.formats.crc32c import crc32c, masked, masked_of_lengths
 from longshot.datasets.formats.example_proto import ProtoError, Value, parse_example
 from longshot.datasets.formats.spans import SpanStore
 from longshot.datasets.images import ImageError, decode
-from longshot.errors import UserError
-from longshot.progress import progress
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 GROUPS = ("natural", "specialized", "structured")
-Piece = tuple[str, int, int]  # official split, from percent, to percent
+SplitSlice = tuple[str, int, int]  # official split, from percent, to percent
 
-_OWN: dict[str, Piece] = {
+_OWN: dict[str, SplitSlice] = {
     "train": ("train", 0, 100),
     "validation": ("validation", 0, 100),
     "test": ("test", 0, 100),
 }
 
 
-def _of_train(percent: int, test: str = "test") -> dict[str, Piece]:
+def _of_train(percent: int, test: str = "test") -> dict[str, SplitSlice]:
     """Validation is what is left of the official train split."""
     return {
         "train": ("train", 0, percent),
@@ -29,7 +29,7 @@ def _of_train(percent: int, test: str = "test") -> dict[str, Piece]:
     }
 
 
-def _all_of_train(train: int, validation: int) -> dict[str, Piece]:
+def _all_of_train(train: int, validation: int) -> dict[str, SplitSlice]:
     """The official data has a train split only."""
     return {
         "train": ("train", 0, train),
@@ -38,7 +38,7 @@ def _all_of_train(train: int, validation: int) -> dict[str, Piece]:
     }
 
 
-_HALF_OF_TEST: dict[str, Piece] = {
+_HALF_OF_TEST: dict[str, SplitSlice] = {
     "train": ("train", 0, 100),
     "validation": ("test", 0, 50),
     "test": ("test", 50, 100),
@@ -60,7 +60,7 @@ class VtabTask:
     tfds: str
     version: str
     official: Mapping[str, int]
-    pieces: Mapping[str, Piece]
+    pieces: Mapping[str, SplitSlice]
     rule: str = "label"
     scale: int = 1
 
@@ -70,7 +70,7 @@ class VtabTask:
         return {split: stop - start for split, (_, start, stop) in cut(self.pieces, self.official).items()}
 
 
-def cut(pieces: Mapping[str, Piece], official: Mapping[str, int]) -> dict[str, tuple[str, int, int]]:
+def cut(pieces: Mapping[str, SplitSlice], official: Mapping[str, int]) -> dict[str, tuple[str, int, int]]:
     """Percent of official splits → record numbers: {split: (official split, from, to)}, ``to`` excluded."""
     return {
         split: (source, round(low * official[source] / 100), round(high * official[source] / 100))

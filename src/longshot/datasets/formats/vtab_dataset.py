@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import SPLITS, Dataset, canonical_split, count, first
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.tfds import class_names, image_feature, keys_of
@@ -21,7 +22,6 @@ from longshot.datasets.formats.vtab_labels import RULES
 from longshot.datasets.formats.vtab_lists import find_lists, open_lists
 from longshot.datasets.sidecars import note
 from longshot.datasets.stores import RowsStore, escape_name
-from longshot.errors import UserError
 
 _NUMBER = re.compile(r".*[/-](\d+)")  # the key of a record; names of files are no order
 

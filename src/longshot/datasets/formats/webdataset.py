@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset, canonical_split, count, first
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
@@ -22,8 +24,6 @@ from longshot.datasets.formats.numbered import check_texts, class_splits, flat_n
 from longshot.datasets.formats.spans import SpanStore, read_span
 from longshot.datasets.images import is_image_name
 from longshot.datasets.stores import escape_name
-from longshot.errors import UserError
-from longshot.progress import progress
 
 _SAMPLE = re.compile(
     r"((?:.*/)?[^./][^./]*)\.([^/]*)", re.DOTALL

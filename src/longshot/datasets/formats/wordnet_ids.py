@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from longshot.core.errors import UserError
+from longshot.core.files import hash_json
 from longshot.datasets.dataset import count, first
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.sidecars import note
-from longshot.errors import UserError
-from longshot.files import hash_json
 from longshot.taxonomy.dag import Taxonomy
 from longshot.taxonomy.wordnet import find_wordnet, read_wordnet
 

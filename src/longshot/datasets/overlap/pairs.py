@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.overlap import verify
 from longshot.datasets.overlap.search import Neighbours, nearest
 from longshot.datasets.overlap.signatures import Signatures, mirrored, signatures, thumbnail
-from longshot.progress import progress
 
 KINDS = ("exact", "near", "similar")
 NEIGHBOURS = 10  # looked at per image, as it is and mirrored
@@ -25,7 +25,7 @@ _ALIGNED = 0.12  # distance on thumbnails below which the images themselves are 
 _COLOUR, _DETAIL = 0.12, 0.14
 _MANY = 10_000  # pairs of one group of identical images that are all listed; beyond, each image once
 
-Pairs = NDArray[np.int64]  # [P, 2]: row of A, row of B
+RowPairs = NDArray[np.int64]  # [P, 2]: row of A, row of B
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Found:
     """P pairs, sorted by kind, distance and rows; ``distance`` is 0 for exact, d of the details for near (see
     ``verify``), 1 − cosine for similar."""
 
-    rows: Pairs
+    rows: RowPairs
     kind: NDArray[np.int8]  # position in KINDS
     distance: NDArray[np.float32]
     mirrored: NDArray[np.bool_]
@@ -69,7 +69,7 @@ def find_pairs(
     exact = exact_pairs(table_a.digests, table_b.digests, same)
     flat_a = table_a.descriptors()
     flat_b = flat_a if same else table_b.descriptors()
-    candidates: list[tuple[Pairs, bool]] = []
+    candidates: list[tuple[RowPairs, bool]] = []
     told: set[str] = set()
     for turned in (False, True):
         queries = mirrored(flat_a) if turned else flat_a
@@ -101,7 +101,7 @@ def find_pairs(
     return _gather(parts, same, " and ".join(sorted(told)), len(b))
 
 
-def exact_pairs(a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool) -> Pairs:
+def exact_pairs(a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool) -> RowPairs:
     """Rows with equal digests [N, 32], [M, 32] → [P, 2].
 
     A digest that very many images share would give their product: then each image is listed with the first of the
@@ -127,13 +127,13 @@ def exact_pairs(a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool) -> Pairs
     return _once(found.astype(np.int64), same)
 
 
-def _above(found: Neighbours, least: float) -> tuple[Pairs, NDArray[np.float32]]:
+def _above(found: Neighbours, least: float) -> tuple[RowPairs, NDArray[np.float32]]:
     """Pairs [P, 2] with at least this similarity, and the similarity [P]."""
     query, place = np.nonzero((found.rows >= 0) & (found.similarity >= least))
     return np.stack((query, found.rows[query, place]), 1), found.similarity[query, place]
 
 
-def _once(pairs: Pairs, same: bool) -> Pairs:
+def _once(pairs: RowPairs, same: bool) -> RowPairs:
     """Without repeats; within one dataset the smaller row first, and no image with itself."""
     if same:
         pairs = np.sort(pairs, 1)
@@ -142,8 +142,8 @@ def _once(pairs: Pairs, same: bool) -> Pairs:
 
 
 def _copies(
-    a: Dataset, b: Dataset, table_a: Signatures, table_b: Signatures, pairs: Pairs, turned: bool
-) -> tuple[Pairs, NDArray[np.float32]]:
+    a: Dataset, b: Dataset, table_a: Signatures, table_b: Signatures, pairs: RowPairs, turned: bool
+) -> tuple[RowPairs, NDArray[np.float32]]:
     """Those of the pairs that pass the comparison of pixels, with the distance of their details."""
     kept, distances = [np.empty((0, 2), np.int64)], [np.empty(0, np.float32)]
     step = 2048
@@ -179,7 +179,7 @@ def _tensors(
 
 
 def _gather(
-    parts: list[tuple[Pairs, NDArray[np.float32], int, bool]], same: bool, index: str, width: int
+    parts: list[tuple[RowPairs, NDArray[np.float32], int, bool]], same: bool, index: str, width: int
 ) -> Found:
     """One row per pair: the strongest kind, and among equals the smallest distance."""
     rows = np.concatenate([pairs for pairs, *_ in parts])

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import longshot
+from longshot.core.errors import UserError
+from longshot.core.files import atomic, cache_dir, canonical_json, write_json
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.overlap.classes import RELATIONS, SharedClass
 from longshot.datasets.overlap.pairs import KINDS, Found
-from longshot.errors import UserError
-from longshot.files import atomic, cache_dir, canonical_json, write_json
 
 FORMAT = 1
 SCHEMA = pa.schema(

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.devices import pick_device
-from longshot.errors import UserError
-from longshot.progress import progress
+from longshot.core.devices import pick_device
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
 
 INDEXES = ("auto", "exact", "ivf")
 EXACT_ROWS = 100_000  # beyond it on either side 'auto' takes the approximate index
@@ -28,7 +28,7 @@ _SHORT = (
 )
 _PIP = 'pip install "longshot[overlap]"'
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 Values = NDArray[np.float32]
 
 
@@ -36,7 +36,7 @@ Values = NDArray[np.float32]
 class Neighbours:
     """For each query its nearest rows, best first: ``rows`` [Q, k] (−1: none), cosine ``similarity`` [Q, k]."""
 
-    rows: Rows
+    rows: RowNumbers
     similarity: Values
     index: str  # "exact" or how the approximate index was made
 
@@ -80,7 +80,7 @@ def nearest(
 
 def _exact(
     queries: NDArray[Any], base: NDArray[Any], k: int, leave_self: bool, device: torch.device, what: str
-) -> tuple[Rows, Values]:
+) -> tuple[RowNumbers, Values]:
     """Blocks of Q·Bᵀ with a running best k. The base is read once per block of queries."""
     rows = np.empty((len(queries), k), np.int64)
     similarity = np.empty((len(queries), k), np.float32)
@@ -154,7 +154,7 @@ def _filled(values: torch.Tensor, dim: int) -> NDArray[np.float32]:
     return np.asarray(torch.nn.functional.pad(values, (0, dim - values.shape[1])).numpy(), np.float32)
 
 
-def _rerank(block: torch.Tensor, base: NDArray[Any], found: Rows, k: int) -> tuple[Rows, Values]:
+def _rerank(block: torch.Tensor, base: NDArray[Any], found: RowNumbers, k: int) -> tuple[RowNumbers, Values]:
     """The best k of the candidates [q, c] by their full vectors; −1 stands for no candidate."""
     ordered = np.full((len(found), k), -1, np.int64)
     values = np.full((len(found), k), -1.0, np.float32)

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from longshot.core.errors import UserError
+from longshot.core.files import cache_dir, write_json
 from longshot.datasets.dataset import Dataset, count, first
 from longshot.datasets.formats.base import Format
 from longshot.datasets.stores import RowsStore, escape_name
-from longshot.errors import UserError
-from longshot.files import cache_dir, write_json
 
 FORMAT = 1
 ENDING = ".view.json"
@@ -80,10 +80,10 @@ def write_view(
     }
     write_json(path, content)
     _remember(content)
-    return replace(view, source=View().source(path.absolute()))
+    return replace(view, source=ViewFormat().source(path.absolute()))
 
 
-class View(Format):
+class ViewFormat(Format):
     """The format of view files, found by their ending."""
 
     name: ClassVar[str] = "view"

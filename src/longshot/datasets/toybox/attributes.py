@@ -19,7 +19,7 @@ _CLASHES = ({"over_exposed", "under_exposed"}, {"cut-off", "small"})
 
 
 @dataclass(frozen=True, slots=True)
-class Shot:
+class Photograph:
     """The attributes of one photograph."""
 
     viewpoint: str
@@ -33,7 +33,7 @@ class Shot:
     quality_issues: int
 
 
-def plan(class_index: int, seed: int) -> list[Shot]:
+def plan(class_index: int, seed: int) -> list[Photograph]:
     """The fifty shots of a class: each owner five times, each viewpoint at least twelve times, every fault spread
     over viewpoints; the order is random."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(class_index, 0)))
@@ -45,7 +45,7 @@ def plan(class_index: int, seed: int) -> list[Shot]:
         faults[image] = marks
     clutter = rng.permutation(np.repeat(list(CLUTTER), list(CLUTTER.values())))
     shots = [
-        Shot(
+        Photograph(
             viewpoint=VIEWPOINTS[views[i]],
             blur="blur" in faults[i],
             occlusion="occlusion" in faults[i],
@@ -88,6 +88,6 @@ def _bundles(rng: np.random.Generator) -> list[set[str]]:
     return bundles
 
 
-def columns(shots: list[Shot]) -> dict[str, list[Any]]:
+def columns(shots: list[Photograph]) -> dict[str, list[Any]]:
     """Attribute name → values, in the order of the shots."""
-    return {field.name: [getattr(shot, field.name) for shot in shots] for field in fields(Shot)}
+    return {field.name: [getattr(shot, field.name) for shot in shots] for field in fields(Photograph)}

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from longshot.core.files import atomic, explain_disk_errors, write_json
+from longshot.core.progress import Progress, progress
 from longshot.datasets.toybox.attributes import IMAGES, columns, plan
 from longshot.datasets.toybox.families import class_ids, splits
 from longshot.datasets.toybox.scene import SIDE, photograph
-from longshot.files import atomic, explain_disk_errors, write_json
-from longshot.progress import Progress, progress
 
 VERSION = 2  # raise it whenever a pixel or an attribute changes: it names the folder in the cache
 SEED = 20240

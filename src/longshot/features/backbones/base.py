@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from longshot.devices import pick_device
-from longshot.errors import UserError
+from longshot.core.devices import pick_device
+from longshot.core.errors import UserError
 from longshot.features.preprocess import Preprocessing, parse
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from torch import nn
 
+from longshot.core.files import hash_file
 from longshot.features.backbones.base import ModuleBackbone
-from longshot.files import hash_file
 from longshot.networks.base import Network
 from longshot.networks.checkpoint import load as load_network
 from longshot.networks.checkpoint import read_sidecar, weights_file

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from longshot.core.files import hash_file
 from longshot.features.backbones.base import ModuleBackbone
-from longshot.files import hash_file
 
 PREPROCESSING = "decode|resize(146)|central_crop(128)|normalize(0.498,0.502)"
 

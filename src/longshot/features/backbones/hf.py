@@ -14,16 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
+from longshot.core.files import hash_file, hash_text
 from longshot.features.backbones.base import ModuleBackbone
-from longshot.files import hash_file, hash_text
 
 _FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # as Pillow numbers them
 _CONVOLUTIONAL = ("resnet", "convnext", "convnextv2", "regnet", "mobilenet_v1", "mobilenet_v2", "bit")
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 
-class HuggingFace(ModuleBackbone):
+class HuggingFaceBackbone(ModuleBackbone):
     """Images [B, 3, H, W] → pooled features [B, d]."""
 
     def __init__(self, name: str, folder: Path, preprocessing: str | None, device: str) -> None:
@@ -63,13 +63,13 @@ class HuggingFace(ModuleBackbone):
         return result
 
 
-def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> HuggingFace:
+def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> HuggingFaceBackbone:
     """A local folder, else a model already in the hub's cache, else (when allowed) a download."""
     place = name.removeprefix("hf:")
     folder = Path(place).expanduser()
     if not folder.is_dir():
         folder = _snapshot(name, place, allow_download or os.environ.get("LONGSHOT_ALLOW_DOWNLOAD") == "1")
-    return HuggingFace(name, folder, preprocessing, device)
+    return HuggingFaceBackbone(name, folder, preprocessing, device)
 
 
 def _snapshot(name: str, place: str, allow_download: bool) -> Path:

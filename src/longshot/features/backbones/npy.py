@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from longshot.core.errors import UserError
+from longshot.core.files import hash_file, hash_text
 from longshot.datasets.dataset import Dataset, count, first
-from longshot.errors import UserError
 from longshot.features.backbones.base import Precomputed
 from longshot.features.features import describe, load_problem, sidecar
-from longshot.files import hash_file, hash_text
 
 
 class Npy(Precomputed):

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from longshot.devices import pick_device
-from longshot.errors import UserError
+from longshot.core.devices import pick_device
+from longshot.core.errors import UserError
+from longshot.core.files import hash_file
 from longshot.features.backbones.base import Backbone
 from longshot.features.preprocess import parse
-from longshot.files import hash_file
 
 _DEFAULT_SIZE = 224
 

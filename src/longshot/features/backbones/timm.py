@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.features.backbones.base import ModuleBackbone, hash_state
 
 _INSTALL = (

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
+from longshot.core.files import cache_dir, hash_file
 from longshot.features.backbones.base import ModuleBackbone, hash_state
-from longshot.files import cache_dir, hash_file
 
 PREPROCESSING = "decode|resize(146)|central_crop(128)|normalize(imagenet)"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 
 
 @dataclass(frozen=True)

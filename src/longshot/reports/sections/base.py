@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from longshot.errors import UserError
+from longshot.core.errors import UserError
 from longshot.reports import svg
-from longshot.reports.data import Bed, Cell, ReportData
-from longshot.reports.pictures import Images
-from longshot.reports.summary import Entry, Pairs
+from longshot.reports.data import Cell, ReportData, ReportTestbed
+from longshot.reports.pictures import FindImages
+from longshot.reports.summary import SeriesEstimate, TestedPairs
 
 if TYPE_CHECKING:
-    from longshot.evaluation.statistics import Interval
-    from longshot.reports.learning_curves import Training
+    from longshot.reports.learning_curves import TrainingHistory
     from longshot.reports.published import Published
+    from longshot.statistics import Interval
 
 MAX_LINES = svg.COLOURS  # in one plot with lines; more cannot be told apart
 MAX_ROWS = 24  # in one plot with rows
@@ -36,13 +36,13 @@ class Request:
     """What the sections are made from."""
 
     data: ReportData
-    pairs: Pairs
-    entries: dict[tuple[int, int], Entry]
-    images: Images | None
+    pairs: TestedPairs
+    entries: dict[tuple[int, int], SeriesEstimate]
+    images: FindImages | None
     pictures: int
     focus: str | None
     published: Published | None = None
-    trainings: Sequence[Training] = ()
+    trainings: Sequence[TrainingHistory] = ()
 
 
 def strongest(request: Request, bed: int, limit: int) -> tuple[list[tuple[int, Cell]], int]:
@@ -94,13 +94,13 @@ def span(found: Interval, digits: int = 1) -> str:
     return f"{text} [{points(found.low, digits)}, {points(found.high, digits)}]"
 
 
-def sampler(bed: Bed, choice: str) -> str:
+def sampler(bed: ReportTestbed, choice: str) -> str:
     """The name of one of a testbed's sampler choices (``classes``, ``instances``, ``shape``), or nothing."""
     settings = bed.testbed.meta.get("sampler", {}) if bed.testbed is not None else {}
     found = settings.get(choice) if isinstance(settings, dict) else None
     return str(found.get("name", "")) if isinstance(found, dict) else str(found or "")
 
 
-def uniform(bed: Bed) -> bool:
+def uniform(bed: ReportTestbed) -> bool:
     """Whether classes and images were drawn without regard to difficulty."""
     return sampler(bed, "classes") == "uniform" and sampler(bed, "instances") == "uniform"

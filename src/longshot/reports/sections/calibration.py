@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from longshot.reports.charts import Curve, reliability
-from longshot.reports.data import Bed, Cell
+from longshot.reports.data import Cell, ReportTestbed
 from longshot.reports.sections.base import MAX_LINES, Request, Section, plot_label, strongest
 
 FEWEST = 20  # queries in a bin for it to be drawn
@@ -43,9 +43,9 @@ def calibrated(request: Request) -> Section:
     )
 
 
-def measure(bed: Bed, cell: Cell) -> Any:
+def measure(bed: ReportTestbed, cell: Cell) -> Any:
     """The calibration of one series, or None without its scores or the testbed's copy."""
-    from longshot.evaluation.statistics import calibration, confidences
+    from longshot.statistics import calibration, confidences
 
     if bed.testbed is None or cell.scores is None:
         return None

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.errors import UserError
-from longshot.reports.data import Bed, Cell
+from longshot.core.errors import UserError
+from longshot.reports.data import Cell, ReportTestbed
 from longshot.reports.pictures import class_names, thumbnail
 from longshot.reports.sections.base import Request, Section, shown_series
 
 if TYPE_CHECKING:
-    from longshot.evaluation.statistics import ConfusedPair, Confusion
+    from longshot.statistics import ConfusedPair, Confusion
 
 TOP_CLASSES = 12  # of the heat map
 TOP_PAIRS = 4
@@ -32,8 +32,8 @@ def confused(request: Request) -> Section | None:
     return Section("confused", "Confusions", {"panels": panels}) if panels else None
 
 
-def _panel(request: Request, bed: Bed, cell: Cell) -> dict[str, Any] | None:
-    from longshot.evaluation.statistics import confusion, most_confused
+def _panel(request: Request, bed: ReportTestbed, cell: Cell) -> dict[str, Any] | None:
+    from longshot.statistics import confusion, most_confused
 
     if bed.testbed is None or cell.predictions is None:
         return None
@@ -94,9 +94,9 @@ def _square(found: Confusion, true: int, other: int) -> dict[str, Any]:
     }
 
 
-def _pictures(request: Request, bed: Bed, cell: Cell, pair: ConfusedPair) -> list[dict[str, Any]]:
+def _pictures(request: Request, bed: ReportTestbed, cell: Cell, pair: ConfusedPair) -> list[dict[str, Any]]:
     """Queries of either class that were taken for the other."""
-    from longshot.evaluation.statistics import mistakes
+    from longshot.statistics import mistakes
 
     assert request.images is not None and bed.testbed is not None
     directions = []

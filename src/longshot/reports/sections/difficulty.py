@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from longshot.reports import quartiles
 from longshot.reports.charts import FEW, Curve, rolling, thin
-from longshot.reports.data import Bed, Cell
+from longshot.reports.data import Cell, ReportTestbed
 from longshot.reports.sections.base import MAX_LINES, Request, Section, plot_label, strongest, uniform
 from longshot.reports.summary import column_marks, highest, interval
 
@@ -20,7 +20,7 @@ SMALLEST = 10  # tasks that share a value for it to be drawn
 OTHERS = 2  # curves of columns besides coarsity; the table names them all
 
 
-def measured(bed: Bed, cell: Cell) -> dict[str, Floats]:
+def measured(bed: ReportTestbed, cell: Cell) -> dict[str, Floats]:
     """The numeric columns measured on each task of a cell, coarsity first; only those that vary."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -102,7 +102,7 @@ def curve(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     A column of few values gives the mean of each that has at least ten tasks; others the rolling mean, of which
     one window stands for all that lie at the same x.
     """
-    from longshot.evaluation.statistics import rolling_mean
+    from longshot.statistics import rolling_mean
 
     values, counts = np.unique(x, return_counts=True)
     if len(values) <= FEW:
@@ -125,7 +125,7 @@ def _usable(x: Floats | None, y: Floats) -> tuple[Floats, Floats]:
 
 
 def _related(x: Floats, y: Floats) -> Any:
-    from longshot.evaluation.statistics import correlation
+    from longshot.statistics import correlation
 
     return correlation(*_usable(x, y), "spearman")
 
@@ -133,7 +133,7 @@ def _related(x: Floats, y: Floats) -> Any:
 def _panel(
     request: Request, b: int, name: str, lines: list[tuple[int, Floats, Floats]], left_out: int
 ) -> dict[str, Any]:
-    from longshot.evaluation.statistics import slope
+    from longshot.statistics import slope
 
     curves, facts = [], []
     for s, x, y in lines:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.reports.charts import Row, intervals
+from longshot.reports.charts import EstimateRow, intervals
 from longshot.reports.data import ReportData
 from longshot.reports.sections.base import MAX_ROWS, Request, Section, plot_label, points, uniform
 
 if TYPE_CHECKING:
-    from longshot.evaluation.statistics import Drop
+    from longshot.statistics import Drop
 
 
 def drop(request: Request) -> Section | None:
@@ -42,7 +42,7 @@ def bed_drops(data: ReportData, a: int, b: int) -> list[tuple[int, list[Drop]]]:
 
     Paired when all tasks ask the same queries; the copies of the testbeds in the run tell.
     """
-    from longshot.evaluation.statistics import drops, shared_queries
+    from longshot.statistics import drops, shared_queries
 
     beds = [data.beds[i].testbed for i in (a, b)]
     paired = False
@@ -71,7 +71,7 @@ def _panel(request: Request, a: int, b: int, lines: list[tuple[int, list[Drop]]]
         low, high = overall.drop.low, overall.drop.high
         note = f"{100 * overall.mean_a:.1f} → {100 * overall.mean_b:.1f}: {points(-overall.drop.mean)}"
         rows.append(
-            Row(
+            EstimateRow(
                 s,
                 plot_label(data, s),
                 -100 * overall.drop.mean,
@@ -100,7 +100,7 @@ def _panel(request: Request, a: int, b: int, lines: list[tuple[int, list[Drop]]]
 
 def _difficulty(data: ReportData) -> list[dict[str, Any]]:
     """Intrinsic and modelling difficulty of every dataset of every testbed with at least two series."""
-    from longshot.evaluation.statistics import dataset_difficulty
+    from longshot.statistics import dataset_difficulty
 
     found = []
     for b, bed in enumerate(data.beds):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from longshot.reports.charts import Row, intervals
+from longshot.reports.charts import EstimateRow, intervals
 from longshot.reports.sections.base import MAX_ROWS, Request, Section, plot_label, points
 from longshot.reports.summary import Tested, highest
 
@@ -30,7 +30,7 @@ def paired(request: Request) -> Section | None:
             continue
         lines = [_line(request, s, tested, turned) for s, tested, turned in found]
         rows = [
-            Row(
+            EstimateRow(
                 line["series"],
                 plot_label(data, line["series"]),
                 100 * line["mean"],

@@ -46,7 +46,7 @@ def enough(request: Request) -> Section | None:
 
 
 def _stability(shared: Shared) -> Any:
-    from longshot.evaluation.statistics import ranking_stability
+    from longshot.statistics import ranking_stability
 
     if len(shared.series) < 2 or len(shared.tasks) < 2:
         return None
@@ -55,7 +55,7 @@ def _stability(shared: Shared) -> Any:
 
 def _line(request: Request, b: int, s: int, best: int, shared: Shared, first: float | None) -> dict[str, Any]:
     """One series: what its interval needs, and what its difference to the best needs."""
-    from longshot.evaluation.statistics import tasks_needed
+    from longshot.statistics import tasks_needed
 
     entry = request.entries[b, s]
     against = None

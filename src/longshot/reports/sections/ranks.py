@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.reports.charts import Row, intervals
+from longshot.reports.charts import EstimateRow, intervals
 from longshot.reports.data import ReportData, Shared
 from longshot.reports.sections.base import MAX_ROWS, Request, Section, plot_label
 from longshot.reports.summary import interval
@@ -41,14 +41,14 @@ def blocks(shared: Shared) -> tuple[str, Any]:
 
 
 def _panel(data: ReportData, b: int, shared: Shared) -> dict[str, Any]:
-    from longshot.evaluation.statistics import critical_difference
+    from longshot.statistics import critical_difference
 
     kind, scores = blocks(shared)
     found = critical_difference(scores)
     order = [int(i) for i in found.order]
     reach = found.difference / 2
     rows = [
-        Row(
+        EstimateRow(
             shared.series[i],
             plot_label(data, shared.series[i]),
             float(found.ranks[i]),
@@ -78,7 +78,7 @@ def source_ranks(data: ReportData, wanted: dict[int, Shared]) -> dict[str, Any]:
 
     The average is over all sources, for series that have them all.
     """
-    from longshot.evaluation.statistics import meta_dataset_ranks
+    from longshot.statistics import meta_dataset_ranks
 
     sources, columns = [], []
     for b, one in wanted.items():

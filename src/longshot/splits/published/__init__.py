@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from longshot.core.errors import UserError
 from longshot.datasets.dataset import SPLITS, Dataset, count, first
-from longshot.errors import UserError
 from longshot.splits.split import Split
 
 _CIFAR = ("cifar-fs", "fc100")

@@ -17,9 +17,9 @@ from longshot.datasets.toybox.families import (
     tools,
     vehicles,
 )
-from longshot.datasets.toybox.parts import Family, Part
+from longshot.datasets.toybox.parts import Solid, ToyFamily
 
-FAMILIES: dict[str, Family] = {
+FAMILIES: dict[str, ToyFamily] = {
     "animals": animals.FAMILY,
     "buildings": buildings.FAMILY,
     "crockery": crockery.FAMILY,
@@ -55,7 +55,7 @@ def splits() -> dict[str, tuple[str, ...]]:
     return {split: tuple(sorted(ids)) for split, ids in out.items()}
 
 
-def build(class_id: str) -> list[Part]:
+def build(class_id: str) -> list[Solid]:
     """The parts of one class."""
     family, genus, species = class_id.split("/")
     plan = FAMILIES[family][genus]

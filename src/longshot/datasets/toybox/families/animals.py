@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from longshot.datasets.toybox.parts import (
-    Family,
     Genus,
-    Part,
+    Solid,
     Surface,
+    ToyFamily,
     Vec,
     ball,
     both,
@@ -20,7 +20,7 @@ from longshot.datasets.toybox.parts import (
 EYE, NOSE = "#15130f", "#2a1d18"
 
 
-def legs(x: float, y: float, high: float, r: float, coat: str | Surface, foot: str) -> list[Part]:
+def legs(x: float, y: float, high: float, r: float, coat: str | Surface, foot: str) -> list[Solid]:
     return [
         leg
         for side in (y, -y)
@@ -30,7 +30,7 @@ def legs(x: float, y: float, high: float, r: float, coat: str | Surface, foot: s
     ]
 
 
-def face(at: Vec, size: Vec, coat: str | Surface, muzzle: str, snout: float) -> list[Part]:
+def face(at: Vec, size: Vec, coat: str | Surface, muzzle: str, snout: float) -> list[Solid]:
     """A head with eyes and a nose that look to the front."""
     x, y, z = at
     w, d, h = size
@@ -42,8 +42,8 @@ def face(at: Vec, size: Vec, coat: str | Surface, muzzle: str, snout: float) -> 
     ]
 
 
-def dog(coat: str, ears: str, tail: str) -> list[Part]:
-    ear: dict[str, Part] = {
+def dog(coat: str, ears: str, tail: str) -> list[Solid]:
+    ear: dict[str, Solid] = {
         "pricked": tube((0.17, 0.66, 1.22), 0.1, 0.14, coat, taper=0.1),
         "drooping": ball((0.27, 0.64, 0.92), (0.06, 0.11, 0.22), "#6b4426"),
         "round": ball((0.22, 0.62, 1.14), (0.11, 0.05, 0.11), "#6b4426"),
@@ -63,7 +63,7 @@ def dog(coat: str, ears: str, tail: str) -> list[Part]:
     ]
 
 
-def cow(coat: str, patch: str, patches: int, horns: float) -> list[Part]:
+def cow(coat: str, patch: str, patches: int, horns: float) -> list[Solid]:
     hide = Surface(coat, "spots", patch, patches)
     return [
         *legs(0.26, 0.48, 0.5, 0.1, coat, "#3a2c22"),
@@ -80,7 +80,7 @@ def cow(coat: str, patch: str, patches: int, horns: float) -> list[Part]:
     ]
 
 
-def elephant(hide: str, ear: float, tusk: float) -> list[Part]:
+def elephant(hide: str, ear: float, tusk: float) -> list[Solid]:
     return [
         *legs(0.28, 0.36, 0.5, 0.16, hide, "#c9c2b4"),
         ball((0, 0, 0.78), (0.45, 0.66, 0.45), hide),
@@ -100,7 +100,7 @@ def elephant(hide: str, ear: float, tusk: float) -> list[Part]:
     ]
 
 
-def giraffe(coat: str, patch: str, pattern: str, count: int, neck: float) -> list[Part]:
+def giraffe(coat: str, patch: str, pattern: str, count: int, neck: float) -> list[Solid]:
     hide = Surface(coat, pattern, patch, count)
     top = 0.95 + neck
     return [
@@ -116,7 +116,7 @@ def giraffe(coat: str, patch: str, pattern: str, count: int, neck: float) -> lis
     ]
 
 
-FAMILY: Family = {
+FAMILY: ToyFamily = {
     "cattle": Genus(
         cow,
         cross(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from longshot.datasets.toybox.parts import (
-    Family,
     Genus,
-    Part,
+    Solid,
     Surface,
+    ToyFamily,
     ball,
     both,
     box,
@@ -19,13 +19,13 @@ from longshot.datasets.toybox.parts import (
 GLASS, DOOR, STONE, LAWN = "#3b4f63", "#6b3f22", "#a9a294", "#7d9a58"
 
 
-def plot(x: float, y: float) -> Part:
+def plot(x: float, y: float) -> Solid:
     """The lawn the building stands on."""
     return box((0, 0, -0.04), (x, y, 0.04), LAWN)
 
 
-def house(walls: str, roof: str, extra: str) -> list[Part]:
-    more: dict[str, list[Part]] = {
+def house(walls: str, roof: str, extra: str) -> list[Solid]:
+    more: dict[str, list[Solid]] = {
         "chimney": [box((0.32, -0.2, 1.12), (0.09, 0.09, 0.26), "#8b4a3a")],
         "dormer": [
             box((0.0, 0.3, 1.0), (0.18, 0.25, 0.14), walls),
@@ -46,8 +46,8 @@ def house(walls: str, roof: str, extra: str) -> list[Part]:
     ]
 
 
-def church(walls: str, spire: float, style: str) -> list[Part]:
-    top: dict[str, list[Part]] = {
+def church(walls: str, spire: float, style: str) -> list[Solid]:
+    top: dict[str, list[Solid]] = {
         "spire": [tube((0, 0.55, 1.24 + spire), 0.27, spire, "#4a6670", taper=0.02)],
         "dome": [ball((0, 0.55, 1.22), (0.26, 0.26, 0.3 + spire / 2), "#6f9a88")],
         "flat": [
@@ -72,8 +72,8 @@ def church(walls: str, spire: float, style: str) -> list[Part]:
     ]
 
 
-def tower(glass: str, tiers: int, rows: int) -> list[Part]:
-    floors: list[Part] = []
+def tower(glass: str, tiers: int, rows: int) -> list[Solid]:
+    floors: list[Solid] = []
     z, width = 0.0, 0.5
     for tier in range(tiers):
         half = 1.3 / tiers
@@ -92,9 +92,9 @@ def tower(glass: str, tiers: int, rows: int) -> list[Part]:
     ]
 
 
-def castle(walls: str, caps: str, roofs: str) -> list[Part]:
-    def corner(x: float, y: float, high: float) -> list[Part]:
-        tops: dict[str, list[Part]] = {
+def castle(walls: str, caps: str, roofs: str) -> list[Solid]:
+    def corner(x: float, y: float, high: float) -> list[Solid]:
+        tops: dict[str, list[Solid]] = {
             "pointed": [tube((x, y, high * 2 + 0.2), 0.27, 0.22, caps, taper=0.02)],
             "domed": [ball((x, y, high * 2), (0.24, 0.24, 0.26), caps)],
             "flat": [tube((x, y, high * 2 + 0.04), 0.27, 0.09, Surface(walls, "wedges", "#4e4a44", 8))],
@@ -112,7 +112,7 @@ def castle(walls: str, caps: str, roofs: str) -> list[Part]:
     ]
 
 
-FAMILY: Family = {
+FAMILY: ToyFamily = {
     "churches": Genus(
         church,
         cross(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from longshot.datasets.toybox.parts import Family, Genus, Part, Surface, ball, chain, cross, tube
+from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, ball, chain, cross, tube
 
 
-def emblem(y: float, z: float, shape: str, colour: str) -> list[Part]:
+def emblem(y: float, z: float, shape: str, colour: str) -> list[Solid]:
     """The picture on the front, and the plain oval mark on the back."""
-    pictures: dict[str, list[Part]] = {
+    pictures: dict[str, list[Solid]] = {
         "dot": [ball((0, y, z), (0.26, 0.06, 0.26), colour)],
         "bar": [ball((0, y, z), (0.4, 0.06, 0.12), colour)],
         "pair": [ball((s * 0.19, y, z), (0.14, 0.06, 0.26), colour) for s in (1, -1)],
@@ -15,7 +15,7 @@ def emblem(y: float, z: float, shape: str, colour: str) -> list[Part]:
     return [*pictures[shape], ball((0, -y, z - 0.25), (0.12, 0.04, 0.07), "#4a5058")]
 
 
-def handle(x: float, z: float, reach: float, high: float, colour: str) -> list[Part]:
+def handle(x: float, z: float, reach: float, high: float, colour: str) -> list[Solid]:
     points = [
         (x, 0.0, z + high),
         (x + reach, 0.0, z + high * 0.75),
@@ -25,7 +25,7 @@ def handle(x: float, z: float, reach: float, high: float, colour: str) -> list[P
     return chain([(a, b, c) for a, b, c in points], 0.075, colour)
 
 
-def mug(glaze: str, picture: str, taper: float) -> list[Part]:
+def mug(glaze: str, picture: str, taper: float) -> list[Solid]:
     return [
         tube((0, 0, 0), 0.56, 0.62, Surface(glaze, "top", "#f2ede0", 8), taper=taper, gloss=0.5),
         tube((0, 0, 0.625), 0.48 * taper, 0.01, "#4a2c1a"),
@@ -34,7 +34,7 @@ def mug(glaze: str, picture: str, taper: float) -> list[Part]:
     ]
 
 
-def teapot(glaze: str, lid: str, bands: int, squat: float) -> list[Part]:
+def teapot(glaze: str, lid: str, bands: int, squat: float) -> list[Solid]:
     return [
         ball(
             (0, 0, 0),
@@ -51,7 +51,7 @@ def teapot(glaze: str, lid: str, bands: int, squat: float) -> list[Part]:
     ]
 
 
-def bottle(glass: str, label: str, neck: float, stopper: str) -> list[Part]:
+def bottle(glass: str, label: str, neck: float, stopper: str) -> list[Solid]:
     return [
         tube((0, 0, -0.3), 0.4, 0.7, glass, gloss=0.8),
         ball((0, 0, 0.4), (0.4, 0.4, 0.28), glass, gloss=0.8),
@@ -63,7 +63,7 @@ def bottle(glass: str, label: str, neck: float, stopper: str) -> list[Part]:
     ]
 
 
-def vase(glaze: str, second: str, pattern: str, lip: float) -> list[Part]:
+def vase(glaze: str, second: str, pattern: str, lip: float) -> list[Solid]:
     coat = Surface(glaze, pattern, second, {"bands": 4, "checks": 5, "wedges": 10}[pattern])
     return [
         ball((0, 0, -0.2), (0.55, 0.55, 0.62), coat, gloss=0.5),
@@ -75,7 +75,7 @@ def vase(glaze: str, second: str, pattern: str, lip: float) -> list[Part]:
     ]
 
 
-FAMILY: Family = {
+FAMILY: ToyFamily = {
     "teapots": Genus(
         teapot,
         cross(

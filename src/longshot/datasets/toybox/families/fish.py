@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from longshot.datasets.toybox.parts import Family, Genus, Part, Surface, Vec, ball, both, cross, ring, rod
+from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, Vec, ball, both, cross, ring, rod
 
 EYE = "#101418"
 
 
-def head(y: float, x: float, z: float, r: float, lips: str) -> list[Part]:
+def head(y: float, x: float, z: float, r: float, lips: str) -> list[Solid]:
     """Eyes at both sides and a mouth at the front end ``y``."""
     return [
         *both(
@@ -18,19 +18,19 @@ def head(y: float, x: float, z: float, r: float, lips: str) -> list[Part]:
     ]
 
 
-def fin(at: Vec, reach: float, width: float, tilt: float, colour: str | Surface) -> Part:
+def fin(at: Vec, reach: float, width: float, tilt: float, colour: str | Surface) -> Solid:
     """A thin blade in the plane of the body, its long axis ``tilt`` degrees from y towards z."""
     return ball(at, (0.035, reach, width), colour, turn=(tilt, 0, 0))
 
 
-def tail(y: float, reach: float, fork: float, colour: str | Surface) -> list[Part]:
+def tail(y: float, reach: float, fork: float, colour: str | Surface) -> list[Solid]:
     return [
         fin((0, y - reach * 0.6, reach * 0.35), reach, 0.16, -fork, colour),
         fin((0, y - reach * 0.6, -reach * 0.35), reach, 0.16, fork, colour),
     ]
 
 
-def angelfish(coat: str, bar: str, bars: int, fins: float) -> list[Part]:
+def angelfish(coat: str, bar: str, bars: int, fins: float) -> list[Solid]:
     return [
         ball((0, 0, 0), (0.16, 0.7, 0.62), Surface(coat, "hoops", bar, bars)),
         *head(0.68, 0.11, 0.0, 0.1, "#e8c070"),
@@ -41,7 +41,7 @@ def angelfish(coat: str, bar: str, bars: int, fins: float) -> list[Part]:
     ]
 
 
-def tuna(back: str, belly: int, dorsal: int, finlets: str) -> list[Part]:
+def tuna(back: str, belly: int, dorsal: int, finlets: str) -> list[Solid]:
     spots = [0.25 - 0.25 * i for i in range(dorsal)]
     return [
         ball((0, 0, 0), (0.3, 1.05, 0.36), Surface(back, "bottom", "#dfe6e8", belly), gloss=0.5),
@@ -53,8 +53,8 @@ def tuna(back: str, belly: int, dorsal: int, finlets: str) -> list[Part]:
     ]
 
 
-def puffer(coat: str, mark: str, pattern: str, spines: int) -> list[Part]:
-    def belt(z: float, r: float) -> list[Part]:
+def puffer(coat: str, mark: str, pattern: str, spines: int) -> list[Solid]:
+    def belt(z: float, r: float) -> list[Solid]:
         end = 1.35
         return ring(
             spines,
@@ -79,7 +79,7 @@ def puffer(coat: str, mark: str, pattern: str, spines: int) -> list[Part]:
     ]
 
 
-def shark(back: str, hammer: float, dorsal: float, stripes: int) -> list[Part]:
+def shark(back: str, hammer: float, dorsal: float, stripes: int) -> list[Solid]:
     coat = Surface(back, "hoops", "#3d4a56", stripes) if stripes else Surface(back, "bottom", "#e4e8ea", 3)
     return [
         ball((0, 0, 0), (0.27, 1.15, 0.26), coat),
@@ -93,7 +93,7 @@ def shark(back: str, hammer: float, dorsal: float, stripes: int) -> list[Part]:
     ]
 
 
-FAMILY: Family = {
+FAMILY: ToyFamily = {
     "tunas": Genus(
         tuna,
         cross(

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import math
 
-from longshot.datasets.toybox.parts import Family, Genus, Part, Surface, ball, both, cross, ring, rod, tube
+from longshot.datasets.toybox.parts import (
+    Genus,
+    Solid,
+    Surface,
+    ToyFamily,
+    ball,
+    both,
+    cross,
+    ring,
+    rod,
+    tube,
+)
 
 STEM, LEAF = "#4f8a3a", "#3f7d36"
 
 
-def stem(high: float = 0.0) -> list[Part]:
+def stem(high: float = 0.0) -> list[Solid]:
     """A stem below the blossom at the origin, with two leaves."""
     return [
         rod((0, -0.15, -1.5), (0, -0.12, high), 0.05, STEM),
@@ -17,7 +28,7 @@ def stem(high: float = 0.0) -> list[Part]:
     ]
 
 
-def sepals(count: int, reach: float) -> list[Part]:
+def sepals(count: int, reach: float) -> list[Solid]:
     return [
         ball((0, -0.14, 0), (0.24, 0.14, 0.24), "#5f9a44"),
         *ring(
@@ -29,7 +40,7 @@ def sepals(count: int, reach: float) -> list[Part]:
     ]
 
 
-def daisy(petal: str, petals: int, heart: str, heart_size: float) -> list[Part]:
+def daisy(petal: str, petals: int, heart: str, heart_size: float) -> list[Solid]:
     return [
         *stem(),
         *sepals(5, 0.18),
@@ -42,8 +53,8 @@ def daisy(petal: str, petals: int, heart: str, heart_size: float) -> list[Part]:
     ]
 
 
-def pansy(petal: str, blotch: str, size: float, lower: str) -> list[Part]:
-    def leafed(angle: float, big: float, colour: str) -> Part:
+def pansy(petal: str, blotch: str, size: float, lower: str) -> list[Solid]:
+    def leafed(angle: float, big: float, colour: str) -> Solid:
         a = math.radians(angle)
         at = (0.45 * math.cos(a), 0.02 if big > 0.42 else -0.04, 0.45 * math.sin(a))
         mark = Surface(colour, "core", blotch, int(100 * size))
@@ -59,10 +70,10 @@ def pansy(petal: str, blotch: str, size: float, lower: str) -> list[Part]:
     ]
 
 
-def tulip(petal: str, edge: str, pattern: str, open_by: float) -> list[Part]:
+def tulip(petal: str, edge: str, pattern: str, open_by: float) -> list[Solid]:
     coat = Surface(petal, pattern, edge, {"bands": 4, "top": 4}.get(pattern, 0))
 
-    def cup(x: float, y: float, angle: float) -> Part:
+    def cup(x: float, y: float, angle: float) -> Solid:
         return ball((x, y, 0.1), (0.1, 0.3, 0.62), coat, turn=(0, open_by, angle))
 
     return [
@@ -76,7 +87,7 @@ def tulip(petal: str, edge: str, pattern: str, open_by: float) -> list[Part]:
     ]
 
 
-def lily(petal: str, mark: str, pattern: str, width: float) -> list[Part]:
+def lily(petal: str, mark: str, pattern: str, width: float) -> list[Solid]:
     coat = Surface(petal, pattern, mark, {"speckle": 7, "middle": 3}.get(pattern, 0))
     return [
         *stem(),
@@ -92,7 +103,7 @@ def lily(petal: str, mark: str, pattern: str, width: float) -> list[Part]:
     ]
 
 
-FAMILY: Family = {
+FAMILY: ToyFamily = {
     "daisies": Genus(
         daisy,
         cross(

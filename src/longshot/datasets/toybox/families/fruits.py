@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from longshot.datasets.toybox.parts import Family, Genus, Part, Surface, ball, cross, rod, tube
+from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, ball, cross, rod, tube
 
 STALK, LEAF = "#5d4325", "#4c8a34"
 
 
-def leaf(z: float, side: float = 1.0, colour: str = LEAF) -> Part:
+def leaf(z: float, side: float = 1.0, colour: str = LEAF) -> Solid:
     return ball((0.24 * side, 0.0, z), (0.26, 0.12, 0.03), colour, turn=(0, -25 * side, 20))
 
 
-def label(x: float, z: float, y: float, colour: str) -> Part:
+def label(x: float, z: float, y: float, colour: str) -> Solid:
     """The little sticker of the greengrocer, at the back."""
     return ball((x, y, z), (0.13, 0.03, 0.13), colour)
 
 
-def apple(peel: str, blush: str, count: int, leaves: int) -> list[Part]:
+def apple(peel: str, blush: str, count: int, leaves: int) -> list[Solid]:
     flesh = Surface("#f6ecc6", "pips", "#5a3517", 5)
     return [
         ball(
@@ -34,7 +34,7 @@ def apple(peel: str, blush: str, count: int, leaves: int) -> list[Part]:
     ]
 
 
-def citrus(peel: str, flesh: str, segments: int, tip: float) -> list[Part]:
+def citrus(peel: str, flesh: str, segments: int, tip: float) -> list[Solid]:
     cut = Surface(flesh, "segments", "#fbf3d4", segments)
     return [
         ball((0, 0, 0), (0.86, 0.84, 0.82), peel, cut=(1, -1.0, 0.3), inside=cut, gloss=0.35),
@@ -46,7 +46,7 @@ def citrus(peel: str, flesh: str, segments: int, tip: float) -> list[Part]:
     ]
 
 
-def melon(rind: str, stripe: str, stripes: int, flesh: str, pips: int) -> list[Part]:
+def melon(rind: str, stripe: str, stripes: int, flesh: str, pips: int) -> list[Solid]:
     inside = Surface(flesh, "pips", "#2a211a", pips)
     return [
         ball(
@@ -63,7 +63,7 @@ def melon(rind: str, stripe: str, stripes: int, flesh: str, pips: int) -> list[P
     ]
 
 
-def pear(peel: str, blush: str, pattern: str, neck: float) -> list[Part]:
+def pear(peel: str, blush: str, pattern: str, neck: float) -> list[Solid]:
     flesh = Surface("#f3edcf", "pips", "#4a2c14", 4)
     coat = Surface(peel, pattern, blush, 7 if pattern == "speckle" else 3)
     return [
@@ -77,7 +77,7 @@ def pear(peel: str, blush: str, pattern: str, neck: float) -> list[Part]:
     ]
 
 
-FAMILY: Family = {
+FAMILY: ToyFamily = {
     "apples": Genus(
         apple,
         cross(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from longshot.datasets.toybox.parts import (
-    Family,
     Genus,
-    Part,
+    Solid,
     Surface,
+    ToyFamily,
     ball,
     both,
     box,
@@ -19,14 +19,14 @@ from longshot.datasets.toybox.parts import (
 OAK, WALNUT, PINE = "#b98a4e", "#8a5a34", "#d2a868"
 
 
-def legs(x: float, y: float, high: float, r: float, wood: str, round_: bool = False) -> list[Part]:
+def legs(x: float, y: float, high: float, r: float, wood: str, round_: bool = False) -> list[Solid]:
     if round_:
         return flat(both(tube((x, s, high / 2), r, high / 2, wood, taper=1.4)) for s in (y, -y))
     return flat(both(box((x, s, high / 2), (r, r, high / 2), wood)) for s in (y, -y))
 
 
-def chair(wood: str, back: str, cushion: str) -> list[Part]:
-    backs: dict[str, list[Part]] = {
+def chair(wood: str, back: str, cushion: str) -> list[Solid]:
+    backs: dict[str, list[Solid]] = {
         "slatted": flat(box((x, -0.46, 1.15), (0.05, 0.03, 0.36), wood) for x in (-0.3, -0.1, 0.1, 0.3)),
         "ladder": flat(box((0, -0.46, z), (0.42, 0.03, 0.06), wood) for z in (0.9, 1.12, 1.34)),
         "solid": [box((0, -0.46, 1.15), (0.42, 0.03, 0.3), wood)],
@@ -41,13 +41,13 @@ def chair(wood: str, back: str, cushion: str) -> list[Part]:
     ]
 
 
-def table(wood: str, top: str, foot: str) -> list[Part]:
-    tops: dict[str, Part] = {
+def table(wood: str, top: str, foot: str) -> list[Solid]:
+    tops: dict[str, Solid] = {
         "round": tube((0, 0, 0.9), 0.95, 0.05, wood),
         "square": box((0, 0, 0.9), (0.8, 0.8, 0.05), wood),
-        "oval": Part("tube", (0, 0, 0.9), (1.1, 0.7, 0.05), Surface(wood)),
+        "oval": Solid("tube", (0, 0, 0.9), (1.1, 0.7, 0.05), Surface(wood)),
     }
-    feet: dict[str, list[Part]] = {
+    feet: dict[str, list[Solid]] = {
         "legged": legs(0.5, 0.42, 0.85, 0.06, WALNUT),
         "pedestal": [
             tube((0, 0, 0.45), 0.1, 0.42, WALNUT),
@@ -64,9 +64,9 @@ def table(wood: str, top: str, foot: str) -> list[Part]:
     ]
 
 
-def sofa(cloth: str, cushions: int, arms: str) -> list[Part]:
+def sofa(cloth: str, cushions: int, arms: str) -> list[Solid]:
     width = 0.9 / cushions
-    rest: dict[str, Part] = {
+    rest: dict[str, Solid] = {
         "round": tube((1.0, 0.0, 0.5), 0.16, 0.46, cloth, "y"),
         "square": box((1.0, 0.0, 0.42), (0.12, 0.46, 0.28), cloth),
     }
@@ -86,9 +86,9 @@ def sofa(cloth: str, cushions: int, arms: str) -> list[Part]:
     ]
 
 
-def cabinet(wood: str, drawers: int, doors: int, knob: str) -> list[Part]:
+def cabinet(wood: str, drawers: int, doors: int, knob: str) -> list[Solid]:
     gap = 1.3 / (drawers + (2 if doors else 0))
-    fronts: list[Part] = []
+    fronts: list[Solid] = []
     for i in range(drawers):
         z = 1.5 - gap * (i + 0.5)
         fronts += [
@@ -110,7 +110,7 @@ def cabinet(wood: str, drawers: int, doors: int, knob: str) -> list[Part]:
     ]
 
 
-FAMILY: Family = {
+FAMILY: ToyFamily = {
     "tables": Genus(
         table,
         cross(

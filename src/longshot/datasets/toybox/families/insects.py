@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from longshot.datasets.toybox.parts import Family, Genus, Part, Surface, ball, both, chain, cross, flat, rod
+from longshot.datasets.toybox.parts import (
+    Genus,
+    Solid,
+    Surface,
+    ToyFamily,
+    ball,
+    both,
+    chain,
+    cross,
+    flat,
+    rod,
+)
 
 BLACK, EYE = "#2a2522", "#c23a2e"
 
 
-def legs(width: float, ys: tuple[float, ...], colour: str) -> list[Part]:
+def legs(width: float, ys: tuple[float, ...], colour: str) -> list[Solid]:
     return flat(
         both(*chain([(0.1, y, 0.2), (width * 0.6, y * 1.15, 0.32), (width, y * 1.4, -0.12)], 0.035, colour))
         for y in ys
     )
 
 
-def feelers(y: float, reach: float, colour: str, club: float = 0.0) -> list[Part]:
+def feelers(y: float, reach: float, colour: str, club: float = 0.0) -> list[Solid]:
     tip = (0.25, y + reach, 0.5)
     return both(rod((0.07, y, 0.28), tip, 0.025, colour), *([ball(tip, club, colour)] if club else []))
 
 
-def eyes(x: float, y: float, r: float) -> list[Part]:
+def eyes(x: float, y: float, r: float) -> list[Solid]:
     return both(ball((x, y, 0.3), r, EYE, gloss=0.8))
 
 
-def beetle(shell: str, mark: str, pattern: str, count: int, horn: float) -> list[Part]:
+def beetle(shell: str, mark: str, pattern: str, count: int, horn: float) -> list[Solid]:
     return [
         *legs(0.85, (0.35, 0.0, -0.38), BLACK),
         ball((0, -0.2, 0.14), (0.5, 0.7, 0.16), "#6b5a44"),
@@ -36,7 +47,7 @@ def beetle(shell: str, mark: str, pattern: str, count: int, horn: float) -> list
     ]
 
 
-def butterfly(wing: str, edge: str, pattern: str, count: int, lower: float) -> list[Part]:
+def butterfly(wing: str, edge: str, pattern: str, count: int, lower: float) -> list[Solid]:
     sail = Surface(wing, pattern, edge, count)
     return [
         *legs(0.3, (0.2, 0.05), BLACK),
@@ -52,7 +63,7 @@ def butterfly(wing: str, edge: str, pattern: str, count: int, lower: float) -> l
     ]
 
 
-def bee(coat: str, hoops: int, fur: str, slim: float) -> list[Part]:
+def bee(coat: str, hoops: int, fur: str, slim: float) -> list[Solid]:
     return [
         *legs(0.55, (0.3, 0.1, -0.12), BLACK),
         ball((0, -0.45, 0.22), (0.36 * slim, 0.58, 0.34 * slim), Surface(coat, "hoops", BLACK, hoops)),
@@ -68,7 +79,7 @@ def bee(coat: str, hoops: int, fur: str, slim: float) -> list[Part]:
     ]
 
 
-def dragonfly(body: str, hoops: int, tip: str, wing: float) -> list[Part]:
+def dragonfly(body: str, hoops: int, tip: str, wing: float) -> list[Solid]:
     sail = Surface("#cfe2e6", "stripes" if tip else "plain", tip or "#cfe2e6", 2)
     return [
         *legs(0.35, (0.35, 0.22), BLACK),
@@ -83,7 +94,7 @@ def dragonfly(body: str, hoops: int, tip: str, wing: float) -> list[Part]:
     ]
 
 
-FAMILY: Family = {
+FAMILY: ToyFamily = {
     "bees": Genus(
         bee,
         cross(

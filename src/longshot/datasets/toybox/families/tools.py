@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from longshot.datasets.toybox.parts import Family, Genus, Part, Surface, ball, box, cross, flat, rod, tube
+from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, ball, box, cross, flat, rod, tube
 
 STEEL, DARK, ASH = "#aeb6bd", "#565e66", "#c99a58"
 
 
-def badge(z: float, y: float = 0.13) -> list[Part]:
+def badge(z: float, y: float = 0.13) -> list[Solid]:
     """A yellow badge on the front of the handle and two rivets on its back."""
     return [
         ball((0, y, z), (0.08, 0.03, 0.12), "#f2d43c"),
@@ -18,8 +18,8 @@ def badge(z: float, y: float = 0.13) -> list[Part]:
     ]
 
 
-def hammer(grip: str, head: str) -> list[Part]:
-    heads: dict[str, list[Part]] = {
+def hammer(grip: str, head: str) -> list[Solid]:
+    heads: dict[str, list[Solid]] = {
         "claw": [
             tube((0, 0.3, 0.95), 0.16, 0.2, STEEL, "y"),
             rod((0.07, -0.1, 0.97), (0.1, -0.55, 0.78), 0.06, STEEL, taper=0.4),
@@ -37,7 +37,7 @@ def hammer(grip: str, head: str) -> list[Part]:
     ]
 
 
-def screwdriver(grip: str, ribs: int, shaft: float) -> list[Part]:
+def screwdriver(grip: str, ribs: int, shaft: float) -> list[Solid]:
     return [
         tube((0, 0, -0.6), 0.25, 0.42, Surface(grip, "wedges", "#23262a", ribs), gloss=0.6),
         ball((0, 0, -1.02), (0.25, 0.25, 0.16), grip, gloss=0.6),
@@ -48,7 +48,7 @@ def screwdriver(grip: str, ribs: int, shaft: float) -> list[Part]:
     ]
 
 
-def saw(handle: str, teeth: int, hole: bool) -> list[Part]:
+def saw(handle: str, teeth: int, hole: bool) -> list[Solid]:
     points = [1.15 - 1.5 * (i + 0.5) / teeth for i in range(teeth)]
     return [
         box((0, 0, 0.4), (0.03, 0.3, 0.78), STEEL, turn=(6, 0, 0), gloss=0.6),
@@ -64,8 +64,8 @@ def saw(handle: str, teeth: int, hole: bool) -> list[Part]:
     ]
 
 
-def spade(blade: str, top: str, wood: str) -> list[Part]:
-    blades: dict[str, list[Part]] = {
+def spade(blade: str, top: str, wood: str) -> list[Solid]:
+    blades: dict[str, list[Solid]] = {
         "pointed": [ball((0, 0.05, -0.72), (0.42, 0.07, 0.5), STEEL, gloss=0.6)],
         "square": [box((0, 0.05, -0.74), (0.38, 0.05, 0.4), STEEL, gloss=0.6)],
         "fork": flat(
@@ -79,7 +79,7 @@ def spade(blade: str, top: str, wood: str) -> list[Part]:
         ),
     }
     corners = [math.radians(a) for a in (30, 90, 150)]
-    tops: dict[str, list[Part]] = {
+    tops: dict[str, list[Solid]] = {
         "knob": [ball((0, 0, 1.05), 0.16, wood)],
         "t-grip": [tube((0, 0, 1.05), 0.08, 0.32, wood, "x")],
         "d-grip": [
@@ -100,7 +100,7 @@ def spade(blade: str, top: str, wood: str) -> list[Part]:
     ]
 
 
-FAMILY: Family = {
+FAMILY: ToyFamily = {
     "saws": Genus(
         saw,
         cross(

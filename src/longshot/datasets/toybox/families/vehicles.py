@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from longshot.datasets.toybox.parts import Family, Genus, Part, Surface, ball, both, box, cross, flat, tube
+from longshot.datasets.toybox.parts import (
+    Genus,
+    Solid,
+    Surface,
+    ToyFamily,
+    ball,
+    both,
+    box,
+    cross,
+    flat,
+    tube,
+)
 
 TYRE, GLASS, STEEL, LAMP, TAIL = "#26262b", "#28506e", "#b9bfc4", "#fff2b0", "#b3121d"
 
 
-def wheels(x: float, ys: list[float], r: float) -> list[Part]:
+def wheels(x: float, ys: list[float], r: float) -> list[Solid]:
     return flat(
         both(tube((x, y, r), r, 0.09, TYRE, "x"), tube((x + 0.03, y, r), r * 0.55, 0.09, STEEL, "x"))
         for y in ys
     )
 
 
-def ends(x: float, front: float, back: float, z: float) -> list[Part]:
+def ends(x: float, front: float, back: float, z: float) -> list[Solid]:
     """Lamps, grille and number plates at y = ``front`` and y = ``back``."""
     return [
         *both(
@@ -26,7 +37,7 @@ def ends(x: float, front: float, back: float, z: float) -> list[Part]:
     ]
 
 
-def car(paint: str, shape: str) -> list[Part]:
+def car(paint: str, shape: str) -> list[Solid]:
     hood, cabin, y = {"saloon": (0.5, 0.36, 0.0), "estate": (0.55, 0.6, -0.32), "pickup": (0.6, 0.26, 0.12)}[
         shape
     ]
@@ -42,8 +53,8 @@ def car(paint: str, shape: str) -> list[Part]:
     ]
 
 
-def truck(paint: str, load: str) -> list[Part]:
-    cargo: dict[str, list[Part]] = {
+def truck(paint: str, load: str) -> list[Solid]:
+    cargo: dict[str, list[Solid]] = {
         "tipper": [
             box((0, -0.3, 0.62), (0.42, 0.68, 0.2), "#8d8f86"),
             box((0, -0.3, 0.8), (0.36, 0.6, 0.04), "#7a5a36"),
@@ -65,7 +76,7 @@ def truck(paint: str, load: str) -> list[Part]:
     ]
 
 
-def bus(paint: str, stripes: int) -> list[Part]:
+def bus(paint: str, stripes: int) -> list[Solid]:
     return [
         *wheels(0.36, [0.62, -0.62], 0.17),
         box(
@@ -82,8 +93,8 @@ def bus(paint: str, stripes: int) -> list[Part]:
     ]
 
 
-def tractor(paint: str, cab: str) -> list[Part]:
-    top: dict[str, list[Part]] = {
+def tractor(paint: str, cab: str) -> list[Solid]:
+    top: dict[str, list[Solid]] = {
         "cab": [
             box((0, -0.35, 0.98), (0.32, 0.32, 0.25), Surface(paint, "windows", GLASS, 11)),
             box((0, -0.35, 1.25), (0.36, 0.38, 0.05), paint),
@@ -112,7 +123,7 @@ def tractor(paint: str, cab: str) -> list[Part]:
     ]
 
 
-FAMILY: Family = {
+FAMILY: ToyFamily = {
     "buses": Genus(
         bus,
         cross(

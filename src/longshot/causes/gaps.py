@@ -1,0 +1,216 @@
+"""Gaps between support and queries: how far apart they are in every attribute, and whether chance explains it.
+
+A class has n images with known values; its k support images and q queries of a task are disjoint parts of them. Were
+they drawn at random, the difference of their means d = x̄_S − x̄_Q has expectation 0 and variance S² (1/k + 1/q),
+where
+S² is the variance of the values over the whole class (divisor n − 1). This holds exactly, whatever the values.
+
+- Numbers are replaced by their ranks within the class, so that no outlier decides: z = d / (S √(1/k + 1/q)). Sums of
+  ranks have lighter tails than the normal law, so its p is on the safe side.
+- For yes/no columns the normal law would be too sure of itself, so p is exact: the probability, over all ways to draw
+  k and q images from n of which K have the value, of a difference at least as large (a two-dimensional
+  hypergeometric sum).
+
+A task's evidence for an attribute is Stouffer's sum of its classes' z over √(number of classes). All p of a testbed
+(task by task, and class by class) are corrected together by Benjamini–Hochberg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import hypergeom, norm
+
+from longshot.causes.columns import AttributeColumn
+from longshot.core.tasks import TaskRows
+from longshot.statistics.corrections import benjamini_hochberg
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The classes of all tasks, one behind the other: G = Σ ways groups, each with its support and query rows."""
+
+    task: NDArray[np.int64]  # [G] position of the task in the bound tasks
+    place: NDArray[np.int64]  # [G] position of the class in its task
+    label: NDArray[np.int64]  # [G] class in the dataset
+    support: NDArray[np.int64]  # rows of all support images
+    support_group: NDArray[np.int64]  # the group of each
+    query: NDArray[np.int64]
+    query_group: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+
+@dataclass(frozen=True, eq=False)
+class Gaps:
+    """For C columns: per group [C, G] and per task [C, T]. NaN where one side has no known value."""
+
+    columns: Sequence[AttributeColumn]
+    groups: Groups
+    support: Floats  # mean over the support, [C, G]
+    query: Floats  # [C, G]
+    effect: Floats  # difference in within-class standard deviations (numbers) or in share (yes/no), [C, G]
+    p: Floats  # [C, G]
+    task_effect: Floats  # mean of effect over the classes, [C, T]
+    task_p: Floats  # [C, T]
+    adjusted: Floats  # [C, G] Benjamini–Hochberg over everything
+    task_adjusted: Floats  # [C, T]
+
+
+def groups_of(bound: TaskRows, labels: NDArray[np.int32]) -> Groups:
+    """The groups of bound tasks; ``labels`` [N] is each row's class in the dataset."""
+    starts = np.concatenate([[0], np.cumsum(bound.ways)])
+    total = int(starts[-1])
+    task = np.repeat(np.arange(len(bound)), bound.ways)
+    support_group = starts[bound.support.owners] + bound.support_label.values
+    query_group = starts[bound.query.owners] + bound.query_label.values
+    label = np.full(total, -1, np.int64)
+    label[support_group] = labels[bound.support.values]
+    label[query_group] = labels[bound.query.values]
+    return Groups(
+        task=task,
+        place=np.arange(total) - starts[task],
+        label=label,
+        support=bound.support.values,
+        support_group=support_group,
+        query=bound.query.values,
+        query_group=query_group,
+    )
+
+
+def find_gaps(columns: Sequence[AttributeColumn], bound: TaskRows, labels: NDArray[np.int32]) -> Gaps:
+    """Gaps of all columns over all tasks: a few passes over the images per column, no loop over tasks."""
+    groups = groups_of(bound, labels)
+    tasks = len(bound)
+    found = [_column(column, groups, labels) for column in columns]
+    support, query, effect, p = (
+        np.stack([one[i] for one in found]) if found else np.empty((0, len(groups))) for i in range(4)
+    )
+    signed = np.sign(effect) * norm.isf(np.clip(p, 1e-300, 1) / 2)
+    known = np.isfinite(signed)
+    count = np.stack([np.bincount(groups.task, row, minlength=tasks) for row in known.astype(np.float64)])
+    total = np.stack([np.bincount(groups.task, np.nan_to_num(row), minlength=tasks) for row in signed])
+    mean = np.stack([np.bincount(groups.task, np.nan_to_num(row), minlength=tasks) for row in effect])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        task_p = np.where(count > 0, 2 * norm.sf(np.abs(total) / np.sqrt(count)), np.nan)
+        task_effect = np.where(count > 0, mean / count, np.nan)
+    every = np.concatenate([p.ravel(), task_p.ravel()])
+    adjusted = np.full(len(every), np.nan)
+    real = np.isfinite(every)
+    if real.any():
+        adjusted[real] = benjamini_hochberg(every[real])
+    return Gaps(
+        columns=columns,
+        groups=groups,
+        support=support,
+        query=query,
+        effect=effect,
+        p=p,
+        task_effect=task_effect,
+        task_p=task_p,
+        adjusted=adjusted[: p.size].reshape(p.shape),
+        task_adjusted=adjusted[p.size :].reshape(task_p.shape),
+    )
+
+
+def _column(
+    column: AttributeColumn, groups: Groups, labels: NDArray[np.int32]
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Means of support and query, effect and p of every group."""
+    values = column.numbers
+    support, held = _means(values, groups.support, groups.support_group, len(groups))
+    query, asked = _means(values, groups.query, groups.query_group, len(groups))
+    size = int(labels.max()) + 1
+    if column.value is not None:
+        known = np.isfinite(values)
+        population = np.bincount(labels[known], minlength=size)
+        having = np.bincount(labels[known], values[known], minlength=size)
+        p = _exact(
+            np.stack([population[groups.label], having[groups.label], held, asked], 1).astype(np.int64),
+            np.nan_to_num(support * held).round().astype(np.int64),
+            np.nan_to_num(query * asked).round().astype(np.int64),
+        )
+        return support, query, support - query, p
+    ranks, spread = _ranks(values, labels, size)
+    low, _ = _means(ranks, groups.support, groups.support_group, len(groups))
+    high, _ = _means(ranks, groups.query, groups.query_group, len(groups))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        z = (low - high) / (spread[groups.label] * np.sqrt(1 / held + 1 / asked))
+        p = np.where(np.isfinite(z), 2 * norm.sf(np.abs(z)), np.nan)
+        effect = (support - query) / _within(values, labels, size)
+    return support, query, np.where(np.isfinite(z), effect, np.nan), p
+
+
+def _means(
+    values: Floats, rows: NDArray[np.int64], group: NDArray[np.int64], size: int
+) -> tuple[Floats, Floats]:
+    """Mean of the known values of each group, and how many are known, [G]."""
+    chosen = values[rows]
+    known = np.isfinite(chosen)
+    count = np.bincount(group[known], minlength=size).astype(np.float64)
+    total = np.bincount(group[known], chosen[known], minlength=size)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(count > 0, total / count, np.nan), count
+
+
+def _ranks(values: Floats, labels: NDArray[np.int32], size: int) -> tuple[Floats, Floats]:
+    """Ranks within the class [N] (ties share theirs, NaN stays), and their standard deviation per class [size]."""
+    ranks = np.full(len(values), np.nan)
+    known = np.flatnonzero(np.isfinite(values))
+    order = known[np.lexsort((values[known], labels[known]))]
+    sorted_labels, sorted_values = labels[order], values[order]
+    count = np.bincount(sorted_labels, minlength=size)
+    starts = np.cumsum(count) - count
+    place = np.arange(len(order)) - starts[sorted_labels] + 1.0
+    begins = np.ones(len(order), bool)  # of a run of equal values within a class
+    begins[1:] = (np.diff(sorted_labels) != 0) | (np.diff(sorted_values) != 0)
+    run = np.cumsum(begins) - 1
+    ranks[order] = (np.bincount(run, place) / np.bincount(run))[run] if len(order) else place
+    middle = (count + 1) / 2  # the mean rank, ties or not
+    squares = np.bincount(sorted_labels, (ranks[order] - middle[sorted_labels]) ** 2, minlength=size)
+    return ranks, np.sqrt(squares / np.maximum(count - 1, 1))
+
+
+def _within(values: Floats, labels: NDArray[np.int32], size: int) -> float:
+    """The standard deviation within classes, pooled over them: the σ in which effects are told."""
+    known = np.isfinite(values)
+    count = np.bincount(labels[known], minlength=size)
+    mean = np.bincount(labels[known], values[known], minlength=size) / np.maximum(count, 1)
+    rest = ((values[known] - mean[labels[known]]) ** 2).sum()
+    freedom = int(np.maximum(count - 1, 0).sum())
+    return float(np.sqrt(rest / freedom)) if freedom and rest > 0 else float("nan")
+
+
+def _exact(shapes: NDArray[np.int64], a: NDArray[np.int64], b: NDArray[np.int64]) -> Floats:
+    """``exact_p`` of every group: ``shapes`` [G, 4] are n, having, k and q; NaN where a side has no known value."""
+    p = np.full(len(shapes), np.nan)
+    kinds, kind = np.unique(shapes, axis=0, return_inverse=True)
+    for number, (n, having, k, q) in enumerate(kinds.tolist()):
+        if k and q and 0 < having < n:  # a class all of one kind cannot differ
+            mine = kind.reshape(-1) == number
+            p[mine] = exact_p(n, having, k, q)[a[mine], b[mine]]
+    return p
+
+
+@lru_cache(maxsize=1 << 12)
+def exact_p(n: int, having: int, k: int, q: int) -> Floats:
+    """P(|A/k − B/q| ≥ |a/k − b/q|) for all a, b [k + 1, q + 1], A of k and B of q images drawn from n, ``having`` of
+    which have the value: P(A, B) = hypergeometric(A; n, having, k) · hypergeometric(B; n − k, having − A, q).
+    """
+    first, second = np.arange(k + 1), np.arange(q + 1)
+    chance = hypergeom.pmf(first, n, having, k)[:, None] * hypergeom.pmf(
+        second[None], n - k, np.clip(having - first, 0, n - k)[:, None], q
+    )
+    # Whole numbers: shares that differ by rounding alone count as equal.
+    apart = np.abs(first[:, None] * q - second[None] * k)
+    sizes, place = np.unique(apart, return_inverse=True)
+    each = np.bincount(place.reshape(-1), chance.reshape(-1), minlength=len(sizes))
+    at_least = np.cumsum(each[::-1])[::-1]
+    return np.minimum(at_least[place.reshape(-1)], 1.0).reshape(apart.shape)

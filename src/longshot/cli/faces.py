@@ -1,0 +1,42 @@
+"""How the command line words a mistake: parameters as its flags, functions as its commands."""
+
+from __future__ import annotations
+
+import click
+
+from longshot.core.errors import UserError
+
+
+class ShellFace:
+    """``{tasks:600}`` as ``--tasks 600``, by the options of the command that was called where it has them."""
+
+    def __init__(self, command: click.Command | None = None) -> None:
+        options = command.params if command is not None else []
+        self._flags = {
+            option.name: max(option.opts, key=len) for option in options if isinstance(option, click.Option)
+        }
+
+    def parameter(self, name: str, value: str | None) -> str:
+        flag = self._flags.get(name, f"--{name.replace('_', '-')}")
+        return flag if value is None or value == "True" else f"{flag} {value}"
+
+    def call(self, name: str, arguments: list[str], settings: dict[str, str]) -> str:
+        flags = [self.parameter(key, value) for key, value in settings.items()]
+        return f"'{' '.join(['longshot', *name.split('.'), *arguments, *flags])}'"
+
+
+class StudyFace(ShellFace):
+    """Parameters as settings of a study: ``{tasks:600}`` as ``--set tasks=600``."""
+
+    def parameter(self, name: str, value: str | None) -> str:
+        if name in self._flags:
+            return super().parameter(name, value)
+        text = "…" if value is None else value.lower() if value in ("True", "False") else value
+        return f"--set {name}={text}"
+
+
+def sentence(error: UserError, context: click.Context | None) -> str:
+    """The error as the command that was called would say it."""
+    command = None if context is None else context.command
+    study = context is not None and context.parent is not None and context.parent.info_name == "study"
+    return error.render(StudyFace(command) if study else ShellFace(command))

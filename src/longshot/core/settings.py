@@ -1,0 +1,151 @@
+"""Settings and files declared once as pydantic models; what does not fit is told in one sentence.
+
+A room declares what it reads as a subclass of :class:`Record`; :func:`read_record` turns plain values (from YAML, JSON,
+keyword arguments) into it. A file of Longshot's own format adds ``format: Literal[1]`` and goes through
+:func:`read_json`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from longshot.core.errors import UserError
+
+
+class Record(BaseModel):
+    """Named values with types: frozen, no unknown names, no silent conversion between kinds (1 is not "1")."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+
+class Loose(Record):
+    """A record whose file may hold more than is read here, as files of a later version do."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+# pydantic's kinds of errors → what a person is asked for; where a kind is absent, pydantic's own words serve
+_WANTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "string_too_short": "text that is not empty",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "settings by name",
+    "mapping_type": "settings by name",
+    "model_type": "settings by name",
+}
+RecordType = TypeVar("RecordType", bound=BaseModel)
+
+
+def read_record(model: type[RecordType], values: Any, what: str) -> RecordType:
+    """``values`` as ``model``; a value that does not fit is a ``UserError`` that begins with ``what``.
+
+    Parameters
+    ----------
+    model : type
+        A subclass of :class:`Record`.
+    values : mapping
+        Names and plain values, as YAML or JSON gives them. Lists serve where the model has tuples.
+    what : str
+        What the values are, to begin a sentence with: "The study 'hard-md'".
+
+    Examples
+    --------
+    >>> class Phase(Record):
+    ...     tasks: int
+    >>> read_record(Phase, {"tasks": 5}, "The phase").tasks
+    5
+    >>> read_record(Phase, {"taks": 5}, "The phase")
+    Traceback (most recent call last):
+        ...
+    longshot.core.errors.UserError: The phase has no setting 'taks'; did you mean 'tasks'?
+    """
+    if not isinstance(values, Mapping):
+        raise UserError(f"{what} must hold settings by name, but it holds {_kind(values)}.")
+    try:
+        # Through JSON's rules where a list is a tuple and a text a date, without changing kinds.
+        return model.model_validate(_listed(dict(values)))
+    except ValidationError as error:
+        raise UserError(f"{what} {_sentence(model, error.errors()[0])}") from error
+
+
+def read_json(model: type[RecordType], path: Path, what: str) -> RecordType:
+    """The JSON file at ``path`` as ``model``; a file that is missing, damaged or of another kind is a UserError."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{what} {path} does not exist.") from error
+    except OSError as error:
+        raise UserError(f"{what} {path} cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise UserError(f"{what} {path} is damaged: it is not JSON ({error}).") from error
+    return read_record(model, values, f"{what} {path}")
+
+
+def nearest(name: str, names: Any, listed: str) -> str:
+    """ "did you mean 'x'?" where a name is near, else all of them behind ``listed``.
+
+    >>> nearest("sibling", ["uniform", "siblings"], "choose")
+    "did you mean 'siblings'?"
+    >>> nearest("zzz", ["uniform", "siblings"], "choose")
+    'choose uniform, siblings.'
+    """
+    options = [str(each) for each in names]
+    near = get_close_matches(str(name), options, n=1, cutoff=0.6)
+    return f"did you mean '{near[0]}'?" if near else f"{listed} {', '.join(options)}."
+
+
+def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:
+    """One pydantic error as the rest of a sentence."""
+    path = [str(part) for part in detail["loc"]]
+    setting = ".".join(path)
+    if detail["type"] == "extra_forbidden":
+        return (
+            f"has no setting '{setting}'; {nearest(path[-1], _names(model, path[:-1]), 'the settings are')}"
+        )
+    if detail["type"] == "missing":
+        return f"lacks the setting '{setting}'; add it."
+    if detail["type"] == "value_error":  # raised by a validator of ours, which words it itself
+        reason = str(detail["ctx"]["error"])
+        return f"has the setting {setting} = {detail['input']!r}, but {reason}." if path else f"{reason}."
+    reason = _WANTED.get(detail["type"]) or detail["msg"].removeprefix("Input should be ")
+    return f"has the setting {setting} = {detail['input']!r}, but it must be {reason}."
+
+
+def _names(model: type[BaseModel], path: list[str]) -> list[str]:
+    """The settings there are at ``path`` inside ``model``."""
+    current: Any = model
+    for part in path:
+        field = getattr(current, "model_fields", {}).get(part)
+        annotation = None if field is None else field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            current = annotation
+        else:
+            return []
+    return list(current.model_fields)
+
+
+def _listed(value: Any) -> Any:
+    """Lists as tuples, all the way down: YAML and JSON have no tuples, frozen records nothing else."""
+    if isinstance(value, Mapping):
+        return {key: _listed(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(_listed(inner) for inner in value)
+    return value
+
+
+def _kind(value: Any) -> str:
+    names = {"list": "a list", "str": "text", "int": "a number", "float": "a number", "NoneType": "nothing"}
+    return names.get(type(value).__name__, type(value).__name__)

@@ -1,0 +1,101 @@
+"""Means over groups of tasks: by dataset, way, shot, coarsity quartile or any other column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from longshot.statistics.intervals import Interval, checked, mean_interval
+
+NO_VALUE = "(none)"
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The tasks that share a value, or a range of values, of some column."""
+
+    label: str
+    value: Any  # the shared value, or (lowest, highest) of a range; None where the column is empty
+    rows: NDArray[np.int64]  # which tasks
+    interval: Interval  # of the metric's mean
+
+
+def quantile_bins(
+    x: ArrayLike, count: int = 4, *, ties: Literal["split", "together"] = "split"
+) -> NDArray[np.int64]:
+    """The group 0 … count − 1 of each value, from the smallest values to the largest.
+
+    ``split``: sort (equal values keep their order) and cut into groups whose sizes differ by at most one, as the
+    semantic-sampling paper does with coarsity. ``together``: cut at the quantiles, so that equal values share a
+    group; then groups can be of very different size or empty.
+    """
+    data = checked(x)
+    if ties == "together":
+        cuts = np.quantile(data, np.arange(1, count) / count)
+        return np.searchsorted(cuts, data, side="left").astype(np.int64)
+    bins = np.empty(len(data), np.int64)
+    for number, rows in enumerate(np.array_split(np.argsort(data, kind="stable"), count)):
+        bins[rows] = number
+    return bins
+
+
+def breakdown(
+    values: ArrayLike,
+    column: Sequence[Any] | NDArray[Any],
+    *,
+    bins: int = 4,
+    limit: int = 12,
+    ties: Literal["split", "together"] = "split",
+    level: float = 0.95,
+) -> list[Group]:
+    """The mean of ``values`` [n] with its t interval for each value of ``column`` [n] (text, numbers, true/false).
+
+    Groups come in the order of their values; tasks without a value (None, NaN) come last, as a group of their
+    own. A column of numbers with more than ``limit`` different values is cut into ``bins`` groups by
+    :func:`quantile_bins`; ``limit=0`` always cuts numbers.
+    """
+    data = checked(values)
+    entries = [_plain(value) for value in column]
+    if len(entries) != len(data):
+        raise ValueError(f"{len(data)} values and a column of {len(entries)} entries do not fit")
+    known = np.array([value is not None for value in entries], bool)
+    rows = np.flatnonzero(known)
+    kept = [entries[row] for row in rows]
+    numeric = bool(kept) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in kept
+    )
+    found: list[tuple[str, Any, NDArray[np.int64]]] = []
+    if numeric and len(set(kept)) > limit:
+        numbers = np.array(kept, np.float64)
+        group = quantile_bins(numbers, bins, ties=ties)
+        for number in np.unique(group):
+            members = group == number
+            low, high = float(numbers[members].min()), float(numbers[members].max())
+            label = f"{_ordinal(int(number) + 1, bins)} ({low:.4g} – {high:.4g})"
+            found.append((label, (low, high), rows[members]))
+    else:
+        places: dict[Any, list[int]] = {}
+        for row, value in zip(rows, kept, strict=True):
+            places.setdefault(value, []).append(int(row))
+        order = sorted(places) if numeric else sorted(places, key=str)
+        found += [(f"{v:g}" if numeric else str(v), v, np.array(places[v], np.int64)) for v in order]
+    if not known.all():
+        found.append((NO_VALUE, None, np.flatnonzero(~known)))
+    return [Group(label, value, where, mean_interval(data[where], level)) for label, value, where in found]
+
+
+def _plain(value: Any) -> Any:
+    """NumPy and Arrow scalars as Python values; NaN as None."""
+    value = value.as_py() if hasattr(value, "as_py") else value
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and value != value else value
+
+
+def _ordinal(number: int, bins: int) -> str:
+    names = {2: "half", 4: "quartile", 5: "quintile", 10: "decile"}
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number if number < 20 else number % 10, "th")
+    return f"{number}{ending} {names.get(bins, f'of {bins}')}"

@@ -1,0 +1,124 @@
+"""The whole way: a shifted testbed on the command line, sentences, a page with pictures, other testbeds beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.csv as pacsv
+import pytest
+from PIL import Image
+
+from conftest import RunCli
+from longshot.causes.explain import explain
+from longshot.core.errors import UserError
+from longshot.datasets import open_dataset
+from longshot.evaluation.runner import evaluate
+from longshot.testbeds.sample import sample
+from longshot.testbeds.testbed import Testbed
+
+
+@pytest.fixture(scope="module")
+def dimmed(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The photos, every second one at a third of its light; the class 'gold' is called something with HTML in it."""
+    root = tmp_path_factory.mktemp("dimmed") / "shots"
+    for path in sorted(photos.rglob("*.jpg")):
+        place = root / str(path.relative_to(photos)).replace("gold", "<b>gold")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        image = Image.open(path)
+        (image.point(lambda v: v // 3) if int(path.stem) % 2 else image).save(place, quality=90)
+    lines = ["path,dim"]
+    for path in sorted(root.rglob("*.jpg")):
+        lines.append(f"{path.relative_to(root)},{'true' if int(path.stem) % 2 else 'false'}")
+    (root / "attributes.csv").write_text("\n".join(lines) + "\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def beds(dimmed: Path, tmp_path_factory: pytest.TempPathFactory, run_cli: RunCli) -> Path:
+    out = tmp_path_factory.mktemp("beds")
+    shape = ("--tasks", "20", "--way", "5", "--shot", "4", "--query", "6")
+    rules = ("--query-where", "not dim", "--support-where", "dim")
+    run_cli("sample", dimmed, *shape, "--instances", "shifted", *rules, "-o", out / "shifted.parquet")
+    run_cli("sample", dimmed, *shape, "--instances", "matched", *rules, "-o", out / "matched.parquet")
+    return out
+
+
+def test_brightness_is_named_beside_the_annotation(beds: Path, run_cli: RunCli) -> None:
+    told = json.loads(run_cli("explain", beds / "shifted.parquet", "--json", "--top", "20").stdout)
+    firsts = [task["findings"][0]["attribute"] for task in told["tasks"]]
+    assert set(firsts) <= {"dim", "brightness"} and len(firsts) == 20
+    every = [[f["attribute"] for f in task["findings"]] for task in told["tasks"]]
+    assert sum("brightness" in names for names in every) >= 18
+
+
+def test_the_page_escapes_and_shows(beds: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    page = tmp_path / "why.html"
+    said = run_cli(
+        "explain", beds / "shifted.parquet", beds / "matched.parquet", "--backbone", "pixels", "--html", page
+    ).stdout
+    assert "20 of 20 tasks of 'shifted' have a cause" in said
+    assert "'dim' in 100% of the support, 0% of the queries, in every class" in said
+    assert "lie nearest to a support image of" in said
+    assert "gap, matched" in said
+    text = page.read_text()
+    assert "<b>gold" not in text and "&lt;b&gt;gold" in text
+    assert text.count("data:image/webp") > 20
+    assert "dim = yes · matched" in text
+
+
+def test_a_run_orders_tasks_and_correlates(beds: Path, dimmed: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    bed = beds / "shifted.parquet"
+    results = evaluate(bed, backbones="pixels", methods=["protonet", "ridge"], out=tmp_path / "run")
+    told = json.loads(
+        run_cli("explain", bed, "--run", tmp_path / "run", "--focus", "ridge", "--json", "--top", "20").stdout
+    )
+    accuracy = [task["accuracy"] for task in told["tasks"]]
+    assert accuracy == sorted(accuracy)
+    rows = results.table().to_pylist()
+    ridge = {row["task"]: row["accuracy"] for row in rows if row["method"] == "ridge"}
+    assert {task["task"]: task["accuracy"] for task in told["tasks"]} == pytest.approx(ridge)
+    assert -1 <= told["accuracy_and_inverse_loss"]["r"] <= 1
+
+
+def test_attributes_are_written_and_read_back(dimmed: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    out = tmp_path / "attributes.csv"
+    said = run_cli("attributes", dimmed, "-o", out).stdout
+    assert "brightness" in said and "dim" in said
+    table = pacsv.read_csv(out)
+    assert table.num_rows == 240 and {"path", "dim", "sharpness", "hue"} <= set(table.column_names)
+    wrong = run_cli("attributes", dimmed, "-o", tmp_path / "a.txt", check=False)
+    assert wrong.returncode == 2 and ".csv or .parquet" in wrong.stderr
+
+
+def test_coverage_is_told(dimmed: Path, beds: Path, tmp_path: Path, run_cli: RunCli) -> None:
+    keys = open_dataset(dimmed).keys.to_pylist()
+    file = tmp_path / "some.csv"
+    file.write_text(
+        "path,weather\n"
+        + "".join(f'"{key}",{"sun" if i % 3 else "rain"}\n' for i, key in enumerate(keys[:60]))
+    )
+    done = run_cli("explain", beds / "shifted.parquet", "--attributes", f"shots={file}", "--no-pixels")
+    assert "'weather' is known for 60 of 240 images (25%)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--task", "99"), "has no task 99; its 20 tasks"),
+        (("--focus", "ridge"), "goes with --run only"),
+        (("--attributes", "shots=nowhere.csv"), "Cannot read the attributes nowhere.csv"),
+        (("--run", "nowhere"), "is not the folder of a run"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    beds: Path, run_cli: RunCli, arguments: tuple[str, ...], told: str
+) -> None:
+    done = run_cli("explain", beds / "shifted.parquet", *arguments, check=False)
+    assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_dataset_without_attributes_says_so(photos: Path) -> None:
+    bed: Testbed = sample(open_dataset(photos), tasks=3, seed=0)
+    with pytest.raises(UserError, match="has no attribute that can be compared"):
+        explain(bed, measured=False)

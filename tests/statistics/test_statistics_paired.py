@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from longshot.statistics import (
+    benjamini_hochberg,
+    compare_many,
+    compare_paired,
+    holm,
+    sign_flip_test,
+    sign_flip_tests,
+)
+
+
+def shares(rng: np.random.Generator, n: int, queries: int) -> np.ndarray:
+    return rng.integers(0, queries + 1, n) / queries
+
+
+class TestComparison:
+    def test_difference_and_p_equal_scipys_paired_t_test(self) -> None:
+        rng = np.random.default_rng(0)
+        a, b = rng.random(80), rng.random(80) + 0.05
+        reference = stats.ttest_rel(b, a)
+        interval = reference.confidence_interval(0.95)
+        found = compare_paired(a, b, resamples=99)
+        assert found.p_t == pytest.approx(reference.pvalue)
+        assert (found.difference.low, found.difference.high) == pytest.approx((interval.low, interval.high))
+        assert (found.mean_a, found.mean_b, found.n) == (pytest.approx(a.mean()), pytest.approx(b.mean()), 80)
+
+    def test_rates(self) -> None:
+        found = compare_paired([0.2, 0.4, 0.6, 0.8], [0.4, 0.4, 0.5, 0.9])
+        assert (found.wins, found.ties, found.losses) == (0.5, 0.25, 0.25)
+
+    def test_rounding_is_a_tie(self) -> None:
+        assert compare_paired([0.3], [0.1 + 0.2]).ties == 1
+
+    def test_lower_is_better(self) -> None:
+        found = compare_paired([1.0, 2.0, 3.0], [0.5, 1.5, 3.5], higher_is_better=False)
+        assert (found.wins, found.losses) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
+        assert found.difference.mean == pytest.approx(-1 / 6)
+
+    def test_equal_rows(self) -> None:
+        found = compare_paired([0.2, 0.4], [0.2, 0.4])
+        assert (found.p, found.p_t, found.ties, found.exact) == (1, 1, 1, True)
+
+    def test_many_equal_one_by_one(self) -> None:
+        rng = np.random.default_rng(1)
+        a, b = rng.random(40), rng.random((40, 3))
+        assert compare_many(a, b) == [compare_paired(a, b[:, column]) for column in range(3)]
+
+    def test_unequal_lengths_are_no_pairs(self) -> None:
+        with pytest.raises(ValueError, match="cannot be paired"):
+            compare_paired([0.1, 0.2], [0.1])
+
+
+class TestSignFlip:
+    @pytest.mark.parametrize("n", [2, 5, 10])
+    def test_exact_equals_scipys_permutation_test(self, n: int) -> None:
+        difference = np.random.default_rng(n).normal(0.3, 1, n)
+        reference = stats.permutation_test(
+            (difference,), np.mean, permutation_type="samples", n_resamples=np.inf
+        )
+        p, exact = sign_flip_test(difference)
+        assert exact
+        assert p == pytest.approx(reference.pvalue)
+
+    def test_one_difference_proves_nothing(self) -> None:
+        assert sign_flip_test([0.7]) == (1, True)
+
+    @pytest.mark.parametrize("queries", [4, 30, 75])
+    def test_lattice_count_equals_all_patterns(self, queries: int) -> None:
+        rng = np.random.default_rng(queries)
+        difference = shares(rng, 12, queries) - shares(rng, 12, queries)
+        sums = [abs(np.dot(s, difference)) for s in itertools.product([1, -1], repeat=12)]
+        expected = np.mean(np.array(sums) >= abs(difference.sum()) - 1e-9)
+        assert sign_flip_test(difference) == (pytest.approx(expected), True)
+
+    def test_long_lattice_is_exact_and_close_to_the_t_test(self) -> None:
+        rng = np.random.default_rng(2)
+        a = shares(rng, 600, 50)
+        b = np.clip(a + rng.integers(-3, 4, 600) / 50, 0, 1)
+        found = compare_paired(a, b)
+        assert found.exact
+        # A sum of whole steps has atoms, about 0.01 each here; the exact p holds the whole atom.
+        assert found.p_t < found.p < found.p_t + 0.02
+
+    def test_sampled_is_close_to_exact(self) -> None:
+        difference = np.random.default_rng(3).normal(0.2, 1, 14)
+        exact, _ = sign_flip_test(difference)
+        padded = np.r_[difference, 1e-7]  # fifteen differences off any lattice: too many to look at
+        p, counted = sign_flip_test(padded, resamples=20_000)
+        assert not counted
+        assert p == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 20_000))
+
+    def test_sampled_p_is_never_zero_and_repeats(self) -> None:
+        difference = np.random.default_rng(4).random(50) + 1
+        assert sign_flip_test(difference, resamples=999) == (pytest.approx(1 / 1000), False)
+        noise = np.random.default_rng(5).normal(0, 1, 50)
+        assert sign_flip_test(noise, seed=1) == sign_flip_test(noise, seed=1) != sign_flip_test(noise, seed=2)
+
+    def test_blocks_hold_the_same_rule(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        noise = np.random.default_rng(6).normal(0.1, 1, (40, 2))
+        whole, _ = sign_flip_tests(noise, resamples=2000)
+        monkeypatch.setattr("longshot.statistics.paired._BLOCK", 4000)
+        parts, _ = sign_flip_tests(noise, resamples=2000)
+        assert parts == pytest.approx(whole, abs=0.05)
+
+    def test_false_alarms_are_as_rare_as_promised(self) -> None:
+        rng = np.random.default_rng(7)
+        noise = rng.choice([-1, 1], (25, 400)) * rng.integers(0, 10, (25, 400)) / 20
+        p, exact = sign_flip_tests(noise)
+        assert exact.all()
+        assert (p <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
+
+
+class TestCorrections:
+    @pytest.mark.parametrize(("ours", "name"), [(holm, "holm"), (benjamini_hochberg, "fdr_bh")])
+    @pytest.mark.parametrize("m", [1, 2, 30])
+    def test_equals_statsmodels(self, ours: object, name: str, m: int) -> None:
+        multitest = pytest.importorskip("statsmodels.stats.multitest")
+        p = np.random.default_rng(m).random(m) ** 3
+        p[: m // 3] = p[0]  # ties
+        assert ours(p) == pytest.approx(multitest.multipletests(p, method=name)[1])  # type: ignore[operator]
+
+    def test_no_tests_need_no_correction(self) -> None:
+        assert len(holm([])) == len(benjamini_hochberg([])) == 0
+
+    def test_refuses_what_is_no_probability(self) -> None:
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            holm([0.1, np.nan])
