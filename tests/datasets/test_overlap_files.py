@@ -18,7 +18,7 @@ from longshot.datasets.overlap.classes import SharedClass
 from longshot.datasets.overlap.leaks import find_leak, sentence
 from longshot.datasets.overlap.pairs import Found
 from longshot.datasets.overlap.record import Overlap, make_overlap, of_the_same, recall, remember
-from longshot.datasets.overlap.view import origin, write_view
+from longshot.datasets.overlap.view import ViewFormat, origin, write_view
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 
