@@ -42,7 +42,11 @@ def episodes(count: int, size: int, shot: int) -> list[Episode]:
 
     return [
         Episode(
-            images(shot), label.repeat_interleave(shot), images(QUERY), label.repeat_interleave(QUERY), WAY
+            images(shot),
+            label.repeat_interleave(shot),
+            images(QUERY),
+            WAY,
+            query_label=label.repeat_interleave(QUERY),
         )
         for _ in range(count)
     ]

@@ -60,7 +60,7 @@ class Decoding(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
 
 def as_episode(found: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> Episode:
     images, support, query = found
-    return Episode(images[: len(support)], support, images[len(support) :], query, 5)
+    return Episode(images[: len(support)], support, images[len(support) :], 5, query_label=query)
 
 
 def measure(size: int, augment: str) -> None:

@@ -24,7 +24,7 @@ def episode() -> Episode:
     label = torch.repeat_interleave(torch.arange(WAY), torch.tensor(SHOTS))
     support = torch.randn(len(label), 3, 16, 16, generator=generator)
     query = torch.randn(WAY * QUERIES, 3, 16, 16, generator=generator)
-    return Episode(support, label, query, torch.arange(WAY).repeat_interleave(QUERIES), WAY)
+    return Episode(support, label, query, WAY, query_label=torch.arange(WAY).repeat_interleave(QUERIES))
 
 
 def vectors(call: str, episode: Episode) -> tuple[Tensor, Tensor]:
@@ -92,7 +92,11 @@ def test_matching_by_hand(episode: Episode) -> None:
 def test_episodes_count_the_same(episode: Episode) -> None:
     """Two episodes of different sizes: the mean of their losses, each through the network on its own."""
     small = Episode(
-        episode.support[:4], episode.support_label[:4], episode.query[:8], episode.query_label[:8], 2
+        episode.support[:4],
+        episode.support_label[:4],
+        episode.query[:8],
+        2,
+        query_label=episode.query_label[:8],
     )
     algorithm = get_algorithm("protonet")
 

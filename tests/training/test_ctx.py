@@ -9,8 +9,8 @@ import torch
 
 from longshot.core.batches import Episode, ImageTask
 from longshot.core.errors import UserError
+from longshot.methods.ctx import CTX as Method
 from longshot.methods.ctx import KEY, VALUE, class_scores
-from longshot.methods.ctx import CTXTraining as Method
 from longshot.networks.base import Network
 from longshot.networks.registry import get_network
 from longshot.training.ctx import CTXTraining, simclr_episode
@@ -99,7 +99,7 @@ def episode() -> Episode:
     generator = torch.Generator().manual_seed(3)
     labels = torch.tensor([0, 0, 0, 1, 1])
     support = torch.rand(5, 3, 16, 16, generator=generator) * 4 - 2
-    return Episode(support, labels, support[:3], torch.tensor([0, 0, 1]), 2)
+    return Episode(support, labels, support[:3], 2, query_label=torch.tensor([0, 0, 1]))
 
 
 def test_simclr_episodes_tell_images_apart() -> None:
@@ -146,7 +146,7 @@ def test_it_learns_and_heads_take_part() -> None:
     patterns = torch.randn(2, 3, 32, 32, generator=generator)
     labels = torch.tensor([0, 0, 1, 1])
     images = patterns[labels] + 0.5 * torch.randn(4, 3, 32, 32, generator=generator)
-    one = Episode(images, labels, images.flip(0), labels.flip(0), 2)
+    one = Episode(images, labels, images.flip(0), 2, query_label=labels.flip(0))
     optimiser = torch.optim.Adam(network.parameters(), lr=0.01)
     losses = []
     for _ in range(15):

@@ -49,7 +49,11 @@ def episodes(count: int, shot: int = SHOT, way: int = WAY) -> list[Episode]:
     label = torch.arange(way)
     return [
         Episode(
-            images(shot), label.repeat_interleave(shot), images(QUERY), label.repeat_interleave(QUERY), way
+            images(shot),
+            label.repeat_interleave(shot),
+            images(QUERY),
+            way,
+            query_label=label.repeat_interleave(QUERY),
         )
         for _ in range(count)
     ]

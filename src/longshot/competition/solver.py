@@ -224,8 +224,8 @@ def _episodes(
             images(support[0][order]),
             support[1][order].to(device),
             images(query[0]),
-            query[1].to(device),
             task.num_ways,
+            query_label=query[1].to(device),
         )
         made.append(episode)
         if len(made) == told["batch"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -135,11 +135,9 @@ class ImageTask:
         return torch.Generator().manual_seed((self.seed + stream * 0x9E3779B97F4A7C15) % 2**63)
 
 
-class Episode(NamedTuple):
-    """A training task with its answers, augmented and preprocessed, on the device."""
+@dataclass(frozen=True)
+class Episode(ImageTask):
+    """A training task: an :class:`ImageTask` with its answers."""
 
-    support: Tensor  # [S, 3, H, W] float32, sorted by label
-    support_label: Tensor  # [S] int64 in 0…way−1
-    query: Tensor  # [Q, 3, H, W]
-    query_label: Tensor  # [Q] int64
-    way: int
+    query_label: Tensor = field(kw_only=True)  # [Q] int64 in 0…way−1
+    seed: int = 0

@@ -27,6 +27,7 @@ from torch.func import functional_call, grad, vjp, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
+from longshot.core.prototypes import prototypes
 from longshot.networks.base import Network
 
 NamedTensors = dict[str, Tensor]
@@ -142,12 +143,12 @@ def query_logits(
     body = _Body(network, support.shape[1], has_batch_norm(network), fused=not loop.second_order)
     shared = dict(weights)
 
-    def one(support: Tensor, label: Tensor, query: Tensor) -> Tensor:
-        return _one_task(body, shared, loop, support, label, query, way)
+    def solve(support: Tensor, label: Tensor, query: Tensor) -> Tensor:
+        return _solved(body, shared, loop, support, label, query, way)
 
     if len(support) == 1:  # mapping over a single task would only cost
-        return one(support[0], label[0], query[0]).unsqueeze(0)
-    logits: Tensor = vmap(one)(support, label, query)
+        return solve(support[0], label[0], query[0]).unsqueeze(0)
+    logits: Tensor = vmap(solve)(support, label, query)
     return logits
 
 
@@ -175,7 +176,7 @@ class _Body:
         return self.both(weights, support, query)[1] if self.normed else self(weights, query)
 
 
-def _one_task(
+def _solved(
     body: _Body,
     weights: NamedTensors,
     loop: InnerLoop,
@@ -185,17 +186,15 @@ def _one_task(
     way: int,
 ) -> Tensor:
     """[Q, way]; see ``query_logits``."""
-    hot = F.one_hot(label, way).to(support.dtype)
-    absent = hot.sum(0) == 0
+    absent = F.one_hot(label, way).sum(0) == 0
     if loop.moves == "head":
         vectors, query_vectors = body.both(weights, support, query)
-        head = _moved_head(_start(loop, vectors, hot), loop, vectors, label, absent)
+        head = _moved_head(_start(loop, vectors, label, way), loop, vectors, label, absent)
         return _logits(head, query_vectors, absent)
     needs_start = loop.start == "prototypes"
     # The start of a zero head does not depend on θ: no pass over the support is needed to know it.
-    head = _start(
-        loop, body(weights, support) if needs_start else support.new_zeros(1, body.network.dim), hot
-    )
+    vectors = body(weights, support) if needs_start else support.new_zeros(1, body.network.dim)
+    head = _start(loop, vectors, label, way)
     if loop.second_order:
         weights, head = _moved(body, weights, head, loop, support, label, absent)
     else:
@@ -211,11 +210,11 @@ def _shifted(start: Tensor, end: Tensor) -> Tensor:
     return start + (end - start).detach()
 
 
-def _start(loop: InnerLoop, vectors: Tensor, hot: Tensor) -> LinearHead:
-    """The untrained head; vectors [S, d], hot [S, way]."""
+def _start(loop: InnerLoop, vectors: Tensor, label: Tensor, way: int) -> LinearHead:
+    """The untrained head; vectors [S, d], label [S]."""
     if loop.start == "zero":
-        return vectors.new_zeros(hot.shape[1], vectors.shape[1]), vectors.new_zeros(hot.shape[1])
-    means = hot.T @ vectors / hot.sum(0).clamp(min=1).unsqueeze(1)
+        return vectors.new_zeros(way, vectors.shape[1]), vectors.new_zeros(way)
+    means = prototypes(vectors, label, way)
     return 2 * means, -means.square().sum(1)
 
 

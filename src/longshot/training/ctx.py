@@ -96,7 +96,7 @@ def simclr_episode(episode: Episode) -> Episode:
     views = parse(SIMCLR)(torch.cat([plain, plain[asked]]), generator) * (high - low) + low
     count = len(plain)
     everyone = torch.arange(count, device=asked.device)
-    return Episode(views[:count], everyone, views[count:], asked, count)
+    return Episode(views[:count], everyone, views[count:], count, query_label=asked)
 
 
 def _place_in_class(label: Tensor, way: int) -> Tensor:

@@ -253,7 +253,13 @@ def read_episode(
         torch.from_numpy(part.values.astype(np.int64)).to(both.device)
         for part in (task.support_label, task.query_label)
     ]
-    return Episode(both[: len(support)], labels[0], both[len(support) :], labels[1], int(task.ways[0]))
+    return Episode(
+        both[: len(support)],
+        labels[0],
+        both[len(support) :],
+        int(task.ways[0]),
+        query_label=labels[1],
+    )
 
 
 def tasks_to_tensors(tasks: TaskRows) -> dict[str, Tensor]:
