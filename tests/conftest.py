@@ -10,6 +10,7 @@ for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,14 @@ from PIL import Image, ImageDraw
 
 ROOT = Path(__file__).resolve().parents[1]
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def heed_interrupts() -> None:
+    """For ``Popen(preexec_fn=…)``: Ctrl-C works in the child even where the tests were started in the background.
+
+    A shell without job control lets what it starts with ``&`` ignore SIGINT, and children inherit that.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def pytest_configure(config: pytest.Config) -> None:

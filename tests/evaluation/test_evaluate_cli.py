@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import longshot
+from conftest import heed_interrupts
 
 KEPT = ("part-*.parquet", "testbeds/*.parquet")
 
@@ -50,7 +51,9 @@ def start(bed: Path, out: Path) -> subprocess.Popen[str]:
         "--device",
         "cpu",
     ]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
 
 
 @pytest.fixture(scope="module")

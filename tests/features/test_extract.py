@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import heed_interrupts
 from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.features.backbones import load_backbone
@@ -163,6 +164,7 @@ def _start(many: Path, network: Path, *extra: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=heed_interrupts,
     )
 
 
