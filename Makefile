@@ -1,14 +1,16 @@
-# make demo    set up, run the main job on the embedded default, print a table and the path of a report
-# make test    set up, lint, type-check and run the tests
-# make bench   set up, run the speed comparisons (minutes)
-# make lint    ruff and mypy only
-# make clean   remove .venv and build products (the user's cache stays: `longshot cache prune`)
+# make demo            set up, run the main job on the embedded default, print a table and the path of a report
+# make test            set up, lint, type-check and run the tests
+# make test-long       the tests that take longer than the suite may: whole studies, load
+# make test-elsewhere  the suite as on other processors, in the background, under load, with four threads
+# make bench           set up, run the speed comparisons (minutes)
+# make lint            ruff and mypy only
+# make clean           remove .venv and build products (the user's cache stays: `longshot cache prune`)
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint clean setup-dev
+.PHONY: help demo test test-long test-elsewhere bench lint clean setup-dev
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -28,7 +30,13 @@ lint: $(VENV)/.dev
 	@tools/timed.sh lint bash -c '$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy'
 
 test: lint
-	@tools/timed.sh tests $(BIN)/python -m pytest -n auto --dist worksteal
+	@tools/timed.sh tests $(BIN)/python -m pytest -n auto --dist worksteal --durations=20
+
+test-long: $(VENV)/.dev
+	@tools/timed.sh "long tests" $(BIN)/python -m pytest -n auto --dist worksteal --durations=20 -m long
+
+test-elsewhere: $(VENV)/.dev
+	@tools/timed.sh "tests elsewhere" tools/test-elsewhere.sh $(BIN)/python
 
 bench: $(VENV)/.dev
 	@tools/timed.sh benchmarks $(BIN)/python -m benchmarks
