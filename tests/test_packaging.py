@@ -27,9 +27,11 @@ def test_the_wheel_holds_the_package_and_its_data_only(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "longshot/py.typed" in names
     assert any(name.endswith(".j2") for name in names)
-    presets = {path.name for path in (ROOT / "src/longshot/studies").glob("*.yaml")}
+    presets = {
+        path.relative_to(ROOT / "src").as_posix() for path in ROOT.glob("src/longshot/studies/*/*.yaml")
+    }
     assert presets
-    assert {f"longshot/studies/{preset}" for preset in presets} <= set(names)
+    assert presets <= set(names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"longshot"}
 
 

@@ -11,7 +11,7 @@ import click
 from longshot.cli.common import device_option, dry_run_option, json_option, print_table
 
 if TYPE_CHECKING:
-    from longshot.studies.run import StudyOutcome
+    from longshot.studies.engine.run import StudyOutcome
 
 
 @click.group()
@@ -35,7 +35,7 @@ def list_studies(as_json: bool) -> None:
     Example:
       longshot study ls
     """
-    from longshot.studies.presets import get_study, study_names
+    from longshot.studies.engine.presets import get_study, study_names
 
     studies = [get_study(name) for name in study_names()]
     if as_json:
@@ -66,7 +66,7 @@ def show(name: str) -> None:
       longshot study show better-testbed
       longshot study show better-testbed > mine.yaml
     """
-    from longshot.studies.presets import get_study
+    from longshot.studies.engine.presets import get_study
 
     click.echo(get_study(name).text, nl=False)
 
@@ -82,7 +82,7 @@ def validate(file: Path, as_json: bool) -> None:
       longshot study show many-way > mine.yaml
       longshot study validate mine.yaml
     """
-    from longshot.studies.presets import read_study
+    from longshot.studies.engine.presets import read_study
 
     study = read_study(file)
     if as_json:
@@ -135,8 +135,8 @@ def run(
     (.png, .svg), report.html and study.json. Settings: those of the study, then --config, then --set. A study over
     several datasets takes them as NAME=PATH.
     """
-    from longshot.studies.presets import get_study, layered
-    from longshot.studies.run import estimate_study, open_data, run_study
+    from longshot.studies.engine.presets import get_study, layered
+    from longshot.studies.engine.run import estimate_study, open_data, run_study
 
     given = [*changes, *([] if backbone is None else [f"backbone={json.dumps(backbone)}"])]
     study = layered(get_study(name), config, given)

@@ -1,0 +1,172 @@
+"""What the study of domains measured: one run that joins all domains, and its rows as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from longshot.core.files import hash_text, write_json
+from longshot.evaluation import units
+from longshot.evaluation.results import Results, add_testbed, new_run, testbed_path
+from longshot.studies.cross_domain.plan import METHODS
+
+if TYPE_CHECKING:
+    from longshot.testbeds.testbed import Testbed
+
+Floats = NDArray[np.float64]
+WITHIN, CROSS = "within-domain", "cross-domain"
+OWN, OTHER, UNTRAINED = "own domain", "other domains", "random weights"  # where a network was trained
+_FIXED = ("testbed", "testbed_name", "backbone", "method", "seed", "dataset", "setting")
+
+
+@dataclass(frozen=True)
+class DomainScores:
+    """One domain of one run, solved for one baseline by one network."""
+
+    setting: str  # WITHIN or CROSS: which tasks
+    trained: str  # OWN or OTHER: on what the network was trained
+    method: str  # the paper's name
+    call: str  # the method as it was called
+    testbed: str  # name
+    backbone: str  # path of the network
+
+
+@dataclass(frozen=True, eq=False)
+class SettingTasks:
+    """The T tasks of a setting over all domains and runs, and every baseline's scores on them."""
+
+    domain: NDArray[np.str_]  # [T]
+    way: NDArray[np.int64]
+    shot: NDArray[np.int64]
+    normalised: Mapping[tuple[str, str], Floats]  # (trained, method) → [T], (bac − 1/N) / (1 − 1/N)
+    accuracy: Mapping[tuple[str, str], Floats]
+
+    def scores(self, trained: str, methods: Sequence[str]) -> Floats:
+        """Normalised accuracies side by side, [T, M]."""
+        return np.stack([self.normalised[trained, method] for method in methods], axis=1)
+
+    def __len__(self) -> int:
+        return len(self.way)
+
+
+def read_tasks(
+    results: Results, setting: str, pieces: Sequence[DomainScores], beds: Mapping[str, Testbed]
+) -> SettingTasks:
+    """The rows of a setting, domain after domain, as arrays."""
+    table = results.table()
+    mine = [piece for piece in pieces if piece.setting == setting]
+    numbers: dict[tuple[str, str], list[pa.Table]] = {}
+    for piece in mine:
+        rows = rows_of(table, beds[piece.testbed].content_hash, piece)
+        numbers.setdefault((piece.trained, piece.method), []).append(rows)
+    joined = {key: pa.concat_tables(parts) for key, parts in numbers.items()}
+    one = next(iter(joined.values()))
+    return SettingTasks(
+        domain=np.array(one["dataset"].to_pylist()),
+        way=one["way"].to_numpy().astype(np.int64),
+        shot=np.round(one["mean_shot"].to_numpy()).astype(np.int64),
+        normalised={
+            key: rows["normalized_accuracy"].to_numpy().astype(np.float64) for key, rows in joined.items()
+        },
+        accuracy={key: rows["accuracy"].to_numpy().astype(np.float64) for key, rows in joined.items()},
+    )
+
+
+def rows_of(table: pa.Table, testbed: str, piece: DomainScores) -> pa.Table:
+    """The rows of one piece, by task, wherever the study's folder lay when they were computed."""
+    inside = "/".join(Path(piece.backbone).parts[-2:])
+    mask = pc.and_(
+        pc.equal(table["testbed"], testbed),
+        pc.and_(pc.ends_with(table["backbone"], inside), pc.equal(table["method"], piece.call)),
+    )
+    rows = table.filter(mask)
+    # A folder that was moved, or named by another path, has its networks under two names and the same rows twice.
+    _, places = np.unique(rows["task"].to_numpy(), return_index=True)
+    return rows.take(places)
+
+
+def join_runs(
+    results: Results, pieces: Sequence[DomainScores], beds: Mapping[str, Testbed], seed: int, out: Path
+) -> Results:
+    """All domains as one run with a testbed per setting, so that reports and comparisons see whole settings.
+
+    Networks are named by what they were trained on: ``own domain`` is one network per domain and baseline. Rows keep
+    their numbers; tasks are numbered anew.
+    """
+    from longshot.testbeds.testbed import Testbed
+
+    table, run = results.table(), new_run()
+    run["methods"], run["sessions"] = results.run["methods"], results.run["sessions"]
+    for setting in (WITHIN, CROSS):
+        mine = [piece for piece in pieces if piece.setting == setting and not _repeated(piece)]
+        names = list(dict.fromkeys(piece.testbed for piece in mine))
+        joined = Testbed.concat([beds[name] for name in names])
+        add_testbed(run, setting, joined)
+        if not testbed_path(out, joined.content_hash).is_file():
+            joined.save(testbed_path(out, joined.content_hash))
+        starts = dict(zip(names, np.cumsum([0, *(len(beds[name]) for name in names)]).tolist(), strict=False))
+        for trained, method in dict.fromkeys((piece.trained, piece.method) for piece in mine):
+            label = UNTRAINED if METHODS[method][0] is None else trained
+            cell: dict[str, Any] = {"testbed": joined.content_hash, "backbone": label, "seed": seed}
+            cell |= {
+                "method": next(p.call for p in mine if (p.trained, p.method) == (trained, method)),
+                "units": [],
+            }
+            for piece in mine:
+                if (piece.trained, piece.method) != (trained, method):
+                    continue
+                rows = rows_of(table, beds[piece.testbed].content_hash, piece)
+                unit = _unit(results, piece, rows, joined.content_hash, starts[piece.testbed], label, seed)
+                _write(out, unit, rows)
+                cell["units"].append(unit.id)
+                known = run["backbones"].setdefault(label, {})
+                for fingerprint, facts in results.run["backbones"][piece.backbone].items():
+                    if fingerprint in beds[piece.testbed].datasets.values():
+                        entry = known.setdefault(fingerprint, {"dataset": facts["dataset"], "networks": []})
+                        entry["networks"] += [
+                            one for one in facts["networks"] if one not in entry["networks"]
+                        ]
+            run["cells"].append(cell)
+    write_json(out / "run.json", run)
+    return Results(out)
+
+
+def _repeated(piece: DomainScores) -> bool:
+    """What is not trained is the same network in both roles on the within-domain tasks; one of them is enough."""
+    return METHODS[piece.method][0] is None and (piece.setting, piece.trained) == (WITHIN, OTHER)
+
+
+def _unit(
+    results: Results, piece: DomainScores, rows: pa.Table, testbed: str, start: int, label: str, seed: int
+) -> units.Unit:
+    dataset = str(rows["dataset"][0])
+    facts = results.run["backbones"][piece.backbone].values()
+    weights = sorted({str(one["weights_hash"]) for entry in facts for one in entry["networks"]})
+    return units.Unit(
+        testbed=testbed,
+        testbed_name=piece.setting,
+        dataset=dataset,
+        backbone=label,
+        features=hash_text(label, *weights),
+        method=piece.call,
+        identity=results.run["methods"][piece.call]["identity"],
+        setting=str(rows["setting"][0]),
+        seed=seed,
+        start=start,
+        stop=start + rows.num_rows,
+    )
+
+
+def _write(out: Path, unit: units.Unit, rows: pa.Table) -> None:
+    if units.part_state(out, unit, with_scores=False) == "done":
+        return
+    columns = {name: rows[name].to_pylist() for name in units.SCHEMA.names if name not in _FIXED}
+    columns["task"] = list(range(unit.start, unit.stop))
+    units.write_unit(out, unit, columns, rows["seconds"].to_pylist())

@@ -1,0 +1,1 @@
+"""What every study shares: recipes, settings, the folder, drawing, training, tables and figures."""

@@ -1,0 +1,52 @@
+"""Canvases for the pictures of a study, written as PNG and SVG: no display, no global state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from longshot.core.files import atomic
+
+SUFFIXES = (".png", ".svg")
+_STYLE: Any = {
+    "svg.hashsalt": "longshot",  # equal pictures give equal bytes
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "grid.color": "#dddddd",
+    "legend.frameon": False,
+}
+
+
+@contextmanager
+def axes_of(path: Path, width: float = 7.0) -> Iterator[Any]:
+    """Axes to draw on, so many inches wide; then written as ``path`` with every suffix."""
+    with figure_of(path, (width, 4)) as figure:
+        yield figure.add_subplot()
+
+
+@contextmanager
+def figure_of(path: Path, size: tuple[float, float]) -> Iterator[Any]:
+    """A figure of so many inches; then written as ``path`` with every suffix."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
+        save(figure, path)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a figure as ``path`` with every suffix; no date in it, so that equal pictures give equal bytes."""
+    for suffix in SUFFIXES:
+        metadata = {"Date": None} if suffix == ".svg" else None
+        with atomic(path.with_name(path.name + suffix)) as temporary:
+            figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=metadata)

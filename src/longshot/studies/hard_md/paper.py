@@ -1,0 +1,83 @@
+"""What the Hard-Meta-Dataset++ paper printed as numbers, to stand beside one's own; always marked as published."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from longshot.core.errors import UserError
+from longshot.reports.sheets import Sheet, SheetCell
+
+# the paper's thirteen networks → how to name them here, for users who have the weights
+ALIASES = {
+    "dino_small_patch16": "timm:vit_small_patch16_224.dino",
+    "dino_base_patch16": "timm:vit_base_patch16_224.dino",
+    "resnet18": "timm:resnet18.tv_in1k",
+    "resnet34": "timm:resnet34.tv_in1k",
+    "resnet50": "timm:resnet50.tv_in1k",
+    "resnet101": "timm:resnet101.tv_in1k",
+    "vit_base_21k": "timm:vit_base_patch16_224.augreg_in21k",
+    "vit_small_1k": "timm:deit_small_patch16_224.fb_in1k",
+    "vit_base_1k": "timm:deit_base_patch16_224.fb_in1k",
+    "beit_base_21k": "timm:beit_base_patch16_224.in22k_ft_in22k",
+    "clip_vit_base": "timm:vit_base_patch16_clip_224.openai",
+    "clip_resnet50": "timm:resnet50_clip.openai",
+    "dino_resnet50": "timm:resnet50.dino",
+}
+
+
+class PrintedTable(NamedTuple):
+    """A printed table: accuracy in per cent by row and column."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: dict[str, tuple[float, ...]]
+
+
+@cache
+def source() -> str:
+    """Where the numbers were printed."""
+    return str(_data()["source"])
+
+
+@cache
+def _data() -> dict[str, object]:
+    found: dict[str, object] = json.loads(
+        files(__package__).joinpath("published.json").read_text(encoding="utf-8")
+    )
+    return found
+
+
+def names() -> list[str]:
+    """The tables there are: ``table 1`` …, ``figure 4`` …"""
+    tables = _data()["tables"]
+    assert isinstance(tables, dict)
+    return list(tables)
+
+
+def table(name: str) -> PrintedTable:
+    """One printed table; UserError with those there are."""
+    tables = _data()["tables"]
+    assert isinstance(tables, dict)
+    found = tables.get(name)
+    if found is None:
+        raise UserError(f"There is no published '{name}' here; there are {', '.join(tables)}.")
+    rows = {row: tuple(values) for row, values in found["rows"].items()}
+    return PrintedTable(found["caption"], tuple(found["columns"]), rows)
+
+
+def sheet(name: str) -> Sheet:
+    """The printed table to read, its title saying that it was not measured here."""
+    found = table(name)
+    rows = [
+        [SheetCell(row), *(SheetCell(f"{value:g}") for value in values)] for row, values in found.rows.items()
+    ]
+    title = f"Published, not measured here ({source().split(',')[0]} 2023, {name}): {found.caption}"
+    return Sheet(title, [("", ""), *(("", column) for column in found.columns)], [rows], "", 1)
+
+
+def backbone(name: str) -> str:
+    """A paper's network as a backbone here; any other name stays."""
+    return ALIASES.get(name, name)

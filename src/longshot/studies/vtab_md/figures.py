@@ -1,0 +1,292 @@
+"""The pictures of the study VTAB+MD: layouts of the paper's figures 1 to 9, for one's own numbers and the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from longshot.reports.svg import LIGHT, marker, new_figure, shorten
+from longshot.studies.engine.figures import save
+from longshot.studies.vtab_md import paper as paper
+from longshot.studies.vtab_md.data import GROUPS, MD, VTAB
+from longshot.studies.vtab_md.scores import VtabScores
+
+Value = tuple[float, float]  # mean and half the interval in %, 0 where there is none
+# figure of the paper → its tables, and for a column of several tables what the table trained on
+_PRINTED = {"figure-1": (4, 5), "figure-2": (4,), "figure-3": (6,), "figure-4": (8,), "figure-5": (9,)}
+_PRINTED |= {"figure-6": (7,), "figure-7": (4, 5)}
+_TRAINED = {4: "ImageNet only", 5: "larger-scale data"}
+_LEAST, _BAR, _GAP = 300, 11, 14  # drawing units: least width of a panel, width of a bar, gap between sources
+
+
+@dataclass(frozen=True)
+class ApproachLine:
+    """One approach of a picture."""
+
+    key: str
+    label: str
+    group: str = ""
+    capacity: str | None = None
+    resolution: int | None = None
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Numbers to draw: by row and source, and by row and aggregate."""
+
+    rows: Sequence[ApproachLine]
+    sources: Sequence[tuple[str, str, str]]  # name, title, role
+    parts: Sequence[tuple[str, str]]  # key, title
+    values: Mapping[tuple[str, str], Value]
+    aggregates: Mapping[tuple[str, str], Value]
+    said: str = ""  # at the end of every title
+
+    def only(self, names: Sequence[str] | None) -> Chart:
+        """The chart with some of its rows, in the order of ``names``."""
+        if names is None:
+            return self
+        return replace(self, rows=[row for name in names for row in self.rows if row.label == name])
+
+
+def figures(settings: Mapping[str, Any], scores: VtabScores) -> dict[str, Callable[[Path], None]]:
+    """Name → a function that draws it; pictures without rows or sources here are left out."""
+    mine = of_scores(scores)
+    found: dict[str, Callable[[Path], None]] = {}
+    for name, wanted in settings["figures"].items():
+        for title, chart in ((name, mine), (f"published-{name}", of_paper(name, settings["published"]))):
+            if chart is None:
+                continue
+            part = chart.only(wanted["rows"] if chart is mine else None)
+            if chart is not mine and name == "figure-2":
+                part = chart.only(["MD-Transfer", "BiT-ResNet-18"])
+            if drawable(part, wanted["kind"]):
+                found[title] = partial(_DRAW[wanted["kind"]], part, reference(chart, wanted), wanted["title"])
+    return found
+
+
+def of_scores(scores: VtabScores) -> Chart:
+    """The study's own numbers."""
+    parts = scores.parts()
+    values = {
+        (row.name, source.name): (100 * one.mean, 100 * (one.half or 0.0))
+        for row in scores.rows
+        for source in scores.sources
+        if (one := scores.interval(row.name, source.name))
+    }
+    aggregates = {
+        (row.name, part.key): (100 * one.mean, 100 * (one.half or 0.0))
+        for row in scores.rows
+        for part in parts
+        if (one := scores.aggregate(row.name, part))
+    }
+    rows = [ApproachLine(row.name, row.name, row.group, row.capacity, row.resolution) for row in scores.rows]
+    sources = [(source.name, source.title, source.role) for source in scores.sources]
+    return Chart(rows, sources, [(part.key, part.short) for part in parts], values, aggregates)
+
+
+def of_paper(figure: str, allowed: Sequence[int]) -> Chart | None:
+    """The printed numbers behind a figure of the paper; None where none are wanted or printed."""
+    numbers = [number for number in _PRINTED.get(figure, ()) if number in allowed]
+    if not numbers:
+        return None
+    rows: list[ApproachLine] = []
+    values: dict[tuple[str, str], Value] = {}
+    aggregates: dict[tuple[str, str], Value] = {}
+    for number in numbers:
+        table = paper.printed(number)
+        for column in table.columns:
+            key = f"{number} {column}"
+            size = column.partition("(")[2].partition("×")[0] if figure == "figure-3" else ""
+            line = ApproachLine(key, column, _TRAINED.get(number, "") if len(numbers) > 1 else "")
+            rows.append(
+                replace(line, capacity=column.partition(" (")[0], resolution=int(size)) if size else line
+            )
+            for source in table.rows:
+                cell = table.value(source, column)
+                assert cell is not None
+                kept = aggregates if source in paper.AGGREGATES else values
+                kept[key, source] = (cell[0], cell[1] or 0.0)
+    known = {source for _, source in values}
+    sources = [(name, title, "md") for name, title in MD.items() if name in known]
+    sources += [(name, task.title, task.group) for name, task in VTAB.items() if name in known]
+    parts = [(key, title) for key, title in paper.AGGREGATES.items() if any(k == key for _, k in aggregates)]
+    return Chart(
+        rows, sources, parts, values, aggregates, said=f"published by {paper.source()['short']}, not measured"
+    )
+
+
+def drawable(chart: Chart, kind: str) -> bool:
+    """Whether there is at least one number to draw."""
+    roles = {"md": ("md",), "vtab": GROUPS, "both": ("md", *GROUPS), "grid": ("md", *GROUPS)}
+    if kind == "aggregate":
+        return any((row.key, key) in chart.aggregates for row in chart.rows for key, _ in chart.parts)
+    rows = [row for row in chart.rows if kind != "grid" or (row.capacity and row.resolution)]
+    names = [name for name, _, role in chart.sources if role in roles[kind]]
+    return any((row.key, name) in chart.values for row in rows for name in names)
+
+
+def reference(chart: Chart, wanted: Mapping[str, Any]) -> ApproachLine | None:
+    """The row whose numbers are drawn as a dashed line."""
+    return next((row for row in chart.rows if row.label == wanted["reference"]), None)
+
+
+# ---- drawing
+
+
+def aggregate(chart: Chart, _: ApproachLine | None, title: str, path: Path) -> None:
+    """Figure 1: aggregates as groups of bars, a panel for what rows were trained on."""
+    panels = [
+        (rows, [(key, name) for key, name in chart.parts], chart.aggregates, group)
+        for group, rows in _by_group(chart.rows).items()
+    ]
+    _bars(panels, None, _titled(title or "Aggregated accuracy", chart), path)
+
+
+def episodes(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> None:
+    """Figures 2, 4, 5 and 6: the sources of episodes."""
+    _bars([_panel(chart, ("md",))], _mean(chart, line), _titled(title or "Episodes by source", chart), path)
+
+
+def big(chart: Chart, _: ApproachLine | None, title: str, path: Path) -> None:
+    """Figure 7: the big episodes, a panel for what rows were trained on."""
+    panels = [
+        (rows, _panel(chart, GROUPS)[1], chart.values, group) for group, rows in _by_group(chart.rows).items()
+    ]
+    _bars(panels, None, _titled(title or "Big episodes by task", chart), path)
+
+
+def both(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> None:
+    """Figures 8 and 9: episodes above, big episodes below."""
+    panels = [_panel(chart, roles) for roles in (("md",), GROUPS)]
+    shown = [panel for panel in panels if panel[1]]
+    _bars(shown, _mean(chart, line), _titled(title or "By source", chart), path)
+
+
+def grid(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> None:
+    """Figure 3: accuracy against input resolution, a line per network, a panel per source of episodes."""
+    names = [(name, told) for name, told, role in chart.sources if role == "md"] or [
+        (name, told) for name, told, _ in chart.sources
+    ]
+    lines = [row for row in chart.rows if row.capacity and row.resolution]
+    networks = list(dict.fromkeys(row.capacity for row in lines))
+    across = min(4, len(names))
+    down = -(-len(names) // across)
+    with _canvas(150 * across + 60, 150 * down + 60, path) as figure:
+        axes = figure.subplots(down, across, sharex=True, squeeze=False)
+        for place, panel in enumerate(axes.flat):
+            if place >= len(names):
+                panel.set_visible(False)
+                continue
+            name, told = names[place]
+            for number, network in enumerate(networks):
+                points = sorted(
+                    (row.resolution, chart.values[row.key, name])
+                    for row in lines
+                    if row.capacity == network and row.resolution and (row.key, name) in chart.values
+                )
+                x = [point[0] for point in points]
+                mean, half = ([point[1][side] for point in points] for side in (0, 1))
+                colour = LIGHT.series[number % len(LIGHT.series)]
+                style = {"color": colour, "marker": marker(number), "markersize": 5, "linewidth": 1.5}
+                panel.errorbar(x, mean, half, label=shorten(str(network), 30), elinewidth=1, **style)
+            if line is not None and (line.key, name) in chart.values:
+                panel.axhline(chart.values[line.key, name][0], label=line.label, **_DASHED)
+            panel.set_xticks(sorted({row.resolution for row in lines if row.resolution}))
+            panel.margins(x=0.2)
+            panel.set_title(shorten(told, 24), fontsize=10, loc="left", color=LIGHT.ink)
+            panel.grid(axis="y")
+        figure.supxlabel("input resolution (pixels)", fontsize=10, color=LIGHT.muted)
+        figure.supylabel("accuracy (%)", fontsize=10, color=LIGHT.muted)
+        _head(figure, axes[0][0], _titled(title or "Resolution and capacity", chart))
+
+
+_DRAW: dict[str, Callable[[Chart, ApproachLine | None, str, Path], None]] = {
+    "aggregate": aggregate,
+    "md": episodes,
+    "vtab": big,
+    "both": both,
+    "grid": grid,
+}
+_DASHED: Any = {"color": LIGHT.ink, "linewidth": 1, "linestyle": (0, (4, 3))}
+_Panel = tuple[Sequence[ApproachLine], Sequence[tuple[str, str]], Mapping[tuple[str, str], Value], str]
+
+
+def _panel(chart: Chart, roles: Sequence[str]) -> _Panel:
+    names = [(name, title) for name, title, role in chart.sources if role in roles]
+    return chart.rows, names, chart.values, "Episodes" if roles == ("md",) else "Big episodes"
+
+
+def _mean(chart: Chart, line: ApproachLine | None) -> tuple[float, str] | None:
+    """The mean over sources of episodes of the reference row."""
+    if line is None or (line.key, "md") not in chart.aggregates:
+        return None
+    return chart.aggregates[line.key, "md"][0], f"mean of {line.label}"
+
+
+def _by_group(rows: Sequence[ApproachLine]) -> dict[str, list[ApproachLine]]:
+    found: dict[str, list[ApproachLine]] = {}
+    for row in rows:
+        found.setdefault(row.group, []).append(row)
+    return found
+
+
+def _bars(panels: Sequence[_Panel], line: tuple[float, str] | None, title: str, path: Path) -> None:
+    """Groups of bars with intervals, a panel below the other; a colour per row, the same in all panels."""
+    labels = list(dict.fromkeys(row.label for rows, *_ in panels for row in rows))
+    width = max(len(names) * (len(rows) * _BAR + _GAP) for rows, names, *_ in panels) + 70
+    with _canvas(max(width, _LEAST), 230 * len(panels) + 24 * -(-len(labels) // 3) + 20, path) as figure:
+        axes = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
+        for panel, (rows, names, values, told) in zip(axes, panels, strict=True):
+            for number, row in enumerate(rows):
+                wide = min(0.8 / len(rows), 0.3)
+                x = np.arange(len(names)) + (number - (len(rows) - 1) / 2) * wide
+                cells = [values.get((row.key, name)) for name, _ in names]
+                known = [place for place, cell in enumerate(cells) if cell is not None]
+                mean, half = ([cells[place][side] for place in known] for side in (0, 1))  # type: ignore[index]
+                colour = LIGHT.series[labels.index(row.label) % len(LIGHT.series)]
+                hatch = "//" if labels.index(row.label) >= len(LIGHT.series) else None
+                style = {"ecolor": LIGHT.ink, "error_kw": {"elinewidth": 0.8}, "hatch": hatch}
+                panel.bar(x[known], mean, wide, yerr=half, color=colour, label=row.label, **style)
+            if line is not None:
+                panel.axhline(line[0], label=line[1], **_DASHED)
+            texts = [shorten(text, 34) for _, text in names]
+            panel.set_xticks(np.arange(len(names)), texts, rotation=35, ha="right", fontsize=9)
+            panel.set_xlim(-0.6, len(names) - 0.4)
+            panel.set_ylim(0, 100)
+            panel.set_ylabel("accuracy (%)", fontsize=10)
+            panel.grid(axis="y")
+            if told:
+                panel.set_title(told, fontsize=10, loc="left", color=LIGHT.ink)
+        _head(figure, axes, title)
+
+
+def _head(figure: Any, axes: Any, title: str) -> None:
+    """Title above and one legend below for all panels."""
+    known: dict[str, Any] = {}
+    for panel in np.ravel(axes):
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            known.setdefault(label, handle)
+    figure.suptitle(title, fontsize=11, x=0.01, ha="left", color=LIGHT.ink)
+    texts = [shorten(label, 40) for label in known]
+    figure.legend(
+        known.values(), texts, loc="outside lower left", ncols=min(3, len(known)), frameon=False, fontsize=9
+    )
+
+
+def _titled(title: str, chart: Chart) -> str:
+    return f"{title}\n({chart.said})" if chart.said else title
+
+
+@contextmanager
+def _canvas(width: float, height: float, path: Path) -> Iterator[Any]:
+    """A figure to draw on; then written as ``path`` with every suffix."""
+    with new_figure(height, width=width, palette=LIGHT) as figure:
+        figure.set_layout_engine("constrained")
+        yield figure
+        save(figure, path)

@@ -1,0 +1,139 @@
+"""The numbers that the VTAB+MD paper printed in its tables 4 to 9, as data; never measured here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from longshot.core.errors import UserError
+from longshot.reports.sheets import Sheet, SheetCell
+from longshot.studies.vtab_md.data import GROUPS, MD, VTAB
+
+AGGREGATES = {
+    "md": "MD-v2",
+    "all": "VTAB (all)",
+    "natural": "VTAB (natural)",
+    "specialized": "VTAB (specialized)",
+    "structured": "VTAB (structured)",
+}
+TITLES = {**MD, **{name: task.title for name, task in VTAB.items()}, **AGGREGATES}
+
+
+@dataclass(frozen=True)
+class Printed:
+    """One table: ``rows[source]`` has (mean, half or None) in % for every column; sources by name, aggregates too."""
+
+    number: int
+    title: str
+    columns: tuple[str, ...]
+    rows: dict[str, tuple[tuple[float, float | None], ...]]
+
+    def value(self, source: str, column: str) -> tuple[float, float | None] | None:
+        """Mean and half interval in %, None where the paper printed none."""
+        return self.rows[source][self.columns.index(column)] if source in self.rows else None
+
+
+@cache
+def source() -> dict[str, Any]:
+    """Title, authors, year and short name of the paper."""
+    found: dict[str, Any] = _data()["source"]
+    return found
+
+
+@cache
+def printed(number: int) -> Printed:
+    """Table 4, 5, 6, 7, 8 or 9 of the paper.
+
+    >>> printed(4).value("omniglot", "CTX")
+    (84.55, 0.94)
+    """
+    for table in _data()["tables"]:
+        if table["number"] == number:
+            rows = {
+                name: tuple((cell[0], cell[1] if len(cell) > 1 else None) for cell in cells)
+                for name, cells in table["rows"].items()
+            }
+            return Printed(number, table["title"], tuple(table["columns"]), rows)
+    raise UserError(f"There is no table {number} of VTAB+MD here; there are 4 to 9.")
+
+
+def source_sheet(number: int) -> Sheet:
+    """A table as it was printed: a line per source, the aggregates last."""
+    table = printed(number)
+    tasks = ([name for name in VTAB if VTAB[name].group == group] for group in GROUPS)
+    lists = (list(MD), *tasks, list(AGGREGATES))
+    blocks = [
+        [[SheetCell(TITLES[name]), *(SheetCell(_text(cell)) for cell in table.rows[name])] for name in names]
+        for names in ([name for name in listed if name in table.rows] for listed in lists)
+    ]
+    return Sheet(
+        f"Published: {source()['short']}, table {number}, {table.title}",
+        [("", "data source"), *(("", column) for column in table.columns)],
+        [block for block in blocks if block],
+        "Published numbers, % with the printed 95 % interval (60 episodes for BiT, 600 for others); not measured here.",
+        labels=1,
+    )
+
+
+def aggregate_sheet(numbers: Sequence[int]) -> Sheet:
+    """The aggregates of some tables, a line per approach."""
+    blocks = []
+    for number in numbers:
+        table = printed(number)
+        blocks.append(
+            [
+                [
+                    SheetCell(column),
+                    SheetCell(f"table {number}: {table.title}"),
+                    *(
+                        SheetCell("–" if (value := table.value(name, column)) is None else _text(value))
+                        for name in AGGREGATES
+                    ),
+                ]
+                for column in table.columns
+            ]
+        )
+    heads = [("", "approach"), ("", "trained on"), *(("", title) for title in AGGREGATES.values())]
+    named = f"table {numbers[0]}" if len(numbers) == 1 else f"tables {', '.join(map(str, numbers))}"
+    return Sheet(
+        f"Published: {source()['short']}, {named}",
+        heads,
+        blocks,
+        "Published numbers of other networks, in %; not measured here.",
+    )
+
+
+def records(numbers: Sequence[int], keys: Sequence[str]) -> list[dict[str, Any]]:
+    """The printed numbers as CSV rows, shares; ``keys`` are the columns of the file."""
+    found = []
+    for number in numbers:
+        table = printed(number)
+        for name, cells in table.rows.items():
+            for column, (mean, half) in zip(table.columns, cells, strict=True):
+                facts = {
+                    "source": f"published, table {number}",
+                    "row": column,
+                    "on": name,
+                    "title": TITLES[name],
+                    "mean": round(mean / 100, 6),
+                    "low": None if half is None else round((mean - half) / 100, 6),
+                    "high": None if half is None else round((mean + half) / 100, 6),
+                }
+                found.append({key: facts.get(key) for key in keys})
+    return found
+
+
+def _text(cell: tuple[float, float | None]) -> str:
+    mean, half = cell
+    return f"{mean:.2f}" if half is None else f"{mean:.2f} ± {half:.2f}"
+
+
+@cache
+def _data() -> dict[str, Any]:
+    text = files(__package__).joinpath("published.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found

@@ -1,0 +1,252 @@
+"""Hard-Meta-Dataset++ as a study: the same queries, every number from the rows, what is impossible told, resumable."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+
+from longshot.core.errors import UserError
+from longshot.evaluation.results import Results
+from longshot.studies.engine.presets import get_study, layered
+from longshot.studies.engine.run import run_study
+from longshot.studies.hard_md import paper as paper
+from longshot.studies.hard_md.recipe import open_data
+from longshot.testbeds.testbed import Testbed
+
+TINY = (
+    *(
+        "networks={}",
+        "judge=pixels",
+        "backbones=[pixels]",
+        "adapted=[]",
+        "tasks=12",
+        "way=3",
+        "shot=3",
+        "query=5",
+    ),
+    *("max_way=6", "max_support=40", "candidates=40", "more_tasks=16", "semantic_tasks=16", "steps=[1, 3]"),
+    *("curated_tasks=12", "curated_query=2", "rounds=[1]", "greedy_rounds=1", "split=all"),
+)
+
+
+@pytest.fixture(scope="module")
+def done(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A whole tiny study on one source, with every ablation."""
+    out = tmp_path_factory.mktemp("hard") / "study"
+    study = layered(get_study("hard-md-small"), None, TINY)
+    return out, run_study(study, open_data(study.settings, [f"shots={photos}"]), out, workers=1)
+
+
+def beds(out: Path) -> dict[str, Testbed]:
+    return {path.stem: Testbed.load(path) for path in sorted((out / "testbeds").glob("*.parquet"))}
+
+
+@pytest.mark.parametrize("shape", ["variable", "fixed"])
+def test_the_three_kinds_share_their_queries(done: tuple[Path, Any], shape: str) -> None:
+    found = beds(done[0])
+    one, *others = (found[f"shots-{kind}-{shape}"] for kind in ("uniform", "difficult", "easy"))
+    for other in others:
+        assert one.table["query"].equals(other.table["query"])
+        assert one.table["shots"].equals(other.table["shots"])
+        assert not one.table["support"].equals(other.table["support"])
+
+
+def accuracy(results: Results, bed: Testbed, method: str) -> np.ndarray[Any, Any]:
+    table = results.table()
+    mine = pc.and_(pc.equal(table["testbed"], bed.content_hash), pc.equal(table["method"], method))
+    return table.filter(mine).sort_by("task")["accuracy"].to_numpy()
+
+
+def test_every_number_of_the_stress_test_is_in_the_rows(done: tuple[Path, Any]) -> None:
+    out, outcome = done
+    results, found = Results(out / "run"), beds(out)
+    records = next(table for table in outcome.tables if table.stem == "stress").records
+    assert len(records) == 2 * 2 * 4
+    for record in records:
+        by_kind = {
+            kind: accuracy(results, found[f"shots-{kind}-{record['shape']}"], record["method"])
+            for kind in ("uniform", "difficult", "easy")
+        }
+        values = (
+            by_kind["uniform"] - by_kind["difficult"] if record["kind"] == "drop" else by_kind[record["kind"]]
+        )
+        assert record["mean"] == pytest.approx(values.mean())
+
+
+def test_difficult_supports_are_harder_and_easy_ones_easier(done: tuple[Path, Any]) -> None:
+    out, _ = done
+    results, found = Results(out / "run"), beds(out)
+    hard, plain, easy = (
+        accuracy(results, found[f"shots-{kind}-fixed"], "protonet").mean()
+        for kind in ("difficult", "uniform", "easy")
+    )
+    assert hard < plain < easy
+
+
+def test_all_tables_and_figures_are_there(done: tuple[Path, Any]) -> None:
+    out, outcome = done
+    stems = {table.stem for table in outcome.tables}
+    wanted = {
+        "stress",
+        "ranks",
+        "extraction",
+        "objectives",
+        "semantic",
+        "steps",
+        "greedy",
+        "filtered",
+        "tasks",
+        "why",
+    }
+    assert stems == wanted
+    for stem in stems:
+        assert (out / "tables" / f"{stem}.md").read_text()
+    names = {Path(name).stem for name in outcome.figures}
+    assert {
+        "stress-fixed-protonet",
+        "source-shots-variable",
+        "steps",
+        "greedy",
+        "ways",
+        "gaps-shots",
+    } <= names
+    assert "Published, not measured here" in (out / "tables" / "extraction.md").read_text()
+
+
+def test_greedy_has_its_time_and_accuracy(done: tuple[Path, Any]) -> None:
+    records = next(table for table in done[1].tables if table.stem == "greedy").records
+    assert {record["kind"] for record in records} == {"FastDiffSel", "greedy search"}
+    assert all(record["milliseconds"] > 0 for record in records)
+
+
+def test_the_same_command_does_nothing_again(done: tuple[Path, Any], photos: Path, capsys: Any) -> None:
+    out, _ = done
+    before = {path: path.stat().st_mtime_ns for path in (out / "testbeds").iterdir()}
+    study = layered(get_study("hard-md-small"), None, TINY)
+    again = run_study(study, open_data(study.settings, [f"shots={photos}"]), out, workers=1)
+    assert {path: path.stat().st_mtime_ns for path in (out / "testbeds").iterdir()} == before
+    steps = {one["step"]: one["did"] for one in again.did}
+    assert set(steps.values()) == {"kept"}
+
+
+def test_a_shape_that_is_impossible_is_told_not_shrunk(photos: Path, tmp_path: Path) -> None:
+    study = layered(get_study("hard-md-small"), None, [*TINY, "shot=28", "ablations=[]", "why=false"])
+    outcome = run_study(study, open_data(study.settings, [f"shots={photos}"]), tmp_path / "study", workers=1)
+    said = [note for note in outcome.notes if "impossible" in note]
+    assert (
+        len(said) == 1 and "shots: tasks of fixed shape are impossible" in said[0] and "30 images" in said[0]
+    )
+    records = next(table for table in outcome.tables if table.stem == "stress").records
+    assert {record["shape"] for record in records} == {"variable"}
+
+
+def test_a_backbone_that_one_source_lacks_is_told(photos: Path, tmp_path: Path) -> None:
+    from longshot.features.extract import embed
+
+    other = shutil.copytree(photos / "round", tmp_path / "round")
+    shutil.copytree(photos / "square", tmp_path / "round" / "more")
+    embed(photos, "pixels").save(tmp_path / "one.npy")
+    changes = [
+        *TINY,
+        f"backbones=[pixels, 'npy:{tmp_path / 'one.npy'}']",
+        "ablations=[]",
+        "why=false",
+        "shapes=[fixed]",
+    ]
+    study = layered(get_study("hard-md-small"), None, changes)
+    sources = open_data(study.settings, [f"shots={photos}", f"others={other}"])
+    outcome = run_study(study, sources, tmp_path / "study", workers=1)
+    assert any("is left out on others" in note for note in outcome.notes)
+    text = (tmp_path / "study" / "tables" / "stress.md").read_text()
+    assert "–" in text  # and no mean over fewer sources is given for it
+
+
+def test_sources_need_names_of_their_own(photos: Path) -> None:
+    study = layered(get_study("hard-md-small"), None, TINY)
+    with pytest.raises(UserError, match="at least 1 source and none was given"):
+        open_data(study.settings, [])
+    with pytest.raises(UserError, match="Two sources are called"):
+        open_data(study.settings, [str(photos), str(photos)])
+
+
+def test_printed_numbers_are_the_papers(shared: Path) -> None:
+    text = (shared / "papers" / "hard-meta-dataset.txt").read_text(encoding="utf-8")
+    lines = [re.findall(r"\d+\.\d+|\d+", line) for line in text.splitlines()]
+    printed = {tuple(map(float, numbers)) for numbers in lines if numbers}
+    for name in paper.names():
+        for row, values in paper.table(name).rows.items():
+            found = [line for line in printed if line[-len(values) :] == values]
+            assert found, (name, row)
+
+
+def test_the_papers_networks_have_names_here() -> None:
+    columns = {name for table in paper.names() for name in paper.table(table).columns}
+    networks = {name for name in columns if re.match(r"(dino|resnet|vit|beit|clip)_?", name)}
+    assert networks - {"beit_base_1k"} <= set(paper.ALIASES)  # the print has beit_base under two names
+    assert paper.backbone("clip_vit_base").startswith("timm:") and paper.backbone("pixels") == "pixels"
+
+
+def test_the_presets_are_whole() -> None:
+    for name in ("hard-md", "hard-md-small"):
+        study = get_study(name)
+        assert study.recipe == "hard-md"
+        assert json.dumps(study.settings)
+
+
+def test_networks_trained_here_are_compared_by_task(photos: Path, tmp_path: Path) -> None:
+    both = "algorithm: 'protonet(way=3, shot=2, query=3)', steps: 2, split: all, holdout: 0.0"
+    networks = f"{{one: {{{both}, network: 'cnn4(width=4)', size: 16}}, two: {{{both}, start: one}}}}"
+    changes = [*TINY, f"networks={networks}", "judge=one", "backbones=[one, two]", "methods=[protonet]"]
+    study = layered(
+        get_study("hard-md-small"), None, [*changes, "ablations=[]", "why=false", "shapes=[fixed]"]
+    )
+    out = tmp_path / "study"
+    outcome = run_study(study, open_data(study.settings, [f"shots={photos}"]), out, workers=1)
+    table = next(table for table in outcome.tables if table.stem == "trained")
+    assert [(record["kind"], record["backbone"]) for record in table.records] == [
+        ("uniform", "two − one"),
+        ("difficult", "two − one"),
+    ]
+    rows = Results(out / "run").table().to_pylist()
+    bed = beds(out)["shots-difficult-fixed"].content_hash
+    by = {
+        name: {
+            row["task"]: row["accuracy"]
+            for row in rows
+            if row["testbed"] == bed and f"/{name}-" in row["backbone"]
+        }
+        for name in ("one", "two")
+    }
+    expected = np.mean([by["two"][task] - by["one"][task] for task in by["one"]])
+    assert table.records[1]["mean"] == pytest.approx(expected)
+    assert "table 4" in (out / "tables" / "trained.md").read_text()
+
+
+def test_a_source_without_annotations_has_no_curated_tasks(done: tuple[Path, Any]) -> None:
+    assert any("shots: curated is left out: none of the rules fits it" in note for note in done[1].notes)
+
+
+def test_curated_shifts_ask_the_same_questions(tmp_path: Path) -> None:
+    from longshot.datasets import open_dataset
+    from longshot.datasets.part import under
+    from longshot.studies.hard_md.plan import named
+
+    toys = named([("toys", under(open_dataset("toybox"), "vehicles"))])
+    study = layered(
+        get_study("hard-md-small"), None, [*TINY, "ablations=[curated]", "why=false", "shapes=[fixed]"]
+    )
+    outcome = run_study(study, toys, tmp_path / "study", workers=1)
+    table = next(table for table in outcome.tables if table.stem == "curated")
+    rules = {record["kind"].split(", ")[1] for record in table.records}
+    assert {"cure-or-viewpoint", "coco-objects"} <= rules
+    found = beds(tmp_path / "study")
+    one, other = (found[f"toys-{kind}-fixed-curated-cure-or-viewpoint"] for kind in ("matched", "shifted"))
+    assert one.table["query"].equals(other.table["query"])
+    assert not one.table["support"].equals(other.table["support"])

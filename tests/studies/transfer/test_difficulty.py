@@ -1,0 +1,224 @@
+"""The study of transfer difficulty through the real command, on tiny pictures: files, numbers, going on, mistakes."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+from PIL import Image
+
+from longshot.core.errors import UserError
+from longshot.datasets import open_dataset
+from longshot.evaluation.results import Results
+from longshot.splits.split import Split
+from longshot.studies.engine.presets import get_study, layered
+from longshot.studies.engine.run import run_study
+from longshot.testbeds.testbed import Testbed
+
+CHANGES = [
+    *(
+        "divergences=[0.04, 5]",
+        "way=3",
+        "shots=[1, 2]",
+        "query=3",
+        "tasks=6",
+        "steps=2",
+        "train_shot=2",
+        "size=16",
+    ),
+    "network=cnn4(width=8)",
+]
+
+
+def _options(*more: str) -> list[str]:
+    return [part for change in (*CHANGES, *more) for part in ("--set", change)]
+
+
+def _rows(folder: Path, name: str) -> list[dict[str, str]]:
+    with (folder / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return [row for row in csv.DictReader(file) if row.get("source") != "published"]
+
+
+@contextmanager
+def _locked(kind: int) -> Iterator[Path]:
+    """The folder that all workers share: one changes it at a time, any number read it."""
+    root = Path(os.environ["LONGSHOT_CACHE"]) / "test-transfer"
+    root.mkdir(exist_ok=True)
+    with (root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _draw_squares(root / "squares")
+        fcntl.flock(lock, kind)
+        yield root
+
+
+def _draw_squares(root: Path) -> None:
+    """16 classes of 8 pictures: a colour each, with noise."""
+    if root.is_dir():
+        return
+    rng = np.random.default_rng(0)
+    for number, colour in enumerate(rng.integers(40, 215, (16, 3))):
+        folder = root / f"class{number:02d}"
+        folder.mkdir(parents=True)
+        for picture in range(8):
+            pixels = np.clip(colour + rng.normal(0, 40, (16, 16, 3)), 0, 255)
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{picture}.png")
+
+
+@pytest.fixture(scope="module")
+def squares(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the pictures for this worker."""
+    root = tmp_path_factory.mktemp("pictures") / "squares"
+    _draw_squares(root)
+    return root
+
+
+def _run(run_cli: Any, root: Path) -> dict[str, Any]:
+    """The whole study with all five methods into the shared folder; what the command says."""
+    command = ("study", "run", "transfer-difficulty-small", root / "squares", *_options())
+    found: dict[str, Any] = json.loads(run_cli(*command, "-o", root / "study", "--json").stdout)
+    return found
+
+
+@pytest.fixture
+def study(run_cli: Any) -> Iterator[Path]:
+    """The folder of the study, run by whoever comes first; nobody changes it meanwhile."""
+    with _locked(fcntl.LOCK_EX) as root:
+        if not (root / "study/report.html").is_file():
+            _run(run_cli, root)
+    with _locked(fcntl.LOCK_SH) as root:
+        yield root / "study"
+
+
+def test_every_split_has_its_testbeds_of_its_own_classes(study: Path, squares: Path) -> None:
+    dataset = open_dataset(squares)
+    names = {"R-0.04", "R-5", "random"}
+    assert {path.stem for path in (study / "splits").iterdir()} == names
+    for name in names:
+        split = Split.load(study / "splits" / f"{name}.json")
+        assert split.sizes == {"train": 10, "validation": 3, "test": 3}
+        assert sorted(c for part in split.parts.values() for c in part) == list(dataset.class_ids)
+        bed = Testbed.load(study / "testbeds" / f"{name}-test-2-shot.parquet")
+        assert {c for task in bed.table["classes"].to_pylist() for c in task} == set(split.test)
+    bed = Testbed.load(study / "testbeds" / "R-5-train-2-shot.parquet")
+    assert {c for task in bed.table["classes"].to_pylist() for c in task} <= set(
+        Split.load(study / "splits" / "R-5.json").train
+    )
+
+
+def test_networks_saw_the_train_classes_of_their_split_alone(study: Path) -> None:
+    rows = _rows(study, "trainings")
+    assert [(row["split"], row["algorithm"]) for row in rows[:4]] == [
+        ("R = 0.04", name) for name in ("maml", "anil", "protonet", "multiclass")
+    ]
+    assert len(rows) == 3 * 4
+    assert {row["steps"] for row in rows} == {"2"}
+    stories = {path.parent.name: json.loads(path.read_text("utf-8")) for path in study.rglob("training.json")}
+    assert len(stories) == 13  # and the one that gave the embedding, trained on all classes
+    for name, story in stories.items():
+        assert story["settings"]["train classes"] == (16 if name.startswith("all-classes") else 10)
+
+
+def test_accuracies_are_the_means_of_the_rows(study: Path) -> None:
+    table = Results(study / "run").table()
+    rows = _rows(study, "accuracies")
+    assert len(rows) == 3 * 2 * 5
+    solved_by = {"multiclass": "protonet", "finetune": "finetune-5(distance='euclidean')"}
+    for row in rows:
+        bed = f"{row['split'].replace(' = ', '-')}-test-{row['shot']}-shot"
+        trained = "multiclass" if row["method"] == "finetune" else row["method"]
+        mask = pc.and_(
+            pc.equal(table["testbed_name"], bed),
+            pc.and_(
+                pc.equal(table["method"], solved_by.get(row["method"], row["method"])),
+                pc.match_substring(table["backbone"], f"-{trained}-"),
+            ),
+        )
+        mine = table.filter(mask)["accuracy"].to_numpy()
+        assert len(mine) == 6
+        assert float(row["mean"]) == pytest.approx(float(mine.mean()))
+
+
+def test_tables_and_figures_are_there(study: Path) -> None:
+    tables = {"splits", "accuracies", "slopes", "hardest", "adaptation", "trainings"}
+    assert {path.stem for path in (study / "tables").iterdir()} == tables
+    assert {path.name for path in (study / "figures").glob("*.png")} == {
+        "classes.png",
+        "sets.png",
+        "accuracy-1-shot.png",
+        "accuracy-2-shot.png",
+    }
+    assert "does adapting the embedding win on R = 5?" in (study / "tables/adaptation.md").read_text("utf-8")
+    assert (study / "report.html").is_file()
+
+
+def test_only_what_is_missing_is_made_again_and_the_same(run_cli: Any) -> None:
+    """A lost training and a lost table: both come back, nothing else is done, the numbers do not change."""
+    with _locked(fcntl.LOCK_EX) as root:
+        folder = root / "study"
+        if not (folder / "report.html").is_file():
+            _run(run_cli, root)
+        before = _rows(folder, "accuracies")
+        lost = next(path for path in (folder / "trainings").iterdir() if "R-5-protonet" in path.name)
+        shutil.rmtree(lost)
+        (folder / "tables/slopes.md").unlink()
+        steps = _run(run_cli, root)["steps"]
+        made = [step["step"] for step in steps if step["did"] == "written"]
+        assert made == ["training R = 5 protonet 2-shot", "tables"]
+        assert sum(step["step"].startswith("training") for step in steps) == 13
+        assert _rows(folder, "accuracies") == before
+
+
+def test_a_dry_run_counts_the_trainings(squares: Path, run_cli: Any, tmp_path: Path) -> None:
+    done = run_cli(
+        "study",
+        "run",
+        "transfer-difficulty-small",
+        squares,
+        *_options(),
+        "-o",
+        tmp_path / "x",
+        "--dry-run",
+        "--json",
+    )
+    found = json.loads(done.stdout)
+    assert len(found["steps"]) == 13
+    assert found["notes"] == [
+        "Times are the limit of each training (0.2 minutes); the evaluation of 10 testbeds of 6 tasks comes on top."
+    ]
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("way=5", "a split has 3 test classes, but tasks are 5-way: 25 classes are needed"),
+        ("also=[given]", "has no train and test classes of its own"),
+        ("also=[semantic]", "has no taxonomy, which a semantic split needs"),
+        ("mode=random", "mode = 'random', but it must be one of principal, paper"),
+        ("methods=[maml, cnn]", "a list of one or more of maml, anil, protonet, multiclass, finetune"),
+        ("divergences=[0.1, 0.1]", "a list of 1 or more different numbers of 0 or more"),
+        ("minutes=0", "a number above 0"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_trained(
+    squares: Path, tmp_path: Path, change: str, message: str
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(UserError) as caught:
+        run_study(
+            layered(get_study("transfer-difficulty-small"), None, [*CHANGES, change]),
+            open_dataset(squares),
+            out,
+        )
+    assert message in str(caught.value)
+    assert not out.exists()

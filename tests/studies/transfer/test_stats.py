@@ -1,0 +1,218 @@
+"""The study of transfer difficulty: statistics against SciPy and by hand, tables against their scores."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from longshot.studies.transfer.stats import (
+    METHODS,
+    Place,
+    TransferScores,
+    advantage,
+    leader,
+    steepness,
+)
+from longshot.studies.transfer.tables import (
+    accuracies_table,
+    adaptation_table,
+    hardest_table,
+    slopes_table,
+    splits_table,
+    tables,
+)
+
+TARGETS = (0.04, 0.32, 0.96)
+
+
+def _scores(
+    methods: tuple[str, ...] = METHODS, repeats: int = 2, tasks: int = 30, fall: float = 0.2, seed: int = 0
+) -> TransferScores:
+    """Accuracies that fall with R, by ``fall`` per unit and method number + 1; finetune stands still."""
+    rng = np.random.default_rng(seed)
+    places = [Place("random", None, 0.001, 0.05)]
+    places += [Place(f"R = {target:g}", target, target / 10, 0.3 + target / 2) for target in TARGETS]
+    accuracy = {}
+    for place in places:
+        for number, method in enumerate(methods):
+            drop = 0.0 if method == "finetune" else fall * (number + 1) * (place.target or 0.0)
+            for shot in (1, 5):
+                noise = rng.normal(0, 0.03, (repeats, tasks))
+                accuracy[place.name, method, shot] = 0.6 + 0.02 * shot - drop + noise
+    return TransferScores(places, methods, (1, 5), accuracy)
+
+
+def _csv(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_a_slope_is_that_of_scipy_over_splits_and_trainings() -> None:
+    scores = _scores()
+    found = steepness(scores, "anil", 5)
+    x = [target for target in TARGETS for _ in range(2)]
+    y = [row.mean() for target in TARGETS for row in scores.accuracy[f"R = {target:g}", "anil", 5]]
+    theirs = stats.linregress(x, y)
+    reach = stats.t.ppf(0.975, len(x) - 2) * theirs.stderr
+    assert found.fit.slope == pytest.approx(theirs.slope)
+    assert (found.fit.low, found.fit.high) == pytest.approx((theirs.slope - reach, theirs.slope + reach))
+    assert found.fit.n == 6
+
+
+def test_the_interval_over_tasks_covers_resampled_tasks() -> None:
+    """The standard error over tasks against a bootstrap of the tasks of every split."""
+    scores = _scores(tasks=200)
+    found = steepness(scores, "maml", 1)
+    rng = np.random.default_rng(1)
+    slopes = []
+    for _ in range(600):
+        means = [
+            scores.accuracy[f"R = {target:g}", "maml", 1].mean(0)[rng.integers(0, 200, 200)].mean()
+            for target in TARGETS
+        ]
+        slopes.append(np.polyfit(TARGETS, means, 1)[0])
+    assert (found.high - found.low) / (2 * 1.96) == pytest.approx(np.std(slopes), rel=0.12)
+
+
+def test_the_difference_of_slopes_is_the_slope_of_the_difference() -> None:
+    scores = _scores()
+    own, other = steepness(scores, "protonet", 5), steepness(scores, "maml", 5)
+    differs = steepness(scores, "protonet", 5, against="maml")
+    assert differs.fit.slope == pytest.approx(own.fit.slope - other.fit.slope)
+
+
+def test_a_slope_against_the_measured_divergence() -> None:
+    scores = _scores()
+    assert steepness(scores, "anil", 1, measured=True).fit.slope == pytest.approx(
+        10 * steepness(scores, "anil", 1).fit.slope
+    )
+
+
+def test_an_advantage_is_paired_by_task() -> None:
+    scores = _scores()
+    place = scores.hardest
+    found = advantage(scores, place, "finetune", "multiclass", 5)
+    difference = scores.tasks(place.name, "finetune", 5) - scores.tasks(place.name, "multiclass", 5)
+    theirs = stats.ttest_1samp(difference, 0).confidence_interval(0.95)
+    assert (found.mean, found.low, found.high) == pytest.approx((difference.mean(), *theirs))
+
+
+def test_the_leader_is_the_highest_of_those_there_are() -> None:
+    scores = _scores(("anil", "protonet"))
+    assert leader(scores, scores.hardest, ("maml", "finetune"), 1) is None
+    assert leader(scores, scores.hardest, ("anil", "protonet"), 1) == "anil"
+
+
+def test_slopes_table_holds_the_slopes() -> None:
+    scores = _scores()
+    table = slopes_table(scores)
+    rows = [row for row in _csv(table.texts()["slopes.csv"]) if row["source"] == "measured"]
+    for row in rows:
+        found = steepness(
+            scores, row["method"], int(row["shot"]), against=row["minus"], measured=row["x"] == "measured"
+        )
+        assert float(row["slope"]) == pytest.approx(found.fit.slope)
+        assert float(row["tasks_high"]) == pytest.approx(found.high)
+    assert len(rows) == 2 * (5 + 4 + 5)  # own slope, minus MAML's, against the measured divergence
+    assert "the flattest slope is that of finetune" in table.lines[0]
+    assert (
+        "falls with R beyond the interval over splits for maml, anil, protonet, multiclass" in table.lines[0]
+    )
+
+
+def test_published_slopes_stand_beside_and_are_marked() -> None:
+    rows = _csv(slopes_table(_scores()).texts()["slopes.csv"])
+    printed = {
+        (row["dataset"], row["method"]): float(row["slope"]) for row in rows if row["source"] == "published"
+    }
+    assert printed["CIFAR100", "maml"] == -0.1153
+    assert printed["EMNIST", "multiclass"] == -0.0323
+    assert len(printed) == 16
+
+
+def test_accuracies_table_marks_the_split_a_method_does_worst_on_where_there_is_one() -> None:
+    table = accuracies_table(_scores(fall=0.3), 5)
+    sheet = table.sheets[0]
+    worst = {
+        sheet.heads[column]: row[0].text
+        for row in sheet.blocks[0]
+        for column, cell in enumerate(row)
+        if cell.mark
+    }
+    assert set(worst.values()) == {"R = 0.96"}
+    assert {method for _, method in worst} == {
+        "maml",
+        "anil",
+        "protonet",
+        "multiclass",
+    }  # finetune does not fall
+    assert len(worst) == 8
+    assert "random split minus R = 0.96" in table.lines[0]
+
+
+def test_hardest_table_separates_adapting_from_fixed_embeddings() -> None:
+    table = hardest_table(_scores(), 5)
+    kinds = {row[0].text: row[1].text for block in table.sheets[0].blocks for row in block}
+    assert kinds == {
+        "maml": "adapts",
+        "finetune": "adapts",
+        "anil": "fixed",
+        "protonet": "fixed",
+        "multiclass": "fixed",
+    }
+    first = [row[0].text for block in table.sheets[0].blocks for row in block if row[3].mark == "best"]
+    assert first == ["finetune"]
+
+
+@pytest.mark.parametrize(("fall", "answer"), [(0.3, "yes"), (-0.3, "no")])
+def test_the_verdict_follows_the_interval(fall: float, answer: str) -> None:
+    table = adaptation_table(_scores(("maml", "anil", "protonet", "multiclass"), fall=fall))
+    assert table.lines[1].startswith(
+        f"5-shot: does adapting the embedding win on R = 0.96? {answer}: maml minus "
+    )
+
+
+def test_a_difference_within_noise_is_not_decided() -> None:
+    table = adaptation_table(_scores(("maml", "anil"), fall=0.0, seed=4))
+    assert all("not decided by these tasks" in line for line in table.lines)
+
+
+def test_fixed_pairs_differ_in_adapting_alone() -> None:
+    rows = _csv(adaptation_table(_scores()).texts()["adaptation.csv"])
+    pairs = {(row["one"], row["other"]) for row in rows if row["kind"] == "pair"}
+    assert pairs == {("finetune", "multiclass"), ("maml", "anil")}
+
+
+def test_one_divergence_has_no_slope() -> None:
+    scores = _scores()
+    one = TransferScores(scores.places[:2], scores.methods, scores.shots, scores.accuracy)
+    assert slopes_table(one).lines == ["A slope needs at least 2 divergences; the study has 1."]
+
+
+def test_equal_splits_are_told() -> None:
+    scores = _scores()
+    places = [*scores.places[:-1], Place("R = 0.96", 0.96, 0.1, 0.5, twin="R = 0.32")]
+    table = splits_table(TransferScores(places, scores.methods, scores.shots, scores.accuracy))
+    assert table.lines == ["R = 0.96 has the same classes in every part as R = 0.32."]
+
+
+@pytest.mark.parametrize("methods", [("multiclass",), ("maml", "anil"), METHODS])
+def test_all_tables_are_written_for_any_choice_of_methods(methods: tuple[str, ...]) -> None:
+    for table in tables(_scores(methods, repeats=1), 5):
+        texts = table.texts()
+        assert set(texts) == {f"{table.stem}.md", f"{table.stem}.tex", f"{table.stem}.csv"}
+        for row in _csv(texts[f"{table.stem}.csv"]):
+            assert "nan" not in row.values()
+            assert None not in row  # no more cells than heads
+
+
+def test_two_splits_have_a_slope_without_interval() -> None:
+    scores = _scores(repeats=1)
+    two = TransferScores(scores.places[:3], scores.methods, scores.shots, scores.accuracy)
+    found = steepness(two, "maml", 1)
+    assert math.isnan(found.fit.low)
+    assert "[" in slopes_table(two).sheets[0].blocks[0][0][3].text  # the one over tasks is there

@@ -1,0 +1,163 @@
+"""Sources of VTAB+MD: names and roles, datasets joined and cut, what is said to be absent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from longshot.core.errors import UserError
+from longshot.datasets import open_dataset
+from longshot.datasets.dataset import Dataset
+from longshot.studies.vtab_md.data import (
+    MD,
+    VTAB,
+    StudySource,
+    cut_dataset,
+    open_sources,
+    read_given,
+    relabelled,
+    role_of,
+    said_absent,
+    union,
+)
+from longshot.studies.vtab_md.recipe import open_data
+from longshot.testbeds.big_episode import split_rows
+
+CUT = {"md": 3, "images": 700, "natural": ["class"], "specialized": [], "structured": ["viewpoint"]}
+
+
+def test_names_tell_roles() -> None:
+    assert role_of("omniglot") == ("md", "omniglot", True)
+    assert role_of("dtd") == ("md", "dtd", True)  # no task of VTAB-v2
+    assert role_of("pets") == ("natural", "pets", True)
+    assert role_of("kitti-distance")[0] == "structured"
+    assert role_of("md:mine") == ("md", "mine", False)
+    assert role_of("upstream:ilsvrc_2012_v2") == ("upstream", "ilsvrc_2012_v2", False)
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("vgg_flower", "is none of MD-v2's sources"),
+        ("unnatural:mine", "call a source of your own by its role: md:NAME, natural:NAME"),
+        ("natural:pets", "'pets' is a source of VTAB-v2 itself; write pets=PATH"),
+        ("md:omniglot", "a source of MD-v2 itself"),
+        ("", "is none of MD-v2's"),
+    ],
+)
+def test_a_wrong_name_is_told(key: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        role_of(key)
+    assert message in str(caught.value)
+
+
+def test_what_is_given_is_named_or_plain() -> None:
+    texts = ["omniglot=a/b=c.zip", "md:mine=here", "toybox", "vtab(task='pets'):tfds", "./a=b"]
+    named, plain = read_given(texts)
+    assert named == {"omniglot": "a/b=c.zip", "md:mine": "here"}
+    assert plain == ["toybox", "vtab(task='pets'):tfds", "./a=b"]
+    with pytest.raises(UserError, match="'pets' is given twice"):
+        read_given(["pets=a", "pets=b"])
+
+
+def test_two_plain_datasets_and_none_at_all_are_refused() -> None:
+    settings = {"sources": {}, "cut": CUT, "seed": 0}
+    with pytest.raises(UserError, match="2 datasets are given without a name"):
+        open_data(settings, ["toybox", "toybox"])
+    with pytest.raises(UserError, match="at least 1 is needed"):
+        open_data(settings, [])
+    with pytest.raises(UserError, match="at least 1 is needed"):
+        open_data(settings, ["upstream:boxes=toybox"])
+
+
+def test_own_tasks_without_splits_are_shuffled_and_say_so(photos: Path) -> None:
+    [source] = open_sources({"natural:pics": str(photos)}, seed=4)
+    assert source.data.name == "pics" and not source.official
+    assert "no column split, so its images were shuffled (seed 4)" in source.note
+    assert [len(rows) for rows in split_rows(source.data).values()] == [144, 48, 48]
+
+
+def test_official_tasks_are_opened_as_such(photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds neither the TFDS dataset oxford_iiit_pet"):
+        open_sources({"pets": str(photos)}, seed=0)
+    data = open_dataset(photos)
+    lines = ["path,label,split,position"]
+    for place, key in enumerate(data.keys.to_pylist()):
+        split = ("train", "train", "validation", "test")[place % 4]
+        lines.append(f"{photos / key},{place // 4 % 4},{split},{1000 - place}")
+    table = tmp_path / "distances.csv"
+    table.write_text("\n".join(lines), encoding="utf-8")
+    [source] = open_sources({"kitti-distance": str(table)}, seed=0)
+    assert (source.title, source.role, source.official) == ("KITTI-dist", "structured", True)
+    assert [len(rows) for rows in split_rows(source.data).values()] == [120, 60, 60]
+    first = str(source.data.keys[int(split_rows(source.data)["train"][0])])
+    assert first == str(photos / data.keys[237].as_py())  # the lowest position
+
+
+@pytest.fixture(scope="module")
+def toybox() -> Dataset:
+    return open_dataset("toybox")
+
+
+def test_a_cut_keeps_upstream_and_test_classes_apart(toybox: Dataset) -> None:
+    sources = cut_dataset(toybox, CUT, seed=0)
+    assert [source.role for source in sources] == ["upstream", "md", "md", "md", "natural", "structured"]
+    test = set(toybox.splits["test"])
+    assert [len(source.data) for source in sources[4:]] == [700, 700]
+    assert set(sources[4].data.class_ids) <= test
+    number = dict(zip(toybox.keys.to_pylist(), toybox.labels.tolist(), strict=True))
+    for source in sources[4:]:
+        assert {toybox.class_ids[number[key]] for key in source.data.keys.to_pylist()} <= test
+    assert toybox.attributes is not None
+    views = dict(zip(toybox.keys.to_pylist(), toybox.attributes["viewpoint"].to_pylist(), strict=True))
+    task = sources[5].data
+    labels = [task.class_ids[label] for label in task.labels.tolist()]
+    assert [views[key] for key in task.keys.to_pylist()] == labels
+
+
+def test_an_unknown_attribute_is_told(toybox: Dataset) -> None:
+    with pytest.raises(UserError, match="no attribute 'colour' to make a task of"):
+        cut_dataset(toybox, {**CUT, "structured": ["colour"]}, seed=0)
+
+
+def test_relabelled_rows_are_the_same_pictures(photos: Path) -> None:
+    data = open_dataset(photos)
+    labels = [str(row % 3) for row in range(len(data))]
+    rows = np.arange(10, 200, 7)
+    made = relabelled(data, "thirds", labels, rows)
+    assert made.class_ids == ("0", "1", "2") and len(made) == len(rows)
+    for row in (0, 11, len(made) - 1):
+        [old] = data.find_rows(made.keys.slice(row, 1))
+        assert made.image(row).tobytes() == data.image(int(old)).tobytes()
+        assert made.class_ids[made.labels[row]] == labels[old]
+
+
+def test_a_union_has_every_image_under_its_source(photos: Path, toybox: Dataset) -> None:
+    data = {"b": toybox, "a": open_dataset(photos)}
+    both = union(data, ["a", "b"], ["b"])
+    assert len(both) == sum(len(one) for one in data.values())
+    assert both.class_ids == tuple(sorted(both.class_ids))
+    assert set(both.splits["train"]) == {f"a/{c}" for c in data["a"].class_ids} | {
+        f"b/{c}" for c in toybox.splits["train"]
+    }
+    assert set(both.splits["validation"]) == {f"b/{c}" for c in toybox.splits["validation"]}
+    assert both.taxonomy is not None and set(both.taxonomy.groups(both.class_ids)) == {"a", "b"}
+    for row in (0, 239, 240, len(both) - 1):
+        name, key = str(both.keys[row]).split("/", 1)
+        [old] = data[name].find_rows(pa.array([key], pa.string()))
+        assert both.image(row).tobytes() == data[name].image(int(old)).tobytes()
+        assert both.class_ids[both.labels[row]] == f"{name}/{data[name].class_ids[data[name].labels[old]]}"
+
+
+def test_absence_is_said_in_full(toybox: Dataset) -> None:
+    here = [StudySource("omniglot", "md", toybox, True), StudySource("mine", "natural", toybox, False)]
+    first, second, third = said_absent(here)
+    assert first.startswith("7 of the 8 of MD-v2's sources are absent: 'Aircraft', 'Birds'")
+    assert second == "None of the 18 of VTAB-v2's tasks is here."
+    assert third == "1 source of your own, of neither benchmark: 'mine'."
+    every = [StudySource(name, "md", toybox, True) for name in MD]
+    every += [StudySource(name, task.group, toybox, True) for name, task in VTAB.items()]
+    assert said_absent(every) == []

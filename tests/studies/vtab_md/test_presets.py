@@ -1,0 +1,138 @@
+"""Small presets of VTAB+MD on a made-up dataset: all plan their rows, some train and fill their tables in few steps."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+
+from longshot.datasets.dataset import Dataset
+from longshot.evaluation.inputs import backbone_parts
+from longshot.studies.engine.presets import Study, get_study, study_names
+from longshot.studies.engine.run import run_study
+from longshot.studies.vtab_md.data import cut_dataset
+from longshot.studies.vtab_md.plan import make_networks, make_rows
+
+SMALL = [name for name in study_names() if name.startswith("vtab-md-")]
+BRANCHES, CLASSES, EACH = ("animals", "tools"), 16, 12
+TINY = {"tasks": 2, "max_way": 5, "max_query": 2, "max_support": 10, "train": 20, "validation": 6}
+# figures of a preset's own numbers; those of the paper's depend on its tables
+DRAWN = {
+    "vtab-md-small": {"figure-1", "figure-2", "figure-4", "figure-7"},
+    "vtab-md-norm-small": {"figure-6"},
+    "vtab-md-scale-small": {"figure-3"},
+    "vtab-md-upstream-small": {"figure-4", "figure-5"},
+    "vtab-md-swap-small": {"figure-8"},
+    "vtab-md-sur-small": {"figure-9"},
+}
+
+
+@dataclass(frozen=True)
+class Squares:
+    """20 × 20 pictures in a colour of their own."""
+
+    colours: np.ndarray
+
+    def read(self, row: int) -> Image.Image:
+        return Image.new("RGB", (20, 20), tuple(self.colours[row].tolist()))
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    """Two branches of 16 classes with splits and the attributes that the presets cut tasks from."""
+    ids = [f"{branch}/{number:02d}" for branch in BRANCHES for number in range(CLASSES)]
+    rows = len(ids) * EACH
+    rng = np.random.default_rng(0)
+    parts = {"train": range(6), "validation": range(6, 11), "test": range(11, 16)}
+    splits = {
+        part: tuple(f"{branch}/{n:02d}" for branch in BRANCHES for n in inside)
+        for part, inside in parts.items()
+    }
+    attributes = {
+        "viewpoint": [("side", "top")[row % 2] for row in range(rows)],
+        "clutter": [row % 3 for row in range(rows)],
+        "quality_issues": [row // 2 % 2 for row in range(rows)],
+    }
+    return Dataset(
+        name="squares",
+        class_ids=tuple(ids),
+        offsets=np.arange(len(ids) + 1) * EACH,
+        keys=pa.array([f"{ids[row // EACH]}/{row % EACH}" for row in range(rows)]),
+        store=Squares(rng.integers(0, 256, size=(rows, 3))),
+        source="squares",
+        attributes=pa.table(attributes),
+        splits=splits,
+    )
+
+
+def shrunk(study: Study) -> Study:
+    """The preset with the same networks and rows, trained for two steps and fine-tuned for one."""
+    few = {"steps": 2, "validation_tasks": 2}
+    networks = {name: {**given, **few} for name, given in study.settings["networks"].items()}
+    cut = {**study.settings["cut"], "md": 1, "images": None}
+    return replace(
+        study, settings={**study.settings, **TINY, "cut": cut, "networks": networks, "rows": _quick(study)}
+    )
+
+
+def _quick(study: Study) -> dict[str, Any]:
+    from longshot.core.calls import format_call, parse_call
+
+    def one(call: str) -> str:
+        name, settings = parse_call(call)
+        quick = {**settings, "steps": 1} if name in ("bit", "md-transfer", "protomaml") else settings
+        return format_call(name, quick)
+
+    return {
+        name: {**row, "md": one(row["md"]), "vtab": list(dict.fromkeys(map(one, row["vtab"])))}
+        for name, row in study.settings["rows"].items()
+    }
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_preset_can_have_all_its_rows(name: str, data: Dataset) -> None:
+    study = shrunk(get_study(name))
+    networks, rows, left = make_networks(
+        study.settings, make_rows(study.settings), cut_dataset(data, study.settings["cut"], 0)
+    )
+    assert [row.name for row in rows] == list(study.settings["rows"]) and not left
+    used = {part for row in rows for part in backbone_parts(row.backbone)}
+    assert used <= set(networks)  # a small preset trains whatever it shows
+
+
+@pytest.mark.parametrize("name", ["vtab-md-upstream-small", "vtab-md-sur-small"])
+def test_a_small_preset_trains_and_compares(name: str, data: Dataset, tmp_path: Path) -> None:
+    study = shrunk(get_study(name))
+    sources = cut_dataset(data, study.settings["cut"], 0)
+    outcome = run_study(study, sources, tmp_path / "out", device="cpu", workers=1)
+    stems = {table.stem for table in outcome.tables}
+    against = {"differences"} if study.settings["against"] else set()
+    assert stems >= {"aggregate", "sources", "networks"} | against
+    with (tmp_path / "out" / "tables" / "sources.csv").open(encoding="utf-8", newline="") as file:
+        measured = [row for row in csv.DictReader(file) if row["source"] == "measured"]
+    tested = [source for source in sources if source.role != "upstream"]
+    assert len(tested) == 5  # a branch, four big episodes
+    assert len(measured) == len(tested) * len(study.settings["rows"])  # no row is left out
+    drawn = {Path(path).stem for path in outcome.figures}
+    assert DRAWN[name] <= drawn
+    with (tmp_path / "out" / "tables" / "networks.csv").open(encoding="utf-8", newline="") as file:
+        trained = {row["network"]: row for row in csv.DictReader(file)}
+    assert all(row["steps"] == "2" for row in trained.values())
+    if name == "vtab-md-upstream-small":
+        assert {one: row["train_classes"] for one, row in trained.items()} == {
+            "all": "12",
+            "ablated": "6",
+            "related": "6",
+        }
+    if name == "vtab-md-sur-small":
+        assert {"small-squares", "small-squares-animals", "large-squares-animals"} <= set(trained)
+
+
+def test_every_small_preset_is_here() -> None:
+    assert set(DRAWN) == set(SMALL)

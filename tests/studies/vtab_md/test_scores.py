@@ -1,0 +1,136 @@
+"""Aggregates of VTAB+MD: what they are a mean of, their intervals, marks and paired differences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from longshot.datasets import open_dataset
+from longshot.datasets.dataset import Dataset
+from longshot.studies.vtab_md.data import MD, VTAB, StudySource
+from longshot.studies.vtab_md.figures import of_paper, of_scores
+from longshot.studies.vtab_md.plan import ApproachRow
+from longshot.studies.vtab_md.scores import VtabScores
+from longshot.studies.vtab_md.tables import aggregate_table, sources_table
+
+SETTINGS = {"published": []}
+
+
+@pytest.fixture(scope="module")
+def data(photos: Path) -> Dataset:
+    return open_dataset(photos)
+
+
+def row(name: str) -> ApproachRow:
+    return ApproachRow(name, "pixels", "protonet", ("protonet",), 5, "", None, None)
+
+
+def scores(data: Dataset, names: list[str], rows: int = 2, *, own: tuple[str, ...] = ()) -> VtabScores:
+    """Random accuracies of rows A, B … on sources by name; ``own`` are sources of episodes of one's own."""
+    rng = np.random.default_rng(1)
+    sources = [StudySource(n, "md", data, True) for n in names if n in MD]
+    sources += [StudySource(n, VTAB[n].group, data, True) for n in names if n in VTAB]
+    sources += [StudySource(n, "md", data, False) for n in own]
+    labels = "AB"[:rows]
+    values = {
+        (label, source.name): rng.integers(0, 2, 40).astype(float) if source.role != "md" else rng.random(30)
+        for label in labels
+        for source in sources
+    }
+    return VtabScores([row(label) for label in labels], sources, values)
+
+
+def test_a_whole_benchmark_bears_its_name(data: Dataset) -> None:
+    parts = {part.key: part for part in scores(data, [*MD, *VTAB]).parts()}
+    assert [part.title for part in parts.values()] == [
+        "MD-v2",
+        "VTAB (all)",
+        "VTAB (natural)",
+        "VTAB (specialized)",
+        "VTAB (structured)",
+    ]
+    assert [len(part.sources) for part in parts.values()] == [8, 18, 6, 4, 8]
+
+
+def test_a_part_of_it_does_not(data: Dataset) -> None:
+    titles = {part.key: part.title for part in scores(data, ["dtd", "fungi", "pets"], own=("mine",)).parts()}
+    assert titles == {
+        "md": "mean of 2 of 8 sources of MD-v2 and 1 of your own",
+        "all": "mean of 1 of 18 tasks of VTAB-v2",
+        "natural": "mean of 1 of 6 natural tasks of VTAB-v2",
+    }
+    whole = {part.key: part.title for part in scores(data, list(MD), own=("mine",)).parts()}
+    assert whole["md"] == "mean of 8 of 8 sources of MD-v2 and 1 of your own"
+
+
+def test_sources_count_once_and_their_intervals_add_up(data: Dataset) -> None:
+    found = scores(data, list(MD))
+    [part] = found.parts()
+    mine = found.aggregate("A", part)
+    means = [found.values["A", name].mean() for name in MD]
+    halves = [stats.sem(found.values["A", name]) * stats.t.ppf(0.975, 29) for name in MD]
+    assert mine is not None and mine.mean == pytest.approx(np.mean(means))
+    assert mine.half == pytest.approx(np.sqrt(np.sum(np.square(halves))) / 8)
+
+
+def test_a_row_without_a_source_has_no_mean(data: Dataset) -> None:
+    found = scores(data, list(MD))
+    fewer = VtabScores(
+        found.rows, found.sources, {k: v for k, v in found.values.items() if k != ("A", "dtd")}
+    )
+    [part] = fewer.parts()
+    assert fewer.aggregate("A", part) is None and fewer.aggregate("B", part) is not None
+    text = aggregate_table(SETTINGS, fewer, []).texts()["aggregate.md"]
+    assert "| A | – | – |" in text
+
+
+def test_big_episodes_have_wilsons_interval(data: Dataset) -> None:
+    found = scores(data, ["pets"])
+    mine = found.interval("A", "pets")
+    hits = int(found.values["A", "pets"].sum())
+    theirs = stats.binomtest(hits, 40).proportion_ci(method="wilson")
+    assert mine is not None and (mine.mean, mine.n) == (hits / 40, 40)
+    assert (mine.low, mine.high) == pytest.approx((theirs.low, theirs.high))
+
+
+def test_differences_are_paired_on_the_first_episodes(data: Dataset) -> None:
+    found = scores(data, ["dtd"])
+    short = {**found.values, ("B", "dtd"): found.values["B", "dtd"][:12]}
+    mine = VtabScores(found.rows, found.sources, short).difference("A", "B", "dtd")
+    paired = stats.ttest_rel(short["A", "dtd"][:12], short["B", "dtd"]).confidence_interval()
+    assert mine is not None and mine.n == 12
+    assert (mine.low, mine.high) == pytest.approx((paired.low, paired.high))
+
+
+def test_the_first_place_is_shared_where_the_difference_may_be_zero(data: Dataset) -> None:
+    found = scores(data, ["dtd"])
+    base = found.values["A", "dtd"]
+    apart = VtabScores(
+        found.rows, found.sources, {("A", "dtd"): base, ("B", "dtd"): base - 0.1 - 0.01 * (base > 0.5)}
+    )
+    assert apart.marks("dtd") == {"A": "best"}
+    noise = np.random.default_rng(0).normal(0, 0.2, 30)
+    tied = VtabScores(
+        found.rows, found.sources, {("A", "dtd"): base, ("B", "dtd"): base + noise - noise.mean() - 0.001}
+    )
+    assert tied.marks("dtd") == {"A": "tied", "B": "tied"}
+
+
+def test_absent_sources_stand_in_the_table(data: Dataset) -> None:
+    text = sources_table(SETTINGS, scores(data, ["dtd", "pets"])).texts()["sources.md"]
+    assert "| Omniglot | absent | absent |" in text and "| KITTI-dist | absent | absent |" in text
+    assert "7 of the 8 of MD-v2's sources are absent" in text.replace("\\", "")
+
+
+def test_charts_have_the_numbers(data: Dataset) -> None:
+    found = scores(data, ["dtd", "pets"])
+    chart = of_scores(found)
+    assert chart.values["A", "dtd"][0] == pytest.approx(100 * found.values["A", "dtd"].mean())
+    printed = of_paper("figure-3", [6])
+    assert printed is not None and printed.values["6 CTX", "omniglot"] == (84.55, 0.94)
+    sizes = [(line.capacity, line.resolution) for line in printed.rows]
+    assert sizes[3:] == [("BiT-ResNet-50", 224), (None, None)]
+    assert of_paper("figure-3", [4]) is None and of_paper("figure-8", [4, 5]) is None

@@ -1,0 +1,283 @@
+"""The study VTAB+MD through the real command, on a few photos: numbers, choices, absence, resumption."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+import yaml
+
+from longshot.evaluation.results import Results
+from longshot.statistics import mean_interval, wilson
+from longshot.studies.engine.presets import get_study
+from longshot.studies.vtab_md.plan import make_networks, make_rows
+
+TINY = {
+    "tasks": 6,
+    "max_way": 6,
+    "max_query": 3,
+    "max_support": 20,
+    "train": 20,
+    "validation": 10,
+    "block": 20,
+}
+NETWORK = {"network": "cnn4(width=4)", "size": 16, "data": ["upstream"], "steps": 3, "validation_tasks": 4}
+SETTINGS: dict[str, Any] = {
+    **TINY,
+    "query": None,
+    "networks": {
+        "classifier": {"algorithm": "multiclass", **NETWORK},
+        "lost": {"algorithm": "multiclass", **NETWORK, "data": ["fungi"]},
+    },
+    "rows": {
+        "ProtoNets": {"backbone": "pixels", "method": "protonet", "group": "one"},
+        "Two candidates": {
+            "backbone": "pixels",
+            "md": "ridge",
+            "vtab": ["simpleshot", "ridge"],
+            "group": "two",
+        },
+        "BiT": {"backbone": "classifier", "method": "bit(steps=2)", "tasks": 3, "group": "two"},
+        "Lost": {"backbone": "lost", "method": "protonet"},
+    },
+    "against": "ProtoNets",
+    "published": [4, 7],
+    "figures": {
+        "figure-1": {"kind": "aggregate"},
+        "figure-6": {"kind": "md", "reference": "BiT"},
+        "figure-7": {"kind": "vtab"},
+        "figure-8": {"kind": "both"},
+        "figure-3": {"kind": "grid"},
+    },
+}
+
+
+def arguments(photos: Path, folder: Path, settings: dict[str, Any]) -> list[str | Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "mine.yaml"
+    file.write_text(yaml.safe_dump({"recipe": "vtab-md", "settings": settings}), encoding="utf-8")
+    given = [f"md:pics={photos}", f"natural:shapes={photos}", f"upstream:up={photos}"]
+    return ["study", "run", "vtab-md-small", *given, "--config", file, "--workers", "1", "-o", folder / "out"]
+
+
+@pytest.fixture(scope="module")
+def done(photos: Path, run_cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run; what it printed lies beside it."""
+    folder = tmp_path_factory.mktemp("vtab-md")
+    shown = run_cli(*arguments(photos, folder, SETTINGS))
+    (folder / "printed.txt").write_text(shown.stdout, encoding="utf-8")
+    return folder / "out"
+
+
+def records(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def one(table: list[dict[str, str]], **wanted: str) -> dict[str, str]:
+    [found] = [row for row in table if all(row[key] == value for key, value in wanted.items())]
+    return found
+
+
+def rows_of(folder: Path, testbed: str, method: str) -> Any:
+    table = Results(folder).table()
+    mine = pc.and_(pc.equal(table["testbed_name"], testbed), pc.equal(table["method"], method))
+    return table.filter(mine)
+
+
+def test_episodes_are_means_over_tasks(done: Path) -> None:
+    table = records(done / "tables" / "sources.csv")
+    accuracy = rows_of(done / "run", "pics", "protonet")["accuracy"].to_numpy()
+    assert len(accuracy) == 6
+    wanted = mean_interval(accuracy)
+    found = one(table, source="measured", row="ProtoNets", on="pics")
+    assert [float(found[key]) for key in ("mean", "low", "high")] == pytest.approx(
+        [wanted.mean, wanted.low, wanted.high]
+    )
+
+
+def test_big_episodes_weigh_blocks_by_their_images(done: Path) -> None:
+    table = rows_of(done / "run", "shapes", "protonet")
+    sizes = [len(one) for one in table["prediction"].to_pylist()]
+    assert sizes == [20, 20, 8]  # 48 test images
+    hits = float((table["accuracy"].to_numpy() * sizes).sum())
+    low, high = wilson(hits, 48)
+    found = one(records(done / "tables" / "sources.csv"), source="measured", row="ProtoNets", on="shapes")
+    numbers = [float(found[key]) for key in ("mean", "low", "high", "n")]
+    assert numbers == pytest.approx([hits / 48, float(low), float(high), 48])
+
+
+def test_the_better_candidate_on_validation_images_is_taken(done: Path) -> None:
+    chosen = records(done / "tables" / "choices.csv")
+    assert {row["row"] for row in chosen} == {"Two candidates"}
+    for row in chosen:
+        table = rows_of(done / "choices", "shapes-choice", row["candidate"])
+        sizes = [len(one) for one in table["prediction"].to_pylist()]
+        assert sum(sizes) == 10
+        accuracy = float(np.average(table["accuracy"].to_numpy(), weights=sizes))
+        assert float(row["mean_validation_accuracy"]) == pytest.approx(accuracy)
+    best = max(chosen, key=lambda row: float(row["mean_validation_accuracy"]))
+    assert best["chosen"] == "True"
+    assert len(rows_of(done / "run", "shapes", best["candidate"])) == 3
+
+
+def test_fewer_episodes_are_the_first_of_more(done: Path) -> None:
+    few = rows_of(done / "run", "pics-3-episodes", "bit(steps=2)")
+    assert len(few) == 3 and len(rows_of(done / "run", "pics", "ridge")) == 6
+    table = records(done / "tables" / "differences.csv")
+    found = one(table, row="BiT", minus="ProtoNets", on="pics")
+    first = rows_of(done / "run", "pics", "protonet")["accuracy"].to_numpy()[:3]
+    assert float(found["difference"]) == pytest.approx(float((few["accuracy"].to_numpy() - first).mean()))
+
+
+def test_means_do_not_bear_a_benchmarks_name_and_absence_is_said(done: Path) -> None:
+    text = (done / "tables" / "aggregate.md").read_text(encoding="utf-8")
+    assert "mean of 1 source, none of MD-v2" in text
+    assert "mean of 1 natural task, none of VTAB-v2" in text
+    assert "None of the 8 of MD-v2's sources is here." in text
+    assert "| BiT |" in text and "| Lost |" not in text
+    assert "The row 'Lost' is left out: its network is trained on 'fungi'" in text
+    assert json.loads((done / "study.json").read_text(encoding="utf-8"))["notes"]
+
+
+def test_published_numbers_stand_beside_and_are_marked(done: Path) -> None:
+    table = records(done / "tables" / "sources.csv")
+    found = one(table, source="published, table 7", row="BiT-ResNet-50 (BN)", on="cu_birds")
+    assert (found["mean"], found["low"]) == ("0.8759", "0.8575")
+    text = (done / "tables" / "sources.md").read_text(encoding="utf-8")
+    assert "Published: Dumoulin et al., 2021, table 7" in text and "87.59 ± 1.84" in text
+
+
+def test_figures_are_drawn_where_there_is_something_to_draw(done: Path) -> None:
+    drawn = {path.name for path in (done / "figures").iterdir()}
+    mine = {"figure-1", "figure-6", "figure-7", "figure-8"}  # figure-3 needs capacities and resolutions
+    printed = {"published-figure-1", "published-figure-6", "published-figure-7"}
+    assert drawn == {f"{name}{suffix}" for name in mine | printed for suffix in (".png", ".svg")}
+    text = (done / "figures" / "published-figure-6.svg").read_text(encoding="utf-8")
+    assert "not measured" in text and "Traffic Sign" in text
+
+
+def test_a_moved_folder_goes_on(done: Path, photos: Path, run_cli: Any, tmp_path: Path) -> None:
+    shutil.copytree(done, tmp_path / "out")
+    before = (done / "tables" / "sources.csv").read_bytes()
+    moved = run_cli(*arguments(photos, tmp_path, SETTINGS), "--json")
+    assert "written" not in {
+        step["did"] for step in json.loads(moved.stdout)["steps"] if "train" in step["step"]
+    }
+    assert (tmp_path / "out" / "tables" / "sources.csv").read_bytes() == before
+
+
+def test_the_same_command_does_nothing_and_another_row_extends(
+    done: Path, photos: Path, run_cli: Any
+) -> None:
+    folder = done.parent
+    before = (done / "tables" / "sources.csv").read_bytes()
+    again = run_cli(*arguments(photos, folder, SETTINGS), "--json")
+    steps = {step["step"]: step["did"] for step in json.loads(again.stdout)["steps"]}
+    assert set(steps.values()) == {"kept"} and "training classifier" in steps
+    assert (done / "tables" / "sources.csv").read_bytes() == before
+    more = {
+        **SETTINGS,
+        "rows": {**SETTINGS["rows"], "Neighbour": {"backbone": "pixels", "method": "nearest-neighbour"}},
+    }
+    run_cli(*arguments(photos, folder, more))
+    assert one(records(done / "tables" / "sources.csv"), row="Neighbour", on="shapes")
+
+
+def test_a_folder_of_other_testbeds_is_refused(done: Path, photos: Path, run_cli: Any) -> None:
+    shown = run_cli(*arguments(photos, done.parent, {**SETTINGS, "train": 21}), check=False)
+    assert shown.returncode == 2
+    assert "holds a study with train = 20, now it is 21" in shown.stderr
+
+
+def test_a_study_of_one_dataset_refuses_two_and_none(run_cli: Any, tmp_path: Path) -> None:
+    for given in ([], ["toybox", "toybox"]):
+        shown = run_cli("study", "run", "many-way-small", *given, "-o", tmp_path / "out", check=False)
+        assert shown.returncode == 2
+        assert shown.stderr == (
+            f"error: The study 'many-way-small' takes one dataset and {len(given)} were given.\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("rows={}", "must be a mapping of names to approaches"),
+        ("rows={A: {method: protonet, bed: 1}}", "The row 'A' has no 'bed'"),
+        ("rows={A: {backbone: pixels}}", "The row 'A' has no method"),
+        ("rows={A: {method: protonett}}", "did you mean 'protonet'"),
+        ("networks={a: {algorithm: multiclass}}", "needs algorithm and data"),
+        ("networks={a: {algorithm: multiclass, data: [md], stepps: 3}}", "The network 'a' has no 'stepps'"),
+        ("sources={flowers: here}", "'flowers' is none of MD-v2's sources"),
+        ("figures={f: {kind: pie}}", "the kinds are aggregate, md, vtab, both, grid"),
+        ("published=[3]", "must be a list of tables of the paper, 4 to 9"),
+    ],
+)
+def test_wrong_settings_are_named(change: str, message: str) -> None:
+    from longshot.core.errors import UserError
+    from longshot.studies.engine.presets import layered
+
+    with pytest.raises(UserError) as caught:
+        layered(get_study("vtab-md"), None, [change])
+    assert message in str(caught.value)
+
+
+def test_starts_come_first_and_circles_are_refused(photos: Path) -> None:
+    from longshot.core.errors import UserError
+    from longshot.studies.engine.presets import layered
+    from longshot.studies.vtab_md.data import open_sources
+
+    sources = open_sources({"md:pics": str(photos), "upstream:up": str(photos)}, 0)
+    first = "a: {algorithm: multiclass, data: [upstream]}"
+    chain = f"networks={{b: {{algorithm: protonet, start: a, data: [upstream]}}, {first}}}"
+    rows = "rows={R: {backbone: b, method: protonet}}"
+    settings = layered(get_study("vtab-md"), None, [chain, rows]).settings
+    networks, kept, notes = make_networks(settings, make_rows(settings), sources)
+    assert list(networks) == ["a", "b"] and [row.name for row in kept] == ["R"] and not notes
+    circle = chain.replace("{algorithm: multiclass,", "{algorithm: multiclass, start: b,")
+    settings = layered(get_study("vtab-md"), None, [circle, rows]).settings
+    with pytest.raises(UserError, match="starts from itself"):
+        make_networks(settings, make_rows(settings), sources)
+
+
+def test_half_an_ensemble_does_not_pass_for_the_whole(photos: Path) -> None:
+    """One network per source, and one of the sources has nothing to train on."""
+    from longshot.studies.engine.presets import layered
+    from longshot.studies.vtab_md.data import open_sources
+
+    sources = open_sources({"md:pics": str(photos), "upstream:up": str(photos)}, 0)
+    many = "networks={s: {algorithm: multiclass, data: [upstream, md], each: true}}"
+    rows = "rows={S: {backbone: s, method: sur}, R: {method: protonet}}"
+    settings = layered(get_study("vtab-md"), None, [many, rows]).settings
+    networks, kept, notes = make_networks(settings, make_rows(settings), sources)
+    assert not networks and [row.name for row in kept] == ["R"]
+    assert notes == [
+        "The row 'S' is left out: its network is trained on 'md', and no such source with train classes is here."
+    ]
+    alone = many.replace("[upstream, md]", "[upstream]").replace("each", "validate: [md], each")
+    settings = layered(get_study("vtab-md"), None, [alone, rows]).settings
+    networks, kept, notes = make_networks(settings, make_rows(settings), sources)
+    assert list(networks) == ["s-up"] and kept[0].backbone == "s-up"
+    assert notes[0].startswith("The network 's-up' is validated on classes of its own data: none of 'md'")
+
+
+def test_test_classes_never_train(photos: Path) -> None:
+    """A source of episodes without train classes of its own is no training data."""
+    from longshot.core.errors import UserError
+    from longshot.studies.engine.presets import layered
+    from longshot.studies.vtab_md.data import open_sources
+
+    sources = open_sources({"md:pics": str(photos)}, 0)
+    change = [
+        "networks={a: {algorithm: multiclass, data: [md]}}",
+        "rows={R: {backbone: a, method: protonet}}",
+    ]
+    settings = layered(get_study("vtab-md"), None, change).settings
+    with pytest.raises(UserError, match="No row of the study can be had"):
+        make_networks(settings, make_rows(settings), sources)
