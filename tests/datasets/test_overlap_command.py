@@ -14,13 +14,11 @@ from PIL import Image
 from longshot.cli.overlap import overlap, without
 from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.datasets.formats import FORMATS
 
 
 @pytest.fixture
-def two(tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+def two(tmp_path: Path, fresh_cache: Path) -> tuple[str, str]:
     """Upstream Bird/<evil name> and Tool of 3 images; tested: bird (one exact copy, one mirrored) and cup."""
-    monkeypatch.setitem(FORMATS, "view", "longshot.datasets.overlap.view:View")
     rng = np.random.default_rng(3)
 
     def save(name: str, image: Image.Image) -> Image.Image:

@@ -14,11 +14,12 @@ import pytest
 from longshot.core.errors import UserError
 from longshot.datasets import Dataset, open_dataset
 from longshot.datasets.formats import FORMATS
+from longshot.datasets.formats.view import ViewFormat, origin
 from longshot.datasets.overlap.classes import SharedClass
-from longshot.datasets.overlap.leaks import find_leak, sentence
+from longshot.datasets.overlap.leaks import find_leak, leak_sentence
 from longshot.datasets.overlap.pairs import Found
-from longshot.datasets.overlap.record import Overlap, make_overlap, of_the_same, recall, remember
-from longshot.datasets.overlap.view import ViewFormat, origin, write_view
+from longshot.datasets.overlap.record import Overlap, check_first_side, make_overlap, recall, remember
+from longshot.datasets.overlap.view import write_view
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 
@@ -91,9 +92,9 @@ def test_a_strange_file_is_one_sentence(tmp_path: Path, overlap: Overlap) -> Non
 
 
 def test_an_overlap_of_others_is_refused(overlap: Overlap, two: tuple[Dataset, Dataset]) -> None:
-    of_the_same(overlap, two[0], Path("o.parquet"))
+    check_first_side(overlap, two[0], Path("o.parquet"))
     with pytest.raises(UserError, match="second dataset"):
-        of_the_same(overlap, two[1], Path("o.parquet"))
+        check_first_side(overlap, two[1], Path("o.parquet"))
 
 
 def test_a_deduplicated_view_opens_like_a_dataset(
@@ -176,10 +177,10 @@ def test_leaks_of_the_same_dataset_are_those_of_shared_classes(two: tuple[Datase
         2,
         3,
     )
-    said = sentence(leak, "net", "bed")
+    said = leak_sentence(leak, "net", "bed")
     assert said is not None and "8 of 12 test images" in said
     disjoint = find_leak({**data, "classes": ["x/b"]}, up.fingerprint, {"y/000.png": "y"})
-    assert sentence(disjoint, "net", "bed") is None
+    assert leak_sentence(disjoint, "net", "bed") is None
 
 
 def test_leaks_between_datasets_come_from_the_remembered_overlap(

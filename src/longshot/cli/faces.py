@@ -6,6 +6,17 @@ import click
 
 from longshot.core.errors import UserError
 
+# functions of ``longshot`` whose command has another name
+_COMMANDS = {
+    "list_datasets": "datasets",
+    "find_overlap": "datasets overlap",
+    "datasets.add_dataset": "datasets add",
+    "datasets.check_dataset": "datasets check",
+    "datasets.describe_dataset": "datasets show",
+    "datasets.list_formats": "datasets formats",
+    "datasets.overlap.leave_out_overlap": "datasets without",
+}
+
 
 class ShellFace:
     """``{tasks:600}`` as ``--tasks 600``, by the options of the command that was called where it has them."""
@@ -22,7 +33,7 @@ class ShellFace:
 
     def call(self, name: str, arguments: list[str], settings: dict[str, str]) -> str:
         flags = [self.parameter(key, value) for key, value in settings.items()]
-        return f"'{' '.join(['longshot', *name.split('.'), *arguments, *flags])}'"
+        return f"'{' '.join(['longshot', _COMMANDS.get(name, name.replace('.', ' ')), *arguments, *flags])}'"
 
 
 class StudyFace(ShellFace):

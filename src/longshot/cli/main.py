@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import click
 
-from longshot.cli.faces import sentence
+from longshot.cli.faces import ShellFace, sentence
 from longshot.core.errors import UserError
+from longshot.core.wording import speak_as
 
 # name → (module, what it does). The module is imported only when its command is called, so that
 # `longshot --help` stays fast; each module holds a click command called `command`.
@@ -105,6 +106,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a file name that is not UTF-8 must not break a message
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    speak_as(ShellFace())
     try:
         cli.main(standalone_mode=False)
     except UserError as error:

@@ -149,12 +149,12 @@ def without(
     """
     from longshot.core.files import hash_file
     from longshot.datasets import open_dataset, registry
-    from longshot.datasets.overlap.record import Overlap, of_the_same
+    from longshot.datasets.overlap.record import Overlap, check_first_side
     from longshot.datasets.overlap.view import write_view
 
     found = Overlap.load(overlap_file)
     opened = open_dataset(dataset)
-    of_the_same(found, opened, overlap_file)
+    check_first_side(found, opened, overlap_file)
     by_image = images or not classes
     given = {"relations": relations} if relations else {}
     keys, gone = found.to_leave_out(images=by_image, classes=classes, **given)

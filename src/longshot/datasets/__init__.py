@@ -2,144 +2,37 @@
 
 from __future__ import annotations
 
-import os
-from difflib import get_close_matches
-from pathlib import Path
-
-from longshot.core.errors import UserError
 from longshot.datasets import registry
-from longshot.datasets.check import find_bad, leave_out
-from longshot.datasets.dataset import Dataset, ImageStore, count
-from longshot.datasets.formats import make_format, recognise, split_spec
+from longshot.datasets.catalogue import (
+    add_dataset,
+    check_dataset,
+    describe_dataset,
+    list_datasets,
+    list_formats,
+)
+from longshot.datasets.check import find_bad
+from longshot.datasets.dataset import SPLITS, Dataset, ImageStore, canonical_split
 from longshot.datasets.images import ImageError
-from longshot.datasets.sidecars import note
-from longshot.datasets.stores import escape_name, unescape_name
+from longshot.datasets.opening import load, locate, open_dataset
+from longshot.datasets.part import branches, take_rows, under
 
-__all__ = ["Dataset", "ImageError", "ImageStore", "find_bad", "load", "locate", "open_dataset"]
-
-_TABLES = (".csv", ".tsv", ".parquet")
-
-
-def open_dataset(
-    spec: str | Path, *, name: str | None = None, skip_bad: bool = False, refresh: bool = False
-) -> Dataset:
-    """Open ``"toybox"``, a folder, .zip, .csv, .tsv, .parquet or .npz, ``FORMAT:PATH``, or a registered name.
-
-    ``skip_bad`` decodes every image once, leaves out those that cannot be read and records them, so that
-    later openings of the same source leave out the same ones. ``refresh`` scans anew and drops that record.
-    Where the dataset lives is remembered by its fingerprint.
-
-    >>> open_dataset("toybox").class_ids  # doctest: +SKIP
-    """
-    source = locate(spec)
-    complete = load(source, name=name, refresh=refresh)
-    if skip_bad:
-        bad = dict(find_bad(complete, refresh=refresh))
-    else:
-        bad = {} if refresh else registry.skipped(complete.source)
-    dataset = leave_out(complete, bad)
-    if skip_bad or refresh:
-        registry.set_skipped(dataset.source, bad)
-    if dataset.skipped:
-        note(
-            f"{count(dataset.skipped, 'unreadable image')} of {len(complete):,} in '{dataset.name}' left out "
-            f"(--skip-bad); 'longshot datasets check {dataset.source}' lists them."
-        )
-    registry.remember(dataset)
-    return dataset
-
-
-def locate(spec: str | Path) -> str:
-    """``"toybox"``, or the absolute path of a dataset given by path or by registered name.
-
-    A path that exists comes before a name, so ``./photos`` is opened by ``photos`` in its own folder.
-    """
-    text = os.fspath(spec)
-    if text == "toybox":
-        return text
-    if not text:
-        raise UserError("The dataset is empty text; give a path, a registered name, or toybox.")
-    found = _absolute(text)
-    if found is not None:
-        return found
-    formatted = split_spec(text)
-    if formatted is not None:
-        call, inner = formatted
-        found = _absolute(inner)
-        if found is None:
-            raise UserError(f"There is nothing at {escape_name(inner)}{_suggestion(Path(inner))}")
-        return make_format(call).source(Path(found))
-    known = registry.source_of(text)
-    if known == "toybox":
-        return known
-    if known is not None:
-        if not registry.is_there(known):
-            raise UserError(
-                f"The dataset '{text}' is no longer at {known}; tell where it is now with "
-                f"'longshot datasets add {text} PATH'."
-            )
-        return known if split_spec(known) else unescape_name(known)
-    raise UserError(f"There is no dataset at {escape_name(text)}{_suggestion(Path(text))}")
-
-
-def _absolute(text: str) -> str | None:
-    """The absolute path of what lies at ``text``, None when nothing does."""
-    for form in (text, unescape_name(text)):
-        path = Path(form).expanduser()
-        if path.exists():
-            return str(path.absolute()) if ".." not in path.parts else str(path.resolve())
-    return None
-
-
-def load(source: str, *, name: str | None = None, refresh: bool = False) -> Dataset:
-    """Open what ``locate`` found with every image it has, readable or not; nothing is remembered of it."""
-    if source == "toybox":
-        from longshot.datasets.toybox import open_toybox  # the generator is needed by its own users only
-
-        toybox: Dataset = open_toybox()
-        return toybox
-    path = Path(source)
-    spec = None if path.exists() else split_spec(source)
-    form = make_format(spec[0]) if spec else recognise(path)
-    if form is not None:
-        path = Path(unescape_name(spec[1])) if spec else path
-        own = name or registry.name_of(form.source(path)) or escape_name(path.stem)
-        return form.open(path, own, refresh=refresh)
-    given = name or registry.name_of(escape_name(source))
-    if path.is_dir():
-        from longshot.datasets.folder import open_folder
-
-        return open_folder(path, given or escape_name(path.name) or "root", refresh=refresh)
-    called = given or escape_name(path.stem)
-    kind = path.suffix.lower()
-    if kind == ".zip":
-        from longshot.datasets.folder import open_zip_folder
-
-        return open_zip_folder(path, called, refresh=refresh)
-    if kind in _TABLES:
-        from longshot.datasets.table import open_table
-
-        return open_table(path, called)
-    if kind == ".npz":
-        from longshot.datasets.arrays import open_arrays
-
-        return open_arrays(path, called)
-    raise UserError(
-        f"{escape_name(source)} is no dataset that Longshot opens: a folder of class folders, .zip, .csv, "
-        f".tsv, .parquet or .npz is needed, or a path of one of the formats in 'longshot datasets formats'."
-    )
-
-
-def _suggestion(path: Path) -> str:
-    """The rest of the sentence about something missing: a near name beside it, or a registered one."""
-    try:
-        beside = [entry.name for entry in path.absolute().parent.iterdir()]
-    except OSError:
-        beside = []
-    near = get_close_matches(path.name, beside, n=1)
-    if near:
-        return f", nor one of that name; did you mean '{escape_name(str(path.parent / near[0]))}'?"
-    near = get_close_matches(str(path), registry.names(), n=1)
-    if near:
-        return f", nor one of that name; did you mean '{near[0]}'?"
-    return ", nor one of that name; give a path, a name from 'longshot datasets', or toybox."
+__all__ = [
+    "SPLITS",
+    "Dataset",
+    "ImageError",
+    "ImageStore",
+    "add_dataset",
+    "branches",
+    "canonical_split",
+    "check_dataset",
+    "describe_dataset",
+    "find_bad",
+    "list_datasets",
+    "list_formats",
+    "load",
+    "locate",
+    "open_dataset",
+    "registry",
+    "take_rows",
+    "under",
+]

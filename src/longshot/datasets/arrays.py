@@ -13,7 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, count, first
+from longshot.core.wording import count, first
+from longshot.datasets.dataset import Dataset
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.images import ImageError, to_rgb
 from longshot.datasets.stores import escape_name

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -17,10 +16,11 @@ import pyarrow.parquet as pq
 from longshot.core.errors import UserError
 from longshot.core.files import atomic
 from longshot.core.progress import progress
-from longshot.datasets.dataset import Dataset, count, first
+from longshot.core.wording import count, first
+from longshot.datasets.dataset import Dataset
 from longshot.datasets.images import ImageError
+from longshot.datasets.part import take_rows
 from longshot.datasets.scan import scan_file
-from longshot.datasets.stores import RowsStore
 
 _BLOCK = 512  # images between two looks at the clock
 _SAVE_EVERY = 15.0  # seconds of work that a kill can cost
@@ -101,14 +101,8 @@ def leave_out(dataset: Dataset, bad: Mapping[str, str]) -> Dataset:
             f"image ({first([dataset.class_ids[i] for i in empty])}; '{key}': {bad[key]}); mend the images "
             f"or remove the class."
         )
-    return replace(
-        dataset,
-        offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        keys=dataset.keys.take(pa.array(rows)),
-        store=RowsStore(dataset.store, rows),
-        attributes=None if dataset.attributes is None else dataset.attributes.take(pa.array(rows)),
-        skipped=tuple(dataset.keys.filter(drop).to_pylist()),
-    )
+    skipped = tuple(dataset.keys.filter(drop).to_pylist())
+    return take_rows(dataset, rows, skipped=skipped, taxonomy=dataset.taxonomy, splits=dataset.splits)
 
 
 def _load(source: str) -> dict[tuple[str, int, int], str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
+from longshot.core.wording import count, first
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -178,16 +179,3 @@ class Dataset:
                 f"to use all classes, or add a split.json beside the images."
             )
         return np.array(sorted(self.class_index(c) for c in members), dtype=np.int64)
-
-
-def count(things: Sequence[object] | int, singular: str, plural: str | None = None) -> str:
-    """``1 image``, ``1,200 images``: a number with its noun."""
-    number = things if isinstance(things, int) else len(things)
-    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
-
-
-def first(things: Sequence[object], shown: int = 3) -> str:
-    """The first few things of a list for a message: ``a, b, c and 12 more``."""
-    text = ", ".join(f"'{thing}'" for thing in things[:shown])
-    more = len(things) - shown
-    return f"{text} and {more:,} more" if more > 0 else text

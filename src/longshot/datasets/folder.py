@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, ImageStore, canonical_split, count, first
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import Dataset, ImageStore, canonical_split
 from longshot.datasets.scan import Scan, scan_folder, scan_zip
-from longshot.datasets.sidecars import check_splits, note, read_attributes, read_splits, read_taxonomy
+from longshot.datasets.sidecars import check_splits, read_attributes, read_splits, read_taxonomy
 from longshot.datasets.stores import FileStore, ZipStore, escape_name, open_zip
 from longshot.taxonomy.dag import Taxonomy
 

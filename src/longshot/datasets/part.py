@@ -1,28 +1,48 @@
-"""A part of a dataset: the classes under one branch of its class ids, such as all species of one family."""
+"""Parts of a dataset: some of its rows, or the classes under one branch of its class ids."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, ImageStore, count, first
+from longshot.core.wording import count, first
+from longshot.datasets.dataset import Dataset
+from longshot.datasets.stores import RowsStore
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
+def take_rows(dataset: Dataset, rows: Ints, **changes: Any) -> Dataset:
+    """The dataset with these rows only.
 
-@dataclass(frozen=True)
-class _Shifted:
-    """The rows of a store from ``start`` on."""
-
-    store: ImageStore
-    start: int
-
-    def read(self, row: int) -> Image:
-        return self.store.read(self.start + row)
+    Parameters
+    ----------
+    dataset : Dataset
+        What to take a part of.
+    rows : array [M] of int
+        Row numbers, ascending. A class without any of them goes, from splits and taxonomy too.
+    **changes
+        Other fields of the new dataset, such as ``name``.
+    """
+    sizes = np.bincount(dataset.labels[rows], minlength=len(dataset.class_ids))
+    present = np.flatnonzero(sizes)
+    class_ids = tuple(dataset.class_ids[index] for index in present)
+    members = set(class_ids)
+    splits = {split: tuple(c for c in ids if c in members) for split, ids in dataset.splits.items()}
+    part = replace(
+        dataset,
+        class_ids=class_ids,
+        offsets=np.concatenate([[0], np.cumsum(sizes[present])]).astype(np.int64),
+        keys=dataset.keys.take(pa.array(rows)),
+        store=RowsStore(dataset.store, rows),
+        taxonomy=None if dataset.taxonomy is None else dataset.taxonomy.restrict(class_ids),
+        attributes=None if dataset.attributes is None else dataset.attributes.take(pa.array(rows)),
+        splits={split: ids for split, ids in splits.items() if ids},
+    )
+    return replace(part, **changes)
 
 
 def branches(dataset: Dataset) -> list[str]:
@@ -31,28 +51,13 @@ def branches(dataset: Dataset) -> list[str]:
 
 
 def under(dataset: Dataset, branch: str) -> Dataset:
-    """The classes whose id begins with ``branch/``: neighbours in the sorted order, so their rows are one slice."""
-    inside = [i for i, class_id in enumerate(dataset.class_ids) if class_id.startswith(f"{branch}/")]
-    if not inside:
-        known = branches(dataset)
+    """The classes whose id begins with ``branch/``, such as all species of one family, as a dataset."""
+    inside = np.array([class_id.startswith(f"{branch}/") for class_id in dataset.class_ids])
+    if not inside.any():
+        all_branches = branches(dataset)
         raise UserError(
-            f"Dataset '{dataset.name}' has no classes under '{branch}'; it has {count(known, 'branch', 'branches')}: "
-            f"{first(known, 10)}."
+            f"Dataset '{dataset.name}' has no classes under '{branch}'; it has "
+            f"{count(all_branches, 'branch', 'branches')}: {first(all_branches, 10)}."
         )
-    low, high = inside[0], inside[-1] + 1
-    start, stop = int(dataset.offsets[low]), int(dataset.offsets[high])
-    ids = dataset.class_ids[low:high]
-    chosen = set(ids)
-    splits = {name: tuple(c for c in members if c in chosen) for name, members in dataset.splits.items()}
-    return replace(
-        dataset,
-        name=f"{dataset.name}-{branch.replace('/', '-')}",
-        class_ids=ids,
-        offsets=np.asarray(dataset.offsets[low : high + 1] - start, np.int64),
-        keys=dataset.keys.slice(start, stop - start),
-        store=_Shifted(dataset.store, start),
-        taxonomy=dataset.taxonomy.restrict(ids) if dataset.taxonomy is not None else None,
-        attributes=dataset.attributes.slice(start, stop - start) if dataset.attributes is not None else None,
-        splits={name: members for name, members in splits.items() if members},
-        skipped=(),
-    )
+    rows = np.flatnonzero(inside[dataset.labels])
+    return take_rows(dataset, rows, name=f"{dataset.name}-{branch.replace('/', '-')}", skipped=())

@@ -16,10 +16,10 @@ from typing import Any
 
 from longshot.core.errors import UserError
 from longshot.core.files import cache_dir, canonical_json, write_json
-from longshot.datasets.dataset import Dataset, first
+from longshot.core.wording import first, note
+from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats import split_spec
 from longshot.datasets.scan import scan_file
-from longshot.datasets.sidecars import note
 from longshot.datasets.stores import unescape_name
 
 _KEPT_SOURCES = 5  # copies of one dataset that are remembered, the newest first
@@ -50,7 +50,7 @@ def find(fingerprint: str, name: str | None = None) -> Dataset:
     The fingerprint covers names of files, not pixels: ``photos`` and ``photos-blurred`` share theirs. So a source
     that goes by ``name`` comes before a newer one that does not, and a choice that is left is told.
     """
-    from longshot.datasets import open_dataset
+    from longshot.datasets.opening import open_dataset
 
     content = _read()
     entry = content["datasets"].get(fingerprint)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, cache_dir, hash_text
 from longshot.core.progress import progress
-from longshot.datasets.dataset import count, first
+from longshot.core.wording import count, first
 from longshot.datasets.images import is_image_name
 from longshot.datasets.stores import escape_name, open_zip
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,18 +12,14 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import SPLITS, canonical_split, count, first
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import SPLITS, canonical_split
 from longshot.taxonomy.dag import Taxonomy
 
 KEY_COLUMNS = (
     *("key", "path", "file", "filename", "file_name", "filepath", "file_path"),
     *("image", "image_path", "img"),
 )
-
-
-def note(text: str) -> None:
-    """Say something that the user should know and that stops nothing."""
-    print(f"note: {text}", file=sys.stderr)
 
 
 def find_column(columns: Sequence[str], names: Sequence[str]) -> str | None:

@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
-from longshot.datasets.dataset import Dataset, canonical_split, count, first
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.datasets.folder import taxonomy_of_ids
-from longshot.datasets.sidecars import KEY_COLUMNS, attribute_column, find_column, header, note, read_csv
+from longshot.datasets.sidecars import KEY_COLUMNS, attribute_column, find_column, header, read_csv
 from longshot.datasets.stores import FileStore, escape_name, unescape_name
 from longshot.taxonomy.dag import Taxonomy
 

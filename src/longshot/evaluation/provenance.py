@@ -88,7 +88,7 @@ def record_upstream(
     ``longshot.datasets.overlap.leaks``). Only networks with a sidecar tell what they were trained on.
     ``testbeds`` and ``names`` go by content hash.
     """
-    from longshot.datasets.overlap.leaks import find_leak, sentence
+    from longshot.datasets.overlap import find_leak, leak_sentence
 
     for backbone in backbones:
         trained = _training_data(backbone)
@@ -100,7 +100,7 @@ def record_upstream(
                 for name, keys in tested.items()
             ]
             run.setdefault("upstream", {}).setdefault(backbone, {})[content_hash] = found
-            for said in filter(None, (sentence(leak, backbone, names[content_hash]) for leak in found)):
+            for said in filter(None, (leak_sentence(leak, backbone, names[content_hash]) for leak in found)):
                 print(f"warning: {said}", file=sys.stderr)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import longshot
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, hash_file, write_json
-from longshot.datasets.dataset import first
+from longshot.core.wording import first
 from longshot.features.preprocess import parse
 from longshot.networks.base import Network
 from longshot.networks.registry import get_network

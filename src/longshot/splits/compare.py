@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import count, first
+from longshot.core.wording import count, first
 from longshot.splits.divergences import MEASURES, between, gap
 
 Floats = NDArray[np.float64]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import count, first
+from longshot.core.wording import count, first
 from longshot.features.features import Features
 
 _BLOCK = 1 << 25  # bytes of float64 in flight while a memory-mapped array is summed

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, count
+from longshot.core.wording import count
+from longshot.datasets.dataset import Dataset
 from longshot.splits.assign import RATIOS, assign, part_sizes
 from longshot.splits.split import Split, from_labels
 from longshot.taxonomy.dag import Taxonomy

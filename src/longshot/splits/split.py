@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.files import hash_json, write_json
-from longshot.datasets.dataset import SPLITS, Dataset, canonical_split, count, first
-from longshot.datasets.sidecars import check_splits, note, resolve_classes
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import SPLITS, Dataset, canonical_split
+from longshot.datasets.sidecars import check_splits, resolve_classes
 
 FORMAT = 1
 

@@ -14,7 +14,7 @@ from longshot.datasets.formats.base import Format
 
 # name on the command line → module:class, in the order in which a path is looked at
 FORMATS: dict[str, str] = {
-    "view": "longshot.datasets.overlap.view:ViewFormat",
+    "view": "longshot.datasets.formats.view:ViewFormat",
     "meta-album": "longshot.datasets.formats.meta_album:MetaAlbum",
     "huggingface": "longshot.datasets.formats.huggingface:HuggingFaceFormat",
     "webdataset": "longshot.datasets.formats.webdataset:WebDataset",

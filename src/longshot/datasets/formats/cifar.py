@@ -12,7 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, count, first
+from longshot.core.wording import count, first
+from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.numbered import (

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, count
+from longshot.core.wording import count, note
+from longshot.datasets.dataset import Dataset
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.coco_boxes import CropStore, crop_boxes, read_boxes
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.listing import image_names, need_all, need_folder
-from longshot.datasets.sidecars import note
 from longshot.datasets.stores import FileStore
 
 # Meta-Dataset's classes: 40 for validation (these), the other 40 of MS-COCO for test, none for training.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
-from longshot.datasets.dataset import count, first
+from longshot.core.wording import count, first
 from longshot.datasets.images import ImageError, decode, to_rgb
 from longshot.datasets.stores import FileStore, unescape_name
 

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, count, first
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import Dataset
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.cure_or_objects import OBJECTS
 from longshot.datasets.formats.listing import images_below, need_folder
-from longshot.datasets.sidecars import note
 from longshot.datasets.stores import FileStore
 
 # background_device_orientation_object_challenge_level.jpg, each a number that counts from 1 (the level from 0)

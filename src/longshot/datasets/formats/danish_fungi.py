@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, count, first
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.listing import folders, image_names, need_all, need_folder
-from longshot.datasets.sidecars import attribute_column, header, note, read_csv
+from longshot.datasets.sidecars import attribute_column, header, read_csv
 from longshot.datasets.stores import FileStore
 from longshot.taxonomy.dag import Taxonomy
 from longshot.taxonomy.readers import from_parent_column

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, canonical_split, count, first
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.datasets.formats.arrow_files import CellStore, columns_of, schema_of
 from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.numbered import (
@@ -29,7 +30,7 @@ from longshot.datasets.formats.numbered import (
     nested_ids,
     record_dataset,
 )
-from longshot.datasets.sidecars import attribute_column, find_column, note
+from longshot.datasets.sidecars import attribute_column, find_column
 from longshot.datasets.table import LABEL_COLUMNS
 
 ColumnTypes = dict[str, dict[str, Any]]

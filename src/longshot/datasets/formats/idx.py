@@ -12,7 +12,8 @@ import numpy as np
 
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
-from longshot.datasets.dataset import Dataset, first
+from longshot.core.wording import first
+from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.numbered import (
     RawPixels,

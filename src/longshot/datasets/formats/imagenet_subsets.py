@@ -14,12 +14,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import SPLITS, Dataset, canonical_split, count, first
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import SPLITS, Dataset, canonical_split
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.listing import folders, image_names, need_all, need_folder
 from longshot.datasets.formats.wordnet_ids import is_wordnet_id, wordnet_above
 from longshot.datasets.scan import scan_folder
-from longshot.datasets.sidecars import check_splits, find_column, header, note, read_csv
+from longshot.datasets.sidecars import check_splits, find_column, header, read_csv
 from longshot.datasets.stores import FileStore
 from longshot.taxonomy.dag import Taxonomy
 

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, count, first
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import Format
 from longshot.datasets.scan import scan_folder
-from longshot.datasets.sidecars import note
 from longshot.datasets.stores import FileStore
 
 _FOLDERS = ("lfw", "lfw_funneled", "lfw-funneled", "lfw-deepfunneled", "lfw-a")

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import count, first
+from longshot.core.wording import count, first
 from longshot.datasets.images import is_image_name
 from longshot.datasets.scan import scan_folder
 from longshot.datasets.stores import escape_name

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, count, first
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.numbered import flat_names
-from longshot.datasets.sidecars import note
 from longshot.datasets.stores import FileStore, escape_name
 from longshot.taxonomy.dag import Taxonomy
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, ImageStore, count, first
+from longshot.core.wording import count, first
+from longshot.datasets.dataset import Dataset, ImageStore
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.example_proto import ProtoError, parse_example
 from longshot.datasets.formats.index import remembered

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
-from longshot.datasets.dataset import Dataset, first
+from longshot.core.wording import first
+from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.meta_dataset import check_counts, class_files, find_spec, spec_dataset

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from longshot.core.calls import parameters
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, cache_dir, hash_text
-from longshot.datasets.dataset import SPLITS, Dataset, ImageStore, canonical_split, count, first
+from longshot.core.wording import count, first
+from longshot.datasets.dataset import SPLITS, Dataset, ImageStore, canonical_split
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.images import to_rgb

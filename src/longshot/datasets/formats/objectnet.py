@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, count, first
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.listing import need_folder, read_names
 from longshot.datasets.scan import scan_folder
-from longshot.datasets.sidecars import note
 from longshot.datasets.stores import FileStore
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, count, first
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import Dataset
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.listing import need_folder
 from longshot.datasets.scan import Scan, scan_folder, scan_zip
-from longshot.datasets.sidecars import note
 from longshot.datasets.stores import FileStore, ZipStore
 
 if TYPE_CHECKING:

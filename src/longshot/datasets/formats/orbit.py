@@ -13,13 +13,14 @@ import pyarrow.compute as pc
 
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
-from longshot.datasets.dataset import Dataset, canonical_split, count, first
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.listing import folders, need_folder, read_json
 from longshot.datasets.scan import Scan, scan_folder
-from longshot.datasets.sidecars import check_splits, note
+from longshot.datasets.sidecars import check_splits
 from longshot.datasets.stores import FileStore
 
 _TYPES = ("clean", "clutter", "clutter-pan")

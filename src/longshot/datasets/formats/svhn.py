@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
+from longshot.core.wording import note
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.numbered import RawPixels, check_texts, chosen_splits, record_dataset, unpacked
 from longshot.datasets.formats.spans import SpanStore
-from longshot.datasets.sidecars import note
 
 _FILES = {part: f"{part}_32x32.mat" for part in ("train", "test", "extra")}
 _SIDE = 32

@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, count, first
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.tfds_features import Feature
 from longshot.datasets.formats.tfds_folder import Prepared, read_prepared, version_folders
 from longshot.datasets.formats.tfrecord import RecordDecoder, store_of
-from longshot.datasets.sidecars import note
 from longshot.datasets.stores import escape_name
 
 

@@ -14,13 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import count, first
+from longshot.core.wording import count, first, note
 from longshot.datasets.formats.example_proto import Value, parse_example
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.spans import read_span
 from longshot.datasets.formats.tfds_features import Feature, guess_features, read_features
 from longshot.datasets.formats.tfrecord import Index, index_file, index_files, parse_record
-from longshot.datasets.sidecars import note
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _SHARD = re.compile(r"(?P<name>\w+)-(?P<split>[\w-]+)\.(?P<form>\w+)-(?P<number>\d{5,})-of-(?P<count>\d{5,})")

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import SPLITS, Dataset, canonical_split, count, first
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import SPLITS, Dataset, canonical_split
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.tfds import class_names, image_feature, keys_of
 from longshot.datasets.formats.tfds_folder import Prepared, read_prepared, version_folders
@@ -20,7 +21,6 @@ from longshot.datasets.formats.tfrecord import RecordDecoder, store_of
 from longshot.datasets.formats.vtab import TASKS, VtabTask, cut
 from longshot.datasets.formats.vtab_labels import RULES
 from longshot.datasets.formats.vtab_lists import find_lists, open_lists
-from longshot.datasets.sidecars import note
 from longshot.datasets.stores import RowsStore, escape_name
 
 _NUMBER = re.compile(r".*[/-](\d+)")  # the key of a record; names of files are no order

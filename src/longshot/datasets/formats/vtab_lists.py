@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import Dataset, first
+from longshot.core.wording import first, note
+from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import assemble
 from longshot.datasets.formats.tfds import class_names
 from longshot.datasets.formats.vtab import VtabTask
-from longshot.datasets.sidecars import note
 from longshot.datasets.stores import FileStore, escape_name
 
 _FILES = {"train": "train800.txt", "validation": "val200.txt", "test": "test.txt"}

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
-from longshot.datasets.dataset import Dataset, canonical_split, count, first
+from longshot.core.wording import count, first
+from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.index import remembered

@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from longshot.core.errors import UserError
 from longshot.core.files import hash_json
-from longshot.datasets.dataset import count, first
+from longshot.core.wording import count, first, note
 from longshot.datasets.formats.index import remembered
-from longshot.datasets.sidecars import note
 from longshot.taxonomy.dag import Taxonomy
 from longshot.taxonomy.wordnet import find_wordnet, read_wordnet
 

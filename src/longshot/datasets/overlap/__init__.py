@@ -1,1 +1,20 @@
 """What two datasets share: copies of images and related classes; datasets without them; warnings about leaks."""
+
+from __future__ import annotations
+
+from longshot.datasets.overlap.classes import RELATIONS
+from longshot.datasets.overlap.find import find_overlap, pair_images
+from longshot.datasets.overlap.leaks import find_leak, leak_sentence
+from longshot.datasets.overlap.record import Overlap
+from longshot.datasets.overlap.view import View, leave_out_overlap
+
+__all__ = [
+    "RELATIONS",
+    "Overlap",
+    "View",
+    "find_leak",
+    "find_overlap",
+    "leak_sentence",
+    "leave_out_overlap",
+    "pair_images",
+]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from longshot.datasets.formats.view import origin
 from longshot.datasets.overlap.record import recall
-from longshot.datasets.overlap.view import origin
 
 UNKNOWN, SAME, COMPARED = "unknown", "same dataset", "compared"
 
@@ -70,7 +70,7 @@ def _copied(
     )
 
 
-def sentence(leak: Mapping[str, Any], backbone: str, testbed: str) -> str | None:
+def leak_sentence(leak: Mapping[str, Any], backbone: str, testbed: str) -> str | None:
     """The warning in words; None where nothing overlaps, or nothing is known."""
     if not leak.get("images") and not leak.get("classes"):
         return None

@@ -183,7 +183,7 @@ def check_ending(path: Path) -> None:
         raise UserError(f"An overlap is written as {' or '.join(_ENDINGS)}; '{path}' ends otherwise.")
 
 
-def of_the_same(overlap: Overlap, dataset: Dataset, file: Path) -> None:
+def check_first_side(overlap: Overlap, dataset: Dataset, file: Path) -> None:
     """UserError where an overlap is not about this dataset as its first side."""
     if overlap.a["fingerprint"] == dataset.fingerprint:
         return

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.files import hash_file, hash_text
-from longshot.datasets.dataset import Dataset, count, first
+from longshot.core.wording import count, first
+from longshot.datasets.dataset import Dataset
 from longshot.features.backbones.base import Precomputed
 from longshot.features.features import describe, load_problem, sidecar
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import SPLITS, Dataset, count, first
+from longshot.core.wording import count, first
+from longshot.datasets.dataset import SPLITS, Dataset
 from longshot.splits.split import Split
 
 _CIFAR = ("cifar-fs", "fc100")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import count, first
+from longshot.core.wording import count, first
 from longshot.datasets.part import branches, under
 from longshot.splits.split import Split
 from longshot.studies.engine.presets import get_study

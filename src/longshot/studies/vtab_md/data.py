@@ -13,8 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
+from longshot.core.wording import count, first
 from longshot.datasets import open_dataset
-from longshot.datasets.dataset import Dataset, ImageStore, count, first
+from longshot.datasets.dataset import Dataset, ImageStore
 from longshot.datasets.formats.base import assemble
 from longshot.datasets.formats.vtab import TASKS
 from longshot.datasets.part import branches, under

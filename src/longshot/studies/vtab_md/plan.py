@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import UserError
 from longshot.core.files import hash_json
-from longshot.datasets.dataset import first
+from longshot.core.wording import first
 from longshot.evaluation.inputs import backbone_parts
 from longshot.studies.transfer.plan import slug
 from longshot.studies.vtab_md.data import GROUPS, StudySource, union

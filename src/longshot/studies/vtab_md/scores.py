@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.core.ragged import Ragged
-from longshot.datasets.dataset import count
+from longshot.core.wording import count
 from longshot.evaluation.inputs import backbone_parts
 from longshot.statistics import Interval, mean_interval, wilson
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB, StudySource

@@ -1,0 +1,44 @@
+"""Words that messages share: a number with its noun, the start of a list, and notes that stop nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from longshot.core.errors import Face, PythonFace, render
+
+_faces: list[Face] = [PythonFace()]
+
+
+def count(members: Sequence[object] | int, singular: str, plural: str | None = None) -> str:
+    """A number with its noun.
+
+    >>> count(["a"], "image"), count(1200, "class", "classes")
+    ('1 image', '1,200 classes')
+    """
+    number = members if isinstance(members, int) else len(members)
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def first(members: Sequence[object], shown: int = 3) -> str:
+    """The first ``shown`` of a list, each between quotes, and how many more there are.
+
+    >>> first(["ant", "bee", "cat", "dog"])
+    "'ant', 'bee', 'cat' and 1 more"
+    """
+    text = ", ".join(f"'{member}'" for member in members[:shown])
+    more = len(members) - shown
+    return f"{text} and {more:,} more" if more > 0 else text
+
+
+def note(text: str) -> None:
+    """Print something that the user should know and that stops nothing, on standard error.
+
+    ``text`` may mention parameters and calls between braces, as in a ``UserError``.
+    """
+    print(f"note: {render(text, _faces[-1])}", file=sys.stderr)
+
+
+def speak_as(face: Face) -> None:
+    """Let notes mention parameters and calls as ``face`` writes them; Python's way is the default."""
+    _faces[:] = [face]

@@ -1,0 +1,167 @@
+"""What there is to say about datasets: which are known here, what one holds, which formats can be opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from longshot.core.calls import format_call, parameters
+from longshot.core.errors import UserError
+from longshot.datasets import registry
+from longshot.datasets.check import find_bad
+from longshot.datasets.dataset import Dataset
+from longshot.datasets.formats import FORMATS, make_format
+from longshot.datasets.opening import load, locate, open_dataset
+
+
+def list_datasets() -> list[dict[str, Any]]:
+    """The datasets that were opened or added on this machine, and toybox.
+
+    Returns
+    -------
+    list of dict
+        ``name``, ``classes``, ``images``, ``skipped`` (images left out), ``fingerprint``, ``source`` and ``present``
+        (whether it still lies there). The numbers of toybox are None until it is opened for the first time.
+
+    Examples
+    --------
+    >>> "toybox" in [row["name"] for row in list_datasets()]
+    True
+    """
+    rows = registry.entries()
+    if not any(row["source"] == "toybox" for row in rows):
+        unopened: dict[str, Any] = {"classes": None, "images": None, "skipped": 0, "fingerprint": None}
+        rows.append({"name": "toybox", **unopened, "source": "toybox", "present": True})
+    return rows
+
+
+class AddedDataset(NamedTuple):
+    """A dataset under a name, and the source that the name stood for before (None: nothing else)."""
+
+    dataset: Dataset
+    before: str | None
+
+
+def add_dataset(
+    name: str, path: str | Path, *, form: str | None = None, skip_bad: bool = False, refresh: bool = False
+) -> AddedDataset:
+    """Remember the dataset at ``path`` under ``name``.
+
+    Parameters
+    ----------
+    name : str
+        What to call it from now on.
+    path : str or path
+        Where it lies.
+    form : str, optional
+        The format of what lies there, as in ``"vtab(task='clevr-count')"``; see :func:`list_formats`.
+    skip_bad : bool
+        Leave unreadable images out, and record them.
+    refresh : bool
+        Scan anew, and drop the record of images left out.
+    """
+    registry.check_name(name)  # before a long scan
+    if form:
+        make_format(form)  # a mistyped format is reported as that, not as a path that is not there
+    spec = f"{form}:{path}" if form else path
+    dataset = open_dataset(spec, name=name, skip_bad=skip_bad, refresh=refresh)
+    return AddedDataset(dataset, registry.add_name(name, dataset.source))
+
+
+def list_formats() -> list[dict[str, str]]:
+    """The formats of datasets that are opened where they lie.
+
+    Returns
+    -------
+    list of dict
+        ``format`` (a call with its settings and defaults), ``what`` it is, the ``files`` it looks for, and where
+        people get such data (``from``).
+
+    Examples
+    --------
+    >>> [row["format"] for row in list_formats()][0]
+    'view'
+    """
+    rows = []
+    for name in FORMATS:
+        form = type(make_format(name))
+        call = format_call(name, parameters(form.__init__))
+        rows.append({"format": call, "what": form.title, "files": form.layout, "from": form.origin})
+    return rows
+
+
+def describe_dataset(dataset: str | Path | Dataset) -> dict[str, Any]:
+    """What there is to say of a dataset, as plain values.
+
+    Returns
+    -------
+    dict
+        ``name``, ``source``, ``fingerprint``, numbers of ``classes`` and ``images``, ``images_per_class`` (least,
+        median, most), ``splits`` (classes in each), ``taxonomy`` (nodes, levels, edges, or None), ``attributes``
+        (name → type), ``skipped`` (keys of images left out), and ``class_list`` (class, images, split of each).
+    """
+    opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+    sizes, taxonomy = opened.sizes, opened.taxonomy
+    split_of = {class_id: split for split, members in opened.splits.items() for class_id in members}
+    return {
+        "name": opened.name,
+        "source": opened.source,
+        "fingerprint": opened.fingerprint,
+        "classes": len(opened.class_ids),
+        "images": len(opened),
+        "images_per_class": {
+            "least": int(sizes.min()),
+            "median": median(sizes.tolist()),
+            "most": int(sizes.max()),
+        },
+        "splits": {split: len(members) for split, members in opened.splits.items()},
+        "taxonomy": None
+        if taxonomy is None
+        else {
+            "nodes": len(taxonomy.nodes),
+            "levels": int(taxonomy.depths.max()),
+            "edges": len(taxonomy.edges),
+        },
+        "attributes": {}
+        if opened.attributes is None
+        else {field.name: str(field.type) for field in opened.attributes.schema},
+        "skipped": list(opened.skipped),
+        "class_list": [
+            {"class": class_id, "images": int(size), "split": split_of.get(class_id)}
+            for class_id, size in zip(opened.class_ids, sizes, strict=True)
+        ],
+    }
+
+
+class CheckedDataset(NamedTuple):
+    """A dataset with every image it has, and (key, reason) of those that cannot be read."""
+
+    dataset: Dataset
+    bad: list[tuple[str, str]]
+
+    def raise_if_bad(self) -> None:
+        """``UserError`` where an image cannot be read."""
+        if self.bad:
+            raise UserError(
+                f"{len(self.bad):,} of {len(self.dataset):,} images of {self.dataset.source} cannot be read",
+                "mend or remove them, or leave them out with {skip_bad:True}",
+            )
+
+
+def check_dataset(
+    dataset: str | Path, *, workers: int | None = None, refresh: bool = False
+) -> CheckedDataset:
+    """Decode every image of a dataset, those left out earlier too, and list the ones that cannot be read.
+
+    Parameters
+    ----------
+    dataset : str or path
+        A path, a registered name, or toybox.
+    workers : int, optional
+        Threads that decode; all cores by default.
+    refresh : bool
+        Decode every image again, also those known to be good.
+    """
+    opened = load(locate(dataset), refresh=refresh)
+    return CheckedDataset(opened, find_bad(opened, workers, refresh=refresh))

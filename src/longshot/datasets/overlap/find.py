@@ -1,0 +1,115 @@
+"""Everything that two datasets share, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from longshot.core.errors import UserError
+from longshot.datasets import open_dataset
+from longshot.datasets.dataset import Dataset
+from longshot.datasets.overlap.classes import shared_classes
+from longshot.datasets.overlap.pairs import NEIGHBOURS, SIMILARITY, Embed, find_pairs
+from longshot.datasets.overlap.record import Overlap, check_ending, make_overlap, remember
+from longshot.datasets.overlap.synonyms import read_nouns
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+def find_overlap(
+    dataset: str | Path | Dataset,
+    other: str | Path | Dataset,
+    *,
+    backbone: str | None = None,
+    similarity: float = SIMILARITY,
+    neighbours: int = NEIGHBOURS,
+    index: str = "auto",
+    workers: int | None = None,
+    device: str = "auto",
+    out: str | Path | None = None,
+) -> Overlap:
+    """Find images and classes that two datasets share: exact copies, near copies, related class names.
+
+    A near copy survives re-encoding, resizing, a crop by 5 % and mirroring; every one is compared pixel by pixel.
+    The overlap is remembered: an evaluation warns when a network's training data overlaps the testbed.
+
+    Parameters
+    ----------
+    dataset, other : str, path or Dataset
+        What to compare; the same one twice finds copies within it.
+    backbone : str, optional
+        Also look at neighbours in this embedding.
+    similarity : float
+        Cosine in the embedding, −1 to 1, from which a pair is listed as similar.
+    neighbours : int
+        Images of ``other`` looked at for each image of ``dataset``, as it is and mirrored.
+    index : str
+        How neighbours are found: "exact", "ivf" (FAISS), or "auto", which takes FAISS beyond 100,000 images on both
+        sides.
+    workers : int, optional
+        Threads that read images; all cores by default.
+    device : str
+        Where to compute: "auto", "cpu", "cuda" or "mps".
+    out : path, optional
+        Also write the overlap there, as ``.parquet`` or ``.json``.
+
+    Returns
+    -------
+    Overlap
+        ``pairs`` (a table), ``classes``, ``counts()``, ``copies()``, ``save(path)``.
+    """
+    if out is not None:
+        check_ending(Path(out))  # before a long search
+    if neighbours < 1:
+        raise UserError(
+            f"At least 1 neighbour of each image is looked at, not {neighbours}; raise {{neighbours}}."
+        )
+    a, b = (side if isinstance(side, Dataset) else open_dataset(side) for side in (dataset, other))
+    pairs = find_pairs(
+        a,
+        b,
+        embed=None if backbone is None else _embedder(backbone, device),
+        neighbours=neighbours,
+        similarity=similarity,
+        index=index,
+        device=device,
+        workers=workers,
+    )
+    nouns = read_nouns()
+    settings = {
+        "neighbours": neighbours,
+        "backbone": backbone,
+        "similarity": similarity if backbone else None,
+        "wordnet": nouns is not None,
+    }
+    overlap = make_overlap(a, b, pairs, shared_classes(a, b, nouns), settings)
+    remember(overlap)
+    if out is not None:
+        overlap.save(out)
+    return overlap
+
+
+def pair_images(dataset: Dataset, other: Dataset) -> Callable[[str, list[str]], list[Image]]:
+    """``images(side, keys)`` for a page with pictures: side "a" is ``dataset``, side "b" ``other``."""
+
+    def images(side: str, keys: list[str]) -> list[Image]:
+        source = dataset if side == "a" else other
+        return [source.image(int(row)) for row in source.find_rows(pa.array(keys, pa.string()))]
+
+    return images
+
+
+def _embedder(backbone: str, device: str) -> Embed:
+    from longshot.features.backbones import load_backbone
+    from longshot.features.extract import embed
+
+    loaded = load_backbone(backbone, device)  # an unknown name is an error before anything runs
+
+    def vectors(dataset: Dataset) -> Any:
+        return embed(dataset, loaded, device=device).array
+
+    return vectors
