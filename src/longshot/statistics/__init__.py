@@ -11,9 +11,7 @@ from longshot.statistics.association import (
 from longshot.statistics.confusions import (
     ConfusedPair,
     Confusion,
-    Mistake,
     confusion,
-    mistakes,
     most_confused,
     wilson,
 )
@@ -23,7 +21,6 @@ from longshot.statistics.difficulty import (
     Drop,
     dataset_difficulty,
     drops,
-    shared_queries,
     welch,
 )
 from longshot.statistics.groups import Group, breakdown, quantile_bins
@@ -64,7 +61,6 @@ __all__ = [
     "Drop",
     "Group",
     "Interval",
-    "Mistake",
     "Rolling",
     "Slope",
     "Stability",
@@ -86,13 +82,11 @@ __all__ = [
     "holm",
     "mean_interval",
     "meta_dataset_ranks",
-    "mistakes",
     "most_confused",
     "normal_interval",
     "quantile_bins",
     "ranking_stability",
     "rolling_mean",
-    "shared_queries",
     "sign_flip_test",
     "sign_flip_tests",
     "slope",

@@ -1,23 +1,16 @@
-"""Which classes are taken for which, over all tasks of a testbed."""
+"""Which classes are taken for which, over many tasks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.core.ragged import Ragged
-
-if TYPE_CHECKING:
-    from longshot.testbeds.testbed import Testbed
-
-_BLOCK = 1 << 22  # pairs of classes counted at a time
+from longshot.statistics.intervals import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +22,7 @@ class Confusion:
     cannot be confused, so a rate is counts / chances, not a share of all queries.
     """
 
-    classes: tuple[tuple[str, str], ...]  # (dataset, class id), sorted
+    classes: tuple[tuple[str, str], ...]  # (dataset, class id)
     counts: Any
     chances: Any
 
@@ -38,12 +31,10 @@ class Confusion:
         chances = int(self.chances[true, other])
         return int(self.counts[true, other]) / chances if chances else math.nan
 
-    def accuracy(self) -> NDArray[np.float64]:
+    def accuracy(self) -> Floats:
         """[C] share of each class's queries that were right; NaN for a class without queries."""
-        right, all_of = self.counts.diagonal(), self.chances.diagonal()
-        shares: NDArray[np.float64] = np.divide(
-            right, all_of, out=np.full(len(right), np.nan), where=all_of > 0
-        )
+        right, queries = self.counts.diagonal(), self.chances.diagonal()
+        shares: Floats = np.divide(right, queries, out=np.full(len(right), np.nan), where=queries > 0)
         return shares
 
 
@@ -52,17 +43,17 @@ class ConfusedPair:
     """Two classes of one dataset and how often either is taken for the other."""
 
     dataset: str
-    one: str
-    other: str
-    one_as_other: int
-    other_as_one: int
-    chances: int  # queries of both classes in tasks that had both
+    first: str
+    second: str
+    first_as_second: int
+    second_as_first: int
+    chances: int  # queries of the two classes in tasks that had both
     low: float  # lower end of the rate's Wilson interval: what pairs are sorted by
 
     @property
     def mistakes(self) -> int:
         """In either direction."""
-        return self.one_as_other + self.other_as_one
+        return self.first_as_second + self.second_as_first
 
     @property
     def rate(self) -> float:
@@ -70,115 +61,144 @@ class ConfusedPair:
         return self.mistakes / self.chances
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """One query that was given to another class."""
-
-    task: int
-    key: str
-    true: str
-    predicted: str
-
-
-def confusion(testbed: Testbed, tasks: ArrayLike, predictions: Any) -> Confusion:
-    """Count predictions class by class.
-
-    ``tasks`` [R] are task numbers of ``testbed`` and ``predictions`` (Arrow list<int16> [R], or R sequences) the
-    positions predicted for their queries; rows of several methods may be given one after the other.
-    """
-    from scipy.sparse import coo_array
-
-    rows, classes, labels, names = _aligned(testbed, tasks, predictions)
-    owner = classes.offsets[:-1]
-    size = len(names)
-
-    def matrix(true: NDArray[np.int64], other: NDArray[np.int64], weight: NDArray[np.int64]) -> Any:
-        return coo_array((weight, (true, other)), shape=(size, size)).tocsr()
-
-    start = np.repeat(owner, labels.lengths)
-    true = classes.values[start + labels.values]
-    counts = matrix(true, classes.values[start + rows.values], np.ones(len(true), np.int64))
-    # Queries of each class in each task, then every ordered pair of the task's classes.
-    asked = np.bincount(start + labels.values, minlength=len(classes.values)).astype(np.int64)
-    chances = matrix(*(np.empty(0, np.int64) for _ in range(3)))
-    squares = classes.lengths**2
-    for first, last in _blocks(squares):
-        lengths = classes.lengths[first:last]
-        way = np.repeat(lengths, squares[first:last])
-        base = np.repeat(owner[first:last], squares[first:last])
-        place = Ragged.from_lengths(np.empty(len(way), np.int8), squares[first:last]).positions
-        left, right = base + place // way, base + place % way
-        chances = chances + matrix(classes.values[left], classes.values[right], asked[left])
-    for found in (counts, chances):
-        found.sum_duplicates()
-        found.eliminate_zeros()
-    return Confusion(names, counts, chances)
-
-
-def most_confused(found: Confusion, top: int = 10) -> list[ConfusedPair]:
-    """The ``top`` pairs of classes, by the lower end of the Wilson interval of their rate of mistakes.
-
-    The lower end (95 %) ranks 40 mistakes of 100 before 2 of 4: both rates are high, only one is known to be.
-    """
-    mixed = found.counts - _diagonal(found.counts)
-    both = (mixed + mixed.T).tocoo()
-    upper = both.row < both.col
-    i, j = both.row[upper], both.col[upper]
-    if not len(i):
-        return []
-    chances = np.asarray((found.chances + found.chances.T).tocsr()[i, j]).reshape(-1)
-    mistakes = both.data[upper]
-    low, _ = wilson(mistakes, chances)
-    order = np.lexsort((j, i, -mistakes, -np.round(low, 12)))[:top]
-    pairs = []
-    for k in order:
-        one, other = int(i[k]), int(j[k])
-        pairs.append(
-            ConfusedPair(
-                dataset=found.classes[one][0],
-                one=found.classes[one][1],
-                other=found.classes[other][1],
-                one_as_other=int(found.counts[one, other]),
-                other_as_one=int(found.counts[other, one]),
-                chances=int(chances[k]),
-                low=float(low[k]),
-            )
-        )
-    return pairs
-
-
-def mistakes(
-    testbed: Testbed,
+def confusion(
+    true: ArrayLike,
+    predicted: ArrayLike,
     tasks: ArrayLike,
-    predictions: Any,
-    dataset: str,
-    true: str,
-    predicted: str,
-    limit: int = 8,
-) -> list[Mistake]:
-    """Up to ``limit`` queries of class ``true`` that were given to ``predicted``, in task order: pictures to see."""
-    from longshot.testbeds.columns import dictionary, ragged
+    members: ArrayLike,
+    member_tasks: ArrayLike,
+    classes: Sequence[tuple[str, str]],
+) -> Confusion:
+    """Count predictions class by class, and beside them how often each pair of classes met.
 
-    numbers = np.asarray(tasks, np.int64)
-    rows, classes, labels, names = _aligned(testbed, tasks, predictions)
-    wanted = [names.index((dataset, name)) if (dataset, name) in names else -1 for name in (true, predicted)]
-    start = np.repeat(classes.offsets[:-1], labels.lengths)
-    hit = (classes.values[start + labels.values] == wanted[0]) & (
-        classes.values[start + rows.values] == wanted[1]
+    counts[i, j] = queries of class i that were given to class j. chances[i, j] = Σ_t (queries of class i in task t)
+    · [task t has class j].
+
+    Parameters
+    ----------
+    true : ints [Q]
+        The class of each query, as a position in ``classes``.
+    predicted : ints [Q]
+        The class each query was given to.
+    tasks : ints [Q]
+        The task of each query. The same task seen by two methods is two tasks.
+    members : ints [M]
+        The classes of the tasks, one after the other.
+    member_tasks : ints [M]
+        The task of each of ``members``.
+    classes : sequence [C]
+        (dataset, class id) of every class.
+
+    Returns
+    -------
+    Confusion
+        Matrices [C, C] of integers.
+
+    Examples
+    --------
+    Task 0 has the classes cat and dog, task 1 has dog and fox; one cat is taken for a dog.
+
+    >>> names = [("pets", "cat"), ("pets", "dog"), ("pets", "fox")]
+    >>> counted = confusion([0, 0, 1, 2], [0, 1, 1, 2], [0, 0, 1, 1], [0, 1, 1, 2], [0, 0, 1, 1], names)
+    >>> counted.counts.toarray().tolist()
+    [[1, 1, 0], [0, 1, 0], [0, 0, 1]]
+    >>> counted.chances.toarray().tolist()
+    [[2, 2, 0], [0, 1, 1], [0, 1, 1]]
+    >>> counted.rate(0, 1)
+    0.5
+    """
+    query_class, answer, query_task, member, member_task = (
+        np.asarray(numbers, np.int64).reshape(-1)
+        for numbers in (true, predicted, tasks, members, member_tasks)
     )
-    keys = ragged(testbed.table, "query").take(numbers)
-    words = dictionary(testbed.table, "query")
-    places = np.flatnonzero(hit)[:limit]
+    if not len(query_class) == len(answer) == len(query_task):
+        raise ValueError("every query needs its class, the class it was given to and its task")
+    if len(member) != len(member_task):
+        raise ValueError("every class of a task needs its task")
+    size = len(classes)
+    rounds = 1 + int(max(query_task.max(initial=-1), member_task.max(initial=-1)))
+    counts = _tally(query_class, answer, (size, size))
+    queries = _tally(query_class, query_task, (size, rounds))
+    presence = _tally(member_task, member, (rounds, size))
+    chances = queries @ presence
+    chances.sum_duplicates()
+    return Confusion(tuple(classes), counts, chances)
+
+
+def most_confused(confusions: Confusion, top: int = 10) -> list[ConfusedPair]:
+    """The pairs of classes that are confused most, by the lower end of the Wilson interval of their rate.
+
+    The rate of a pair is its mistakes in either direction / its chances. The lower end (95 %) ranks 40 mistakes of
+    100 before 2 of 4: two high rates, but only one has much evidence. Equal pairs: more mistakes first, then by
+    the order of the classes.
+
+    Parameters
+    ----------
+    confusions : Confusion
+        What :func:`confusion` counted.
+    top : int
+        How many pairs, at most.
+
+    Returns
+    -------
+    list of ConfusedPair
+        Pairs with at least one mistake.
+
+    Examples
+    --------
+    >>> names = [("pets", "cat"), ("pets", "dog")]
+    >>> counted = confusion([0, 0, 1], [0, 1, 1], [0, 0, 0], [0, 1], [0, 0], names)
+    >>> [(pair.first, pair.second, pair.mistakes, pair.chances) for pair in most_confused(counted)]
+    [('cat', 'dog', 1, 3)]
+    """
+    counts, classes = confusions.counts, confusions.classes
+    either = (counts + counts.T).tocoo()
+    upper = either.row < either.col
+    first, second, mistakes = either.row[upper], either.col[upper], either.data[upper]
+    if not len(first):
+        return []
+    chances = np.asarray((confusions.chances + confusions.chances.T).tocsr()[first, second]).reshape(-1)
+    low, _ = wilson(mistakes, chances)
+    order = np.lexsort((second, first, -mistakes, -np.round(low, 12)))[:top]
     return [
-        Mistake(int(numbers[labels.owners[at]]), words[int(keys.values[at])].as_py(), true, predicted)
-        for at in places
+        ConfusedPair(
+            dataset=classes[i][0],
+            first=classes[i][1],
+            second=classes[j][1],
+            first_as_second=int(counts[i, j]),
+            second_as_first=int(counts[j, i]),
+            chances=int(chances[pair]),
+            low=float(low[pair]),
+        )
+        for pair, i, j in ((pair, int(first[pair]), int(second[pair])) for pair in order)
     ]
 
 
-def wilson(
-    hits: ArrayLike, trials: ArrayLike, level: float = 0.95
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Wilson's interval of a share p = hits / trials: (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n)."""
+def wilson(hits: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Floats, Floats]:
+    """Wilson's interval of a share p = hits / trials.
+
+    (p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n), with z the normal quantile of (1 + level) / 2.
+
+    Parameters
+    ----------
+    hits : ints [m]
+        How often it happened.
+    trials : ints [m]
+        Out of how many, n ≥ 1.
+    level : float
+        Coverage, between 0 and 1.
+
+    Returns
+    -------
+    low, high : arrays [m]
+        The ends of each interval.
+
+    Examples
+    --------
+    >>> low, high = wilson([40, 2], [100, 4])
+    >>> low.round(3).tolist(), high.round(3).tolist()
+    ([0.309, 0.15], [0.498, 0.85])
+    """
     from scipy.special import ndtri
 
     k, n = np.asarray(hits, np.float64), np.asarray(trials, np.float64)
@@ -190,58 +210,8 @@ def wilson(
     return (middle - reach) / scale, (middle + reach) / scale
 
 
-def _aligned(
-    testbed: Testbed, tasks: ArrayLike, predictions: Any
-) -> tuple[Ragged, Ragged, Ragged, tuple[tuple[str, str], ...]]:
-    """Per row: predictions, classes (numbers into the names) and true labels; names are (dataset, class id)."""
-    from longshot.testbeds.columns import dictionary, ragged
+def _tally(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> Any:
+    """How often each (row, column) occurs, as a sparse matrix."""
+    from scipy.sparse import coo_array
 
-    numbers = np.asarray(tasks, np.int64).reshape(-1)
-    rows = as_ragged(predictions)
-    labels = ragged(testbed.table, "query_label").take(numbers)
-    if len(rows) != len(numbers) or not np.array_equal(rows.lengths, labels.lengths):
-        raise ValueError("every task needs one prediction per query")
-    classes = ragged(testbed.table, "classes")
-    words = dictionary(testbed.table, "classes").to_pylist()
-    datasets = testbed.table.column("dataset").to_pylist()
-    # The same id in two datasets is two classes.
-    sources = {name: place for place, name in enumerate(dict.fromkeys(datasets))}
-    source = np.array([sources[name] for name in datasets], np.int64)
-    codes = source[classes.owners] * len(words) + classes.values
-    used, place = np.unique(codes, return_inverse=True)
-    listed = list(sources)
-    named = [(listed[int(code) // len(words)], words[int(code) % len(words)]) for code in used]
-    order = sorted(range(len(named)), key=named.__getitem__)
-    rank = np.empty(len(named), np.int64)
-    rank[order] = np.arange(len(named))
-    numbered = classes.with_values(rank[place.reshape(-1)])
-    return (
-        rows,
-        numbered.take(numbers),
-        labels.with_values(labels.values.astype(np.int64)),
-        tuple(named[i] for i in order),
-    )
-
-
-def as_ragged(lists: Any) -> Ragged:
-    """An Arrow list array (or chunked, or Python sequences) as flat numbers."""
-    if isinstance(lists, pa.ChunkedArray):
-        lists = lists.combine_chunks()
-    if isinstance(lists, pa.Array):
-        lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
-        return Ragged.from_lengths(lists.flatten().to_numpy(zero_copy_only=False), lengths)
-    return Ragged.from_lists(lists)
-
-
-def _blocks(sizes: NDArray[np.int64]) -> Sequence[tuple[int, int]]:
-    """Consecutive runs of tasks whose sizes add up to about _BLOCK."""
-    number = np.cumsum(sizes) // _BLOCK
-    edges = np.flatnonzero(np.diff(number)) + 1
-    bounds = [0, *edges.tolist(), len(sizes)]
-    return [(a, b) for a, b in pairwise(bounds) if b > a]
-
-
-def _diagonal(matrix: Any) -> Any:
-    from scipy.sparse import dia_array
-
-    return dia_array((matrix.diagonal()[None], [0]), shape=matrix.shape).tocsr()
+    return coo_array((np.ones(len(rows), np.int64), (rows, columns)), shape=shape).tocsr()

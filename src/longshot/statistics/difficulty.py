@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from longshot.statistics.intervals import Floats, Interval, checked, mean_interval, t_quantile
-
-if TYPE_CHECKING:
-    from longshot.testbeds.testbed import Testbed
 
 
 @dataclass(frozen=True)
@@ -41,19 +37,39 @@ class DatasetDifficulty:
 
 
 def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interval:
-    """Difference of two independent means, ā − b̄, with Welch's interval; ``n`` counts both sides.
+    """Difference of two independent means, ā − b̄, with Welch's interval.
 
     se² = s_a²/n_a + s_b²/n_b; ± t_ν · se, ν = se⁴ / ((s_a²/n_a)²/(n_a − 1) + (s_b²/n_b)²/(n_b − 1)).
+
+    Parameters
+    ----------
+    a : array [n_a]
+        Values of one side.
+    b : array [n_b]
+        Values of the other side, of other tasks.
+    level : float
+        Coverage, between 0 and 1.
+
+    Returns
+    -------
+    Interval
+        ``n`` counts both sides; without an interval where a side has a single value.
+
+    Examples
+    --------
+    >>> interval = welch([0.5, 0.7, 0.6], [0.2, 0.4, 0.3])
+    >>> round(interval.mean, 3), round(interval.low, 3), round(interval.high, 3)
+    (0.3, 0.073, 0.527)
     """
-    one, other = checked(a), checked(b)
-    difference, n = float(one.mean() - other.mean()), len(one) + len(other)
-    if min(len(one), len(other)) < 2:
+    side_a, side_b = checked(a), checked(b)
+    difference, n = float(side_a.mean() - side_b.mean()), len(side_a) + len(side_b)
+    if min(len(side_a), len(side_b)) < 2:
         return Interval(difference, None, None, n, "an interval needs at least 2 tasks on either side")
-    left, right = (float(x.var(ddof=1)) / len(x) for x in (one, other))
-    if left + right <= 1e-30:
+    part_a, part_b = (float(side.var(ddof=1)) / len(side) for side in (side_a, side_b))
+    if part_a + part_b <= 1e-30:
         return Interval(difference, difference, difference, n)
-    freedom = (left + right) ** 2 / (left**2 / (len(one) - 1) + right**2 / (len(other) - 1))
-    reach = t_quantile(freedom, level) * math.sqrt(left + right)
+    freedom = (part_a + part_b) ** 2 / (part_a**2 / (len(side_a) - 1) + part_b**2 / (len(side_b) - 1))
+    reach = t_quantile(freedom, level) * math.sqrt(part_a + part_b)
     return Interval(difference, difference - reach, difference + reach, n)
 
 
@@ -68,57 +84,51 @@ def drops(
 ) -> list[Drop]:
     """The drop of one method's metric from testbed A to testbed B, for each dataset both have, then overall.
 
-    ``a`` [n_a] and ``b`` [n_b] are in task order with the dataset of each task. With ``paired`` (see
-    :func:`shared_queries`) task i of A and task i of B ask the same queries, and the interval is that of the mean
-    of a_i − b_i; otherwise it is Welch's. Overall weighs every task alike and covers tasks of shared datasets only.
+    Paired: the mean of a_i − b_i with its t interval. Otherwise ā − b̄ with Welch's. Overall weighs every task
+    alike and covers tasks of shared datasets only.
+
+    Parameters
+    ----------
+    a : array [n_a]
+        The metric on the tasks of A.
+    b : array [n_b]
+        The metric on the tasks of B.
+    datasets_a, datasets_b : sequences [n_a], [n_b]
+        The dataset of each task.
+    paired : bool
+        Task i of A and task i of B ask the same queries.
+    level : float
+        Coverage, between 0 and 1.
+
+    Returns
+    -------
+    list of Drop
+        In the order in which A has the datasets; ``dataset`` is None for the last, overall.
+
+    Examples
+    --------
+    >>> birds = ["birds"] * 3
+    >>> by_dataset = drops([0.9, 0.8, 0.7], [0.6, 0.5, 0.4], birds, birds, paired=True)
+    >>> [(drop.dataset, round(drop.drop.mean, 3), drop.tasks_a) for drop in by_dataset]
+    [('birds', 0.3, 3), (None, 0.3, 3)]
     """
-    one, other = checked(a), checked(b)
+    side_a, side_b = checked(a), checked(b)
     names_a, names_b = np.asarray(datasets_a, str), np.asarray(datasets_b, str)
-    if len(names_a) != len(one) or len(names_b) != len(other):
+    if len(names_a) != len(side_a) or len(names_b) != len(side_b):
         raise ValueError("every task needs its dataset")
     if paired and not np.array_equal(names_a, names_b):
         raise ValueError("paired tasks are of the same datasets")
     shared = [name for name in dict.fromkeys(names_a.tolist()) if name in set(names_b.tolist())]
     if not shared:
         raise ValueError("the two testbeds have no dataset in common")
-    wanted: list[tuple[str | None, NDArray[np.bool_], NDArray[np.bool_]]] = [
-        (name, names_a == name, names_b == name) for name in shared
-    ]
-    wanted.append((None, np.isin(names_a, shared), np.isin(names_b, shared)))
-    return [_drop(name, one[i], other[j], paired, level) for name, i, j in wanted]
 
+    def drop(name: str | None, names: list[str]) -> Drop:
+        values_a, values_b = side_a[np.isin(names_a, names)], side_b[np.isin(names_b, names)]
+        interval = mean_interval(values_a - values_b, level) if paired else welch(values_a, values_b, level)
+        means = float(values_a.mean()), float(values_b.mean())
+        return Drop(name, *means, interval, paired, len(values_a), len(values_b))
 
-def _drop(name: str | None, a: Floats, b: Floats, paired: bool, level: float) -> Drop:
-    found = mean_interval(a - b, level) if paired else welch(a, b, level)
-    return Drop(name, float(a.mean()), float(b.mean()), found, paired, len(a), len(b))
-
-
-def shared_queries(a: Testbed, b: Testbed) -> NDArray[np.bool_]:
-    """Which tasks 0 … min(len) − 1 ask the same: same dataset, same classes, same query images (in any order).
-
-    Testbeds drawn with one seed that differ in how the support is chosen share the queries of all tasks; if every
-    entry is true and the lengths agree, their results can be compared task by task.
-    """
-    from longshot.testbeds.columns import dictionary, ragged
-
-    count = min(len(a), len(b))
-    fingerprints = {name: [bed.datasets.get(name) for bed in (a, b)] for name in {*a.datasets, *b.datasets}}
-    names = [bed.table.column("dataset").to_pylist()[:count] for bed in (a, b)]
-    alike = [
-        one == other and fingerprints[one][0] == fingerprints[one][1]
-        for one, other in zip(*names, strict=True)
-    ]
-    same = np.array(alike, bool)
-    for column in ("classes", "query"):
-        rows = [ragged(bed.table, column) for bed in (a, b)]
-        # Both sides in one numbering of the strings, then compared as sorted numbers.
-        words = [dictionary(bed.table, column).to_pylist() for bed in (a, b)]
-        number = {word: place for place, word in enumerate(dict.fromkeys([*words[0], *words[1]]))}
-        codes = [np.array([number[word] for word in side], np.int64) for side in words]
-        for task in np.flatnonzero(same):
-            left, right = (np.sort(code[row.row(int(task))]) for code, row in zip(codes, rows, strict=True))
-            same[task] = np.array_equal(left, right)
-    return same
+    return [*(drop(name, [name]) for name in shared), drop(None, shared)]
 
 
 def dataset_difficulty(
@@ -126,26 +136,40 @@ def dataset_difficulty(
 ) -> list[DatasetDifficulty]:
     """Intrinsic (1 − best mean) and modelling (best mean − worst mean) difficulty of each dataset.
 
-    ``scores`` is [T, M], shares in 0 … 1 of M methods on the same T tasks; ``datasets`` [T]. The intervals are
-    those of the chosen methods' mean and of their paired difference: given the choice, they do not cover that
-    the best was picked among M.
+    The intervals are those of the chosen methods' mean and of their paired difference: they take the choice as
+    given and do not cover that the best was picked among M.
+
+    Parameters
+    ----------
+    scores : array [T, M]
+        Shares 0 … 1 of M methods on the same T tasks.
+    datasets : sequence [T]
+        The dataset of each task.
+    level : float
+        Coverage, between 0 and 1.
+
+    Returns
+    -------
+    list of DatasetDifficulty
+        In the order in which the datasets come; the first method counts where several are equally good.
+
+    Examples
+    --------
+    >>> (signs,) = dataset_difficulty([[0.5, 0.9], [0.7, 0.7]], ["signs", "signs"])
+    >>> signs.best, signs.worst, round(signs.intrinsic.mean, 3), round(signs.modelling.mean, 3)
+    (1, 0, 0.2, 0.2)
     """
     table = np.asarray(scores, np.float64)
     names = np.asarray(datasets, str)
     if table.ndim != 2 or len(names) != len(table) or not np.isfinite(table).all():
         raise ValueError("scores are [tasks, methods], finite, with the dataset of each task")
-    found = []
-    for name in dict.fromkeys(names.tolist()):
-        rows = table[names == name]
+
+    def difficulty(name: str, rows: Floats) -> DatasetDifficulty:
         means = rows.mean(axis=0)
         best, worst = int(means.argmax()), int(means.argmin())
-        found.append(
-            DatasetDifficulty(
-                name,
-                best,
-                worst,
-                mean_interval(1 - rows[:, best], level),
-                mean_interval(rows[:, best] - rows[:, worst], level),
-            )
+        unsolved, decided = 1 - rows[:, best], rows[:, best] - rows[:, worst]
+        return DatasetDifficulty(
+            name, best, worst, mean_interval(unsolved, level), mean_interval(decided, level)
         )
-    return found
+
+    return [difficulty(name, table[names == name]) for name in dict.fromkeys(names.tolist())]

@@ -33,12 +33,13 @@ def confused(request: Request) -> Section | None:
 
 
 def _panel(request: Request, bed: ReportTestbed, cell: Cell) -> dict[str, Any] | None:
-    from longshot.statistics import confusion, most_confused
+    from longshot.evaluation.testbed_statistics import count_confusions
+    from longshot.statistics import most_confused
 
     if bed.testbed is None or cell.predictions is None:
         return None
     try:
-        found = confusion(bed.testbed, cell.tasks, cell.predictions)
+        found = count_confusions(bed.testbed, cell.tasks, cell.predictions)
     except ValueError:  # the copy is of another testbed; the section of pictures says so
         return None
     pairs = most_confused(found, TOP_PAIRS)
@@ -58,8 +59,8 @@ def _panel(request: Request, bed: ReportTestbed, cell: Cell) -> dict[str, Any] |
         shown.append(
             {
                 "pair": pair,
-                "one": labels[pair.dataset, pair.one],
-                "other": labels[pair.dataset, pair.other],
+                "one": labels[pair.dataset, pair.first],
+                "other": labels[pair.dataset, pair.second],
                 "directions": directions,
             }
         )
@@ -96,11 +97,11 @@ def _square(found: Confusion, true: int, other: int) -> dict[str, Any]:
 
 def _pictures(request: Request, bed: ReportTestbed, cell: Cell, pair: ConfusedPair) -> list[dict[str, Any]]:
     """Queries of either class that were taken for the other."""
-    from longshot.statistics import mistakes
+    from longshot.evaluation.testbed_statistics import mistakes
 
     assert request.images is not None and bed.testbed is not None
     directions = []
-    for true, predicted in ((pair.one, pair.other), (pair.other, pair.one)):
+    for true, predicted in ((pair.first, pair.second), (pair.second, pair.first)):
         # The same image can be mistaken in many tasks: it is shown once.
         found = mistakes(
             bed.testbed, cell.tasks, cell.predictions, pair.dataset, true, predicted, limit=10 * SHOTS
