@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from longshot.evaluation import statistics
+from longshot import statistics
+from longshot.evaluation.testbed_statistics import count_confusions, measure_confidences
 from longshot.reports.data import ReportData, load
 from longshot.reports.published import published
 from longshot.reports.sections.base import Request
@@ -177,7 +178,7 @@ def test_confusions_are_counted_over_all_tasks(make_run: MakeRun) -> None:
     panel = section.context["panels"][0]
     cell, testbed = asked.data.cells[0, 2], asked.data.beds[0].testbed
     assert testbed is not None
-    wanted = statistics.confusion(testbed, cell.tasks, cell.predictions)
+    wanted = count_confusions(testbed, cell.tasks, cell.predictions)
     assert panel["index"] == 2
     shown = [[square["count"] for square in squares] for _, squares in panel["rows"]]
     assert shown == wanted.counts.toarray().tolist()
@@ -202,7 +203,7 @@ def test_calibration_of_saved_scores(make_run: MakeRun) -> None:
     _, _, _, found = calibrated(asked).context["lines"][0]
     cell, testbed = asked.data.cells[0, 0], asked.data.beds[0].testbed
     assert testbed is not None
-    wanted = statistics.calibration(*statistics.confidences(testbed, cell.tasks, cell.scores))
+    wanted = statistics.calibration(*measure_confidences(testbed, cell.tasks, cell.scores))
     assert (found.ece, found.n) == (wanted.ece, 30 * 20)
 
 
