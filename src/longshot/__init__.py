@@ -4,53 +4,112 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import version as _version
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what type checkers and editors see; the same names as in the tables below
+    from longshot import competition as competition
+    from longshot.api.datasets import list_datasets as list_datasets
+    from longshot.api.datasets import open_taxonomy as open_taxonomy
+    from longshot.api.doctor import doctor as doctor
+    from longshot.api.methods import check_method as check_method
+    from longshot.core.errors import UserError as UserError
+    from longshot.datasets import open_dataset as open_dataset
+    from longshot.datasets.dataset import Dataset as Dataset
+    from longshot.evaluation.results import Results as Results
+    from longshot.evaluation.runner import evaluate as evaluate
+    from longshot.features.backbones import list_backbones as list_backbones
+    from longshot.features.extract import embed as embed
+    from longshot.features.features import Features as Features
+    from longshot.methods.registry import list_methods as list_methods
+    from longshot.reports.report import report as report
+    from longshot.splits import open_split as open_split
+    from longshot.splits.build import make_split as make_split
+    from longshot.splits.split import Split as Split
+    from longshot.taxonomy.dag import Taxonomy as Taxonomy
+    from longshot.testbeds.classes import SiblingClasses as SiblingClasses
+    from longshot.testbeds.classes import UniformClasses as UniformClasses
+    from longshot.testbeds.difficult import DifficultInstances as DifficultInstances
+    from longshot.testbeds.difficult import EasyInstances as EasyInstances
+    from longshot.testbeds.difficult import GreedyInstances as GreedyInstances
+    from longshot.testbeds.instances import UniformInstances as UniformInstances
+    from longshot.testbeds.like import ShapeLike as ShapeLike
+    from longshot.testbeds.meta_dataset import BilevelClasses as BilevelClasses
+    from longshot.testbeds.meta_dataset import HierarchicalClasses as HierarchicalClasses
+    from longshot.testbeds.meta_dataset import MetaDatasetShape as MetaDatasetShape
+    from longshot.testbeds.pools import ImageLimits as ImageLimits
+    from longshot.testbeds.sample import sample as sample
+    from longshot.testbeds.semantic import CoarsityClasses as CoarsityClasses
+    from longshot.testbeds.semantic import SemanticClasses as SemanticClasses
+    from longshot.testbeds.shapes import AnyShape as AnyShape
+    from longshot.testbeds.shapes import FixedShape as FixedShape
+    from longshot.testbeds.shifted import MatchedInstances as MatchedInstances
+    from longshot.testbeds.shifted import ShiftedInstances as ShiftedInstances
+    from longshot.testbeds.testbed import Testbed as Testbed
+    from longshot.training.folders import TrainedNetwork as TrainedNetwork
+    from longshot.training.loop import train as train
 
 __version__ = _version("longshot")
 
-# public name → module, imported on first use: `import longshot` loads neither torch nor pandas.
-_PUBLIC: dict[str, str] = {
+# name → module, imported on first use: `import longshot` loads neither torch nor pandas.
+_VERBS: dict[str, str] = {
+    "open_dataset": "longshot.datasets",
+    "list_datasets": "longshot.api.datasets",
+    "list_backbones": "longshot.features.backbones",
+    "embed": "longshot.features.extract",
+    "open_taxonomy": "longshot.api.datasets",
+    "open_split": "longshot.splits",
+    "make_split": "longshot.splits.build",
+    "sample": "longshot.testbeds.sample",
+    "list_methods": "longshot.methods.registry",
+    "check_method": "longshot.api.methods",
+    "evaluate": "longshot.evaluation.runner",
+    "report": "longshot.reports.report",
+    "train": "longshot.training.loop",
+    "doctor": "longshot.api.doctor",
+}
+_NOUNS: dict[str, str] = {
     "UserError": "longshot.core.errors",
     "Dataset": "longshot.datasets.dataset",
-    "open_dataset": "longshot.datasets",
     "Features": "longshot.features.features",
-    "embed": "longshot.features.extract",
     "Testbed": "longshot.testbeds.testbed",
-    "sample": "longshot.testbeds.sample",
+    "Results": "longshot.evaluation.results",
+    "Taxonomy": "longshot.taxonomy.dag",
+    "Split": "longshot.splits.split",
+    "TrainedNetwork": "longshot.training.folders",
     "FixedShape": "longshot.testbeds.shapes",
     "AnyShape": "longshot.testbeds.shapes",
+    "MetaDatasetShape": "longshot.testbeds.meta_dataset",
+    "ShapeLike": "longshot.testbeds.like",
     "UniformClasses": "longshot.testbeds.classes",
     "SiblingClasses": "longshot.testbeds.classes",
-    "UniformInstances": "longshot.testbeds.instances",
-    "MetaDatasetShape": "longshot.testbeds.meta_dataset",
-    "HierarchicalClasses": "longshot.testbeds.meta_dataset",
-    "BilevelClasses": "longshot.testbeds.meta_dataset",
-    "ShapeLike": "longshot.testbeds.like",
     "SemanticClasses": "longshot.testbeds.semantic",
     "CoarsityClasses": "longshot.testbeds.semantic",
+    "HierarchicalClasses": "longshot.testbeds.meta_dataset",
+    "BilevelClasses": "longshot.testbeds.meta_dataset",
+    "UniformInstances": "longshot.testbeds.instances",
     "DifficultInstances": "longshot.testbeds.difficult",
     "EasyInstances": "longshot.testbeds.difficult",
     "GreedyInstances": "longshot.testbeds.difficult",
     "ShiftedInstances": "longshot.testbeds.shifted",
     "MatchedInstances": "longshot.testbeds.shifted",
     "ImageLimits": "longshot.testbeds.pools",
-    "Taxonomy": "longshot.taxonomy.dag",
-    "Split": "longshot.splits.split",
-    "open_split": "longshot.splits",
-    "make_split": "longshot.splits.build",
-    "train": "longshot.training.loop",
-    "TrainedNetwork": "longshot.training.folders",
-    "evaluate": "longshot.evaluation.runner",
-    "Results": "longshot.evaluation.results",
-    "report": "longshot.reports.report",
 }
-__all__ = ["__version__", *_PUBLIC]
+__all__ = ["__version__", "competition", *_NOUNS, *_VERBS]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
-    raise AttributeError(f"module 'longshot' has no attribute '{name}'")
+    if name in _VERBS:
+        from longshot.api.face import public
+
+        attribute: Any = public(getattr(import_module(_VERBS[name]), name), name)
+    elif name in _NOUNS:
+        attribute = getattr(import_module(_NOUNS[name]), name)
+    elif name == "competition":
+        attribute = import_module("longshot.competition")
+    else:
+        raise AttributeError(f"module 'longshot' has no attribute '{name}'")
+    globals()[name] = attribute
+    return attribute
 
 
 def __dir__() -> list[str]:

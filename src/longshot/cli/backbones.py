@@ -17,9 +17,9 @@ def command(as_json: bool) -> None:
       longshot backbones
       longshot embed toybox --backbone pixels
     """
-    from longshot.features.backbones import list_backbones
+    import longshot
 
-    rows = list_backbones()
+    rows = longshot.list_backbones()
     if as_json:
         print_table(rows, as_json=True)
         return

@@ -39,26 +39,26 @@ def show(as_json: bool) -> None:
     from longshot.core.files import cache_dir
     from longshot.features.cache import entries
 
-    found = entries()
-    kinds = sorted({entry.kind for entry in found})
+    stored = entries()
+    kinds = sorted({entry.kind for entry in stored})
     totals: list[dict[str, Any]] = [
         {
             "kind": kind,
-            "entries": sum(entry.kind == kind for entry in found),
-            "bytes": sum(entry.bytes for entry in found if entry.kind == kind),
+            "entries": sum(entry.kind == kind for entry in stored),
+            "bytes": sum(entry.bytes for entry in stored if entry.kind == kind),
         }
         for kind in kinds
     ]
     if as_json:
-        listed = [{"kind": e.kind, "name": e.name, "bytes": e.bytes, "used": e.used} for e in found]
+        listed = [{"kind": e.kind, "name": e.name, "bytes": e.bytes, "used": e.used} for e in stored]
         click.echo(
             json.dumps(
                 {"path": str(cache_dir()), "kinds": totals, "entries": listed}, indent=2, ensure_ascii=False
             )
         )
         return
-    click.echo(f"{cache_dir()}: {_size(sum(entry.bytes for entry in found))}")
-    if found:
+    click.echo(f"{cache_dir()}: {_size(sum(entry.bytes for entry in stored))}")
+    if stored:
         print_table([{**row, "bytes": _size(row["bytes"])} for row in totals])
         click.echo()
         now = time.time()
@@ -70,7 +70,7 @@ def show(as_json: bool) -> None:
                     "last used": f"{max(now - entry.used, 0) / 86400:.0f} days ago",
                     "entry": entry.name,
                 }
-                for entry in found[:20]
+                for entry in stored[:20]
             ],
             title="largest entries",
         )
@@ -98,26 +98,26 @@ def prune(older_than: float | None, chosen: str | None, yes: bool, dry_run: bool
     if chosen is None and older_than is None:
         raise UserError("Say what to delete: --features, --scans, --all, or --older-than DAYS.")
     # The registry says where datasets live, which no command can find out again: it stays.
-    kinds = [entry for entry in store.entries() if entry.kind != "registry"]
-    found = [entry for entry in kinds if chosen in (None, "all", entry.kind)]
+    prunable = [entry for entry in store.entries() if entry.kind != "registry"]
+    entries = [entry for entry in prunable if chosen in (None, "all", entry.kind)]
     if older_than is not None:
-        found = store.older_than(found, older_than)
-    total = sum(entry.bytes for entry in found)
+        entries = store.older_than(entries, older_than)
+    total = sum(entry.bytes for entry in entries)
     if not as_json:
-        print_table([{"kind": e.kind, "size": _size(e.bytes), "entry": e.name} for e in found])
-    if dry_run or not found:
+        print_table([{"kind": e.kind, "size": _size(e.bytes), "entry": e.name} for e in entries])
+    if dry_run or not entries:
         freed = 0
         verb = "would free"
     else:
-        if not yes and not _agreed(f"Delete {len(found)} entries, {_size(total)}?"):
+        if not yes and not _agreed(f"Delete {len(entries)} entries, {_size(total)}?"):
             raise UserError("Nothing was deleted; answer y, or add --yes where no one can answer.")
-        freed = store.prune(found)
+        freed = store.prune(entries)
         verb = "freed"
     if as_json:
-        summary = {"entries": [e.name for e in found], "bytes": total, "freed": freed, "dry_run": dry_run}
+        summary = {"entries": [e.name for e in entries], "bytes": total, "freed": freed, "dry_run": dry_run}
         click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
     else:
-        click.echo(f"{verb} {_size(total if dry_run else freed)} in {len(found)} entries")
+        click.echo(f"{verb} {_size(total if dry_run else freed)} in {len(entries)} entries")
 
 
 def _agreed(question: str) -> bool:

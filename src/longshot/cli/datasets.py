@@ -36,12 +36,9 @@ command.add_command(without)
 
 
 def _list(as_json: bool) -> None:
-    from longshot.datasets import registry
+    import longshot
 
-    rows = registry.entries()
-    if not any(row["source"] == "toybox" for row in rows):
-        unborn: dict[str, Any] = {"classes": None, "images": None, "skipped": 0, "fingerprint": None}
-        rows.append({"name": "toybox", **unborn, "source": "toybox", "present": True})
+    rows = longshot.list_datasets()
     if as_json:
         print_table(rows, as_json=True)
         return
@@ -78,13 +75,15 @@ def add(name: str, path: str, form: str | None, skip_bad: bool, refresh: bool, a
         longshot datasets add birds ./birds
         longshot datasets add clevr ~/tensorflow_datasets --as "vtab(task='clevr-count')"
     """
-    from longshot.datasets import open_dataset, registry
+    import longshot
+    from longshot.datasets import registry
     from longshot.datasets.formats import make_format
 
     registry.check_name(name)  # before a long scan
     if form:
         make_format(form)  # a mistyped format is told as that, not as a path that is not there
-    dataset = open_dataset(f"{form}:{path}" if form else path, name=name, skip_bad=skip_bad, refresh=refresh)
+    spec = f"{form}:{path}" if form else path
+    dataset = longshot.open_dataset(spec, name=name, skip_bad=skip_bad, refresh=refresh)
     before = registry.add_name(name, dataset.source)
     if as_json:
         click.echo(json.dumps(_summary(dataset), indent=2, ensure_ascii=False))
@@ -131,9 +130,9 @@ def show(dataset: str, list_classes: bool, as_json: bool) -> None:
     Example:
         longshot datasets show toybox
     """
-    from longshot.datasets import open_dataset
+    import longshot
 
-    opened = open_dataset(dataset)
+    opened = longshot.open_dataset(dataset)
     summary = _summary(opened)
     home = {class_id: split for split, members in opened.splits.items() for class_id in members}
     classes = [
@@ -145,7 +144,7 @@ def show(dataset: str, list_classes: bool, as_json: bool) -> None:
             summary["class_list"] = classes
         click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
         return
-    print_table([{"what": what, "value": value} for what, value in _readable(summary).items()])
+    print_table([{"what": name, "value": value} for name, value in _readable(summary).items()])
     if list_classes:
         click.echo()
         print_table(classes)
@@ -169,8 +168,8 @@ def check(dataset: str, workers: int | None, refresh: bool, as_json: bool) -> No
     opened = load(locate(dataset), refresh=refresh)
     bad = find_bad(opened, workers, refresh=refresh)
     if as_json:
-        found = [{"key": key, "reason": reason} for key, reason in bad]
-        click.echo(json.dumps({"images": len(opened), "bad": found}, indent=2, ensure_ascii=False))
+        records = [{"key": key, "reason": reason} for key, reason in bad]
+        click.echo(json.dumps({"images": len(opened), "bad": records}, indent=2, ensure_ascii=False))
     elif bad:
         print_table([{"image": key, "reason": reason} for key, reason in bad])
     else:

@@ -51,14 +51,10 @@ def command(out: Path, tasks: int, device: str, as_json: bool) -> None:
     dataset = longshot.open_dataset("toybox")
     say(f"toybox: {len(dataset.class_ids)} classes, {len(dataset):,} images; testing on its test classes")
 
-    shape = longshot.FixedShape(way=5, shot=5, query=10)
+    classes = {"mixed": longshot.UniformClasses(), "look-alikes": longshot.SiblingClasses(level=1)}
     testbeds = {
-        "mixed": longshot.sample(
-            dataset, tasks=tasks, shape=shape, classes=longshot.UniformClasses(), split="test"
-        ),
-        "look-alikes": longshot.sample(
-            dataset, tasks=tasks, shape=shape, classes=longshot.SiblingClasses(level=1), split="test"
-        ),
+        name: longshot.sample(dataset, tasks=tasks, classes=chosen, split="test")
+        for name, chosen in classes.items()
     }
     paths = []
     for name, testbed in testbeds.items():

@@ -24,7 +24,9 @@ class ShellFace:
     def __init__(self, command: click.Command | None = None) -> None:
         options = command.params if command is not None else []
         self._flags = {
-            option.name: max(option.opts, key=len) for option in options if isinstance(option, click.Option)
+            option.name: "-o" if "-o" in option.opts else max(option.opts, key=len)
+            for option in options
+            if isinstance(option, click.Option)
         }
 
     def parameter(self, name: str, value: str | None) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from longshot.cli.common import json_option, print_table
@@ -27,9 +25,9 @@ def command(context: click.Context, as_json: bool) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from longshot.methods.registry import list_methods
+    import longshot
 
-    records = list_methods()
+    records = longshot.list_methods()
     if as_json:
         print_table(records, as_json=True)
         return
@@ -66,36 +64,21 @@ def check(method: str, as_json: bool) -> None:
     Exits with 1 when a rule is broken. A method may refuse tasks with absent classes or of unequal size by raising
     longshot.core.errors.UserError with the reason.
     """
-    import torch
-
-    from longshot.core.progress import progress
-    from longshot.evaluation.threads import one_thread
-    from longshot.methods import checks, checks_images
-    from longshot.methods.images import ImageMethod
+    import longshot
     from longshot.methods.registry import get_method
 
     chosen = get_method(method)
-    rules: dict[str, Any]
-    if isinstance(chosen, ImageMethod):
-        rules, outcomes = {**checks_images.CHECKS}, checks_images.run_checks(chosen)
-    else:
-        rules, outcomes = {**checks.CHECKS}, checks.run_checks(chosen)
-    rows = []
-    with progress("check", total=len(rules), unit="rules") as bar, one_thread(torch.device("cpu")):
-        for name, result, reason in outcomes:
-            rule = (rules[name].__doc__ or "").strip().splitlines()[0]
-            rows.append({"check": name, "result": result, "rule": rule, "reason": reason})
-            bar.advance()
+    rows = longshot.check_method(chosen)
+    broken = [row for row in rows if row.result == "broken"]
     if as_json:
-        print_table(rows, as_json=True)
+        print_table([row._asdict() for row in rows], as_json=True)
     else:
-        broken = [row for row in rows if row["result"] == "broken"]
-        print_table([{key: row[key] for key in ("check", "result", "rule")} for row in rows])
+        print_table([{"check": row.check, "result": row.result, "rule": row.rule} for row in rows])
         for row in rows:
-            if row["reason"]:
-                click.echo(f"\n{row['check']}, {row['result']}: {row['reason']}")
+            if row.reason:
+                click.echo(f"\n{row.check}, {row.result}: {row.reason}")
         click.echo(
             f"\n{chosen.call} ({chosen.setting}): {len(rows) - len(broken)} of {len(rows)} rules kept."
         )
-    if any(row["result"] == "broken" for row in rows):
+    if broken:
         raise SystemExit(1)

@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,17 +21,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.tree import Tree
 
+    from longshot.api.datasets import ClassHierarchy
     from longshot.taxonomy.dag import Taxonomy
     from longshot.taxonomy.tree import Branch
 
+FILE = click.Path(path_type=Path)
 _KINDS = ("jiang-conrath", "lin", "wu-palmer", "path")
-
-
-class _Source(NamedTuple):
-    name: str
-    taxonomy: Taxonomy
-    class_ids: tuple[str, ...]
-    images: NDArray[np.int64] | None  # per class; None when only the taxonomy is known
 
 
 @click.group()
@@ -52,10 +47,10 @@ def command() -> None:
 @command.command()
 @click.argument("source", metavar="DATASET_OR_FILE")
 @click.option("--depth", type=click.IntRange(min=0), help="Show so many levels below the root.")
-@click.option("--picture", type=click.Path(path_type=Path), help="Also draw it: FILE.png, .svg or .pdf.")
-@click.option("--taxonomy", "file", type=click.Path(path_type=Path), help="Use this taxonomy file instead.")
+@click.option("--picture", type=FILE, help="Also draw it: FILE.png, .svg or .pdf.")
+@click.option("--taxonomy", type=FILE, help="Use this taxonomy file instead.")
 @json_option
-def show(source: str, depth: int | None, picture: Path | None, file: Path | None, as_json: bool) -> None:
+def show(source: str, depth: int | None, picture: Path | None, taxonomy: Path | None, as_json: bool) -> None:
     """Print the tree with classes and images per node, and draw it.
 
     \b
@@ -64,22 +59,23 @@ def show(source: str, depth: int | None, picture: Path | None, file: Path | None
     Single-child chains are shown as one line (a › b › c). A node with several parents stands below the
     first and names the others.
     """
+    from longshot.api.datasets import class_hierarchy
     from longshot.taxonomy.tree import display_tree
 
-    found = _open(source, file)
+    shown = class_hierarchy(source, taxonomy)
     if picture is not None:
         from longshot.taxonomy.picture import draw_taxonomy
 
         draw_taxonomy(
-            found.taxonomy, found.class_ids, picture, images=found.images, depth=depth, title=found.name
+            shown.taxonomy, shown.class_ids, picture, images=shown.images, depth=depth, title=shown.name
         )
         click.echo(f"wrote {picture}", err=True)
-    top = display_tree(found.taxonomy, found.class_ids, found.images)
+    top = display_tree(shown.taxonomy, shown.class_ids, shown.images)
     if as_json:
-        nodes = [_describe(found.taxonomy, branch, level, depth) for level, branch in top.walk()]
+        nodes = [_describe(shown.taxonomy, branch, level, depth) for level, branch in top.walk()]
         value = {
-            "name": found.name,
-            "root": found.taxonomy.root,
+            "name": shown.name,
+            "root": shown.taxonomy.root,
             "nodes": [n for n in nodes if n is not None],
         }
         click.echo(json.dumps(value, indent=2, ensure_ascii=False))
@@ -101,20 +97,18 @@ def show(source: str, depth: int | None, picture: Path | None, file: Path | None
     help="Compute on one shortest path per class, as the published tieredImageNet distances do.",
 )
 @click.option("--pairs", type=click.IntRange(min=1), default=5, show_default=True, help="Pairs to print.")
-@click.option("--taxonomy", "file", type=click.Path(path_type=Path), help="Use this taxonomy file instead.")
-@click.option(
-    "--counts", type=click.Path(path_type=Path), help="JSON {class: images}, when SOURCE is a taxonomy file."
-)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the whole matrix as CSV.")
+@click.option("--taxonomy", type=FILE, help="Use this taxonomy file instead.")
+@click.option("--counts", type=FILE, help="JSON {class: images}, when SOURCE is a taxonomy file.")
+@click.option("-o", "--out", "--output", "out", type=FILE, help="Write the whole matrix as CSV.")
 @json_option
 def distances(
     source: str,
     kind: str,
     reduction: str | None,
     pairs: int,
-    file: Path | None,
+    taxonomy: Path | None,
     counts: Path | None,
-    output: Path | None,
+    out: Path | None,
     as_json: bool,
 ) -> None:
     """Print the nearest and farthest pairs of classes.
@@ -124,26 +118,27 @@ def distances(
     """
     import numpy as np
 
+    from longshot.api.datasets import class_hierarchy
     from longshot.taxonomy.distances import class_distances, lowest_common_ancestors, reduce_taxonomy
 
-    found = _open(source, file)
-    if len(found.class_ids) < 2:
-        raise UserError(f"{found.name} has {len(found.class_ids)} class; distances need at least 2.")
-    images = _read_counts(counts, found.class_ids) if counts is not None else found.images
+    hierarchy = class_hierarchy(source, taxonomy)
+    if len(hierarchy.class_ids) < 2:
+        raise UserError(f"{hierarchy.name} has {len(hierarchy.class_ids)} class; distances need at least 2.")
+    images = _read_counts(counts, hierarchy.class_ids) if counts is not None else hierarchy.images
     assumed = images is None and kind in _KINDS[:2]
-    weights = np.ones(len(found.class_ids)) if images is None else images
-    matrix = class_distances(found.taxonomy, found.class_ids, weights, kind, reduction)
-    if output is not None:
-        _write_matrix(output, found.class_ids, matrix)
-        click.echo(f"wrote {output}", err=True)
-    part = reduce_taxonomy(found.taxonomy, found.class_ids, reduction)
-    lca = lowest_common_ancestors(part, found.class_ids, weights)
+    weights = np.ones(len(hierarchy.class_ids)) if images is None else images
+    matrix = class_distances(hierarchy.taxonomy, hierarchy.class_ids, weights, kind, reduction)
+    if out is not None:
+        _write_matrix(out, hierarchy.class_ids, matrix)
+        click.echo(f"wrote {out}", err=True)
+    part = reduce_taxonomy(hierarchy.taxonomy, hierarchy.class_ids, reduction)
+    lca = lowest_common_ancestors(part, hierarchy.class_ids, weights)
     rows = [
         {
             "pair": which,
             "distance": round(float(matrix[i, j]), 4),
-            "class": _show(found, i),
-            "other": _show(found, j),
+            "class": _show(hierarchy, i),
+            "other": _show(hierarchy, j),
             "below": part.label(part.nodes[lca[i, j]]),
         }
         for which, sign in (("nearest", 1), ("farthest", -1))
@@ -156,21 +151,17 @@ def distances(
     print_table(
         rows,
         as_json=as_json,
-        title=f"{found.name}: {size:,} classes, {how}",
+        title=f"{hierarchy.name}: {size:,} classes, {how}",
         footer=f"mean squared distance over {size * (size - 1) // 2:,} pairs: {mean:.3f}{note}",
     )
 
 
 @command.command()
-@click.option(
-    "--classes", type=click.Path(path_type=Path), required=True, help="ImageNet ids (n01440764), one a line."
-)
-@click.option("--file", type=click.Path(path_type=Path), help="WordNet 3.0's data.noun; found if not given.")
+@click.option("--classes", type=FILE, required=True, help="ImageNet ids (n01440764), one a line.")
+@click.option("--file", type=FILE, help="WordNet 3.0's data.noun; hierarchy if not given.")
 @click.option("--reduction", type=click.Choice(["shortest-paths"]), help="Keep one shortest path per class.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Edge list to write (CSV)."
-)
-def wordnet(classes: Path, file: Path | None, reduction: str | None, output: Path) -> None:
+@click.option("-o", "--out", "--output", "out", type=FILE, required=True, help="Edge list to write (CSV).")
+def wordnet(classes: Path, file: Path | None, reduction: str | None, out: Path) -> None:
     """Cut WordNet 3.0 to the classes of a file and write it as an edge list.
 
     \b
@@ -186,26 +177,8 @@ def wordnet(classes: Path, file: Path | None, reduction: str | None, output: Pat
 
     ids = _read_ids(classes)
     part = reduce_taxonomy(read_wordnet(file), ids, reduction).restrict(ids)
-    write_csv(part, output)
-    click.echo(f"wrote {output}: {len(ids):,} classes, {len(part):,} nodes, {len(part.edges):,} edges")
-
-
-def _open(source: str, file: Path | None) -> _Source:
-    """A taxonomy file's leaves are its classes; a dataset brings classes, counts and mostly a taxonomy."""
-    from longshot.taxonomy.dag import Taxonomy
-    from longshot.taxonomy.readers import is_taxonomy_file, read_taxonomy
-
-    if is_taxonomy_file(source):
-        taxonomy = read_taxonomy(source)
-        return _Source(Path(source).stem, taxonomy, taxonomy.leaves, None)
-    from longshot.datasets import open_dataset
-
-    dataset = open_dataset(source)
-    if file is not None:
-        taxonomy = read_taxonomy(file)
-    else:
-        taxonomy = dataset.taxonomy or Taxonomy.from_class_ids(dataset.class_ids)
-    return _Source(dataset.name, taxonomy, dataset.class_ids, dataset.sizes)
+    write_csv(part, out)
+    click.echo(f"wrote {out}: {len(ids):,} classes, {len(part):,} nodes, {len(part.edges):,} edges")
 
 
 def _describe(taxonomy: Taxonomy, branch: Branch, level: int, depth: int | None) -> dict[str, Any] | None:
@@ -242,9 +215,9 @@ def _rich_tree(top: Branch, depth: int | None) -> Tree:
     return tree
 
 
-def _show(found: _Source, at: int) -> str:
-    class_id = found.class_ids[at]
-    label = found.taxonomy.labels.get(class_id)
+def _show(hierarchy: ClassHierarchy, at: int) -> str:
+    class_id = hierarchy.class_ids[at]
+    label = hierarchy.taxonomy.labels.get(class_id)
     return f"{class_id} ({label})" if label else class_id
 
 

@@ -1,0 +1,6 @@
+"""The public verbs that need more than one room; ``longshot/__init__.py`` lists them all.
+
+A verb that one room can do alone lives in that room (``embed`` in ``features``). A verb that puts rooms together
+lives here: ``report`` finds pictures through the registry of datasets, ``sample`` judges tasks with methods.
+The command line parses, calls one of these verbs, and prints what it returns.
+"""
