@@ -14,6 +14,7 @@ from longshot.core.errors import UserError
 from longshot.features.backbones import find_family, load_backbone
 from longshot.features.backbones.base import Backbone
 from longshot.features.extract import embed
+from longshot.features.networks import open_network
 from longshot.networks.checkpoint import save
 from longshot.networks.foreign import Foreign
 from longshot.networks.registry import get_network
@@ -58,8 +59,8 @@ def test_it_embeds_through_the_command_line(
     assert "runs/proto" in done.stdout
     features = embed(photos, str(saved), dtype="float32")
     network, size = load(str(saved)).network(), (16, 16)
+    from longshot.core.preprocess import parse
     from longshot.datasets import open_dataset
-    from longshot.features.preprocess import parse
 
     dataset = open_dataset(photos)
     pictures = np.stack([parse(PREPROCESSING)(dataset.image(row)) for row in range(5)])
@@ -89,7 +90,7 @@ def test_wrong_paths_are_told(tmp_path: Path) -> None:
 
 
 def test_training_goes_on_from_a_saved_network(saved: Path) -> None:
-    network = get_network(str(saved), size=(16, 16))
+    network = open_network(str(saved), size=(16, 16))
     assert network.training
     assert all(p.requires_grad for p in network.parameters())
     assert network.call == "cnn4(width=8)"
@@ -98,13 +99,13 @@ def test_training_goes_on_from_a_saved_network(saved: Path) -> None:
 
 
 def test_training_goes_on_at_another_size(saved: Path, tmp_path: Path) -> None:
-    assert get_network(str(saved), size=(32, 32)).size == (32, 32)
+    assert open_network(str(saved), size=(32, 32)).size == (32, 32)
     flat = get_network("cnn4(width=8, flatten=True)", size=(16, 16))
     save(tmp_path / "flat", flat, {"preprocessing": PREPROCESSING})
     with pytest.raises(
         UserError, match="built for images of 16 × 16 and gives 32 numbers instead of 8 at 32 × 32"
     ):
-        get_network(str(tmp_path / "flat"), size=(32, 32))
+        open_network(str(tmp_path / "flat"), size=(32, 32))
 
 
 def test_efficientnet_as_a_network_keeps_its_batch_norms(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_efficientnet_as_a_network_keeps_its_batch_norms(tmp_path: Path) -> None
     with torch.no_grad():
         assert torch.allclose(backbone(images), network(images), atol=1e-4)
         assert network.maps(images).shape == (2, 1280, 2, 2)
-    trained = get_network("efficientnet-lite0", size=(64, 64))
+    trained = open_network("efficientnet-lite0", size=(64, 64))
     trained(images).square().mean().backward()
     saved = load(str(save(tmp_path / "tuned", trained, {"preprocessing": backbone.preprocessing})))
     with torch.no_grad():
@@ -126,7 +127,7 @@ def test_efficientnet_as_a_network_keeps_its_batch_norms(tmp_path: Path) -> None
 
 def test_a_users_network_is_trained_saved_and_found_again(network: Path, tmp_path: Path) -> None:
     name = f"torch:{network}:make"
-    made = get_network(name, size=(12, 12))
+    made = open_network(name, size=(12, 12))
     assert isinstance(made, Foreign)
     assert made.maps(torch.rand(1, 3, 12, 12)).shape == (1, 20, 10, 10)
     assert isinstance(copy.deepcopy(made), Foreign)
@@ -143,7 +144,7 @@ def test_a_saved_network_runs_no_code_that_the_user_has_not(
 ) -> None:
     code = tmp_path / "code.py"
     code.write_text(network.read_text())
-    made = get_network(f"torch:{code}:make", size=(12, 12))
+    made = open_network(f"torch:{code}:make", size=(12, 12))
     saved = save(tmp_path / "mine", made, {"preprocessing": "decode|resize(12,12)"})
     assert load(str(saved)).dim == 20
     monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "of-somebody-else"))
@@ -154,7 +155,7 @@ def test_a_saved_network_runs_no_code_that_the_user_has_not(
     assert load(f"torch:{code}:make").dim == 20
     assert load(str(saved)).dim == 20
     code.write_text(network.read_text() + "# changed\n")
-    with pytest.raises(UserError, match=r"if you trust it, run it once: longshot embed"):
+    with pytest.raises(UserError, match=r"if you trust it, run it once: longshot\.embed"):
         load(str(saved)).network()
 
 
@@ -178,7 +179,7 @@ def test_features_alone_are_no_network(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="gives features only, and the method needs images and a network"):
             load_backbone(name, "cpu").network()
     with pytest.raises(UserError, match="no network 'pixels'"):
-        get_network("pixels", size=(16, 16))
+        open_network("pixels", size=(16, 16))
 
 
 def test_a_hub_model_is_a_network(tmp_path: Path) -> None:
@@ -192,7 +193,7 @@ def test_a_hub_model_is_a_network(tmp_path: Path) -> None:
         patch_size=8,
     )
     transformers.ViTModel(config).save_pretrained(tmp_path / "vit")
-    network = get_network(f"hf:{tmp_path / 'vit'}", size=(32, 32))
+    network = open_network(f"hf:{tmp_path / 'vit'}", size=(32, 32))
     network(torch.rand(2, 3, 32, 32)).sum().backward()
     assert network.dim == 32
     with pytest.raises(UserError, match=r"gives vectors .* and no maps"):

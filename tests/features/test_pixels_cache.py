@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from longshot.core.errors import UserError
+from longshot.core.preprocess import parse
 from longshot.datasets import open_dataset
 from longshot.features import pixels_cache
 from longshot.features.pixels_cache import geometry, pixels, pixels_path
-from longshot.features.preprocess import parse
 
 TEXT = "decode|resize(20)|central_crop(16)|normalize(imagenet)"
 

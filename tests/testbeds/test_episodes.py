@@ -12,8 +12,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from longshot.core.errors import UserError
+from longshot.core.preprocess import parse
 from longshot.datasets import open_dataset
-from longshot.features.preprocess import parse
 from longshot.testbeds.sample import sample
 from longshot.testbeds.shapes import AnyShape, FixedShape
 

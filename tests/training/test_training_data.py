@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from longshot.core.preprocess import parse
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
-from longshot.features.preprocess import parse
 from longshot.networks.registry import get_network
 from longshot.testbeds.base import Pool
 from longshot.testbeds.classes import SiblingClasses, UniformClasses

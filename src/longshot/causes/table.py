@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from longshot.causes.measures import NUMBERS, SIDE, hue_names, measure
 from longshot.core.errors import UserError
 from longshot.core.files import cache_dir, hash_text
+from longshot.core.preprocess import parse
 from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.images import ImageError
 from longshot.datasets.sidecars import read_attributes
 from longshot.features.cache import Shards, lock
 from longshot.features.extract import probe, unreadable_images
-from longshot.features.preprocess import parse
 
 _SHARD = 4096  # images that a kill can cost
 _STEP = 64  # images measured at a time

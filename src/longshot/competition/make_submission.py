@@ -194,7 +194,7 @@ def _pack_method(method: Method | ImageMethod, packed: Packed) -> str:
 
 def _training(call: str, network: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What settings.json and config.json say of a training in ``meta_fit``."""
-    from longshot.features.preprocess import parse
+    from longshot.core.preprocess import parse
     from longshot.networks.registry import get_network, is_own
     from longshot.training.base import Algorithm
     from longshot.training.optimisers import make_optimiser, make_schedule

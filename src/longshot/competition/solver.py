@@ -21,10 +21,10 @@ from torch import Tensor
 from longshot.core.batches import ImageTask, TaskBatch
 from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
+from longshot.core.preprocess import Preprocessing, parse
 from longshot.features.backbones import load_backbone
 from longshot.features.backbones.base import Backbone, ModuleBackbone, no_network
 from longshot.features.engine import block_size
-from longshot.features.preprocess import Preprocessing, parse
 from longshot.methods.images import ImageMethod
 from longshot.methods.registry import get_method
 from longshot.networks.base import Network

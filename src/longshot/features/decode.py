@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.features.preprocess import Preprocessing
+from longshot.core.preprocess import Preprocessing
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import ImageStore

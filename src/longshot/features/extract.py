@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.files import hash_text
+from longshot.core.preprocess import Preprocessing
 from longshot.core.progress import Progress, progress
 from longshot.datasets.dataset import Dataset
 from longshot.features.backbones import load_backbone
@@ -28,7 +29,6 @@ from longshot.features.cache import Shards, cached, features_path, lock
 from longshot.features.decode import decode_rows
 from longshot.features.engine import Engine, block_size, probe_speed
 from longshot.features.features import DTYPES, Features, not_finite, sidecar
-from longshot.features.preprocess import Preprocessing
 
 SHARD = 512  # rows per piece of finished work: what a kill can cost
 _BATCH = 64  # images decoded and moved to the device at a time

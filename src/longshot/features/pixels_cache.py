@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.files import cache_dir, hash_text
+from longshot.core.preprocess import Preprocessing, parse
 from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset
 from longshot.features.cache import Shards, lock
 from longshot.features.decode import Decoder, InlineDecoder, ProcessDecoder
 from longshot.features.extract import probe, unreadable_images
-from longshot.features.preprocess import Preprocessing, parse
 
 _SHARD_BYTES = 32 << 20  # a piece of finished work: what a kill can cost, and what is held in memory
 _STEP = 64  # images decoded at a time

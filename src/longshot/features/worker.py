@@ -15,8 +15,8 @@ def main() -> None:
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
+    from longshot.core.preprocess import parse
     from longshot.features.decode import decode_rows, receive, send
-    from longshot.features.preprocess import parse
 
     path = receive(source)
     if path is None:

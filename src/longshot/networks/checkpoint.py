@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 import longshot
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, hash_file, write_json
+from longshot.core.files import atomic, cache_dir, hash_file, write_json
+from longshot.core.preprocess import parse
+from longshot.core.settings import Loose
+from longshot.core.sidecars import read_sidecar as read_checked
 from longshot.core.wording import first
-from longshot.features.preprocess import parse
 from longshot.networks.base import Network
-from longshot.networks.registry import get_network
+from longshot.networks.registry import OpenWeights, get_network
 
-FORMAT = 1
 WEIGHTS, SIDECAR = "network.safetensors", "network.json"
 TRAINING_ONLY = "extras.head_"  # a head over the train classes is of no use afterwards
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".tar")
 _CODE = re.compile(r"torch:([^'\"]+?):(\w+)")
-_NEEDED = ("format", "network", "dim", "size", "preprocessing", "weights_hash")
+
+
+class NetworkSidecar(Loose):
+    """What ``network.json`` holds at least."""
+
+    format: Literal[1]
+    network: str  # call of the network
+    dim: int
+    size: list[int]  # height, width
+    preprocessing: str
+    weights_hash: str
 
 
 def save(folder: str | Path, network: Network, story: Mapping[str, Any]) -> Path:
-    """Write weights and sidecar, each whole or not at all; the folder.
+    """Write weights and sidecar, each whole or not at all.
 
-    ``story`` holds ``preprocessing`` (the string the network was trained with) and whatever else is known: ``data``
-    (dataset, fingerprint, split, classes), ``training`` (call, settings, seed, steps), ``validation`` (accuracy,
-    interval). The network's call, size, width, versions and the hash of its weights are added here.
+    Parameters
+    ----------
+    folder : path
+        Where to; made if it is missing.
+    network : Network
+    story : mapping
+        ``preprocessing`` (the string the network was trained with) and whatever else there is to say, as JSON:
+        ``data`` (dataset, fingerprint, split, classes), ``training`` (call, settings, seed, steps), ``validation``
+        (accuracy, interval). The network's call, size, width, versions and the hash of its weights are added.
+
+    Returns
+    -------
+    Path
+        The folder.
     """
     from safetensors.torch import save_file
 
@@ -48,7 +70,7 @@ def save(folder: str | Path, network: Network, story: Mapping[str, Any]) -> Path
     sidecar = {
         **story,
         **network.facts(),
-        "format": FORMAT,
+        "format": 1,
         "network": network.call,
         "dim": network.dim,
         "size": list(network.size),
@@ -61,18 +83,27 @@ def save(folder: str | Path, network: Network, story: Mapping[str, Any]) -> Path
     return folder
 
 
-def load(folder: str | Path) -> tuple[Network, dict[str, Any]]:
-    """The network (in evaluation mode, on the CPU) and its sidecar. ``folder`` may also name its weights file."""
+def load(folder: str | Path, *, open_weights: OpenWeights | None = None) -> tuple[Network, dict[str, Any]]:
+    """The network (in evaluation mode, on the CPU) and its sidecar.
+
+    Parameters
+    ----------
+    folder : path
+        The folder, or the weights file in it.
+    open_weights : callable, optional
+        Opens a network that is not one of Longshot's own; ``longshot.features.networks.load_network`` passes it.
+    """
     path = weights_file(folder)
     story = read_sidecar(path)
     tensors = read_tensors(path)
-    if (found := hash_file(path)) != story["weights_hash"]:
+    if (weights_hash := hash_file(path)) != story["weights_hash"]:
         raise UserError(
-            f"The weights {path} (hash {found[:12]}) are not those that {path.with_suffix('.json').name} tells of "
-            f"({str(story['weights_hash'])[:12]}); copy both files together, or train again."
+            f"The weights {path} (hash {weights_hash[:12]}) are not those that {path.with_suffix('.json').name} tells "
+            f"of ({str(story['weights_hash'])[:12]}); copy both files together, or train again."
         )
-    _check_code(str(story["network"]), path)
-    network = get_network(str(story["network"]), size=(int(story["size"][0]), int(story["size"][1])))
+    _check_code(story["network"], path)
+    height, width = story["size"]
+    network = get_network(story["network"], size=(height, width), open_weights=open_weights)
     # What was learned beside the network has no place in it yet.
     for name, value in tensors.items():
         if name.startswith("extras."):
@@ -101,8 +132,8 @@ def convert(file: str | Path, folder: str | Path, network: str, preprocessing: s
     return save(folder, made, {"preprocessing": preprocessing, "data": {"file": str(file)}})
 
 
-def fill(network: Network, tensors: Mapping[str, Tensor], place: str) -> None:
-    """Copy ``tensors`` into the network; a UserError names what is missing, unexpected or of another shape."""
+def fill(network: Network, tensors: Mapping[str, Tensor], origin: str) -> None:
+    """Copy ``tensors`` of the file ``origin`` into the network; all must be there, in the right shape."""
     own = network.state_dict()
     missing = [name for name in own if name not in tensors]
     unexpected = [name for name in tensors if name not in own]
@@ -112,21 +143,21 @@ def fill(network: Network, tensors: Mapping[str, Tensor], place: str) -> None:
         if name in tensors and tensors[name].shape != own[name].shape
     ]
     wrong = [
-        f"{len(names):,} {what} ({first(names, 2)})"
-        for what, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
+        f"{len(names):,} {fault} ({first(names, 2)})"
+        for fault, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", shapes))
         if names
     ]
     if wrong:
         raise UserError(
-            f"{place} is of another architecture than '{network.call}': of {len(own):,} tensors {', '.join(wrong)}; "
+            f"{origin} is of another architecture than '{network.call}': of {len(own):,} tensors {', '.join(wrong)}; "
             f"name the network it was trained as."
         )
     network.load_state_dict(dict(tensors))
 
 
-def weights_file(place: str | Path) -> Path:
-    """The .safetensors that a folder or a path names; refuses pickles by name or by content."""
-    path = Path(place)
+def weights_file(folder: str | Path) -> Path:
+    """The .safetensors in a folder, or the path of one; refuses pickles by name or by content."""
+    path = Path(folder)
     if path.is_dir():
         pickled = [file for file in sorted(path.iterdir()) if file.suffix in _PICKLES]
         if not (path / WEIGHTS).is_file() and pickled:
@@ -134,7 +165,8 @@ def weights_file(place: str | Path) -> Path:
         path = path / WEIGHTS
     if not path.is_file():
         raise UserError(
-            f"There is no saved network at {place}: {path} is missing; train one with 'longshot train'."
+            f"There is no saved network at {folder}: {path} is missing",
+            "train one with {train(protonet, DATASET)}",
         )
     if path.suffix in _PICKLES:
         raise _pickle(path)
@@ -144,25 +176,11 @@ def weights_file(place: str | Path) -> Path:
 def read_sidecar(path: Path) -> dict[str, Any]:
     """The JSON beside the weights at ``path``."""
     sidecar = path.with_suffix(".json")
-    try:
-        story = json.loads(sidecar.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(
-            f"The weights {path} lack their sidecar {sidecar.name}, which says what network they are; copy it beside "
-            f"them, or write both with longshot.networks.checkpoint.save."
-        ) from None
-    except ValueError as error:
-        raise UserError(
-            f"The sidecar {sidecar} is truncated or no JSON ({error}); copy or train it again."
-        ) from None
-    missing = [key for key in _NEEDED if key not in story] if isinstance(story, dict) else list(_NEEDED)
-    if missing:
-        raise UserError(f"The sidecar {sidecar} lacks {', '.join(missing)}: it was not written by Longshot.")
-    if story["format"] != FORMAT:
-        raise UserError(
-            f"The sidecar {sidecar} has format {story['format']}, this Longshot reads {FORMAT}; upgrade Longshot."
-        )
-    return dict(story)
+    missing = UserError(
+        f"The weights {path} lack their sidecar {sidecar.name}, which says what network they are",
+        "copy it beside them, or write both with longshot.networks.checkpoint.save",
+    )
+    return read_checked(NetworkSidecar, sidecar, missing=missing, remedy="copy or train it again")
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -185,14 +203,27 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def _check_code(call: str, path: Path) -> None:
     """A sidecar may name a Python file; it is run only if the user has run it before by naming it themselves."""
-    from longshot.features.backbones.torch_file import was_run
-
     for file, function in _CODE.findall(call):
         if not was_run(Path(file)):
             raise UserError(
-                f"The network {path.parent} asks to run {file}, which is not there or was never run as it is now; "
-                f"if you trust it, run it once: longshot embed toybox --backbone torch:{file}:{function} --dry-run"
+                f"The network {path.parent} asks to run {file}, which is not there or was never run as it is now",
+                f"if you trust it, run it once: {{embed(toybox, backbone=torch:{file}:{function})}}",
             )
+
+
+def was_run(path: Path) -> bool:
+    """Whether the user has named this very file before: what a saved network asks to run must be known to them."""
+    return path.is_file() and _mark(path).exists()
+
+
+def remember_run(path: Path) -> None:
+    """Note that the user has named this Python file, as it is now."""
+    with contextlib.suppress(OSError):  # a cache on a read-only disk
+        _mark(path).touch()
+
+
+def _mark(path: Path) -> Path:
+    return cache_dir("code") / hash_file(path)
 
 
 def _pickle(path: Path) -> UserError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
@@ -19,17 +19,21 @@ _MEMBERS = 3
 class Ensemble(Network):
     """[√w₁ v₁/‖v₁‖, √w₂ v₂/‖v₂‖, …]: two images differ by Σ_m w_m · (squared distance of member m's unit vectors).
 
-    ``of``: the call of a network, ``members`` of which (3) start from different random weights, or a list of calls.
-    The weights w [M] sum to 1 and are equal until something is known of the members.
+    ``of``: the call of a network, ``members`` of which (3) start from different random weights, or a list of calls;
+    ``build_member(call, size)`` makes each. The weights w [M] sum to 1 and are equal until something is known of the
+    members.
     """
 
     weights: Tensor
 
     def __init__(
-        self, *, size: tuple[int, int], of: str | Sequence[str] = "cnn4", members: int | None = None
+        self,
+        *,
+        size: tuple[int, int],
+        build_member: Callable[[str, tuple[int, int]], Network],
+        of: str | Sequence[str] = "cnn4",
+        members: int | None = None,
     ) -> None:
-        from longshot.networks.registry import build
-
         super().__init__()
         if members is not None:
             check_count("ensemble", "members", members, least=1)
@@ -39,7 +43,7 @@ class Ensemble(Network):
                 f"An ensemble of {len(calls)} networks is named with members={members}; leave members out, or name one "
                 f"network as of='cnn4'."
             )
-        self.members = nn.ModuleList(build(call, size) for call in calls)
+        self.members = nn.ModuleList(build_member(call, size) for call in calls)
         self.dims = [member.dim for member in self.each()]
         self.dim = sum(self.dims)
         self.register_buffer("weights", torch.full((len(calls),), 1 / len(calls)))

@@ -1,8 +1,10 @@
-"""Networks by name, ``cnn4(width=32, norm='group')``; weights drawn from a seed, or a backbone's own to go on from."""
+"""Networks by name, ``cnn4(width=32, norm='group')``; weights drawn from a seed, or its own to go on from."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ NETWORKS: dict[str, str] = {
     "resnet18": "longshot.networks.resnet18:ResNet18",
     "vit": "longshot.networks.vit:ViT",
 }
+# a call and the size of the images → the network with its own weights
+OpenWeights = Callable[[str, tuple[int, int]], Network]
 _BACKBONES = ("efficientnet-lite", "timm:", "hf:", "torch:")  # what comes with weights and can be trained on
 
 
@@ -31,33 +35,55 @@ def network_names() -> list[str]:
 
 def is_own(call: str) -> bool:
     """Whether ``call`` builds one of Longshot's own networks, with nothing foreign inside."""
-    return _is_registered(call) and not any(name in call for name in _BACKBONES)
+    return call.partition("(")[0].strip() in NETWORKS and not any(name in call for name in _BACKBONES)
 
 
-def _is_registered(call: str) -> bool:
-    return call.partition("(")[0].strip() in NETWORKS
+def get_network(
+    call: str, *, size: tuple[int, int], seed: int = 0, open_weights: OpenWeights | None = None
+) -> Network:
+    """A trainable network in training mode, on the CPU.
 
+    Parameters
+    ----------
+    call : str
+        A registered network with its settings, ``cnn4(width=32)``.
+    size : (int, int)
+        Height and width of the images.
+    seed : int
+        What the weights are drawn from.
+    open_weights : callable, optional
+        Opens what is not registered (``timm:NAME``, the folder of a saved network, …) with the weights it comes
+        with; see ``longshot.features.networks.open_network``, which passes it.
 
-def get_network(call: str, *, size: tuple[int, int], seed: int = 0, allow_download: bool = False) -> Network:
-    """A trainable network in training mode, on the CPU, for images of ``size`` (height, width).
-
-    ``cnn4(width=32)``: a registered one, its weights drawn from ``seed``; ``timm:NAME``, ``hf:NAME``,
-    ``torch:FILE.py:FUNCTION``, ``efficientnet-lite0`` or the folder of a saved network: with the weights it comes with.
+    Examples
+    --------
+    >>> get_network("cnn4(width=8)", size=(28, 28)).dim
+    8
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return build(call, size, allow_download)
+        return build(call, size, open_weights)
 
 
-def build(call: str, size: tuple[int, int], allow_download: bool = False) -> Network:
+def build(call: str, size: tuple[int, int], open_weights: OpenWeights | None = None) -> Network:
     """As ``get_network``, with weights from torch's generator as it stands."""
-    if not _is_registered(call) and (call.startswith(_BACKBONES) or Path(call).exists()):
-        return _with_weights(call, size, allow_download)
+    name = call.partition("(")[0].strip()
+    if name not in NETWORKS and (call.startswith(_BACKBONES) or Path(call).exists()):
+        if open_weights is None:
+            raise UserError(
+                f"The network '{call}' comes with weights of its own",
+                "open it with longshot.features.networks.open_network",
+            )
+        return open_weights(call, size)
     name, settings = parse_call(call)
     chosen: Any = network_class(name)  # constructors differ in their settings; check_settings compares
-    defaults = {key: value for key, value in parameters(chosen.__init__).items() if key != "size"}
+    defaults = parameters(chosen.__init__)
+    members = (
+        {"build_member": partial(build, open_weights=open_weights)} if "build_member" in defaults else {}
+    )
+    defaults = {key: value for key, value in defaults.items() if key not in ("size", "build_member")}
     check_settings(f"The network '{name}'", settings, defaults)
-    network: Network = chosen(size=size, **settings)
+    network: Network = chosen(size=size, **settings, **members)
     network.call, network.size = format_call(name, settings, defaults), size
     return network.train()
 
@@ -66,31 +92,11 @@ def network_class(name: str) -> type[Network]:
     """The class registered under ``name``; UserError with the nearest name when there is none."""
     if name not in NETWORKS:
         near = get_close_matches(name, NETWORKS, n=1, cutoff=0.5)
-        known = (
-            f"{', '.join(network_names())}, efficientnet-lite0, timm:NAME, hf:NAME, torch:FILE.py:FUNCTION"
-        )
         hint = f"did you mean '{near[0]}'? There are" if near else "there are"
-        raise UserError(f"There is no network '{name}'; {hint}: {known}, or the folder of a saved network.")
-    module, _, attribute = NETWORKS[name].partition(":")
-    found: type[Network] = getattr(import_module(module), attribute)
-    return found
-
-
-def _with_weights(call: str, size: tuple[int, int], allow_download: bool) -> Network:
-    from longshot.features.backbones import load_backbone
-    from longshot.features.backbones.base import ModuleBackbone
-
-    geometry = f"decode|resize({size[0]},{size[1]})"
-    backbone = load_backbone(call, "cpu", preprocessing=geometry, allow_download=allow_download)
-    if not isinstance(backbone, ModuleBackbone):
-        raise UserError(f"'{call}' is no network that can be trained; choose {', '.join(network_names())}.")
-    network = backbone.network()
-    with torch.no_grad():
-        found = int(network(torch.zeros(1, 3, *size)).shape[1])
-    if found != network.dim:  # it flattens its maps, which are larger or smaller now
         raise UserError(
-            f"Network '{call}' was built for images of {network.size[0]} × {network.size[1]} and gives {found} numbers "
-            f"instead of {network.dim} at {size[0]} × {size[1]}; resize the images to its own size."
+            f"There is no network '{name}'; {hint}: {', '.join(network_names())}, efficientnet-lite0, timm:NAME, "
+            f"hf:NAME, torch:FILE.py:FUNCTION, or the folder of a saved network."
         )
-    network.size = size
-    return network.requires_grad_(True).train()
+    module, _, attribute = NETWORKS[name].partition(":")
+    network_type: type[Network] = getattr(import_module(module), attribute)
+    return network_type

@@ -65,7 +65,7 @@ class PictureLoader:
     """Keys → preprocessed pictures [n, 3, H, W] float32. Picklable, so that loader processes can have it."""
 
     def __init__(self, preprocessing: str, datasets: Mapping[str, Dataset]) -> None:
-        from longshot.features.preprocess import parse
+        from longshot.core.preprocess import parse
 
         self.preprocess = parse(preprocessing)
         self.datasets = dict(datasets)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from longshot.core.errors import UserError
+from longshot.core.preprocess import Preprocessing
 from longshot.datasets.dataset import Dataset
-from longshot.features.preprocess import Preprocessing
 from longshot.training.augment import Augmentation
 
 _QUARTERS = 4

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
 from longshot.core.files import hash_json
+from longshot.core.preprocess import Preprocessing
+from longshot.core.preprocess import parse as parse_preprocessing
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.features.pixels_cache import pixels
-from longshot.features.preprocess import Preprocessing
-from longshot.features.preprocess import parse as parse_preprocessing
 from longshot.networks.base import Network
 from longshot.testbeds.base import Pool, Shape
 from longshot.testbeds.classes import UniformClasses
@@ -189,8 +189,7 @@ def _recipe(algorithm: Algorithm, settings: Settings) -> TrainingDefaults:
 
 def _network(settings: Settings, algorithm: Algorithm) -> tuple[Network, Preprocessing]:
     """The network to train, new or to go on from, and the preprocessing it is trained with."""
-    from longshot.networks import checkpoint
-    from longshot.networks.registry import get_network
+    from longshot.features.networks import load_network, open_network
 
     text = settings.preprocessing
     side = settings.size
@@ -202,17 +201,17 @@ def _network(settings: Settings, algorithm: Algorithm) -> tuple[Network, Preproc
             )
         start = str(settings.start)
         if Path(start).exists():
-            network, story = checkpoint.load(start)
+            network, story = load_network(start)
             saved = parse_preprocessing(str(story["preprocessing"]))
             wanted = parse_preprocessing(_text(text, side)) if text or side else saved
             if wanted.size != saved.size:
-                network = get_network(start, size=wanted.size)
+                network = open_network(start, size=wanted.size)
             return network.requires_grad_(True), wanted
         transform = parse_preprocessing(_text(text, side))
-        return get_network(start, size=transform.size, allow_download=settings.allow_download), transform
+        return open_network(start, size=transform.size, allow_download=settings.allow_download), transform
     transform = parse_preprocessing(_text(text, side))
     call = algorithm.network(settings.network or "cnn4")
-    return get_network(
+    return open_network(
         call, size=transform.size, seed=settings.seed, allow_download=settings.allow_download
     ), transform
 

@@ -118,7 +118,7 @@ class TrainingTrial(TrialObjective):
 
     def value(self, trial: Trial, folder: Path) -> float:
         """Accuracy on the validation tasks of the best network of the training."""
-        from longshot.networks import checkpoint
+        from longshot.features.networks import load_network
         from longshot.training.data import Settings
         from longshot.training.loop import train
         from longshot.training.setup import prepare
@@ -135,7 +135,7 @@ class TrainingTrial(TrialObjective):
             return done.validation_accuracy
         job = prepare(self.dataset, trial.algorithm, Settings(**settings))
         assert job.validation is not None
-        network, _ = checkpoint.load(done.path)
+        network, _ = load_network(done.path)
         return replace(job.validation, method=trial.method).run(network.to(job.device)).mean
 
     def best(self, trial: Trial, folder: Path) -> Tuned:

@@ -21,12 +21,12 @@ import torch
 from numpy.typing import NDArray
 
 from longshot.core.files import cache_dir, hash_text
+from longshot.core.preprocess import parse
 from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.images import ImageError
 from longshot.features.cache import Shards, lock
 from longshot.features.extract import probe, unreadable_images
-from longshot.features.preprocess import parse
 
 if TYPE_CHECKING:
     from PIL.Image import Image

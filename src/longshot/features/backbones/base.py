@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
-from longshot.features.preprocess import Preprocessing, parse
+from longshot.core.preprocess import Preprocessing, parse
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,6 @@ from torch import nn
 from longshot.core.files import hash_file
 from longshot.features.backbones.base import ModuleBackbone
 from longshot.networks.base import Network
-from longshot.networks.checkpoint import load as load_network
 from longshot.networks.checkpoint import read_sidecar, weights_file
 from longshot.networks.registry import is_own
 
@@ -25,6 +24,8 @@ class Checkpoint(ModuleBackbone):
         self.path = path
 
     def build(self) -> nn.Module:
+        from longshot.features.networks import load_network  # which loads backbones itself
+
         return load_network(self.path)[0]
 
     def network(self) -> Network:

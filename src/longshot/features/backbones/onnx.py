@@ -17,8 +17,8 @@ from torch import Tensor
 from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
 from longshot.core.files import hash_file
+from longshot.core.preprocess import parse
 from longshot.features.backbones.base import Backbone
-from longshot.features.preprocess import parse
 
 _DEFAULT_SIZE = 224
 

@@ -6,7 +6,6 @@ FUNCTION takes no argument and returns an ``nn.Module`` from images [B, 3, H, W]
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -16,8 +15,8 @@ import torch
 from torch import nn
 
 from longshot.core.errors import UserError
-from longshot.core.files import cache_dir, hash_file
 from longshot.features.backbones.base import ModuleBackbone, hash_state
+from longshot.networks.checkpoint import remember_run
 
 PREPROCESSING = "decode|resize(146)|central_crop(128)|normalize(imagenet)"
 
@@ -40,10 +39,10 @@ class TorchFile(ModuleBackbone):
 
 def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> TorchFile:
     """Run the file and call the function, with a fixed seed so that random weights are the same each time."""
-    place, _, function = name.removeprefix("torch:").rpartition(":")
-    if not place or not function.isidentifier():
+    file, _, function = name.removeprefix("torch:").rpartition(":")
+    if not file or not function.isidentifier():
         raise UserError(f"Backbone '{name}' is unfinished; write torch:FILE.py:FUNCTION.")
-    path = Path(place)
+    path = Path(file)
     if not path.is_file():
         raise UserError(f"Backbone '{name}': there is no file {path}; give the path of a Python file.")
     try:
@@ -64,20 +63,10 @@ def load(name: str, *, device: str, preprocessing: str | None, allow_download: b
             f"Backbone '{name}': {function} is or returns a {type(network).__name__}; "
             f"a function that returns a torch.nn.Module is needed."
         )
-    with contextlib.suppress(OSError):  # a cache on a read-only disk
-        _mark(path).touch()
+    remember_run(path)
     default = getattr(network, "preprocessing", None) or PREPROCESSING
     text = path.read_text(encoding="utf-8", errors="surrogateescape")
     return TorchFile(name, network, text, preprocessing or default, device)
-
-
-def was_run(path: Path) -> bool:
-    """Whether the user has named this very file before: what a saved network asks to run must be known to them."""
-    return path.is_file() and _mark(path).exists()
-
-
-def _mark(path: Path) -> Path:
-    return cache_dir("code") / hash_file(path)
 
 
 def _run(path: Path) -> dict[str, Any]:

@@ -113,6 +113,7 @@ class Trainer:
 
         ``data`` has the splits to use.
         """
+        from longshot.features.networks import load_network
         from longshot.networks import checkpoint
         from longshot.training.folders import read_facts
         from longshot.training.loop import train
@@ -136,7 +137,7 @@ class Trainer:
                 seed=seed,
                 **self.amounts(one) | {"steps": steps},
             )
-            network, story = checkpoint.load(place / "training")
+            network, story = load_network(place / "training")
             judge = judge or self._judge(one, data, story["preprocessing"])
             found = judge.run(network.to(judge.images.device))
             judged = {"step": steps, "accuracy": found.mean, "low": found.low, "high": found.high}
@@ -194,8 +195,8 @@ class Trainer:
     def _judge(self, one: DomainTraining, data: Dataset, preprocessing: str) -> Validation:
         """Validation tasks of the validation classes, each inside one domain, solved as the test tasks will be."""
         from longshot.core.devices import pick_device
+        from longshot.core.preprocess import parse
         from longshot.features.pixels_cache import pixels
-        from longshot.features.preprocess import parse
         from longshot.testbeds.instances import UniformInstances
         from longshot.training.episodes import draw_tasks
         from longshot.training.images import TrainingImages
@@ -217,12 +218,12 @@ class Trainer:
 
 def random_network(settings: Mapping[str, Any], path: Path) -> Path:
     """A network that was not trained, for the baseline that begins anew on every task; only its architecture counts."""
+    from longshot.features.networks import open_network
     from longshot.networks import checkpoint
-    from longshot.networks.registry import get_network
 
     side = settings["size"]
     call = settings["network"] if settings["backbone"] == RANDOM else settings["backbone"]
-    network = get_network(call, size=(side, side), seed=settings["seed"])
+    network = open_network(call, size=(side, side), seed=settings["seed"])
     text = f"decode|resize({side})|central_crop({side})|normalize(imagenet)"
     return checkpoint.save(path, network, {"preprocessing": text})
 

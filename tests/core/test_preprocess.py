@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from longshot.core.errors import UserError
-from longshot.features.preprocess import parse
+from longshot.core.preprocess import parse
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8))
 
