@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import device_option, dry_run_option, json_option, seed_option
+from longshot.cli.help import GroupedCommand
 from longshot.cli.sample_options import (
     COUNT,
     FEATURE_INSTANCES,
-    GroupedCommand,
+    RARE,
     check_belongs,
     class_options,
     instance_options,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=GroupedCommand, heading="Testbed", rare_groups=RARE)
 @click.argument("datasets", nargs=-1, required=True, metavar="DATASET…")
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Testbed file to write (Parquet)."

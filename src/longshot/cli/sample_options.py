@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from longshot.cli.help import Grouped
 from longshot.core.errors import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,28 +20,6 @@ FEATURE_INSTANCES = ("difficult", "easy", "greedy", "filtered")
 CURATED = ("shifted", "matched")
 INSTANCES = ("uniform", *FEATURE_INSTANCES, *CURATED)
 CLASSES = ("uniform", "semantic", "hierarchical", "bilevel", "siblings")
-
-
-class Grouped(click.Option):
-    """An option that stands under a heading in the help."""
-
-    def __init__(self, *args: Any, group: str = "Testbed", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.group = group
-
-
-class GroupedCommand(click.Command):
-    """A command whose help lists its options under their headings, in the order they were declared."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
-            if record is not None and isinstance(param, click.Option):
-                groups.setdefault(getattr(param, "group", "Testbed"), []).append(record)
-        for title, records in groups.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
 
 
 def _option(group: str, *names: str, **kwargs: Any) -> Callable[[F], F]:
@@ -58,6 +37,8 @@ def _all(options: list[Callable[[F], F]]) -> Callable[[F], F]:
 
 _SHAPE, _KINDS, _IMAGES = "Shape (how many)", "Classes (which)", "Instances (which images)"
 _HARD, _RULES, _FILTER = "Difficult, easy, greedy", "Rules over attributes", "Filtered"
+RARE = (_HARD, _RULES, _FILTER)  # headings that 'longshot sample' shows on request
+SAMPLER = (_SHAPE, _KINDS)  # headings that 'longshot train' shows on request
 
 shape_options = _all(
     [

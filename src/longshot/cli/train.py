@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import device_option, dry_run_option, json_option, print_table, seed_option
+from longshot.cli.help import GroupedCommand
 from longshot.cli.sample_options import (
     COUNT,
     POSITIVE,
-    GroupedCommand,
+    SAMPLER,
     check_belongs,
     class_options,
     shape_options,
@@ -30,17 +31,7 @@ _SHAPE = ("shape", "way", "shot", "query")
 _CLASSES = ("classes", "level", "alpha", "beta", "coarsity", "distance", "reduction")
 
 
-class _Grouped(GroupedCommand):
-    """The sampler's options keep their headings, all others stand under one."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for param in self.params:
-            if not hasattr(param, "group"):
-                setattr(param, "group", "Training")  # noqa: B010 (click's options have no such field)
-
-
-@click.command(cls=_Grouped)
+@click.command(cls=GroupedCommand, heading="Training", rare_groups=SAMPLER)
 @click.argument("name", required=False)
 @click.argument("dataset", required=False)
 @click.option(
