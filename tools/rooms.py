@@ -56,7 +56,10 @@ def _modules(tree: ast.AST, package: Path) -> Iterator[tuple[int, str]]:
                     continue
                 inner = f"{node.module}.{alias.name}"
                 path = package.joinpath(*inner.split(".")[1:])
-                yield node.lineno, inner if path.is_dir() or path.with_suffix(".py").is_file() else node.module
+                yield (
+                    node.lineno,
+                    inner if path.is_dir() or path.with_suffix(".py").is_file() else node.module,
+                )
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.value.id == "longshot" and node.attr not in _PLAIN:
                 yield node.lineno, f"longshot.{node.attr}"

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what type checkers and editors see; the same names as in the tables below
     from longshot import competition as competition
-    from longshot.api.datasets import list_datasets as list_datasets
+    from longshot.api.datasets import find_overlap as find_overlap
     from longshot.api.datasets import open_taxonomy as open_taxonomy
     from longshot.api.doctor import doctor as doctor
     from longshot.api.methods import check_method as check_method
     from longshot.core.errors import UserError as UserError
+    from longshot.datasets import list_datasets as list_datasets
     from longshot.datasets import open_dataset as open_dataset
     from longshot.datasets.dataset import Dataset as Dataset
     from longshot.evaluation.results import Results as Results
@@ -53,7 +54,8 @@ __version__ = _version("longshot")
 # name → module, imported on first use: `import longshot` loads neither torch nor pandas.
 _VERBS: dict[str, str] = {
     "open_dataset": "longshot.datasets",
-    "list_datasets": "longshot.api.datasets",
+    "list_datasets": "longshot.datasets",
+    "find_overlap": "longshot.api.datasets",
     "list_backbones": "longshot.features.backbones",
     "embed": "longshot.features.extract",
     "open_taxonomy": "longshot.api.datasets",

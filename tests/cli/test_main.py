@@ -56,3 +56,11 @@ def test_doctor_reports_as_json(run_cli: RunCli, fresh_cache: Path) -> None:
     assert rows["longshot"]["state"] == "ok"
     assert str(fresh_cache) in rows["cache"]["detail"]
     assert {"torch", "device", "sandbox", "extra hf"} <= set(rows)
+
+
+def test_the_help_of_sample_fits_two_screens(run_cli: RunCli) -> None:
+    """The rare options stand behind --help-all: by name in the short help, described in the long one."""
+    short, long = (run_cli("sample", flag).stdout for flag in ("--help", "--help-all"))
+    assert len(short.splitlines()) <= 100
+    assert "\n  --temperature" not in short and " --temperature " in short
+    assert "\n  --temperature" in long and "--help-all:" not in long

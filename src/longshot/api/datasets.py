@@ -1,14 +1,15 @@
-"""``longshot.list_datasets`` and ``longshot.open_taxonomy``."""
+"""``longshot.find_overlap`` and ``longshot.open_taxonomy``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from longshot.core.arrays import Ints
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
+    from longshot.datasets.overlap import Overlap
     from longshot.taxonomy.dag import Taxonomy
 
 
@@ -21,27 +22,86 @@ class ClassHierarchy(NamedTuple):
     images: Ints | None  # per class; None where only the taxonomy is known
 
 
-def list_datasets() -> list[dict[str, Any]]:
-    """The datasets that were opened or added on this machine, and toybox.
+def find_overlap(
+    dataset: str | Path | Dataset,
+    other: str | Path | Dataset,
+    *,
+    backbone: str | None = None,
+    similarity: float = 0.95,
+    neighbours: int = 10,
+    index: str = "auto",
+    workers: int | None = None,
+    device: str = "auto",
+    out: str | Path | None = None,
+    page: str | Path | None = None,
+    pictures: int = 48,
+) -> Overlap:
+    """Find images and classes that two datasets share: exact copies, near copies, related class names.
+
+    A near copy survives re-encoding, resizing, a crop by 5 % and mirroring; every one is compared pixel by pixel.
+    The overlap is remembered: an evaluation warns when a network's training data overlaps the testbed.
+
+    Parameters
+    ----------
+    dataset, other : str, Path or Dataset
+        What to compare; the same one twice finds copies within it.
+    backbone : str, optional
+        Also look at neighbours in this embedding.
+    similarity : float
+        Cosine in the embedding, −1 to 1, from which a pair is listed as similar.
+    neighbours : int
+        Images of ``other`` looked at for each image of ``dataset``, as it is and mirrored.
+    index : str
+        How neighbours are found: "exact", "ivf" (FAISS), or "auto", which takes FAISS beyond 100,000 images on both
+        sides.
+    workers : int, optional
+        Threads that read images; all cores by default.
+    device : str
+        Where to compute: "auto", "cpu", "cuda" or "mps".
+    out : path, optional
+        Also write the overlap there, as ``.parquet`` or ``.json``.
+    page : path, optional
+        Also write a page with pictures of the pairs.
+    pictures : int
+        Pairs of each kind that the page shows.
 
     Returns
     -------
-    list of dict
-        ``name``, ``classes``, ``images``, ``skipped`` (images left out), ``fingerprint``, ``source`` and ``present``
-        (whether it still lies there). The numbers of toybox are None until it is opened for the first time.
+    Overlap
+        ``pairs`` (a table), ``classes``, ``counts()``, ``copies()``, ``save(path)``.
 
     Examples
     --------
-    >>> "toybox" in [row["name"] for row in list_datasets()]
-    True
+    >>> find_overlap("photos", "photos").copies().num_rows
+    0
     """
-    from longshot.datasets import registry
+    from longshot.datasets import open_dataset
+    from longshot.datasets.dataset import Dataset
+    from longshot.datasets.overlap import find_overlap as find_in_room
+    from longshot.datasets.overlap import pair_images
 
-    rows = registry.entries()
-    if not any(row["source"] == "toybox" for row in rows):
-        unborn: dict[str, Any] = {"classes": None, "images": None, "skipped": 0, "fingerprint": None}
-        rows.append({"name": "toybox", **unborn, "source": "toybox", "present": True})
-    return rows
+    a, b = (side if isinstance(side, Dataset) else open_dataset(side) for side in (dataset, other))
+    overlap = find_in_room(
+        a,
+        b,
+        backbone=backbone,
+        similarity=similarity,
+        neighbours=neighbours,
+        index=index,
+        workers=workers,
+        device=device,
+        out=out,
+    )
+    if page is not None:
+        from longshot.core.files import write_text
+        from longshot.reports.overlap_page import render_overlap
+
+        images = pair_images(a, b)
+        text = render_overlap(
+            overlap.pairs, overlap.counts(), overlap.meta(), images=images, pictures=pictures
+        )
+        write_text(Path(page), text)
+    return overlap
 
 
 def open_taxonomy(source: str | Path | Dataset, *, taxonomy: str | Path | Taxonomy | None = None) -> Taxonomy:

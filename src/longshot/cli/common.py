@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+from longshot.core.errors import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,6 +45,51 @@ def seed_option(function: F) -> F:
     )(function)
 
 
+def datasets_option(
+    text: str = "Where a testbed's dataset lives, if not where it was before.",
+) -> Callable[[F], F]:
+    """``--dataset NAME=PATH``, repeatable, as the parameter ``datasets``: {NAME: PATH}."""
+    return pairs_option("--dataset", "datasets", "NAME=PATH", text)
+
+
+def pairs_option(flag: str, name: str, form: str, text: str) -> Callable[[F], F]:
+    """A repeatable option of the form KEY=VALUE, as the parameter ``name``: {KEY: VALUE}."""
+
+    def read(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+        pairs: dict[str, str] = {}
+        for value in values:
+            key, equals, setting = (part.strip() for part in value.partition("="))
+            if not (equals and key and setting):
+                raise UserError(
+                    f"{flag} '{value}' must have the form {form}, such as {flag} {_EXAMPLES[form]}."
+                )
+            if key in pairs:
+                raise UserError(f"{flag} names '{key}' twice; give it once.")
+            pairs[key] = setting
+        return pairs
+
+    return click.option(flag, name, multiple=True, metavar=form, callback=read, help=text)
+
+
+_EXAMPLES = {
+    "NAME=PATH": "birds=./birds",
+    "DATASET=FILE": "birds=birds.csv",
+    "NAME=TEXT": "birds=CC-BY-4.0",
+    "NAME=VALUE": "steps=500",
+    "NAME=RANGE": '"lr=log(1e-4, 1e-1)"',
+}
+
+
+def echo_json(value: Any) -> None:
+    """Print ``value`` as JSON that people can read."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_written(path: Path) -> None:
+    """Where a page or picture lies now, and its size."""
+    click.echo(f"{path.resolve()} ({path.stat().st_size / 1e3:,.0f} kB)")
+
+
 def print_table(
     rows: Sequence[Mapping[str, Any]],
     *,
@@ -54,7 +102,7 @@ def print_table(
     Values are shown as they are: format numbers before, so that the table says what was meant.
     """
     if as_json:
-        click.echo(json.dumps([dict(row) for row in rows], indent=2, ensure_ascii=False))
+        echo_json([dict(row) for row in rows])
         return
     from rich.console import Console
     from rich.table import Table

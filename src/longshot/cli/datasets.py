@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from statistics import median
 from typing import Any
 
 import click
@@ -75,18 +74,11 @@ def add(name: str, path: str, form: str | None, skip_bad: bool, refresh: bool, a
         longshot datasets add birds ./birds
         longshot datasets add clevr ~/tensorflow_datasets --as "vtab(task='clevr-count')"
     """
-    import longshot
-    from longshot.datasets import registry
-    from longshot.datasets.formats import make_format
+    from longshot.datasets import add_dataset, describe_dataset
 
-    registry.check_name(name)  # before a long scan
-    if form:
-        make_format(form)  # a mistyped format is told as that, not as a path that is not there
-    spec = f"{form}:{path}" if form else path
-    dataset = longshot.open_dataset(spec, name=name, skip_bad=skip_bad, refresh=refresh)
-    before = registry.add_name(name, dataset.source)
+    dataset, before = add_dataset(name, path, form=form, skip_bad=skip_bad, refresh=refresh)
     if as_json:
-        click.echo(json.dumps(_summary(dataset), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(_summary(describe_dataset(dataset)), indent=2, ensure_ascii=False))
         return
     counts = f"{len(dataset.class_ids):,} classes, {len(dataset):,} images"
     replaced = f" (it stood for {before} before)" if before else ""
@@ -102,21 +94,9 @@ def formats(as_json: bool) -> None:
     Example:
         longshot datasets formats
     """
-    from longshot.core.calls import format_call, parameters
-    from longshot.datasets.formats import FORMATS, make_format
+    from longshot.datasets import list_formats
 
-    rows = []
-    for name in FORMATS:
-        form = type(make_format(name))
-        rows.append(
-            {
-                "format": format_call(name, parameters(form.__init__)),
-                "what": form.title,
-                "files": form.layout,
-                "from": form.origin,
-            }
-        )
-    print_table(rows, as_json=as_json)
+    print_table(list_formats(), as_json=as_json)
 
 
 @command.command("show")
@@ -130,24 +110,17 @@ def show(dataset: str, list_classes: bool, as_json: bool) -> None:
     Example:
         longshot datasets show toybox
     """
-    import longshot
+    from longshot.datasets import describe_dataset
 
-    opened = longshot.open_dataset(dataset)
-    summary = _summary(opened)
-    home = {class_id: split for split, members in opened.splits.items() for class_id in members}
-    classes = [
-        {"class": class_id, "images": int(size), "split": home.get(class_id)}
-        for class_id, size in zip(opened.class_ids, opened.sizes, strict=True)
-    ]
+    facts = describe_dataset(dataset)
     if as_json:
-        if list_classes:
-            summary["class_list"] = classes
-        click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+        shown = facts if list_classes else _summary(facts)
+        click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
         return
-    print_table([{"what": name, "value": value} for name, value in _readable(summary).items()])
+    print_table([{"what": name, "value": value} for name, value in _readable(facts).items()])
     if list_classes:
         click.echo()
-        print_table(classes)
+        print_table(facts["class_list"])
 
 
 @command.command("check")
@@ -162,23 +135,17 @@ def check(dataset: str, workers: int | None, refresh: bool, as_json: bool) -> No
     Example:
         longshot datasets check toybox
     """
-    from longshot.core.errors import UserError
-    from longshot.datasets import find_bad, load, locate
+    from longshot.datasets import check_dataset
 
-    opened = load(locate(dataset), refresh=refresh)
-    bad = find_bad(opened, workers, refresh=refresh)
+    checked = check_dataset(dataset, workers=workers, refresh=refresh)
     if as_json:
-        records = [{"key": key, "reason": reason} for key, reason in bad]
-        click.echo(json.dumps({"images": len(opened), "bad": records}, indent=2, ensure_ascii=False))
-    elif bad:
-        print_table([{"image": key, "reason": reason} for key, reason in bad])
+        records = [{"key": key, "reason": reason} for key, reason in checked.bad]
+        click.echo(json.dumps({"images": len(checked.dataset), "bad": records}, indent=2, ensure_ascii=False))
+    elif checked.bad:
+        print_table([{"image": key, "reason": reason} for key, reason in checked.bad])
     else:
-        click.echo(f"All {len(opened):,} images of '{opened.name}' can be read.")
-    if bad:
-        raise UserError(
-            f"{len(bad):,} of {len(opened):,} images of {opened.source} cannot be read; mend or remove them, "
-            f"or leave them out with --skip-bad."
-        )
+        click.echo(f"All {len(checked.dataset):,} images of '{checked.dataset.name}' can be read.")
+    checked.raise_if_bad()
 
 
 @command.command("forget")
@@ -199,34 +166,9 @@ def forget(name: str, as_json: bool) -> None:
     )
 
 
-def _summary(dataset: Any) -> dict[str, Any]:
-    """What there is to say of a dataset, as plain values."""
-    sizes = dataset.sizes
-    taxonomy = dataset.taxonomy
-    return {
-        "name": dataset.name,
-        "source": dataset.source,
-        "fingerprint": dataset.fingerprint,
-        "classes": len(dataset.class_ids),
-        "images": len(dataset),
-        "images_per_class": {
-            "least": int(sizes.min()),
-            "median": median(sizes.tolist()),
-            "most": int(sizes.max()),
-        },
-        "splits": {split: len(members) for split, members in dataset.splits.items()},
-        "taxonomy": None
-        if taxonomy is None
-        else {
-            "nodes": len(taxonomy.nodes),
-            "levels": int(taxonomy.depths.max()),
-            "edges": len(taxonomy.edges),
-        },
-        "attributes": {}
-        if dataset.attributes is None
-        else {field.name: str(field.type) for field in dataset.attributes.schema},
-        "skipped": list(dataset.skipped),
-    }
+def _summary(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts without the list of classes."""
+    return {name: value for name, value in facts.items() if name != "class_list"}
 
 
 def _readable(summary: dict[str, Any]) -> dict[str, str]:

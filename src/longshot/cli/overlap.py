@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from longshot.cli.common import device_option, json_option, print_table
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
     from longshot.datasets.overlap.record import Overlap
 
 _SHOWN = 10  # pairs and classes listed on the screen; the file has all
 
 
 @click.command("overlap")
-@click.argument("a")
-@click.argument("b")
+@click.argument("dataset", metavar="A")
+@click.argument("other", metavar="B")
 @click.option("--backbone", help="Also look at neighbours in this embedding (see 'longshot backbones').")
 @click.option(
     "--similarity",
@@ -61,8 +60,8 @@ _SHOWN = 10  # pairs and classes listed on the screen; the file has all
 @click.option("--fail-if-any", is_flag=True, help="Exit code 1 when there are exact or near copies.")
 @json_option
 def overlap(
-    a: str,
-    b: str,
+    dataset: str,
+    other: str,
     backbone: str | None,
     similarity: float,
     neighbours: int,
@@ -86,25 +85,27 @@ def overlap(
     A near copy survives re-encoding, resizing, a crop by 5 % and mirroring; every one was compared pixel by pixel.
     What was found is remembered: 'longshot evaluate' warns when a network's training data overlaps the testbed.
     """
-    from longshot.datasets import open_dataset
-    from longshot.datasets.overlap.record import check_ending, remember
+    import longshot
 
-    if out is not None:
-        check_ending(out)  # before a long search
-    first = open_dataset(a)
-    second = open_dataset(b)
-    found = _compare(first, second, backbone, similarity, neighbours, index, workers, device)
-    remember(found)
-    if out is not None:
-        found.save(out)
-    if page is not None:
-        _write_page(page, found, first, second, pictures)
-    copies = found.copies().num_rows
+    overlap = longshot.find_overlap(
+        dataset,
+        other,
+        backbone=backbone,
+        similarity=similarity,
+        neighbours=neighbours,
+        index=index,
+        workers=workers,
+        device=device,
+        out=out,
+        page=page,
+        pictures=pictures,
+    )
+    copies = overlap.copies().num_rows
     if as_json:
-        facts = {"counts": found.counts(), "relations": found.relations(), **found.meta()}
-        click.echo(json.dumps({**facts, "pairs": found.pairs.to_pylist()}, indent=2, ensure_ascii=False))
+        facts = {"counts": overlap.counts(), "relations": overlap.relations(), **overlap.meta()}
+        click.echo(json.dumps({**facts, "pairs": overlap.pairs.to_pylist()}, indent=2, ensure_ascii=False))
     else:
-        _print(found)
+        _print(overlap)
         for path in filter(None, (out, page)):
             click.echo(f"Wrote {path}.")
     if fail_if_any and copies:
@@ -147,104 +148,44 @@ def without(
 
     DATASET is the first of the two that were compared. The view opens like any dataset.
     """
-    from longshot.core.files import hash_file
-    from longshot.datasets import open_dataset, registry
-    from longshot.datasets.overlap.record import Overlap, check_first_side
-    from longshot.datasets.overlap.view import write_view
+    from longshot.datasets.overlap import leave_out_overlap
 
-    found = Overlap.load(overlap_file)
-    opened = open_dataset(dataset)
-    check_first_side(found, opened, overlap_file)
-    by_image = images or not classes
-    given = {"relations": relations} if relations else {}
-    keys, gone = found.to_leave_out(images=by_image, classes=classes, **given)
-    variant = " and ".join(["deduplicated"] * by_image + ["class-ablated"] * classes)
-    why = {
-        "variant": variant,
-        "overlap": overlap_file.name,
-        "hash": hash_file(overlap_file),
-        "against": {name: found.b[name] for name in ("name", "fingerprint")},
-    }
-    view = write_view(out, opened, keys, gone, why)
-    registry.remember(view)
+    view, original, variant = leave_out_overlap(
+        dataset, overlap_file, out=out, classes=classes, images=images, relations=relations
+    )
     counts = {
         "variant": variant,
         "images": len(view),
         "classes": len(view.class_ids),
-        "images_left_out": len(opened) - len(view),
-        "classes_left_out": len(opened.class_ids) - len(view.class_ids),
+        "images_left_out": len(original) - len(view),
+        "classes_left_out": len(original.class_ids) - len(view.class_ids),
     }
     if as_json:
         click.echo(json.dumps({**counts, "path": str(out), "fingerprint": view.fingerprint}, indent=2))
         return
     click.echo(
-        f"{out} is '{opened.name}' {variant}: {counts['images']:,} of {len(opened):,} images in "
-        f"{counts['classes']:,} of {len(opened.class_ids):,} classes."
+        f"{out} is '{original.name}' {variant}: {counts['images']:,} of {len(original):,} images in "
+        f"{counts['classes']:,} of {len(original.class_ids):,} classes."
     )
 
 
-def _compare(
-    a: Dataset,
-    b: Dataset,
-    backbone: str | None,
-    similarity: float,
-    neighbours: int,
-    index: str,
-    workers: int | None,
-    device: str,
-) -> Overlap:
-    from longshot.datasets.overlap.classes import shared_classes
-    from longshot.datasets.overlap.pairs import find_pairs
-    from longshot.datasets.overlap.record import make_overlap
-    from longshot.datasets.overlap.synonyms import read_nouns
-
-    embed = None
-    if backbone is not None:
-        from longshot.features.backbones import load_backbone
-        from longshot.features.extract import embed as extract
-
-        loaded = load_backbone(backbone, device)  # an unknown name is told before anything runs
-
-        def embed(dataset: Dataset) -> Any:
-            return extract(dataset, loaded, device=device).array
-
-    found = find_pairs(
-        a,
-        b,
-        embed=embed,
-        neighbours=neighbours,
-        similarity=similarity,
-        index=index,
-        device=device,
-        workers=workers,
-    )
-    nouns = read_nouns()
-    settings = {
-        "neighbours": neighbours,
-        "backbone": backbone,
-        "similarity": similarity if backbone else None,
-        "wordnet": nouns is not None,
-    }
-    return make_overlap(a, b, found, shared_classes(a, b, nouns), settings)
-
-
-def _print(found: Overlap) -> None:
-    a, b = found.a, found.b
+def _print(overlap: Overlap) -> None:
+    a, b = overlap.a, overlap.b
     rows = [
         {
             "kind": row["kind"],
             "pairs": f"{row['pairs']:,}",
             f"images of {a['name']}": f"{row['images_a']:,} of {a['images']:,}",
             f"images of {b['name']}"
-            + (" (second)" if found.within else ""): f"{row['images_b']:,} of {b['images']:,}",
+            + (" (second)" if overlap.within else ""): f"{row['images_b']:,} of {b['images']:,}",
             "across classes": f"{row['across']:,}",
             "across splits": f"{row['across_splits']:,}",
         }
-        for row in found.counts()
-        if row["kind"] != "similar" or found.settings["backbone"]
+        for row in overlap.counts()
+        if row["kind"] != "similar" or overlap.settings["backbone"]
     ]
     print_table(rows)
-    pairs = found.pairs.slice(0, _SHOWN).to_pylist()
+    pairs = overlap.pairs.slice(0, _SHOWN).to_pylist()
     if pairs:
         click.echo()
         print_table(
@@ -257,18 +198,18 @@ def _print(found: Overlap) -> None:
                 }
                 for pair in pairs
             ],
-            footer=_more(found.pairs.num_rows, "pairs", "-o FILE.parquet"),
+            footer=_more(overlap.pairs.num_rows, "pairs", "-o FILE.parquet"),
         )
-    if found.classes:
+    if overlap.classes:
         click.echo()
         print_table(
             [
                 {"class of A": s.a, "is": _WORDS[s.relation], "class of B": s.b, "by": s.by}
-                for s in found.classes[:_SHOWN]
+                for s in overlap.classes[:_SHOWN]
             ],
-            footer=_more(len(found.classes), "related classes", "-o FILE.json"),
+            footer=_more(len(overlap.classes), "related classes", "-o FILE.json"),
         )
-    elif not found.within:
+    elif not overlap.within:
         click.echo("No class of A is related to one of B by name.")
 
 
@@ -281,21 +222,5 @@ _WORDS = {
 }
 
 
-def _more(total: int, what: str, remedy: str) -> str | None:
-    return f"… {total - _SHOWN:,} more {what}: {remedy} writes all." if total > _SHOWN else None
-
-
-def _write_page(path: Path, found: Overlap, a: Dataset, b: Dataset, pictures: int) -> None:
-    from longshot.core.files import write_text
-    from longshot.reports.overlap_page import render_overlap
-
-    def images(side: str, keys: list[str]) -> list[Any]:
-        import pyarrow as pa
-
-        dataset = a if side == "a" else b
-        return [dataset.image(int(row)) for row in dataset.find_rows(pa.array(keys, pa.string()))]
-
-    write_text(
-        path,
-        render_overlap(found.pairs, found.counts(), found.meta(), images=images, pictures=pictures),
-    )
+def _more(total: int, noun: str, remedy: str) -> str | None:
+    return f"… {total - _SHOWN:,} more {noun}: {remedy} writes all." if total > _SHOWN else None
