@@ -51,10 +51,11 @@ def command(out: Path, tasks: int, device: str, as_json: bool) -> None:
     dataset = longshot.open_dataset("toybox")
     say(f"toybox: {len(dataset.class_ids)} classes, {len(dataset):,} images; testing on its test classes")
 
-    classes = {"mixed": longshot.UniformClasses(), "look-alikes": longshot.SiblingClasses(level=1)}
     testbeds = {
-        name: longshot.sample(dataset, tasks=tasks, classes=chosen, split="test")
-        for name, chosen in classes.items()
+        "mixed": longshot.sample(dataset, tasks=tasks, split="test"),
+        "look-alikes": longshot.sample(
+            dataset, tasks=tasks, classes=longshot.SiblingClasses(level=1), split="test"
+        ),
     }
     paths = []
     for name, testbed in testbeds.items():
