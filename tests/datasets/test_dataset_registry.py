@@ -23,7 +23,9 @@ def test_find_reopens_by_fingerprint(tree: MakeTree) -> None:
 
 
 def test_find_says_when_nothing_is_known(fresh_cache: Path) -> None:
-    with pytest.raises(UserError, match=r"'birds' \(abcabcabcabc\) is not known .* --dataset birds=PATH"):
+    with pytest.raises(
+        UserError, match=r"'birds' \(abcabcabcabc\) is not known .* datasets=\{\"birds\": PATH\}"
+    ):
         registry.find("abc" * 20, name="birds")
 
 
@@ -32,7 +34,7 @@ def test_find_says_when_the_folder_is_gone(tree: MakeTree) -> None:
     dataset = open_dataset(root)
     shutil.rmtree(root)
     with pytest.raises(
-        UserError, match=r"no longer at .*pictures; say where it is with --dataset pictures=PATH"
+        UserError, match=r"no longer at .*pictures; say where it is with datasets=\{\"pictures\": PATH\}"
     ):
         registry.find(dataset.fingerprint)
 
@@ -75,9 +77,9 @@ def test_find_tells_a_choice_between_namesakes(
     shutil.copytree(dataset.source, other)
     open_dataset(other)
     assert registry.find(dataset.fingerprint, "pictures").source == str(other)
-    said = capsys.readouterr().err
-    assert f"taken from {other}, although '{dataset.source}'" in said
-    assert "--dataset pictures=PATH" in said
+    warning = capsys.readouterr().err
+    assert f"taken from {other}, although '{dataset.source}'" in warning
+    assert 'datasets={"pictures": PATH} takes another' in warning
 
 
 def test_find_tells_when_only_another_name_fits(tree: MakeTree, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +110,7 @@ def test_a_name_whose_folder_is_gone(tree: MakeTree, monkeypatch: pytest.MonkeyP
     registry.add_name("birds", open_dataset(root).source)
     shutil.rmtree(root)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"'birds' is no longer at .*longshot datasets add birds PATH"):
+    with pytest.raises(UserError, match=r"'birds' is no longer at .*add_dataset\(\"birds\", PATH\)"):
         open_dataset("birds")
 
 
@@ -145,8 +147,29 @@ def test_opening_again_writes_nothing(tree: MakeTree, fresh_cache: Path) -> None
 def test_damaged_registry_is_told(fresh_cache: Path) -> None:
     fresh_cache.mkdir()
     (fresh_cache / "registry.json").write_text("{")
-    with pytest.raises(UserError, match=r"registry\.json is damaged"):
+    with pytest.raises(
+        UserError, match=r"registry\.json is damaged.*; remove it, then open your datasets again"
+    ):
         registry.entries()
+    (fresh_cache / "registry.json").write_text('{"format": 2}')
+    with pytest.raises(UserError, match="format = 2, but it must be 1; remove it"):
+        registry.entries()
+
+
+def test_the_file_keeps_its_form(tree: MakeTree, fresh_cache: Path) -> None:
+    dataset = open_dataset(tree({"a": 2}))
+    registry.add_name("birds", dataset.source)
+    registry.set_skipped(dataset.source, {"a/000.png": "cut short"})
+    assert json.loads((fresh_cache / "registry.json").read_text()) == {
+        "format": 1,
+        "datasets": {
+            dataset.fingerprint: {"name": "pictures", "sources": [dataset.source], "classes": 1, "images": 2}
+        },
+        "latest": {dataset.source: dataset.fingerprint},
+        "called": {dataset.source: "pictures"},
+        "names": {"birds": dataset.source},
+        "skipped": {dataset.source: {"a/000.png": "cut short"}},
+    }
 
 
 def test_writers_side_by_side_lose_nothing(fresh_cache: Path) -> None:
@@ -161,7 +184,15 @@ def test_dataset_options() -> None:
     assert registry.parse_dataset_options(["a=./x", "b=c=d"]) == {"a": "./x", "b": "c=d"}
 
 
-@pytest.mark.parametrize("values", [["a"], ["=x"], ["a="], ["a=x", "a=y"]])
-def test_bad_dataset_options(values: list[str]) -> None:
-    with pytest.raises(UserError, match="--dataset"):
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["a"], "'a' must have the form NAME=PATH"),
+        (["=x"], "'=x' must have the form NAME=PATH"),
+        (["a="], "'a=' must have the form NAME=PATH"),
+        (["a=x", "a=y"], "'a' is given twice; give each one path in datasets"),
+    ],
+)
+def test_bad_dataset_options(values: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         registry.parse_dataset_options(values)

@@ -58,16 +58,16 @@ def test_a_class_above_or_below_by_the_datasets_own_taxonomy() -> None:
 
 
 def test_within_one_dataset_no_class_is_listed_with_itself() -> None:
-    one = _dataset("mugs/striped", "vases/striped", "vases/plain")
-    assert _relations(one, one) == {("mugs/striped", "name", "vases/striped")}
+    dataset = _dataset("mugs/striped", "vases/striped", "vases/plain")
+    assert _relations(dataset, dataset) == {("mugs/striped", "name", "vases/striped")}
 
 
 @pytest.fixture(scope="module")
 def nouns() -> Nouns:
-    found = read_nouns()
-    if found is None:
+    installed = read_nouns()
+    if installed is None:
         pytest.skip("needs WordNet 3.0 (apt install wordnet-base)")
-    return found
+    return installed
 
 
 def test_synonyms_and_synset_ids(nouns: Nouns) -> None:

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 
 from longshot.datasets import Dataset, open_dataset
 from longshot.datasets.check import leave_out
-from longshot.datasets.overlap.pairs import KINDS, Found, exact_pairs, find_pairs
+from longshot.datasets.overlap.pairs import KINDS, ImagePairs, exact_pairs, find_pairs
 
 Change = Callable[[Image.Image, np.random.Generator], Image.Image]
 PLANTED = 40  # of each kind
@@ -33,8 +33,8 @@ def _resize(image: Image.Image, rng: np.random.Generator) -> Image.Image:
 
 def _crop(image: Image.Image, rng: np.random.Generator) -> Image.Image:
     width, height = round(0.95 * image.width), round(0.95 * image.height)
-    left, top = rng.integers(0, image.width - width + 1), rng.integers(0, image.height - height + 1)
-    return image.crop((int(left), int(top), int(left) + width, int(top) + height))
+    x, y = rng.integers(0, image.width - width + 1), rng.integers(0, image.height - height + 1)
+    return image.crop((int(x), int(y), int(x) + width, int(y) + height))
 
 
 CHANGES: dict[str, Change] = {
@@ -46,77 +46,81 @@ CHANGES: dict[str, Change] = {
 }
 
 
-def _plant(whole: Dataset, folder: Path, seed: int, each: int) -> tuple[Dataset, Dataset, dict[str, str]]:
-    """(upstream folder, the even images of ``whole``, copy → original).
+def _plant(original: Dataset, folder: Path, seed: int, each: int) -> tuple[Dataset, Dataset, dict[str, str]]:
+    """(upstream folder, the even images of ``original``, copy → original).
 
     Beside the copies the upstream holds as many odd images: of the same classes, but not in the other dataset.
     """
-    keys = whole.keys.to_pylist()
-    tested = leave_out(whole, dict.fromkeys(keys[1::2], "odd"))
+    keys = original.keys.to_pylist()
+    tested = leave_out(original, dict.fromkeys(keys[1::2], "odd"))
     rng = np.random.default_rng(seed)
     origin = {}
     for kind, change in CHANGES.items():
         (folder / kind).mkdir()
-        for row in rng.choice(np.arange(0, len(whole), 2), each, replace=False).tolist():
-            change(whole.image(row), rng).save(folder / kind / f"{row:06d}.png")
+        for row in rng.choice(np.arange(0, len(original), 2), each, replace=False).tolist():
+            change(original.image(row), rng).save(folder / kind / f"{row:06d}.png")
             origin[f"{kind}/{row:06d}.png"] = keys[row]
     (folder / "other").mkdir()
-    for row in rng.choice(np.arange(1, len(whole), 2), len(CHANGES) * each, replace=False).tolist():
-        whole.image(row).save(folder / "other" / f"{row:06d}.png")
+    for row in rng.choice(np.arange(1, len(original), 2), len(CHANGES) * each, replace=False).tolist():
+        original.image(row).save(folder / "other" / f"{row:06d}.png")
     return open_dataset(folder), tested, origin
 
 
-def _judge(found: Found, a: Dataset, b: Dataset, origin: dict[str, str]) -> tuple[float, float, set[str]]:
+def _judge(
+    listed: ImagePairs, a: Dataset, b: Dataset, origin: dict[str, str]
+) -> tuple[float, float, set[str]]:
     """Recall, precision, and the copies that were missed."""
     keys_a, keys_b = a.keys.to_pylist(), b.keys.to_pylist()
-    pairs = [(keys_a[i], keys_b[j]) for i, j in found.rows.tolist()]
+    pairs = [(keys_a[i], keys_b[j]) for i, j in listed.rows.tolist()]
     right = {copy for copy, original in pairs if origin.get(copy) == original}
     true = sum(origin.get(copy) == original for copy, original in pairs)
     return len(right) / len(origin), true / len(pairs), set(origin) - right
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Found, Dataset, Dataset, dict[str, str]]:
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[ImagePairs, Dataset, Dataset, dict[str, str]]:
     folder = tmp_path_factory.mktemp("upstream")
     a, b, origin = _plant(open_dataset("toybox"), folder, TESTED_SEED, PLANTED)
     return find_pairs(a, b, device="cpu"), a, b, origin
 
 
 def test_planted_copies_are_found_and_look_alikes_are_not(
-    planted: tuple[Found, Dataset, Dataset, dict[str, str]],
+    planted: tuple[ImagePairs, Dataset, Dataset, dict[str, str]],
 ) -> None:
-    found, a, b, origin = planted
-    recall, precision, missed = _judge(found, a, b, origin)
+    pairs, a, b, origin = planted
+    recall, precision, missed = _judge(pairs, a, b, origin)
     assert recall >= 0.95, missed
     assert precision >= 0.99
 
 
 @pytest.mark.parametrize("kind", list(CHANGES))
 def test_every_kind_of_copy_is_found(
-    planted: tuple[Found, Dataset, Dataset, dict[str, str]], kind: str
+    planted: tuple[ImagePairs, Dataset, Dataset, dict[str, str]], kind: str
 ) -> None:
-    found, a, b, origin = planted
-    missed = _judge(found, a, b, origin)[2]
+    pairs, a, b, origin = planted
+    missed = _judge(pairs, a, b, origin)[2]
     assert sum(copy.startswith(kind) for copy in missed) <= 0.1 * PLANTED
 
 
-def test_kind_and_mirror_are_told(planted: tuple[Found, Dataset, Dataset, dict[str, str]]) -> None:
-    found, a, _, _ = planted
+def test_kind_and_mirror_are_told(planted: tuple[ImagePairs, Dataset, Dataset, dict[str, str]]) -> None:
+    pairs, a, _, _ = planted
     kinds = {
-        (a.keys[i].as_py().split("/")[0], KINDS[k]) for (i, _), k in zip(found.rows, found.kind, strict=True)
+        (a.keys[i].as_py().split("/")[0], KINDS[k]) for (i, _), k in zip(pairs.rows, pairs.kind, strict=True)
     }
     assert ("exact", "exact") in kinds and ("jpeg", "near") in kinds and ("mirrored", "near") in kinds
     turned = [
-        found.mirrored[p] for p, (i, _) in enumerate(found.rows) if a.keys[i].as_py().startswith("mirrored")
+        pairs.mirrored[p] for p, (i, _) in enumerate(pairs.rows) if a.keys[i].as_py().startswith("mirrored")
     ]
     assert np.mean(turned) > 0.9
 
 
-def test_distances_are_sorted_within_a_kind(planted: tuple[Found, Dataset, Dataset, dict[str, str]]) -> None:
-    found = planted[0]
-    order = np.lexsort((found.distance, found.kind))
-    assert (np.diff(found.kind) >= 0).all()
-    np.testing.assert_array_equal(found.distance[order], found.distance)
+def test_distances_are_sorted_within_a_kind(
+    planted: tuple[ImagePairs, Dataset, Dataset, dict[str, str]],
+) -> None:
+    copies = planted[0]
+    order = np.lexsort((copies.distance, copies.kind))
+    assert (np.diff(copies.kind) >= 0).all()
+    np.testing.assert_array_equal(copies.distance[order], copies.distance)
 
 
 def test_within_one_dataset_each_pair_once(tmp_path: Path) -> None:
@@ -129,12 +133,12 @@ def test_within_one_dataset_each_pair_once(tmp_path: Path) -> None:
     for name in ("x.png", "y.png"):
         Image.open(tmp_path / "a" / "3.png").save(tmp_path / "b" / name)
     dataset = open_dataset(tmp_path)
-    found = find_pairs(dataset, dataset, device="cpu")
+    copies = find_pairs(dataset, dataset, device="cpu")
     keys = dataset.keys.to_pylist()
-    pairs = [{keys[i], keys[j]} for i, j in found.rows.tolist()]
+    pairs = [{keys[i], keys[j]} for i, j in copies.rows.tolist()]
     expected = [{"a/3.png", "b/x.png"}, {"a/3.png", "b/y.png"}, {"b/x.png", "b/y.png"}]
     assert sorted(map(sorted, pairs)) == sorted(map(sorted, expected))
-    assert set(found.kind.tolist()) == {0}
+    assert set(copies.kind.tolist()) == {0}
 
 
 def test_embedding_neighbours_are_listed_as_similar(tmp_path: Path) -> None:
@@ -146,10 +150,10 @@ def test_embedding_neighbours_are_listed_as_similar(tmp_path: Path) -> None:
         )
     dataset = open_dataset(tmp_path)
     vectors = np.array([[1, 0, 0], [0.99, 0.05, 0], [0, 1, 0], [0, 0, 1]], np.float32)
-    found = find_pairs(dataset, dataset, embed=lambda _: vectors, similarity=0.9, device="cpu")
-    assert found.rows.tolist() == [[0, 1]]
-    assert KINDS[found.kind[0]] == "similar"
-    assert found.distance[0] == pytest.approx(1 - 0.99 / np.hypot(0.99, 0.05), abs=1e-5)
+    pairs = find_pairs(dataset, dataset, embed=lambda _: vectors, similarity=0.9, device="cpu")
+    assert pairs.rows.tolist() == [[0, 1]]
+    assert KINDS[pairs.kind[0]] == "similar"
+    assert pairs.distance[0] == pytest.approx(1 - 0.99 / np.hypot(0.99, 0.05), abs=1e-5)
 
 
 def test_very_many_identical_images_are_each_listed_once() -> None:
@@ -160,10 +164,10 @@ def test_very_many_identical_images_are_each_listed_once() -> None:
 
 
 def test_digests_that_end_in_zeros_are_told_apart() -> None:
-    one, other = np.zeros((1, 32), np.uint8), np.zeros((1, 32), np.uint8)
-    one[0, 0], other[0, 0], other[0, 5] = 7, 7, 1
-    assert len(exact_pairs(one, one, same=False)) == 1
-    assert len(exact_pairs(one, other, same=False)) == 0
+    digest, other = np.zeros((1, 32), np.uint8), np.zeros((1, 32), np.uint8)
+    digest[0, 0], other[0, 0], other[0, 5] = 7, 7, 1
+    assert len(exact_pairs(digest, digest, same=False)) == 1
+    assert len(exact_pairs(digest, other, same=False)) == 0
 
 
 def test_unreadable_images_are_all_named(tmp_path: Path) -> None:
@@ -181,9 +185,9 @@ def test_unreadable_images_are_all_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["grocery128.zip", "omniglot"])
 def test_copies_of_real_images(shared: Path, name: str, tmp_path: Path) -> None:
-    whole = _some_real(shared, name)
+    dataset = _some_real(shared, name)
     (tmp_path / "up").mkdir()
-    a, b, origin = _plant(whole, tmp_path / "up", 1, 12)
+    a, b, origin = _plant(dataset, tmp_path / "up", 1, 12)
     recall, precision, missed = _judge(find_pairs(a, b, device="cpu"), a, b, origin)
     assert recall >= 0.95, missed
     assert precision >= 0.95  # one false pair among 60 is 98 %
@@ -191,8 +195,8 @@ def test_copies_of_real_images(shared: Path, name: str, tmp_path: Path) -> None:
 
 def _some_real(shared: Path, name: str) -> Dataset:
     """The first images of each class: 600 or so of the real ones, at least two of each class."""
-    whole = open_dataset(shared / "data" / name)
-    each = 600 // len(whole.class_ids) + 2
-    keys = whole.keys.to_pylist()
-    rows = np.arange(len(whole)) - whole.offsets[whole.labels]
-    return leave_out(whole, {key: "not needed" for key, row in zip(keys, rows, strict=True) if row >= each})
+    dataset = open_dataset(shared / "data" / name)
+    each = 600 // len(dataset.class_ids) + 2
+    keys = dataset.keys.to_pylist()
+    rows = np.arange(len(dataset)) - dataset.offsets[dataset.labels]
+    return leave_out(dataset, {key: "not needed" for key, row in zip(keys, rows, strict=True) if row >= each})

@@ -13,26 +13,20 @@ import pytest
 
 from longshot.core.errors import UserError
 from longshot.datasets import Dataset, open_dataset
-from longshot.datasets.formats import FORMATS
-from longshot.datasets.formats.view import ViewFormat, origin
+from longshot.datasets.formats.view import origin
 from longshot.datasets.overlap.classes import SharedClass
 from longshot.datasets.overlap.leaks import find_leak, leak_sentence
-from longshot.datasets.overlap.pairs import Found
+from longshot.datasets.overlap.pairs import ImagePairs
 from longshot.datasets.overlap.record import Overlap, check_first_side, make_overlap, recall, remember
 from longshot.datasets.overlap.view import write_view
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 
 
-@pytest.fixture(autouse=True)
-def view_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FORMATS, "view", f"{ViewFormat.__module__}:ViewFormat")
-
-
-def _found(rows: list[list[int]], kinds: list[int]) -> Found:
+def _pairs(rows: list[list[int]], kinds: list[int]) -> ImagePairs:
     pairs = np.array(rows, np.int64).reshape(-1, 2)
     zeros = np.zeros(len(pairs))
-    return Found(pairs, np.array(kinds, np.int8), zeros.astype(np.float32), zeros.astype(bool), "exact")
+    return ImagePairs(pairs, np.array(kinds, np.int8), zeros.astype(np.float32), zeros.astype(bool), "exact")
 
 
 @pytest.fixture
@@ -46,9 +40,9 @@ def two(tree: MakeTree, tmp_path: Path) -> tuple[Dataset, Dataset]:
 
 @pytest.fixture
 def overlap(two: tuple[Dataset, Dataset]) -> Overlap:
-    found = _found([[0, 1], [1, 1], [8, 5], [9, 0]], [0, 1, 1, 2])
-    classes = [SharedClass("x/b", "b", "name", "b")]
-    return make_overlap(*two, found, classes, {"neighbours": 10})
+    pairs = _pairs([[0, 1], [1, 1], [8, 5], [9, 0]], [0, 1, 1, 2])
+    classes = [SharedClass(a="x/b", b="b", relation="name", by="b")]
+    return make_overlap(*two, pairs, classes, {"neighbours": 10})
 
 
 @pytest.mark.parametrize("name", ["o.parquet", "o.json"])
@@ -73,18 +67,25 @@ def test_counts(overlap: Overlap) -> None:
 
 
 def test_pairs_across_class_splits_are_counted(two: tuple[Dataset, Dataset]) -> None:
-    one = replace(two[0], splits={"train": ("x/a",), "test": ("x/b", "y")})
-    found = make_overlap(one, one, _found([[0, 1], [0, 4], [4, 8]], [0, 0, 0]), [], {})
-    assert (found.counts()[0]["across"], found.counts()[0]["across_splits"]) == (2, 1)
-    assert found.pairs["split_b"].to_pylist() == ["train", "test", "test"]
+    dataset = replace(two[0], splits={"train": ("x/a",), "test": ("x/b", "y")})
+    copies = make_overlap(dataset, dataset, _pairs([[0, 1], [0, 4], [4, 8]], [0, 0, 0]), [], {})
+    assert (copies.counts()[0]["across"], copies.counts()[0]["across_splits"]) == (2, 1)
+    assert copies.pairs["split_b"].to_pylist() == ["train", "test", "test"]
 
 
 def test_a_strange_file_is_one_sentence(tmp_path: Path, overlap: Overlap) -> None:
     (tmp_path / "no.parquet").write_bytes(b"no")
     (tmp_path / "no.json").write_text("{}")
     for name in ("no.parquet", "no.json"):
-        with pytest.raises(UserError, match="no overlap file"):
+        with pytest.raises(
+            UserError, match=f"no overlap file .*; make it with longshot.find_overlap.*{name}"
+        ):
             Overlap.load(tmp_path / name)
+    overlap.save(tmp_path / "o.json")
+    newer = json.loads((tmp_path / "o.json").read_text()) | {"format": 2}
+    (tmp_path / "o.json").write_text(json.dumps(newer))
+    with pytest.raises(UserError, match="format = 2, but it must be 1"):
+        Overlap.load(tmp_path / "o.json")
     with pytest.raises(UserError, match="There is no overlap file"):
         Overlap.load(tmp_path / "nowhere.parquet")
     with pytest.raises(UserError, match="ends otherwise"):
@@ -119,8 +120,8 @@ def test_the_images_of_a_view_are_those_of_its_keys(
 ) -> None:
     for number in range(4):
         save_image(tmp_path / "p" / "a" / f"{number}.png", (number, 0, 0))
-    whole = open_dataset(tmp_path / "p")
-    write_view(tmp_path / "v.view.json", whole, ["a/1.png"], [], {})
+    original = open_dataset(tmp_path / "p")
+    write_view(tmp_path / "v.view.json", original, ["a/1.png"], [], {})
     view = open_dataset(tmp_path / "v.view.json")
     reds = [view.image(row).getpixel((0, 0))[0] for row in range(3)]  # type: ignore[index]
     assert (view.keys.to_pylist(), reds) == (["a/0.png", "a/2.png", "a/3.png"], [0, 2, 3])
@@ -137,11 +138,10 @@ def test_a_class_ablated_view_lacks_the_class(
 
 
 def test_within_one_dataset_one_of_each_group_stays(two: tuple[Dataset, Dataset]) -> None:
-    one = two[0]
-    found = make_overlap(one, one, _found([[0, 1], [0, 2], [1, 2]], [0, 0, 0]), [], {})
-    assert found.to_leave_out()[0] == ["x/a/001.png", "x/a/002.png"]
+    copies = make_overlap(two[0], two[0], _pairs([[0, 1], [0, 2], [1, 2]], [0, 0, 0]), [], {})
+    assert copies.to_leave_out()[0] == ["x/a/001.png", "x/a/002.png"]
     with pytest.raises(UserError, match="with itself"):
-        found.to_leave_out(classes=True)
+        copies.to_leave_out(classes=True)
 
 
 def test_mistakes_with_views(two: tuple[Dataset, Dataset], tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_leaks_of_the_same_dataset_are_those_of_shared_classes(two: tuple[Datase
         2,
         3,
     )
-    said = leak_sentence(leak, "net", "bed")
-    assert said is not None and "8 of 12 test images" in said
+    warning = leak_sentence(leak, "net", "bed")
+    assert warning is not None and "8 of 12 test images" in warning
     disjoint = find_leak({**data, "classes": ["x/b"]}, up.fingerprint, {"y/000.png": "y"})
     assert leak_sentence(disjoint, "net", "bed") is None
 

@@ -32,21 +32,21 @@ def test_exact_search_is_that_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_QUERIES", 64)  # several blocks of both
     monkeypatch.setattr(search, "_BASE", 100)
     queries, base = _vectors(150, 1), _vectors(230, 2)
-    found = nearest(queries, base, 4, index="exact", device="cpu")
+    neighbours = nearest(queries, base, 4, index="exact", device="cpu")
     cosine = _brute(queries, base)
     order = np.argsort(-cosine, axis=1)[:, :4]
-    np.testing.assert_array_equal(found.rows, order)
-    np.testing.assert_allclose(found.similarity, np.take_along_axis(cosine, order, 1), atol=1e-5)
+    np.testing.assert_array_equal(neighbours.rows, order)
+    np.testing.assert_allclose(neighbours.similarity, np.take_along_axis(cosine, order, 1), atol=1e-5)
 
 
 def test_the_own_row_is_left_out_within_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_QUERIES", 32)
     monkeypatch.setattr(search, "_BASE", 50)
     base = _vectors(120, 3)
-    found = nearest(base, base, 3, index="exact", leave_self=True, device="cpu")
+    neighbours = nearest(base, base, 3, index="exact", leave_self=True, device="cpu")
     cosine = _brute(base, base)
     np.fill_diagonal(cosine, -2)
-    np.testing.assert_array_equal(found.rows, np.argsort(-cosine, axis=1)[:, :3])
+    np.testing.assert_array_equal(neighbours.rows, np.argsort(-cosine, axis=1)[:, :3])
 
 
 def test_fewer_rows_than_wanted() -> None:
@@ -60,18 +60,18 @@ def test_the_index_finds_planted_copies_in_exact_order(dim: int) -> None:
     pytest.importorskip("faiss", reason="needs the extra 'overlap'")
     base = _vectors(4000, 5, dim)
     queries = base[:500] + 0.02 * _vectors(500, 6, dim)
-    found = nearest(queries, base, 5, index="ivf", device="cpu")
-    assert np.mean(found.rows[:, 0] == np.arange(500)) > 0.99
-    cosine = np.take_along_axis(_brute(queries, base), found.rows, 1)
-    np.testing.assert_allclose(found.similarity, cosine, atol=1e-5)
-    assert (np.diff(found.similarity, axis=1) <= 0).all()
+    neighbours = nearest(queries, base, 5, index="ivf", device="cpu")
+    assert np.mean(neighbours.rows[:, 0] == np.arange(500)) > 0.99
+    cosine = np.take_along_axis(_brute(queries, base), neighbours.rows, 1)
+    np.testing.assert_allclose(neighbours.similarity, cosine, atol=1e-5)
+    assert (np.diff(neighbours.similarity, axis=1) <= 0).all()
 
 
 def test_the_index_leaves_out_the_own_row() -> None:
     pytest.importorskip("faiss", reason="needs the extra 'overlap'")
     base = _vectors(2000, 7)
-    found = nearest(base, base, 2, index="ivf", leave_self=True, device="cpu")
-    assert not (found.rows == np.arange(2000)[:, None]).any()
+    neighbours = nearest(base, base, 2, index="ivf", leave_self=True, device="cpu")
+    assert not (neighbours.rows == np.arange(2000)[:, None]).any()
 
 
 def test_auto_takes_the_index_for_large_sets_only(monkeypatch: pytest.MonkeyPatch) -> None:

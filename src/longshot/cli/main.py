@@ -50,6 +50,7 @@ class _Context(click.Context):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         _Context.latest = self
+        speak_as(ShellFace(self.command))
 
 
 def _remembered(command: click.Command) -> click.Command:
@@ -106,7 +107,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a file name that is not UTF-8 must not break a message
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    speak_as(ShellFace())
     try:
         cli.main(standalone_mode=False)
     except UserError as error:

@@ -7,6 +7,7 @@ Python, and names the setting in a study. Between braces stand
     {way}                      a parameter
     {tasks:600}                a parameter with a value: --tasks 600, tasks=600, tasks: 600
     {drop_small:True}          a switch: --drop-small, drop_small=True, drop_small: true
+    {datasets:birds=PATH}      a value by name: --dataset birds=PATH, datasets={"birds": PATH}
     {sample(toybox, way=5)}    a call: 'longshot sample toybox --way 5', longshot.sample("toybox", way=5)
 
 Anything else between braces is text like any other, so names of files and reprs of values need no escaping.
@@ -148,9 +149,12 @@ def _mention(text: str) -> _Parameter | _Call | None:
 def python_value(text: str) -> str:
     """A value as Python writes it: numbers, True, False, None and placeholders in capitals bare, words in quotes.
 
-    >>> python_value("600"), python_value("uniform"), python_value("FILE")
-    ('600', '"uniform"', 'FILE')
+    >>> python_value("600"), python_value("uniform"), python_value("FILE"), python_value("birds=PATH")
+    ('600', '"uniform"', 'FILE', '{"birds": PATH}')
     """
+    key, equals, named = text.partition("=")
+    if equals and not text.startswith(("[", '"', "'")):  # NAME=PATH of the command line is a dict in Python
+        return f'{{"{key}": {python_value(named)}}}'
     if text in ("True", "False", "None", "…") or text.startswith(("[", '"', "'")) or _is_number(text):
         return text
     return text if text.isupper() else f'"{text}"'

@@ -143,7 +143,9 @@ class Dataset:
         if index is None:
             same_name = [c for c in self.class_ids if c.rsplit("/", 1)[-1] == class_id]
             near = same_name or get_close_matches(class_id, self.class_ids, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else "see 'longshot datasets show'."
+            hint = (
+                f"did you mean '{near[0]}'?" if near else f"see {{datasets.describe_dataset({self.source})}}."
+            )
             raise UserError(
                 f"Dataset '{self.name}' has no class '{class_id}' among its {len(self.class_ids):,}; {hint}"
             )
@@ -155,16 +157,16 @@ class Dataset:
 
     def find_rows(self, keys: pa.Array) -> NDArray[np.int64]:
         """Rows of the given keys [M] -> [M]; keys that are not in the dataset are named in the error."""
-        found = pc.index_in(keys, value_set=self.keys)
-        if isinstance(found, pa.ChunkedArray):
-            found = found.combine_chunks()
-        if found.null_count:
-            missing = pc.unique(pc.filter(keys, pc.is_null(found))).to_pylist()
+        indices = pc.index_in(keys, value_set=self.keys)
+        if isinstance(indices, pa.ChunkedArray):
+            indices = indices.combine_chunks()
+        if indices.null_count:
+            missing = pc.unique(pc.filter(keys, pc.is_null(indices))).to_pylist()
             raise UserError(
                 f"Dataset '{self.name}' lacks {count(missing, 'image')} of {len(keys):,} asked for "
                 f"({first(missing)}); open the copy that has them or draw the tasks again."
             )
-        rows: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
+        rows: NDArray[np.int64] = indices.to_numpy(zero_copy_only=False).astype(np.int64)
         return rows
 
     def split_classes(self, split: str | None) -> NDArray[np.int64]:

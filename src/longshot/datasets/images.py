@@ -28,8 +28,8 @@ class ImageError(UserError):
     def __init__(self, where: str, reason: str) -> None:
         self.where, self.reason = where, reason
         super().__init__(
-            f"Cannot read image {where}: {reason}; mend or remove it, "
-            f"or leave unreadable images out with --skip-bad."
+            f"Cannot read image {where}: {reason}",
+            "mend or remove it, or leave unreadable images out with {skip_bad:True}",
         )
 
     def __reduce__(self) -> tuple[type[ImageError], tuple[str, str]]:

@@ -20,13 +20,30 @@ _TABLES = (".csv", ".tsv", ".parquet")
 def open_dataset(
     spec: str | Path, *, name: str | None = None, skip_bad: bool = False, refresh: bool = False
 ) -> Dataset:
-    """Open ``"toybox"``, a folder, .zip, .csv, .tsv, .parquet or .npz, ``FORMAT:PATH``, or a registered name.
+    """Open a dataset. Where it lives is remembered by its fingerprint.
 
-    ``skip_bad`` decodes every image once, leaves out those that cannot be read and records them, so that
-    later openings of the same source leave out the same ones. ``refresh`` scans anew and drops that record.
-    Where the dataset lives is remembered by its fingerprint.
+    Parameters
+    ----------
+    spec : str or path
+        ``"toybox"``, a folder, .zip, .csv, .tsv, .parquet or .npz, ``FORMAT:PATH``, or a registered name.
+    name : str, optional
+        What to call it; by default the name it was added under, or that of its file.
+    skip_bad : bool
+        Decode every image once, leave out those that cannot be read and record them, so that later openings of the
+        same source leave out the same ones.
+    refresh : bool
+        Scan anew, and drop the record of images left out.
 
-    >>> open_dataset("toybox").class_ids  # doctest: +SKIP
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.savez("photos.npz", images=np.zeros((4, 8, 8), np.uint8), labels=["ant", "bee", "ant", "bee"])
+    >>> open_dataset("photos.npz").class_ids
+    ('ant', 'bee')
     """
     source = locate(spec)
     complete = load(source, name=name, refresh=refresh)
@@ -40,7 +57,7 @@ def open_dataset(
     if dataset.skipped:
         note(
             f"{count(dataset.skipped, 'unreadable image')} of {len(complete):,} in '{dataset.name}' left out "
-            f"(--skip-bad); 'longshot datasets check {dataset.source}' lists them."
+            f"({{skip_bad:True}}); {{datasets.check_dataset({dataset.source})}} lists them."
         )
     registry.remember(dataset)
     return dataset
@@ -56,26 +73,26 @@ def locate(spec: str | Path) -> str:
         return text
     if not text:
         raise UserError("The dataset is empty text; give a path, a registered name, or toybox.")
-    found = _absolute(text)
-    if found is not None:
-        return found
+    path = _absolute(text)
+    if path is not None:
+        return path
     formatted = split_spec(text)
     if formatted is not None:
         call, inner = formatted
-        found = _absolute(inner)
-        if found is None:
+        path = _absolute(inner)
+        if path is None:
             raise UserError(f"There is nothing at {escape_name(inner)}{_suggestion(Path(inner))}")
-        return make_format(call).source(Path(found))
-    known = registry.source_of(text)
-    if known == "toybox":
-        return known
-    if known is not None:
-        if not registry.is_there(known):
+        return make_format(call).source(Path(path))
+    registered = registry.source_of(text)
+    if registered == "toybox":
+        return registered
+    if registered is not None:
+        if not registry.is_there(registered):
             raise UserError(
-                f"The dataset '{text}' is no longer at {known}; tell where it is now with "
-                f"'longshot datasets add {text} PATH'."
+                f"The dataset '{text}' is no longer at {registered}",
+                f"say where it is now with {{datasets.add_dataset({text}, PATH)}}",
             )
-        return known if split_spec(known) else unescape_name(known)
+        return registered if split_spec(registered) else unescape_name(registered)
     raise UserError(f"There is no dataset at {escape_name(text)}{_suggestion(Path(text))}")
 
 
@@ -100,14 +117,14 @@ def load(source: str, *, name: str | None = None, refresh: bool = False) -> Data
     form = make_format(spec[0]) if spec else recognise(path)
     if form is not None:
         path = Path(unescape_name(spec[1])) if spec else path
-        own = name or registry.name_of(form.source(path)) or escape_name(path.stem)
-        return form.open(path, own, refresh=refresh)
-    given = name or registry.name_of(escape_name(source))
+        called = name or registry.name_of(form.source(path)) or escape_name(path.stem)
+        return form.open(path, called, refresh=refresh)
+    name = name or registry.name_of(escape_name(source))
     if path.is_dir():
         from longshot.datasets.folder import open_folder
 
-        return open_folder(path, given or escape_name(path.name) or "root", refresh=refresh)
-    called = given or escape_name(path.stem)
+        return open_folder(path, name or escape_name(path.name) or "root", refresh=refresh)
+    called = name or escape_name(path.stem)
     kind = path.suffix.lower()
     if kind == ".zip":
         from longshot.datasets.folder import open_zip_folder
@@ -123,7 +140,7 @@ def load(source: str, *, name: str | None = None, refresh: bool = False) -> Data
         return open_arrays(path, called)
     raise UserError(
         f"{escape_name(source)} is no dataset that Longshot opens: a folder of class folders, .zip, .csv, "
-        f".tsv, .parquet or .npz is needed, or a path of one of the formats in 'longshot datasets formats'."
+        f".tsv, .parquet or .npz is needed, or a path of one of the formats in {{datasets.list_formats()}}."
     )
 
 
@@ -139,4 +156,4 @@ def _suggestion(path: Path) -> str:
     near = get_close_matches(str(path), registry.names(), n=1)
     if near:
         return f", nor one of that name; did you mean '{near[0]}'?"
-    return ", nor one of that name; give a path, a name from 'longshot datasets', or toybox."
+    return ", nor one of that name; give a path, a name from {list_datasets()}, or toybox."

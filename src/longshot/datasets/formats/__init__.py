@@ -5,6 +5,7 @@ A dataset of a format is written ``FORMAT[(settings)]:PATH``; where a few file n
 
 from __future__ import annotations
 
+import contextlib
 import re
 from importlib import import_module
 from pathlib import Path
@@ -42,7 +43,7 @@ _SPEC = re.compile(r"(?P<call>[a-z0-9-]+(\([^()]*\))?):(?P<path>.+)", re.DOTALL)
 def make_format(call: str) -> Format:
     """``"coco(crops=True)"`` → the format with its settings; UserError with the nearest name when there is none."""
     name, settings = parse_call(call)
-    chosen = find_class("format", name, FORMATS, "longshot datasets formats")
+    chosen = find_class("format", name, FORMATS, "{datasets.list_formats()}")
     made: Format = make_called("format", name, chosen, settings)
     return made
 
@@ -60,10 +61,7 @@ def recognise(path: Path) -> Format | None:
     for name, where in FORMATS.items():
         module, _, attribute = where.partition(":")
         chosen: type[Format] = getattr(import_module(module), attribute)
-        try:
-            found = chosen.recognise(path)
-        except OSError:  # a folder that may not be looked into is none of ours
-            continue
-        if found:
-            return make_format(name)
+        with contextlib.suppress(OSError):  # a folder that may not be looked into is none of ours
+            if chosen.recognise(path):
+                return make_format(name)
     return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from longshot.core.settings import Record
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.overlap.synonyms import Nouns
 
@@ -15,8 +15,7 @@ _NUMBER = re.compile(r"^\d+[\s._-]+(?=.*[^\W\d])")  # the "001." of "001.Black_f
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-@dataclass(frozen=True)
-class SharedClass:
+class SharedClass(Record):
     """A class of A and one of B: ``same`` id, same ``name``, ``synonym``; ``above``: B's class is a kind of A's;
     ``below``: A's class is a kind of B's."""
 
@@ -49,11 +48,11 @@ def shared_classes(a: Dataset, b: Dataset, nouns: Nouns | None = None) -> list[S
     name. ``nouns`` is WordNet where it is installed: ids such as n02084071 are its synsets, other names are taken
     in their most frequent sense.
     """
-    found: dict[tuple[str, str], SharedClass] = {}
+    strongest: dict[tuple[str, str], SharedClass] = {}
 
     def add(pairs: Iterable[SharedClass]) -> None:
         for pair in pairs:
-            found.setdefault((pair.a, pair.b), pair)
+            strongest.setdefault((pair.a, pair.b), pair)
 
     names_a, names_b = _names(a, nouns), _names(b, nouns)
     ids_a, ids_b = ({c: frozenset([_path(c)]) for c in dataset.class_ids} for dataset in (a, b))
@@ -69,9 +68,9 @@ def shared_classes(a: Dataset, b: Dataset, nouns: Nouns | None = None) -> list[S
         high_a, high_b = ({c: nouns.ancestors(s) for c, s in x.items()} for x in (senses_a, senses_b))
         add(_matches(senses_a, high_b, "above"))
         add(_matches(high_a, senses_b, "below"))
-    if a.fingerprint == b.fingerprint:  # within one dataset a class is no news to itself, nor a pair twice
-        return sorted((p for p in found.values() if p.a < p.b), key=lambda p: (p.a, p.b))
-    return sorted(found.values(), key=lambda p: (p.a, p.b))
+    within = a.fingerprint == b.fingerprint  # then a class is no news to itself, nor a pair twice
+    pairs = [pair for pair in strongest.values() if pair.a < pair.b or not within]
+    return sorted(pairs, key=lambda pair: (pair.a, pair.b))
 
 
 Names = Mapping[str, frozenset[str]]
@@ -79,15 +78,15 @@ Names = Mapping[str, frozenset[str]]
 
 def _names(dataset: Dataset, nouns: Nouns | None) -> dict[str, frozenset[str]]:
     """What each class goes by: its synset id, its label in the taxonomy, the last part of its id."""
-    found = {}
+    names_of = {}
     for class_id, name in zip(dataset.class_ids, dataset.class_names, strict=True):
         names = {name if _SYNSET.match(name) else normalise(name)}
         if dataset.taxonomy is not None and class_id in dataset.taxonomy:
             names.add(normalise(dataset.taxonomy.label(class_id)))
         if nouns is not None and _SYNSET.match(name):
             names.update(normalise(lemma) for lemma in nouns.lemmas.get(name, ()))
-        found[class_id] = frozenset(names - {""})
-    return found
+        names_of[class_id] = frozenset(names - {""})
+    return names_of
 
 
 def _sense(names: frozenset[str], nouns: Nouns) -> frozenset[str]:
@@ -101,15 +100,13 @@ def _above(dataset: Dataset, names: Names) -> dict[str, frozenset[str]]:
     taxonomy = dataset.taxonomy
     if taxonomy is None:
         return {}
-    found = {}
+    above = {}
     for class_id in names:
         if class_id in taxonomy:
             higher = taxonomy.ancestors(class_id) - {class_id, taxonomy.root}
-            found[class_id] = (
-                frozenset(text for node in higher for text in (node, normalise(taxonomy.label(node))) if text)
-                - names[class_id]
-            )
-    return found
+            texts = {text for node in higher for text in (node, normalise(taxonomy.label(node))) if text}
+            above[class_id] = frozenset(texts - names[class_id])
+    return above
 
 
 def _matches(a: Names, b: Names, relation: str) -> list[SharedClass]:
@@ -119,7 +116,7 @@ def _matches(a: Names, b: Names, relation: str) -> list[SharedClass]:
         for text in texts:
             index.setdefault(text, []).append(class_id)
     return [
-        SharedClass(class_id, other, relation, text)
+        SharedClass(a=class_id, b=other, relation=relation, by=text)
         for class_id, texts in a.items()
         for text in sorted(texts)
         for other in index.get(text, ())

@@ -12,41 +12,48 @@ UNKNOWN, SAME, COMPARED = "unknown", "same dataset", "compared"
 
 
 def find_leak(upstream: Mapping[str, Any], fingerprint: str, keys: Mapping[str, str]) -> dict[str, Any]:
-    """What is known about training data and test images.
+    """What is known about an overlap of training data and test images.
 
-    ``upstream`` is the ``data`` of a trained network's sidecar (dataset, fingerprint, classes); ``keys`` maps each test
-    image to its class, in the dataset with ``fingerprint``. The answer tells ``how`` it is known ("same dataset",
-    "compared" by 'longshot datasets overlap', or "unknown"), and counts test ``images`` that training saw (copies,
-    exact or near) and test ``classes`` that training had in some form.
+    Parameters
+    ----------
+    upstream : mapping
+        The ``data`` of a trained network's sidecar: dataset, fingerprint, classes.
+    fingerprint : str
+        That of the dataset that the test images are from.
+    keys : mapping
+        Key of each test image → its class.
+
+    Returns
+    -------
+    dict
+        ``how`` it is known ("same dataset", "compared" by :func:`find_overlap`, or "unknown"), test ``images`` that
+        training saw (copies, exact or near) of all ``of_images``, and test ``classes`` that training had in some form
+        of all ``of_classes``.
     """
     trained = upstream.get("classes")
     classes = set(keys.values())
-    known: dict[str, Any] = {
-        "upstream": upstream.get("dataset"),
-        "of_images": len(keys),
-        "of_classes": len(classes),
-    }
-    given = upstream.get("fingerprint")
-    if not given:
-        return {**known, "how": UNKNOWN, "images": None, "classes": None}
-    whole, left_out = origin(str(given))
-    tested, _ = origin(fingerprint)
-    if whole == tested:
-        chosen = classes if trained is None else classes & set(trained)
-        images = sum(c in chosen and key not in left_out for key, c in keys.items())
-        return {**known, "how": SAME, "images": images, "classes": len(chosen)}
-    found = recall(whole, tested)
-    if found is None:
-        return {**known, "how": UNKNOWN, "images": None, "classes": None}
-    overlap, turned = found
+    totals = {"upstream": upstream.get("dataset"), "of_images": len(keys), "of_classes": len(classes)}
+    unknown = {**totals, "how": UNKNOWN, "images": None, "classes": None}
+    if not upstream.get("fingerprint"):
+        return unknown
+    training_data, left_out = origin(str(upstream["fingerprint"]))
+    test_data, _ = origin(fingerprint)
+    if training_data == test_data:
+        shared = classes if trained is None else classes & set(trained)
+        images = sum(class_id in shared and key not in left_out for key, class_id in keys.items())
+        return {**totals, "how": SAME, "images": images, "classes": len(shared)}
+    recalled = recall(training_data, test_data)
+    if recalled is None:
+        return unknown
+    overlap, turned = recalled
     ours, theirs = ("b", "a") if turned else ("a", "b")
     images = _copied(overlap.copies().to_pylist(), ours, theirs, trained, left_out, keys)
     related = {
-        getattr(shared, theirs)
-        for shared in overlap.classes
-        if (trained is None or getattr(shared, ours) in trained) and getattr(shared, theirs) in classes
+        getattr(pair, theirs)
+        for pair in overlap.classes
+        if (trained is None or getattr(pair, ours) in trained) and getattr(pair, theirs) in classes
     }
-    return {**known, "how": COMPARED, "images": images, "classes": len(related)}
+    return {**totals, "how": COMPARED, "images": images, "classes": len(related)}
 
 
 def _copied(
@@ -71,10 +78,10 @@ def _copied(
 
 
 def leak_sentence(leak: Mapping[str, Any], backbone: str, testbed: str) -> str | None:
-    """The warning in words; None where nothing overlaps, or nothing is known."""
+    """The warning in words; None where no overlap is known."""
     if not leak.get("images") and not leak.get("classes"):
         return None
-    how = "the same dataset" if leak["how"] == SAME else "compared by 'longshot datasets overlap'"
+    how = "the same dataset" if leak["how"] == SAME else "compared image by image"
     return (
         f"'{backbone}' was trained on data that overlaps '{testbed}' ({leak['upstream']}, {how}): "
         f"{leak['images']:,} of {leak['of_images']:,} test images were seen in training, {leak['classes']:,} of "

@@ -29,7 +29,7 @@ RowPairs = NDArray[np.int64]  # [P, 2]: row of A, row of B
 
 
 @dataclass(frozen=True)
-class Found:
+class ImagePairs:
     """P pairs, sorted by kind, distance and rows; ``distance`` is 0 for exact, d of the details for near (see
     ``verify``), 1 − cosine for similar."""
 
@@ -56,7 +56,7 @@ def find_pairs(
     index: str = "auto",
     device: str = "auto",
     workers: int | None = None,
-) -> Found:
+) -> ImagePairs:
     """Every image of A with its copies in B; within one dataset (equal fingerprints) each pair once.
 
     Exact copies have the same pixels. Near copies are among the ``neighbours`` nearest descriptors (of the image and
@@ -70,35 +70,37 @@ def find_pairs(
     flat_a = table_a.descriptors()
     flat_b = flat_a if same else table_b.descriptors()
     candidates: list[tuple[RowPairs, bool]] = []
-    told: set[str] = set()
-    for turned in (False, True):
-        queries = mirrored(flat_a) if turned else flat_a
-        what = "compare mirrored images" if turned else "compare images"
-        near = nearest(queries, flat_b, neighbours, index=index, leave_self=same, device=device, what=what)
-        told.add(near.index)
-        candidates.append((_above(near, _RELATED)[0], turned))
-    similar, cosine = np.empty((0, 2), np.int64), np.empty(0, np.float32)
-    if embed is not None:
-        vectors = embed(a)
-        others = vectors if same else embed(b)
+    indexes: set[str] = set()
+
+    def search(queries: NDArray[Any], base: NDArray[Any], description: str) -> Neighbours:
         near = nearest(
-            vectors,
-            others,
+            queries,
+            base,
             neighbours,
             index=index,
             leave_self=same,
             device=device,
-            what="compare embeddings",
+            description=description,
         )
-        told.add(near.index)
+        indexes.add(near.index)
+        return near
+
+    for turned in (False, True):
+        queries = mirrored(flat_a) if turned else flat_a
+        near = search(queries, flat_b, "compare mirrored images" if turned else "compare images")
+        candidates.append((_above(near, _RELATED)[0], turned))
+    similar, cosine = np.empty((0, 2), np.int64), np.empty(0, np.float32)
+    if embed is not None:
+        vectors = embed(a)
+        near = search(vectors, vectors if same else embed(b), "compare embeddings")
         similar, cosine = _above(near, similarity)
         candidates += [(similar, False), (similar, True)]
     parts = [(exact, np.zeros(len(exact), np.float32), 0, False)]
     for pairs, turned in candidates:
-        kept, distance = _copies(a, b, table_a, table_b, _once(pairs, same), turned)
-        parts.append((kept, distance, 1, turned))
+        copies, distance = _copies(a, b, table_a, table_b, _once(pairs, same), turned)
+        parts.append((copies, distance, 1, turned))
     parts.append((similar, 1 - cosine, 2, False))
-    return _gather(parts, same, " and ".join(sorted(told)), len(b))
+    return _gather(parts, same, " and ".join(sorted(indexes)), len(b))
 
 
 def exact_pairs(a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool) -> RowPairs:
@@ -107,30 +109,29 @@ def exact_pairs(a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool) -> RowPa
     A digest that very many images share would give their product: then each image is listed with the first of the
     other side, and no image is lost.
     """
-    both = [np.ascontiguousarray(digests).view("S32")[:, 0] for digests in (a, b)]
-    group = np.unique(np.concatenate(both), return_inverse=True)[1]
+    digests = np.concatenate([np.ascontiguousarray(side).view("S32")[:, 0] for side in (a, b)])
+    group = np.unique(digests, return_inverse=True)[1]
     order_a, order_b = np.argsort(group[: len(a)], kind="stable"), np.argsort(group[len(a) :], kind="stable")
     sorted_a, sorted_b = group[: len(a)][order_a], group[len(a) :][order_b]
     shared = np.intersect1d(sorted_a, sorted_b)
     pairs = []
     for value in shared.tolist():
-        left = order_a[slice(*np.searchsorted(sorted_a, (value, value + 1)))]
-        right = order_b[slice(*np.searchsorted(sorted_b, (value, value + 1)))]
-        if same and len(left) < 2:
+        rows_a = order_a[slice(*np.searchsorted(sorted_a, (value, value + 1)))]
+        rows_b = order_b[slice(*np.searchsorted(sorted_b, (value, value + 1)))]
+        if same and len(rows_a) < 2:
             continue
-        if len(left) * len(right) <= _MANY:
-            pairs.append(np.stack(np.meshgrid(left, right, indexing="ij"), -1).reshape(-1, 2))
+        if len(rows_a) * len(rows_b) <= _MANY:
+            pairs.append(np.stack(np.meshgrid(rows_a, rows_b, indexing="ij"), -1).reshape(-1, 2))
         else:
-            pairs.append(np.stack((left, np.full(len(left), right[0])), 1))
-            pairs.append(np.stack((np.full(len(right), left[0]), right), 1))
-    found = np.concatenate(pairs) if pairs else np.empty((0, 2))
-    return _once(found.astype(np.int64), same)
+            pairs.append(np.stack((rows_a, np.full(len(rows_a), rows_b[0])), 1))
+            pairs.append(np.stack((np.full(len(rows_b), rows_a[0]), rows_b), 1))
+    return _once(np.concatenate(pairs or [np.empty((0, 2))]).astype(np.int64), same)
 
 
-def _above(found: Neighbours, least: float) -> tuple[RowPairs, NDArray[np.float32]]:
+def _above(neighbours: Neighbours, least: float) -> tuple[RowPairs, NDArray[np.float32]]:
     """Pairs [P, 2] with at least this similarity, and the similarity [P]."""
-    query, place = np.nonzero((found.rows >= 0) & (found.similarity >= least))
-    return np.stack((query, found.rows[query, place]), 1), found.similarity[query, place]
+    query, rank = np.nonzero((neighbours.rows >= 0) & (neighbours.similarity >= least))
+    return np.stack((query, neighbours.rows[query, rank]), 1), neighbours.similarity[query, rank]
 
 
 def _once(pairs: RowPairs, same: bool) -> RowPairs:
@@ -145,23 +146,23 @@ def _copies(
     a: Dataset, b: Dataset, table_a: Signatures, table_b: Signatures, pairs: RowPairs, turned: bool
 ) -> tuple[RowPairs, NDArray[np.float32]]:
     """Those of the pairs that pass the comparison of pixels, with the distance of their details."""
-    kept, distances = [np.empty((0, 2), np.int64)], [np.empty(0, np.float32)]
+    copies, distances = [np.empty((0, 2), np.int64)], [np.empty(0, np.float32)]
     step = 2048
     with progress("compare pixels", total=len(pairs), unit="pairs") as bar:
         for start in range(0, len(pairs), step):
             part = pairs[start : start + step]
-            left, right = _tensors(table_a.thumbnails[part[:, 0]], table_b.thumbnails[part[:, 1]], turned)
-            how = verify.align(left, right)
-            near = torch.nonzero(how.distance <= _ALIGNED)[:, 0]
+            thumbnails = table_a.thumbnails[part[:, 0]], table_b.thumbnails[part[:, 1]]
+            alignment = verify.align(*_tensors(*thumbnails, turned))
+            near = torch.nonzero(alignment.distance <= _ALIGNED)[:, 0]
             if len(near):
                 chosen = part[near.numpy()]
-                left, right = _tensors(_read(a, chosen[:, 0]), _read(b, chosen[:, 1]), turned)
-                colour, detail = verify.compare(left, right, how[near])
+                images = _tensors(_read(a, chosen[:, 0]), _read(b, chosen[:, 1]), turned)
+                colour, detail = verify.compare(*images, alignment[near])
                 passed = ((colour <= _COLOUR) & (detail <= _DETAIL)).numpy()
-                kept.append(chosen[passed])
+                copies.append(chosen[passed])
                 distances.append(detail.numpy()[passed])
             bar.advance(len(part))
-    return np.concatenate(kept), np.concatenate(distances)
+    return np.concatenate(copies), np.concatenate(distances)
 
 
 def _read(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -172,15 +173,15 @@ def _read(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
 
 
 def _tensors(
-    left: NDArray[np.uint8], right: NDArray[np.uint8], turned: bool
+    images_a: NDArray[np.uint8], images_b: NDArray[np.uint8], turned: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    first = torch.from_numpy(np.array(left))
-    return (first.flip(2) if turned else first), torch.from_numpy(np.array(right))
+    first = torch.from_numpy(np.array(images_a))
+    return (first.flip(2) if turned else first), torch.from_numpy(np.array(images_b))
 
 
 def _gather(
     parts: list[tuple[RowPairs, NDArray[np.float32], int, bool]], same: bool, index: str, width: int
-) -> Found:
+) -> ImagePairs:
     """One row per pair: the strongest kind, and among equals the smallest distance."""
     rows = np.concatenate([pairs for pairs, *_ in parts])
     if same:
@@ -192,4 +193,4 @@ def _gather(
     _, first = np.unique(rows[order] @ np.array([width, 1]), return_index=True)
     chosen = order[first]
     chosen = chosen[np.lexsort((*rows[chosen].T[::-1], distance[chosen], kind[chosen]))]
-    return Found(rows[chosen], kind[chosen], distance[chosen], turned[chosen].astype(bool), index)
+    return ImagePairs(rows[chosen], kind[chosen], distance[chosen], turned[chosen].astype(bool), index)

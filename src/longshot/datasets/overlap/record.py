@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import longshot
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, cache_dir, canonical_json, write_json
+from longshot.core.settings import Loose, read_record
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.overlap.classes import RELATIONS, SharedClass
-from longshot.datasets.overlap.pairs import KINDS, Found
+from longshot.datasets.overlap.pairs import KINDS, ImagePairs
 
-FORMAT = 1
 SCHEMA = pa.schema(
     [
         ("key_a", pa.string()),
@@ -35,6 +35,27 @@ SCHEMA = pa.schema(
     ]
 )
 _ENDINGS = (".parquet", ".json")
+
+
+class ComparedDataset(Loose):
+    """What an overlap file tells of one of its two datasets."""
+
+    name: str
+    source: str
+    fingerprint: str
+    images: int
+    classes: int
+
+
+class OverlapFile(Loose):
+    """Everything in an overlap file but the pairs."""
+
+    format: Literal[1] = 1
+    version: str
+    a: ComparedDataset
+    b: ComparedDataset
+    settings: dict[str, Any]
+    classes: tuple[SharedClass, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +87,8 @@ class Overlap:
         for kind in KINDS:
             table = self.of_kinds(kind)
             across, splits = (
-                pc.sum(pc.not_equal(table[f"{what}_a"], table[f"{what}_b"])).as_py() or 0
-                for what in ("class", "split")
+                pc.sum(pc.not_equal(table[f"{column}_a"], table[f"{column}_b"])).as_py() or 0
+                for column in ("class", "split")
             )
             images = [pc.count_distinct(table[f"key_{side}"]).as_py() for side in "ab"]
             rows.append(
@@ -109,12 +130,12 @@ class Overlap:
     def meta(self) -> dict[str, Any]:
         """Everything but the pairs."""
         return {
-            "format": FORMAT,
+            "format": 1,
             "version": longshot.__version__,
             "a": self.a,
             "b": self.b,
             "settings": self.settings,
-            "classes": [asdict(shared) for shared in self.classes],
+            "classes": [shared.model_dump() for shared in self.classes],
         }
 
     def save(self, path: str | Path) -> None:
@@ -133,9 +154,7 @@ class Overlap:
         """Read what ``save`` wrote."""
         path = Path(path)
         if not path.is_file():
-            raise UserError(
-                f"There is no overlap file {path}; make it with 'longshot datasets overlap A B -o {path}'."
-            )
+            raise UserError(f"There is no overlap file {path}", f"make it with {_call(path)}")
         try:
             if path.suffix == ".json":
                 meta = json.loads(path.read_text(encoding="utf-8"))
@@ -144,37 +163,32 @@ class Overlap:
                 pairs = pq.read_table(path)
                 meta = json.loads(pairs.schema.metadata[b"longshot_overlap"])
                 pairs = pairs.replace_schema_metadata().cast(SCHEMA)
-            if meta["format"] != FORMAT:
-                raise UserError(
-                    f"{path} has format {meta['format']}, this Longshot reads {FORMAT}; upgrade Longshot."
-                )
-            classes = tuple(SharedClass(**shared) for shared in meta["classes"])
-            return cls(pairs, meta["a"], meta["b"], classes, meta["settings"])
         except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
             raise UserError(
-                f"{path} is no overlap file of Longshot ({' '.join(str(error).split())[:120]}); make it with "
-                f"'longshot datasets overlap A B -o {path.name}'."
+                f"{path} is no overlap file of Longshot ({' '.join(str(error).split())[:120]})",
+                f"make it with {_call(path)}",
             ) from error
+        file = read_record(OverlapFile, meta, f"The overlap file {path}")
+        return cls(pairs, file.a.model_dump(), file.b.model_dump(), file.classes, file.settings)
 
 
 def make_overlap(
-    a: Dataset, b: Dataset, found: Found, classes: list[SharedClass], settings: dict[str, Any]
+    a: Dataset, b: Dataset, pairs: ImagePairs, classes: list[SharedClass], settings: dict[str, Any]
 ) -> Overlap:
     """Rows become keys and class ids."""
     columns: dict[str, pa.Array] = {}
-    for side, dataset, rows in (("a", a, found.rows[:, 0]), ("b", b, found.rows[:, 1])):
+    for side, dataset, rows in (("a", a, pairs.rows[:, 0]), ("b", b, pairs.rows[:, 1])):
         columns[f"key_{side}"] = dataset.keys.take(pa.array(rows))
         labels = pa.array(dataset.labels[rows])
-        home = {class_id: split for split, members in dataset.splits.items() for class_id in members}
+        split_of = {class_id: split for split, members in dataset.splits.items() for class_id in members}
+        splits = pa.array([split_of.get(class_id) for class_id in dataset.class_ids], pa.string())
         columns[f"class_{side}"] = pa.array(dataset.class_ids).take(labels)
-        columns[f"split_{side}"] = pa.array([home.get(c) for c in dataset.class_ids], pa.string()).take(
-            labels
-        )
-    columns["kind"] = pa.array(KINDS).take(pa.array(found.kind))
-    columns["distance"] = pa.array(found.distance)
-    columns["mirrored"] = pa.array(found.mirrored)
+        columns[f"split_{side}"] = splits.take(labels)
+    columns["kind"] = pa.array(KINDS).take(pa.array(pairs.kind))
+    columns["distance"] = pa.array(pairs.distance)
+    columns["mirrored"] = pa.array(pairs.mirrored)
     table = pa.table([columns[name] for name in SCHEMA.names], names=SCHEMA.names).cast(SCHEMA)
-    return Overlap(table, _about(a), _about(b), tuple(classes), {**settings, "index": found.index})
+    return Overlap(table, _about(a), _about(b), tuple(classes), {**settings, "index": pairs.index})
 
 
 def check_ending(path: Path) -> None:
@@ -189,33 +203,38 @@ def check_first_side(overlap: Overlap, dataset: Dataset, file: Path) -> None:
         return
     turned = overlap.b["fingerprint"] == dataset.fingerprint
     hint = (
-        f"it is its second dataset: compare the other way round, overlap {overlap.b['name']} {overlap.a['name']}"
+        "it is its second dataset: compare the other way round with "
+        f"{{find_overlap({overlap.b['name']}, {overlap.a['name']})}}"
         if turned
         else f"compare '{dataset.name}' with it anew"
     )
     raise UserError(
         f"{file} tells what '{overlap.a['name']}' ({overlap.a['fingerprint'][:12]}) shares with '{overlap.b['name']}', "
-        f"not what '{dataset.name}' ({dataset.fingerprint[:12]}) does; {hint}."
+        f"not what '{dataset.name}' ({dataset.fingerprint[:12]}) does",
+        hint,
     )
 
 
 def remember(overlap: Overlap) -> Path:
     """Keep an overlap in the cache, where ``recall`` finds it by the two fingerprints."""
-    path = _place(overlap.a["fingerprint"], overlap.b["fingerprint"])
+    path = _cached(overlap.a["fingerprint"], overlap.b["fingerprint"])
     overlap.save(path)
     return path
 
 
 def recall(a: str, b: str) -> tuple[Overlap, bool] | None:
     """What was found between two datasets by fingerprint, and whether it was compared the other way round."""
-    for one, other, turned in ((a, b, False), (b, a, True)):
-        path = _place(one, other)
+    for path, turned in ((_cached(a, b), False), (_cached(b, a), True)):
         if path.is_file():
             return Overlap.load(path), turned
     return None
 
 
-def _place(a: str, b: str) -> Path:
+def _call(path: Path) -> str:
+    return f"{{find_overlap(A, B, out={path})}}"
+
+
+def _cached(a: str, b: str) -> Path:
     return cache_dir("overlap") / f"{a[:32]}-{b[:32]}.parquet"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
@@ -28,7 +29,6 @@ _SHORT = (
 )
 _PIP = 'pip install "longshot[overlap]"'
 
-RowNumbers = NDArray[np.int64]
 Values = NDArray[np.float32]
 
 
@@ -36,7 +36,7 @@ Values = NDArray[np.float32]
 class Neighbours:
     """For each query its nearest rows, best first: ``rows`` [Q, k] (−1: none), cosine ``similarity`` [Q, k]."""
 
-    rows: RowNumbers
+    rows: Ints
     similarity: Values
     index: str  # "exact" or how the approximate index was made
 
@@ -50,7 +50,7 @@ def nearest(
     leave_self: bool = False,
     device: str = "auto",
     probes: int = _PROBES,
-    what: str = "search",
+    description: str = "search",
 ) -> Neighbours:
     """The ``k`` rows of ``base`` [N, d] with the highest cosine to each of ``queries`` [Q, d].
 
@@ -63,32 +63,36 @@ def nearest(
         raise UserError(f"There is no index '{index}'; choose one of {', '.join(INDEXES)}.")
     if queries.shape[1] != base.shape[1]:
         raise UserError(
-            f"Vectors of {queries.shape[1]:,} and of {base.shape[1]:,} numbers cannot be compared; embed both "
-            f"datasets with the same backbone."
+            f"Vectors of {queries.shape[1]:,} and of {base.shape[1]:,} numbers cannot be compared",
+            "embed both datasets with the same backbone",
         )
     if index == "auto":
         index = "ivf" if min(len(queries), len(base)) > EXACT_ROWS else "exact"
-    wanted = min(k, len(base) - leave_self)
-    if wanted < 1:
+    k = min(k, len(base) - leave_self)
+    if k < 1:
         empty = np.empty((len(queries), 0))
         return Neighbours(empty.astype(np.int64), empty.astype(np.float32), index)
     if index == "exact":
-        found = _exact(queries, base, wanted, leave_self, pick_device(device), what)
-        return Neighbours(*found, "exact")
-    return _through_faiss(queries, base, wanted, leave_self, probes, what)
+        return Neighbours(*_exact(queries, base, k, leave_self, pick_device(device), description), "exact")
+    return _through_faiss(queries, base, k, leave_self, probes, description)
 
 
 def _exact(
-    queries: NDArray[Any], base: NDArray[Any], k: int, leave_self: bool, device: torch.device, what: str
-) -> tuple[RowNumbers, Values]:
+    queries: NDArray[Any],
+    base: NDArray[Any],
+    k: int,
+    leave_self: bool,
+    device: torch.device,
+    description: str,
+) -> tuple[Ints, Values]:
     """Blocks of Q·Bᵀ with a running best k. The base is read once per block of queries."""
     rows = np.empty((len(queries), k), np.int64)
     similarity = np.empty((len(queries), k), np.float32)
-    with progress(what, total=len(queries), unit="rows") as bar:
+    with progress(description, total=len(queries), unit="rows") as bar:
         for start in range(0, len(queries), _QUERIES):
             block = unit(queries[start : start + _QUERIES], device)
             best = torch.full((len(block), 0), -math.inf, device=device)
-            place = torch.empty((len(block), 0), dtype=torch.int64, device=device)
+            best_rows = torch.empty((len(block), 0), dtype=torch.int64, device=device)
             for low in range(0, len(base), _BASE):
                 part = block @ unit(base[low : low + _BASE], device).T
                 if leave_self:
@@ -96,17 +100,17 @@ def _exact(
                     inside = (own >= 0) & (own < part.shape[1])
                     part[inside, own[inside]] = -math.inf
                 values, at = part.topk(min(k, part.shape[1]), dim=1)
-                best, place = torch.cat((best, values), 1), torch.cat((place, at + low), 1)
+                best, best_rows = torch.cat((best, values), 1), torch.cat((best_rows, at + low), 1)
                 best, order = best.topk(min(k, best.shape[1]), dim=1)
-                place = place.gather(1, order)
-            rows[start : start + len(block)] = place.cpu().numpy()
+                best_rows = best_rows.gather(1, order)
+            rows[start : start + len(block)] = best_rows.cpu().numpy()
             similarity[start : start + len(block)] = best.cpu().numpy()
             bar.advance(len(block))
     return rows, similarity
 
 
 def _through_faiss(
-    queries: NDArray[Any], base: NDArray[Any], k: int, leave_self: bool, probes: int, what: str
+    queries: NDArray[Any], base: NDArray[Any], k: int, leave_self: bool, probes: int, description: str
 ) -> Neighbours:
     """Inverted lists find candidates; the full vectors put them in order.
 
@@ -126,7 +130,7 @@ def _through_faiss(
     index.cp.niter, index.cp.seed = 8, 0
     cpu = torch.device("cpu")
     sample = np.sort(np.random.default_rng(0).choice(size, min(size, lists * _PER_LIST), replace=False))
-    with progress(f"{what}: index", total=size, unit="rows") as bar:
+    with progress(f"{description}: index", total=size, unit="rows") as bar:
         index.train(_filled(unit(base[sample], cpu), dim))
         for start in range(0, size, _IVF_BLOCK):
             rows_here = _filled(unit(base[start : start + _IVF_BLOCK], cpu), dim)
@@ -136,17 +140,17 @@ def _through_faiss(
     rows = np.full((len(queries), k), -1, np.int64)
     similarity = np.full((len(queries), k), -1.0, np.float32)
     candidates = min(size, max(_CANDIDATES, 2 * k) + leave_self)
-    with progress(what, total=len(queries), unit="rows") as bar:
+    with progress(description, total=len(queries), unit="rows") as bar:
         for start in range(0, len(queries), _IVF_BLOCK):
             block = unit(queries[start : start + _IVF_BLOCK], cpu)
-            found = index.search(_filled(block, dim), candidates)[1]
+            nearby = index.search(_filled(block, dim), candidates)[1]
             if leave_self:
-                found[found == np.arange(start, start + len(block))[:, None]] = -1
-            ordered, values = _rerank(block, base, found, k)
+                nearby[nearby == np.arange(start, start + len(block))[:, None]] = -1
+            ordered, values = _rerank(block, base, nearby, k)
             rows[start : start + len(block)], similarity[start : start + len(block)] = ordered, values
             bar.advance(len(block))
-    told = f"ivf({lists:,} lists, {index.nprobe} probes, {candidates} candidates compared in full)"
-    return Neighbours(rows, similarity, told)
+    how = f"ivf({lists:,} lists, {index.nprobe} probes, {candidates} candidates compared in full)"
+    return Neighbours(rows, similarity, how)
 
 
 def _filled(values: torch.Tensor, dim: int) -> NDArray[np.float32]:
@@ -154,13 +158,13 @@ def _filled(values: torch.Tensor, dim: int) -> NDArray[np.float32]:
     return np.asarray(torch.nn.functional.pad(values, (0, dim - values.shape[1])).numpy(), np.float32)
 
 
-def _rerank(block: torch.Tensor, base: NDArray[Any], found: RowNumbers, k: int) -> tuple[RowNumbers, Values]:
+def _rerank(block: torch.Tensor, base: NDArray[Any], candidates: Ints, k: int) -> tuple[Ints, Values]:
     """The best k of the candidates [q, c] by their full vectors; −1 stands for no candidate."""
-    ordered = np.full((len(found), k), -1, np.int64)
-    values = np.full((len(found), k), -1.0, np.float32)
-    step = max(1, (1 << 25) // (found.shape[1] * base.shape[1]))  # 128 MB of gathered vectors
-    for start in range(0, len(found), step):
-        part = found[start : start + step]
+    ordered = np.full((len(candidates), k), -1, np.int64)
+    values = np.full((len(candidates), k), -1.0, np.float32)
+    step = max(1, (1 << 25) // (candidates.shape[1] * base.shape[1]))  # 128 MB of gathered vectors
+    for start in range(0, len(candidates), step):
+        part = candidates[start : start + step]
         vectors = unit(base[np.maximum(part, 0).ravel()], block.device).view(*part.shape, -1)
         cosine = torch.einsum("qd,qcd->qc", block[start : start + step], vectors)
         cosine[torch.from_numpy(part < 0)] = -math.inf
@@ -181,8 +185,9 @@ def unit(values: NDArray[Any], device: torch.device) -> torch.Tensor:
 def _faiss() -> Any:
     if find_spec("faiss") is None:
         raise UserError(
-            f"An approximate search beyond {EXACT_ROWS:,} rows needs FAISS, which is not installed; to have it: {_PIP} "
-            f"(or search exactly with --index exact, which takes time in proportion to rows × rows)."
+            f"An approximate search beyond {EXACT_ROWS:,} rows needs FAISS, which is not installed",
+            f"to have it: {_PIP} (or search exactly with {{index:exact}}, which takes time in proportion to "
+            f"rows × rows)",
         )
     import faiss
 

@@ -49,11 +49,11 @@ class Signatures:
 
     def descriptors(self) -> NDArray[np.float32]:
         """[N, 133], made in blocks."""
-        found = np.empty((len(self), descriptor_size()), np.float32)
+        values = np.empty((len(self), descriptor_size()), np.float32)
         for start in range(0, len(self), 4096):
             block = torch.from_numpy(np.array(self.thumbnails[start : start + 4096]))
-            found[start : start + len(block)] = descriptor(block).numpy()
-        return found
+            values[start : start + len(block)] = descriptor(block).numpy()
+        return values
 
 
 def signatures(dataset: Dataset, workers: int | None = None) -> Signatures:
@@ -63,18 +63,18 @@ def signatures(dataset: Dataset, workers: int | None = None) -> Signatures:
     )
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
     path = cache_dir("overlap") / f"{name}-{address[:32]}.npy"
-    found = _open(path, len(dataset))
-    if found is None:
+    table = _open(path, len(dataset))
+    if table is None:
         with lock(path):
-            found = _open(path, len(dataset))  # made by another process while we waited
-            if found is None:
+            table = _open(path, len(dataset))  # made by another process while we waited
+            if table is None:
                 shards = Shards(path, "signatures", len(dataset), _SHARD, "uint8")
                 _fill(dataset, shards, workers)
                 shards.assemble()
                 shards.remove()
-                found = _open(path, len(dataset))
-    assert found is not None
-    return Signatures(found[:, :_DIGEST], found[:, _DIGEST:].reshape(-1, SIDE, SIDE, 3))
+                table = _open(path, len(dataset))
+    assert table is not None
+    return Signatures(table[:, :_DIGEST], table[:, _DIGEST:].reshape(-1, SIDE, SIDE, 3))
 
 
 def descriptor(thumbnails: torch.Tensor) -> torch.Tensor:
@@ -125,8 +125,8 @@ def pixel_hash(image: Image) -> bytes:
 @cache
 def _cosines(count: int) -> torch.Tensor:
     """The first ``count`` rows of the orthonormal cosine transform [count, 32]."""
-    place = (torch.arange(SIDE) + 0.5) * torch.pi / SIDE
-    waves: torch.Tensor = torch.cos(torch.arange(count)[:, None] * place) * (2 / SIDE) ** 0.5
+    angle = (torch.arange(SIDE) + 0.5) * torch.pi / SIDE
+    waves: torch.Tensor = torch.cos(torch.arange(count)[:, None] * angle) * (2 / SIDE) ** 0.5
     waves[0] /= 2**0.5
     return waves
 
@@ -150,7 +150,7 @@ def _fill(dataset: Dataset, shards: Shards, workers: int | None) -> None:
         )
     bad: list[tuple[int, str]] = []
 
-    def one(row: int) -> NDArray[np.uint8]:
+    def signature(row: int) -> NDArray[np.uint8]:
         try:
             image = dataset.store.read(row)
         except ImageError as error:
@@ -167,7 +167,7 @@ def _fill(dataset: Dataset, shards: Shards, workers: int | None) -> None:
         for shard in missing:
             rows: Sequence[int] = shards.bounds(shard)
             values = []
-            for value in pool.map(one, rows):
+            for value in pool.map(signature, rows):
                 values.append(value)
                 bar.advance()
             if not bad:  # from the first unreadable image on we go on only to find all the others

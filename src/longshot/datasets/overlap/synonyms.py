@@ -23,17 +23,17 @@ class Nouns:
     lemmas: Mapping[str, tuple[str, ...]]
     first: Mapping[str, str]
     taxonomy: Taxonomy
-    _known: dict[str, frozenset[str]] = field(default_factory=dict)
+    _ancestors: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def ancestors(self, synsets: frozenset[str]) -> frozenset[str]:
         """Synsets above these (themselves left out), without the most general ones."""
-        found: set[str] = set()
+        above: set[str] = set()
         for synset in synsets:
-            if synset not in self._known and synset in self.taxonomy:
+            if synset not in self._ancestors and synset in self.taxonomy:
                 higher = self.taxonomy.ancestors(synset) - {synset, ROOT}
-                self._known[synset] = frozenset(s for s in higher if self.taxonomy.depth(s) >= _GENERAL)
-            found |= self._known.get(synset, frozenset())
-        return frozenset(found)
+                self._ancestors[synset] = frozenset(s for s in higher if self.taxonomy.depth(s) >= _GENERAL)
+            above |= self._ancestors.get(synset, frozenset())
+        return frozenset(above)
 
 
 def read_nouns() -> Nouns | None:

@@ -81,41 +81,41 @@ def crop_matrix(crops: Tensor, side: int) -> Tensor:
     """[…, n, n] that takes a line of n pixels to a part of it: ``crops`` […, 2] are length and start as shares."""
     scale, offset = crops[..., 0], crops[..., 1]
     centre = (torch.arange(side, device=scale.device) + 0.5) / side
-    place = ((offset[..., None] + scale[..., None] * centre) * side - 0.5).clamp(0, side - 1)
-    return (1 - (place[..., None] - torch.arange(side, device=scale.device)).abs()).clamp(min=0)
+    position = ((offset[..., None] + scale[..., None] * centre) * side - 0.5).clamp(0, side - 1)
+    return (1 - (position[..., None] - torch.arange(side, device=scale.device)).abs()).clamp(min=0)
 
 
 def _align(a: Tensor, b: Tensor, limit: float) -> Alignment:
     small_a, small_b = adaptive_avg_pool2d(a, _COARSE), adaptive_avg_pool2d(b, _COARSE)
-    found_a, found_b = _coarse(small_a, small_b), _coarse(small_b, small_a)
-    second = found_b[0] < found_a[0]
-    distance, choice = (torch.where(second, y, x) for x, y in zip(found_a, found_b, strict=True))
+    cut_a, cut_b = _coarse(small_a, small_b), _coarse(small_b, small_a)
+    second = cut_b[0] < cut_a[0]
+    distance, choice = (torch.where(second, y, x) for x, y in zip(cut_a, cut_b, strict=True))
     crops = torch.tensor(_CROPS, device=a.device)
     rows, columns = crops[choice // len(_CROPS)], crops[choice % len(_CROPS)]
     near = torch.nonzero(distance <= limit)[:, 0]
     if len(near):
-        cut, whole = _sides(a[near], b[near], second[near])
-        found = _refine(cut, whole, rows[near], columns[near], (0.0125, 0.00625))
-        distance[near], rows[near], columns[near] = found
+        sides = _sides(a[near], b[near], second[near])
+        refined = _refine(*sides, rows[near], columns[near], (0.0125, 0.00625))
+        distance[near], rows[near], columns[near] = refined
     return Alignment(distance, second, rows, columns)
 
 
-def _coarse(cut: Tensor, whole: Tensor) -> tuple[Tensor, Tensor]:
+def _coarse(cut: Tensor, uncut: Tensor) -> tuple[Tensor, Tensor]:
     """Lowest d [P] over all pairs of crops of ``cut`` [P, 1, n, n], and which pair: rows · 7 + columns [P]."""
     crops = torch.tensor(_CROPS, device=cut.device)
     matrices = crop_matrix(crops, cut.shape[-1])  # [7, n, n]
-    both = ((matrices @ cut)[:, :, None] @ matrices.mT).flatten(3).flatten(1, 2)  # [P, 49, n²]
-    flat = whole.flatten(1)[:, :, None]
+    crop = ((matrices @ cut)[:, :, None] @ matrices.mT).flatten(3).flatten(1, 2)  # [P, 49, n²]
+    flat = uncut.flatten(1)[:, :, None]
     # The sums of ``difference`` written out: over 49 crops a pair, its temporaries would cost more than the products.
     count = flat.shape[1]
-    power, other = both.square().sum(2), flat.square().sum(1)
-    spread = power - both.sum(2).square() / count + other - flat.sum(1).square() / count
-    found = (power + other - 2 * (both @ flat)[:, :, 0]) / (spread + 2 * _FLOOR**2 * count)
-    return found.amin(1), found.argmin(1)
+    power, other = crop.square().sum(2), flat.square().sum(1)
+    spread = power - crop.sum(2).square() / count + other - flat.sum(1).square() / count
+    distance = (power + other - 2 * (crop @ flat)[:, :, 0]) / (spread + 2 * _FLOOR**2 * count)
+    return distance.amin(1), distance.argmin(1)
 
 
 def _refine(
-    cut: Tensor, whole: Tensor, rows: Tensor, columns: Tensor, steps: tuple[float, ...]
+    cut: Tensor, uncut: Tensor, rows: Tensor, columns: Tensor, steps: tuple[float, ...]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Rows and columns in turn try nine scales and offsets around what was best so far: (d [P], rows, columns)."""
     side, every = cut.shape[-1], torch.arange(len(cut), device=cut.device)
@@ -127,29 +127,29 @@ def _refine(
             tried = (rows if along_rows else columns)[:, None] + moves  # [P, 9, 2]
             scale = tried[..., 0].clamp(max=1.0)
             tried = torch.stack((scale, tried[..., 1].clamp(min=0.0).minimum(1.0 - scale)), -1)
-            mine = crop_matrix(tried, side)  # [P, 9, n, n]
+            matrices = crop_matrix(tried, side)  # [P, 9, n, n]
             if along_rows:
-                moved = mine @ (cut @ crop_matrix(columns, side).mT[:, None])
+                moved = matrices @ (cut @ crop_matrix(columns, side).mT[:, None])
             else:
-                moved = (crop_matrix(rows, side)[:, None] @ cut) @ mine.mT
-            best, at = difference(moved[:, :, None], whole[:, None]).min(1)
+                moved = (crop_matrix(rows, side)[:, None] @ cut) @ matrices.mT
+            best, at = difference(moved[:, :, None], uncut[:, None]).min(1)
             chosen = tried[every, at]
             rows, columns = (chosen, columns) if along_rows else (rows, chosen)
     return best, rows, columns
 
 
 def _compare(a: Tensor, b: Tensor, how: Alignment) -> tuple[Tensor, Tensor]:
-    cut, whole = _sides(grey(a), grey(b), how.second)
-    _, rows, columns = _refine(cut, whole, how.rows, how.columns, (0.00625, 0.003125))
+    sides = _sides(grey(a), grey(b), how.second)
+    _, rows, columns = _refine(*sides, how.rows, how.columns, (0.00625, 0.003125))
     colour_a, colour_b = (x.float().permute(0, 3, 1, 2) for x in (a, b))
-    cut, whole = _sides(colour_a, colour_b, how.second)
+    cut, uncut = _sides(colour_a, colour_b, how.second)
     by_rows, by_columns = (crop_matrix(axis, cut.shape[-1])[:, None] for axis in (rows, columns))
     moved = by_rows @ cut @ by_columns.mT
-    return difference(moved, whole), difference(_details(moved), _details(whole))
+    return difference(moved, uncut), difference(_details(moved), _details(uncut))
 
 
 def _sides(a: Tensor, b: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """(the picture to cut, the whole one)."""
+    """(the picture to cut, the other one)."""
     turned = second[:, None, None, None]
     return torch.where(turned, b, a), torch.where(turned, a, b)
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from longshot.core.files import cache_dir, explain_disk_errors
+from longshot.core.locks import file_lock
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.toybox.attributes import IMAGES
 from longshot.datasets.toybox.generate import ATTRIBUTES_FILE, CLASSES_FILE, IMAGES_FILE, VERSION, generate
@@ -73,7 +71,8 @@ def ensure_drawn(workers: int | None = None) -> Path:
     folder = parent / f"v{VERSION}"
     if folder.exists():
         return folder
-    with _alone(parent / f".v{VERSION}.lock"), explain_disk_errors(folder):
+    waiting = "another process is drawing toybox; waiting for it"
+    with file_lock(parent / f".v{VERSION}.lock", waiting=waiting), explain_disk_errors(folder):
         if folder.exists():  # drawn while we waited
             return folder
         unfinished = parent / f".v{VERSION}-unfinished"
@@ -85,20 +84,3 @@ def ensure_drawn(workers: int | None = None) -> Path:
             if not folder.exists():  # where locks are not to be had, another process may have been faster
                 raise
     return folder
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold a lock file; the system releases it when the process ends, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: both draw, and the first to finish wins
-        yield
-        return
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("another process is drawing toybox; waiting for it", file=sys.stderr, flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
