@@ -28,5 +28,5 @@ def beds(dataset: longshot.Dataset, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="session")
-def features(dataset: longshot.Dataset) -> longshot.ColumnTypes:
+def features(dataset: longshot.Dataset) -> longshot.Features:
     return longshot.embed(dataset, "pixels", dtype="float32", device="cpu")

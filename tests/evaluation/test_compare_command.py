@@ -22,7 +22,7 @@ PLAIN, COSINE = "protonet", "protonet(distance='cosine')"
 
 @pytest.fixture(scope="module")
 def runs(
-    beds: Path, features: longshot.ColumnTypes, tmp_path_factory: pytest.TempPathFactory
+    beds: Path, features: longshot.Features, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
     """plain and cosine: one method each on one testbed; both: two methods; varied: tasks of many shapes."""
     folder = tmp_path_factory.mktemp("runs")
@@ -119,7 +119,7 @@ class TestTwoRuns:
 
 class TestWithinARun:
     def test_all_pairs_with_correction(
-        self, runs: dict[str, Path], beds: Path, features: longshot.ColumnTypes, tmp_path: Path
+        self, runs: dict[str, Path], beds: Path, features: longshot.Features, tmp_path: Path
     ) -> None:
         folder = tmp_path / "three"
         shutil.copytree(runs["both"], folder)
@@ -198,11 +198,11 @@ class TestRefusals:
             assert content_hash[:12] in done.stderr
 
     def test_shared_testbed_is_offered(self, runs: dict[str, Path]) -> None:
-        with pytest.raises(UserError, match="--testbed fixed"):
+        with pytest.raises(UserError, match='with testbed="fixed"'):
             compare_runs(Results(runs["two-beds"]), Results(runs["plain"]))
 
     def test_series_of_other_names_are_not_guessed(
-        self, runs: dict[str, Path], beds: Path, features: longshot.ColumnTypes, tmp_path: Path
+        self, runs: dict[str, Path], beds: Path, features: longshot.Features, tmp_path: Path
     ) -> None:
         longshot.evaluate(
             beds / "fixed.parquet",
@@ -212,7 +212,7 @@ class TestRefusals:
             device="cpu",
             workers=1,
         )
-        with pytest.raises(UserError, match=r"no series in common .* --against"):
+        with pytest.raises(UserError, match=r"no series in common .* one of B with against"):
             compare_runs(Results(runs["both"]), Results(tmp_path / "other"))
 
     def test_unfinished_run(self, runs: dict[str, Path], tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_dry_run_estimates_and_writes_nothing(
 
 
 def test_features_file_in_place_of_a_backbone(
-    run_cli: Any, beds: Path, features: longshot.ColumnTypes, tmp_path: Path
+    run_cli: Any, beds: Path, features: longshot.Features, tmp_path: Path
 ) -> None:
     features.save(tmp_path / "mine.npy")
     command = ["evaluate", beds / "any.parquet", "--method", "protonet", "-o", tmp_path / "run", "--json"]
@@ -221,7 +221,7 @@ class TestMistakes:
         assert "changed" in told
 
     def test_nan_features(
-        self, run_cli: Any, beds: Path, features: longshot.ColumnTypes, tmp_path: Path
+        self, run_cli: Any, beds: Path, features: longshot.Features, tmp_path: Path
     ) -> None:
         features.save(tmp_path / "mine.npy")
         array = np.load(tmp_path / "mine.npy", mmap_mode="r+")
@@ -239,7 +239,7 @@ class TestMistakes:
         assert "NaN" in told
 
     def test_features_of_other_dimensions(
-        self, run_cli: Any, beds: Path, features: longshot.ColumnTypes, tmp_path: Path
+        self, run_cli: Any, beds: Path, features: longshot.Features, tmp_path: Path
     ) -> None:
         features.save(tmp_path / "mine.npy")
         np.save(tmp_path / "mine.npy", np.zeros((240, 7), np.float32))
@@ -265,4 +265,4 @@ class TestMistakes:
             command = ["evaluate", beds / "any.parquet", "--backbone", "pixels", "--method", "protonet"]
             done = run_cli(*command, "-o", folder, check=False)
         assert done.returncode == 2
-        assert "Another 'longshot evaluate'" in done.stderr
+        assert "Another evaluation is writing to" in done.stderr

@@ -26,7 +26,7 @@ def files(folder: Path, pattern: str = "part-*.parquet") -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def run(beds: Path, features: longshot.ColumnTypes, tmp_path_factory: pytest.TempPathFactory) -> Results:
+def run(beds: Path, features: longshot.Features, tmp_path_factory: pytest.TempPathFactory) -> Results:
     folder = tmp_path_factory.mktemp("runs") / "run"
     paths = [beds / "fixed.parquet", beds / "any.parquet"]
     return longshot.evaluate(paths, backbones=features, methods=METHODS, out=folder, device="cpu")
@@ -40,7 +40,7 @@ def test_one_row_per_task_method_and_testbed(run: Results) -> None:
 
 
 def test_accuracy_is_that_of_nearest_class_means(
-    run: Results, beds: Path, features: longshot.ColumnTypes
+    run: Results, beds: Path, features: longshot.Features
 ) -> None:
     """Recomputed in NumPy from keys alone, for every task of the mixed testbed."""
     testbed = longshot.Testbed.load(beds / "any.parquet")
@@ -96,7 +96,7 @@ def test_timings_lie_beside_the_results_and_join_in(run: Results) -> None:
 
 
 def test_run_json_tells_the_whole_story(
-    run: Results, features: longshot.ColumnTypes, dataset: longshot.Dataset
+    run: Results, features: longshot.Features, dataset: longshot.Dataset
 ) -> None:
     story = run.run["backbones"]["pixels"][dataset.fingerprint]
     assert story["hash"] == features.hash
@@ -123,7 +123,7 @@ def test_the_folder_keeps_its_testbeds(run: Results, beds: Path) -> None:
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_do_not_change_a_byte(
-    run: Results, beds: Path, features: longshot.ColumnTypes, tmp_path: Path, workers: int
+    run: Results, beds: Path, features: longshot.Features, tmp_path: Path, workers: int
 ) -> None:
     paths = [beds / "fixed.parquet", beds / "any.parquet"]
     longshot.evaluate(
@@ -133,7 +133,7 @@ def test_workers_do_not_change_a_byte(
 
 
 def test_batch_size_does_not_change_predictions(
-    run: Results, beds: Path, features: longshot.ColumnTypes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Results, beds: Path, features: longshot.Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ProtoNet, "batch_bytes", 1)  # one task per batch
     alone = longshot.evaluate(
@@ -162,7 +162,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
 
 
 def test_a_second_call_computes_nothing(
-    beds: Path, features: longshot.ColumnTypes, tmp_path: Path, counting: type[Counting]
+    beds: Path, features: longshot.Features, tmp_path: Path, counting: type[Counting]
 ) -> None:
     for expected in (200, 200):
         longshot.evaluate(
@@ -174,7 +174,7 @@ def test_a_second_call_computes_nothing(
 @pytest.mark.parametrize("harm", ["remove", "truncate", "flip"])
 def test_only_the_missing_or_damaged_part_is_computed_anew(
     beds: Path,
-    features: longshot.ColumnTypes,
+    features: longshot.Features,
     tmp_path: Path,
     counting: type[Counting],
     harm: str,
@@ -202,7 +202,7 @@ def test_only_the_missing_or_damaged_part_is_computed_anew(
 
 
 def test_a_damaged_part_is_named_when_read(
-    run: Results, beds: Path, features: longshot.ColumnTypes, tmp_path: Path
+    run: Results, beds: Path, features: longshot.Features, tmp_path: Path
 ) -> None:
     results = longshot.evaluate(
         beds / "fixed.parquet", backbones=features, methods="protonet", out=tmp_path / "run"
@@ -213,7 +213,7 @@ def test_a_damaged_part_is_named_when_read(
         results.table()
 
 
-def test_another_method_extends_the_run(beds: Path, features: longshot.ColumnTypes, tmp_path: Path) -> None:
+def test_another_method_extends_the_run(beds: Path, features: longshot.Features, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     longshot.evaluate(beds / "fixed.parquet", backbones=features, methods=METHODS[0], out=folder)
     before = files(folder)
@@ -224,7 +224,7 @@ def test_another_method_extends_the_run(beds: Path, features: longshot.ColumnTyp
 
 
 def test_the_same_images_under_another_name_extend_the_run(
-    beds: Path, features: longshot.ColumnTypes, tmp_path: Path
+    beds: Path, features: longshot.Features, tmp_path: Path
 ) -> None:
     for dataset, method in (("photos", "protonet"), ("pictures", "protonet(distance='cosine')")):
         renamed = dataclasses.replace(features, dataset=dataset)
@@ -235,7 +235,7 @@ def test_the_same_images_under_another_name_extend_the_run(
 
 
 def test_scores_are_kept_on_request_and_added_to_a_run_without(
-    beds: Path, features: longshot.ColumnTypes, tmp_path: Path
+    beds: Path, features: longshot.Features, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
     longshot.evaluate(beds / "any.parquet", backbones=features, methods="protonet", out=folder)
@@ -271,7 +271,7 @@ def test_a_testbed_over_two_datasets(
     assert results.summary()[0]["tasks"] == 230
 
 
-def test_coarsity_comes_from_the_testbed(beds: Path, features: longshot.ColumnTypes, tmp_path: Path) -> None:
+def test_coarsity_comes_from_the_testbed(beds: Path, features: longshot.Features, tmp_path: Path) -> None:
     import pyarrow as pa
 
     old = longshot.Testbed.load(beds / "fixed.parquet")
@@ -288,7 +288,7 @@ def test_coarsity_comes_from_the_testbed(beds: Path, features: longshot.ColumnTy
 class TestMistakes:
     """Each ends with one sentence before anything is computed."""
 
-    def evaluate(self, beds: Path, features: longshot.ColumnTypes, out: Path, **other: object) -> None:
+    def evaluate(self, beds: Path, features: longshot.Features, out: Path, **other: object) -> None:
         options = {"backbones": features, "methods": "protonet", "out": out, **other}
         longshot.evaluate(options.pop("testbeds", beds / "fixed.parquet"), **options)  # type: ignore[arg-type]
 
@@ -307,7 +307,7 @@ class TestMistakes:
     def test_wrong_request(
         self,
         beds: Path,
-        features: longshot.ColumnTypes,
+        features: longshot.Features,
         tmp_path: Path,
         change: dict[str, object],
         sentence: str,
@@ -316,28 +316,28 @@ class TestMistakes:
             self.evaluate(beds, features, tmp_path / "run", **change)
         assert not (tmp_path / "run").exists()
 
-    def test_foreign_folder(self, beds: Path, features: longshot.ColumnTypes, tmp_path: Path) -> None:
+    def test_foreign_folder(self, beds: Path, features: longshot.Features, tmp_path: Path) -> None:
         (tmp_path / "thesis.txt").write_text("mine")
         with pytest.raises(UserError, match=r"thesis\.txt.*not the folder of a run"):
             self.evaluate(beds, features, tmp_path)
         assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
     def test_features_of_another_dataset(
-        self, beds: Path, features: longshot.ColumnTypes, tmp_path: Path
+        self, beds: Path, features: longshot.Features, tmp_path: Path
     ) -> None:
         foreign = dataclasses.replace(features, fingerprint="0" * 64, dataset="birds")
         with pytest.raises(UserError, match="made from the dataset 'birds'"):
             self.evaluate(beds, foreign, tmp_path / "run")
 
     def test_features_with_too_few_rows(
-        self, beds: Path, features: longshot.ColumnTypes, tmp_path: Path
+        self, beds: Path, features: longshot.Features, tmp_path: Path
     ) -> None:
         short = dataclasses.replace(features, array=features.array[:10])
         with pytest.raises(UserError, match=r"shape \(10, 3072\).*240 rows"):
             self.evaluate(beds, short, tmp_path / "run")
 
     def test_nan_features_name_the_image(
-        self, beds: Path, features: longshot.ColumnTypes, tmp_path: Path
+        self, beds: Path, features: longshot.Features, tmp_path: Path
     ) -> None:
         array = np.array(features.array)
         array[:, 5] = np.nan
@@ -345,7 +345,7 @@ class TestMistakes:
             self.evaluate(beds, dataclasses.replace(features, array=array), tmp_path / "run", workers=1)
 
     def test_a_method_that_gives_nan_is_named(
-        self, beds: Path, features: longshot.ColumnTypes, tmp_path: Path
+        self, beds: Path, features: longshot.Features, tmp_path: Path
     ) -> None:
         class Broken(ProtoNet):
             def scores(self, batch: TaskBatch) -> Tensor:
@@ -355,7 +355,7 @@ class TestMistakes:
             self.evaluate(beds, features, tmp_path / "run", methods=Broken(), workers=1)
 
     def test_a_method_of_the_wrong_shape_is_named(
-        self, beds: Path, features: longshot.ColumnTypes, tmp_path: Path
+        self, beds: Path, features: longshot.Features, tmp_path: Path
     ) -> None:
         class Broken(ProtoNet):
             def scores(self, batch: TaskBatch) -> Tensor:
@@ -365,16 +365,14 @@ class TestMistakes:
             self.evaluate(beds, features, tmp_path / "run", methods=Broken())
 
     def test_one_name_for_two_testbeds(
-        self, beds: Path, features: longshot.ColumnTypes, dataset: longshot.Dataset, tmp_path: Path
+        self, beds: Path, features: longshot.Features, dataset: longshot.Dataset, tmp_path: Path
     ) -> None:
         self.evaluate(beds, features, tmp_path / "run")
         other = longshot.sample(dataset, tasks=5, shape=longshot.FixedShape(2, 1, 1), seed=9)
         with pytest.raises(UserError, match="another testbed called 'fixed'"):
             self.evaluate(beds, features, tmp_path / "run", testbeds={"fixed": other})
 
-    def test_one_name_for_two_features(
-        self, beds: Path, features: longshot.ColumnTypes, tmp_path: Path
-    ) -> None:
+    def test_one_name_for_two_features(self, beds: Path, features: longshot.Features, tmp_path: Path) -> None:
         self.evaluate(beds, features, tmp_path / "run")
         with pytest.raises(
             UserError, match=r"already holds results of the backbone 'pixels'.*another folder"
@@ -382,14 +380,14 @@ class TestMistakes:
             self.evaluate(beds, dataclasses.replace(features, hash="1" * 64), tmp_path / "run")
 
     def test_a_new_version_of_a_method(
-        self, beds: Path, features: longshot.ColumnTypes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, beds: Path, features: longshot.Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.evaluate(beds, features, tmp_path / "run")
         monkeypatch.setattr(ProtoNet, "version", 2)
         with pytest.raises(UserError, match=r"method protonet with another .*version"):
             self.evaluate(beds, features, tmp_path / "run")
 
-    def test_a_damaged_run_json(self, beds: Path, features: longshot.ColumnTypes, tmp_path: Path) -> None:
+    def test_a_damaged_run_json(self, beds: Path, features: longshot.Features, tmp_path: Path) -> None:
         self.evaluate(beds, features, tmp_path / "run")
         (tmp_path / "run" / "run.json").write_text(json.dumps({"format": 99}))
         with pytest.raises(UserError, match="not a run of format 1"):

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from longshot.core.files import write_json
-from longshot.evaluation.results import new_run, testbed_path
+from longshot.evaluation.run_record import new_run
+from longshot.evaluation.stores import testbed_path
 from longshot.evaluation.units import Unit, write_unit
 from longshot.testbeds.testbed import Testbed
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import json_option, print_table, seed_option
-from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
-    from longshot.evaluation.compare import Compared
+    from longshot.evaluation.compare import Compared, RunComparison
 
 _METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
 
@@ -71,84 +70,72 @@ def command(
     corrected for the number of rows by Holm's method; 'better', 'worse' and 'tied' follow from it. The gate asks for
     both, a loss that matters and one that is no chance, so that a pipeline is not stopped by noise.
     """
-    from longshot.evaluation.compare import compare_runs, compare_within
-    from longshot.evaluation.results import Results
+    from longshot.evaluation.compare import compare
 
-    if against and run_b is None:
-        run_b = run_a
-    if run_b is None and fail_if_worse is not None:
-        raise UserError(
-            "--fail-if-worse compares 2 runs and 1 was given; add RUN_B, or --method and --against."
-        )
-    options: dict[str, Any] = {"metric": metric, "methods": methods, "testbed": testbed, "seed": seed}
-    alone: list[str] = []
-    if run_b is None:
-        found = compare_within(Results(run_a), **options)
-    else:
-        found, alone = compare_runs(Results(run_a), Results(run_b), against=against, **options)
-    scale, unit = (1.0, "nats") if metric == "loss" else (100.0, "points")
-    failed = [] if fail_if_worse is None else [c for c in found if c.worse_by(fail_if_worse / scale)]
+    compared = compare(
+        run_a,
+        run_b,
+        methods=methods,
+        against=against,
+        metric=metric,
+        testbed=testbed,
+        fail_if_worse=fail_if_worse,
+        seed=seed,
+    )
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "metric": metric,
-                    "a": str(run_a),
-                    "b": str(run_b or run_a),
-                    "comparisons": [_record(c, c in failed) for c in found],
-                    "unmatched": alone,
-                    "fail_if_worse": fail_if_worse,
-                    "failed": bool(failed),
-                },
-                indent=2,
-                ensure_ascii=False,
-            )
-        )
+        click.echo(json.dumps(compared.record(), indent=2, ensure_ascii=False))
     else:
-        print_table([_row(c, scale) for c in found], title=_title(run_a, run_b, metric, scale))
-        if alone:
-            click.echo(f"\nWithout a partner, not compared: {'; '.join(alone)}.")
-        if fail_if_worse is not None and not failed:
-            click.echo(f"\nPassed: nothing is worse by more than {fail_if_worse:g} {unit} beyond chance.")
-            for c in found:
-                if -c.gain * scale > fail_if_worse:
-                    click.echo(_undecided(c, scale, unit))
-    if failed:
-        worst = min(failed, key=lambda c: c.gain)
-        click.echo(
-            f"failed: {worst.b} in {run_b} is worse than {worst.a} in {run_a} by {-worst.gain * scale:.2f} {unit} on "
-            f"'{worst.testbed}' (p {_p(worst.p_holm)}), more than the {fail_if_worse:g} allowed"
-            + (f"; {len(failed) - 1} more fail" if len(failed) > 1 else "")
-            + ".",
-            err=True,
-        )
+        print_table([_row(pair, compared.scale) for pair in compared.pairs], title=_title(compared))
+        if compared.unmatched:
+            click.echo(f"\nWithout a partner, not compared: {'; '.join(compared.unmatched)}.")
+        if fail_if_worse is not None and not compared.failures:
+            click.echo(
+                f"\nPassed: nothing is worse by more than {fail_if_worse:g} {compared.unit} beyond chance."
+            )
+            for pair in compared.undecided:
+                click.echo(_undecided(pair, compared))
+    if compared.failures:
+        click.echo(_failed(compared), err=True)
         sys.exit(1)
 
 
-def _title(run_a: Path, run_b: Path | None, metric: str, scale: float) -> str:
-    unit = "in %" if scale == 100 else "in nats, lower is better"
-    return f"A = {run_a}, B = {run_b}; {metric} {unit}" if run_b else f"{run_a}; {metric} {unit}"
+def _title(compared: RunComparison) -> str:
+    unit = "in %" if compared.unit == "points" else "in nats, lower is better"
+    runs = f"A = {compared.a}, B = {compared.b}" if compared.b else compared.a
+    return f"{runs}; {compared.metric} {unit}"
 
 
-def _row(c: Compared, scale: float) -> dict[str, Any]:
+def _failed(compared: RunComparison) -> str:
+    failures, unit = compared.failures, compared.unit
+    worst = min(failures, key=lambda pair: pair.gain)
+    return (
+        f"failed: {worst.b} in {compared.b} is worse than {worst.a} in {compared.a} by "
+        f"{-worst.gain * compared.scale:.2f} {unit} on '{worst.testbed}' (p {_p(worst.p_holm)}), more than the "
+        f"{compared.fail_if_worse:g} allowed"
+        + (f"; {len(failures) - 1} more fail" if len(failures) > 1 else "")
+        + "."
+    )
+
+
+def _row(pair: Compared, scale: float) -> dict[str, Any]:
     """One line of the table; what A and B share is said once."""
-    r = c.result
-    difference = f"{scale * r.difference.mean:+.2f}"
-    if r.difference.low is not None and r.difference.high is not None:
-        difference += f" [{scale * r.difference.low:+.2f}, {scale * r.difference.high:+.2f}]"
-    shared = c.a == c.b
+    result = pair.result
+    difference = f"{scale * result.difference.mean:+.2f}"
+    if result.difference.low is not None and result.difference.high is not None:
+        difference += f" [{scale * result.difference.low:+.2f}, {scale * result.difference.high:+.2f}]"
+    shares = (result.wins, result.ties, result.losses)
     return {
-        "testbed": c.testbed,
-        "A": str(c.a),
-        "B": "the same" if shared else str(c.b),
-        "tasks": r.n,
-        "mean A": f"{scale * r.mean_a:.2f}",
-        "mean B": f"{scale * r.mean_b:.2f}",
+        "testbed": pair.testbed,
+        "A": str(pair.a),
+        "B": "the same" if pair.a == pair.b else str(pair.b),
+        "tasks": result.n,
+        "mean A": f"{scale * result.mean_a:.2f}",
+        "mean B": f"{scale * result.mean_b:.2f}",
         "B − A": difference,
-        "B wins / ties / loses %": f"{100 * r.wins:.0f} / {100 * r.ties:.0f} / {100 * r.losses:.0f}",
-        "p": _p(r.p),
-        "p corr.": _p(c.p_holm),
-        "B is": c.verdict,
+        "B wins / ties / loses %": " / ".join(f"{100 * share:.0f}" for share in shares),
+        "p": _p(result.p),
+        "p corr.": _p(pair.p_holm),
+        "B is": pair.verdict,
     }
 
 
@@ -156,38 +143,11 @@ def _p(value: float) -> str:
     return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
 
 
-def _record(c: Compared, failed: bool) -> dict[str, Any]:
-    r = c.result
-    return {
-        "testbed": c.testbed,
-        "testbed_hash": c.testbed_hash,
-        **{
-            side: {"backbone": s.backbone, "method": s.method, "seed": s.seed, "mean": mean}
-            for side, s, mean in (("a", c.a, r.mean_a), ("b", c.b, r.mean_b))
-        },
-        "tasks": r.n,
-        "difference": r.difference.mean,
-        "difference_ci95": None if r.difference.low is None else [r.difference.low, r.difference.high],
-        "wins": r.wins,
-        "ties": r.ties,
-        "losses": r.losses,
-        "p": r.p,
-        "p_exact": r.exact,
-        "p_t": None if r.n < 2 else r.p_t,
-        "p_holm": c.p_holm,
-        "verdict": c.verdict,
-        "failed": failed,
-    }
-
-
-def _undecided(c: Compared, scale: float, unit: str) -> str:
+def _undecided(pair: Compared, compared: RunComparison) -> str:
     """A loss beyond the bound that chance may explain: say so, and how many tasks would tell."""
-    from longshot.statistics import tasks_needed
-    from longshot.statistics.intervals import t_quantile
-
-    text = f"Undecided: {c.b} is worse by {-c.gain * scale:.2f} {unit} on '{c.testbed}', but chance may explain it"
-    half = c.result.difference.half
-    if half:
-        std = half * c.result.n**0.5 / t_quantile(c.result.n - 1, 0.95)
-        text += f"; about {tasks_needed(std, abs(c.gain)):,} tasks would tell"
-    return text + "."
+    text = (
+        f"Undecided: {pair.b} is worse by {-pair.gain * compared.scale:.2f} {compared.unit} on '{pair.testbed}', but "
+        "chance may explain it"
+    )
+    count = pair.tasks_to_decide()
+    return text + ("." if count is None else f"; about {count:,} tasks would tell.")

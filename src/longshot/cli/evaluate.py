@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from longshot.cli.common import device_option, dry_run_option, json_option, print_table, seed_option
 from longshot.core.errors import UserError
-
-if TYPE_CHECKING:
-    from longshot.evaluation.results import Results
 
 
 @click.command()
@@ -89,6 +86,7 @@ def command(
     from longshot.datasets.registry import parse_dataset_options
     from longshot.evaluation.estimates import estimate
     from longshot.evaluation.runner import evaluate
+    from longshot.evaluation.views import summary_rows
     from longshot.features.features import Features
     from longshot.methods.registry import get_method
 
@@ -116,43 +114,6 @@ def command(
     print_table(
         summary_rows(results), footer=f"\n{results.path}: rows per task; 'longshot report {results.path}'"
     )
-
-
-def summary_rows(results: Results) -> list[dict[str, Any]]:
-    """The summary as table rows: percentages with the half width of their 95 % interval."""
-    records = results.summary()
-    seeds = {record["seed"] for record in records}
-    ways = any(record["top5"] < 1 for record in records)
-    adapted = any(facts.get("kind", "frozen") != "frozen" for facts in results.run["methods"].values())
-    rows = []
-    for record in records:
-        row = {
-            "testbed": record["testbed"],
-            "backbone": record["backbone"],
-            "method": record["method"],
-            "setting": record["setting"],
-            "tasks": record["tasks"],
-            "accuracy %": _percent(record, "accuracy"),
-            "balanced %": _percent(record, "balanced_accuracy"),
-            "normalized %": _percent(record, "normalized_accuracy"),
-        }
-        if ways:
-            row["top-5 %"] = _percent(record, "top5")
-        row["loss"] = f"{record['loss']:.3f}"
-        if adapted:
-            seconds = record["seconds"]
-            row["s/task"] = "" if seconds is None else f"{seconds / record['tasks']:.2g}"
-        if len(seeds) > 1:
-            row["seed"] = record["seed"]
-        rows.append(row)
-    return rows
-
-
-def _percent(record: dict[str, Any], name: str) -> str:
-    interval = record[f"{name}_ci95"]
-    if interval is None:
-        return f"{100 * record[name]:.2f}"
-    return f"{100 * record[name]:.2f} ± {50 * (interval[1] - interval[0]):.2f}"
 
 
 def _seconds(value: float) -> str:

@@ -183,11 +183,11 @@ def _write(
     top: int,
 ) -> None:
     from longshot.causes.page import render_explanation
-    from longshot.cli.report import registry_images
     from longshot.core.files import write_text
+    from longshot.evaluation.pictures import find_images
 
     known = {dataset: (fingerprint,) for dataset, fingerprint in bed.datasets.items()}
-    images = registry_images(places, known)
+    images = find_images(known, places)
     compositions = {other: one.compositions for other, one in others.items()}
     write_text(
         page, render_explanation(found, bed, name=name, others=compositions, images=images, tasks=max(top, 8))

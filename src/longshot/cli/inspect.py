@@ -86,14 +86,14 @@ def command(
 
 
 def _write(testbed: Testbed, file: Path, page: Path, given: dict[str, str], pictures: int) -> None:
-    from longshot.cli.report import registry_images
     from longshot.core.files import write_text
+    from longshot.evaluation.pictures import find_images
     from longshot.reports.testbed_page import render_testbed
 
     if page.resolve() == file.resolve():
         raise UserError(f"--html {page} is the testbed itself; give the page another name.")
     known = {name: (fingerprint,) for name, fingerprint in testbed.datasets.items()}
-    images = registry_images(given, known) if pictures else None
+    images = find_images(known, given) if pictures else None
     write_text(page, render_testbed(testbed, name=file.name, images=images, pictures=pictures))
 
 

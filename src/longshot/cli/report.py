@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-
-from longshot.core.errors import UserError
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-    from longshot.datasets.dataset import Dataset
-    from longshot.reports.data import ReportData
-    from longshot.reports.pictures import FindImages
-
-_SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".csv": "csv", ".tex": "latex", ".json": "json"}
 
 
 @click.command()
@@ -92,13 +79,15 @@ def command(
     """
     from longshot.core.files import write_text
     from longshot.datasets.registry import parse_dataset_options
+    from longshot.evaluation.pictures import find_images
     from longshot.reports.data import load
-    from longshot.reports.report import render
+    from longshot.reports.report import format_of, render
 
-    kind = "json" if as_json else format_ or _kind(out)
+    on_screen = out is None or str(out) == "-"
+    kind = "json" if as_json else format_ or (format_of(out) if out is not None and not on_screen else "html")
     overrides = parse_dataset_options(datasets)
     data = load(list(runs))
-    images = registry_images(overrides, fingerprints(data)) if kind == "html" and pictures else None
+    images = find_images(data.fingerprints(), overrides) if kind == "html" and pictures else None
     text = render(
         data,
         format=kind,
@@ -116,60 +105,3 @@ def command(
     path = out or Path("report.html")
     write_text(path, text)
     click.echo(f"{path.resolve()} ({len(text.encode()) / 1e3:,.0f} kB)")
-
-
-def _kind(out: Path | None) -> str:
-    """The format that a file's ending stands for; a page for no file and for the screen."""
-    if out is None or str(out) == "-":
-        return "html"
-    kind = _SUFFIXES.get(out.suffix.lower())
-    if kind is None:
-        raise UserError(
-            f"The ending of '{out}' is none of {', '.join(_SUFFIXES)}; use one of them or say --format."
-        )
-    return kind
-
-
-def fingerprints(data: ReportData) -> dict[str, tuple[str, ...]]:
-    """Dataset name → fingerprints, as the runs' testbeds give them; one name can stand for several datasets."""
-    found: dict[str, tuple[str, ...]] = {}
-    for bed in data.beds:
-        for name, fingerprint in sorted(bed.testbed.datasets.items()) if bed.testbed is not None else ():
-            found[name] = tuple(dict.fromkeys((*found.get(name, ()), fingerprint)))
-    return found
-
-
-def registry_images(
-    overrides: Mapping[str, str], known: Mapping[str, Sequence[str]] | None = None
-) -> FindImages:
-    """``images(dataset, keys)`` for a report: from ``overrides`` (name → path), else from the registry.
-
-    ``known`` gives the fingerprints behind a name; a name it lacks is opened as a registered name.
-    """
-    opened: dict[str, list[Dataset]] = {}
-
-    def places(name: str) -> list[Dataset]:
-        from longshot.datasets import open_dataset, registry
-
-        if name in overrides:
-            return [open_dataset(overrides[name])]
-        if known and name in known:
-            return [registry.find(fingerprint, name) for fingerprint in known[name]]
-        return [open_dataset(name)]
-
-    def images(name: str, keys: Sequence[str]) -> list[Image]:
-        import pyarrow as pa
-
-        if name not in opened:
-            opened[name] = places(name)
-        problem: UserError | None = None
-        for dataset in opened[name]:
-            try:
-                rows = dataset.find_rows(pa.array(keys, pa.string()))
-            except UserError as error:
-                problem = error
-                continue
-            return [dataset.image(int(row)) for row in rows]
-        raise problem or UserError(f"The dataset '{name}' is not known; give it with --dataset {name}=PATH.")
-
-    return images

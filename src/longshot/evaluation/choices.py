@@ -42,8 +42,8 @@ def validation_split(dataset: Dataset, method: ImageMethod) -> str:
     candidates = method.candidates()
     raise UserError(
         f"The method {method.call} chooses a setting on tasks of validation classes, but the dataset '{dataset.name}' "
-        f"has neither validation nor train classes; give the setting itself, as in "
-        f"{candidates[len(candidates) // 2].call}."
+        "has neither validation nor train classes",
+        f"give the setting itself, as in {candidates[len(candidates) // 2].call}",
     )
 
 
@@ -71,10 +71,10 @@ def validation_tasks(dataset: Dataset, split: str, like: TaskRows, count: int) -
         rows: dict[str, list[NDArray[np.int64]]] = {name: [np.empty(0, np.int64)] for name in parts}
         for label, chosen in enumerate(rng.permutation(classes)[:way].tolist()):
             pool = dataset.rows(chosen)
-            drawn = pool.start + rng.permutation(pool.stop - pool.start)
-            shot = min(int(shots[label]), max(len(drawn) - 1, 0))
-            query = drawn[shot : shot + int(queries[label])]
-            rows["support"].append(drawn[:shot])
+            shuffled = pool.start + rng.permutation(pool.stop - pool.start)
+            shot = min(int(shots[label]), max(len(shuffled) - 1, 0))
+            query = shuffled[shot : shot + int(queries[label])]
+            rows["support"].append(shuffled[:shot])
             rows["support_label"].append(np.full(shot, label))
             rows["query"].append(query)
             rows["query_label"].append(np.full(len(query), label))

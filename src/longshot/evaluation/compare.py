@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
-from longshot.core.calls import parse_call
+from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
-from longshot.core.progress import progress
-from longshot.evaluation.results import METRICS, Results
-from longshot.statistics import Comparison, compare_many, holm
-from longshot.statistics.intervals import Floats
+from longshot.evaluation.paired_tests import SIGNIFICANCE, SeriesPair, compare_pairs
+from longshot.evaluation.results import METRICS, Results, cell_rows, match_methods, match_testbeds
+from longshot.statistics import Comparison, tasks_needed
 
-SIGNIFICANCE = 0.05
 LOWER_IS_BETTER = ("loss",)
-_TOGETHER = (
-    64  # pairs tested with the same random signs; they are drawn anew from the seed, so it changes no p
-)
 
 
 @dataclass(frozen=True)
@@ -65,13 +61,79 @@ class Compared:
         """Whether B is worse by more than ``bound`` (the metric's unit) and chance does not explain it."""
         return self.verdict == "worse" and -self.gain > bound
 
+    def tasks_to_decide(self) -> int | None:
+        """How many tasks an interval as wide as the difference takes; None where one task or no spread tells nothing.
+
+        From the interval's half width h over n tasks: s = h √n / t_{0.975, n−1}.
+        """
+        from longshot.statistics.intervals import t_quantile
+
+        half = self.result.difference.half
+        if not half:
+            return None
+        return tasks_needed(half * self.result.n**0.5 / t_quantile(self.result.n - 1, 0.95), abs(self.gain))
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """What ``compare`` tells: every pair of series, what had no partner, and whether the gate holds."""
+
+    a: str  # the runs' names
+    b: str | None  # None for the series of one run among themselves
+    metric: str
+    pairs: tuple[Compared, ...]
+    unmatched: tuple[str, ...] = ()  # series without a partner, in words
+    fail_if_worse: float | None = None  # points of a percentage, nats for the loss
+
+    @property
+    def scale(self) -> float:
+        """What a difference is multiplied by to be shown: 100 for shares, 1 for nats."""
+        return 1.0 if self.metric in LOWER_IS_BETTER else 100.0
+
+    @property
+    def unit(self) -> str:
+        """``points`` or ``nats``."""
+        return "nats" if self.metric in LOWER_IS_BETTER else "points"
+
+    @property
+    def failures(self) -> list[Compared]:
+        """The pairs in which B is worse by more than is allowed, and chance does not explain it."""
+        if self.fail_if_worse is None:
+            return []
+        return [pair for pair in self.pairs if pair.worse_by(self.fail_if_worse / self.scale)]
+
+    @property
+    def undecided(self) -> list[Compared]:
+        """The pairs in which B is worse by more than is allowed, but chance may explain it."""
+        if self.fail_if_worse is None:
+            return []
+        failures = self.failures
+        return [
+            pair
+            for pair in self.pairs
+            if -pair.gain * self.scale > self.fail_if_worse and pair not in failures
+        ]
+
+    def record(self) -> dict[str, Any]:
+        """All of it as plain values, for JSON."""
+        failures = self.failures
+        return {
+            "metric": self.metric,
+            "a": self.a,
+            "b": self.b or self.a,
+            "comparisons": [_record(pair, pair in failures) for pair in self.pairs],
+            "unmatched": list(self.unmatched),
+            "fail_if_worse": self.fail_if_worse,
+            "failed": bool(failures),
+        }
+
 
 @dataclass(frozen=True)
 class Side:
     """The values of one run on one testbed: task numbers [T] and a metric [T] for each series."""
 
-    path: str
-    values: dict[RunSeries, tuple[Any, Floats]]
+    name: str
+    values: dict[RunSeries, tuple[Ints, Floats]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +145,71 @@ class _Job:
     b: RunSeries
     before: Floats
     after: Floats
+
+
+def compare(
+    a: Results | str | Path,
+    b: Results | str | Path | None = None,
+    *,
+    methods: str | Sequence[str] = (),
+    against: str | Sequence[str] = (),
+    metric: str = "accuracy",
+    testbed: str | None = None,
+    fail_if_worse: float | None = None,
+    seed: int = 0,
+) -> RunComparison:
+    """Compare run B with run A task by task; with one run, all its series with one another.
+
+    Parameters
+    ----------
+    a, b : Results or path
+        The runs. Without ``b``, and without ``against``, all pairs of series of ``a`` are compared.
+    methods : str or list of str
+        Only these methods, by name or by their whole call.
+    against : str or list of str
+        The methods in B, where they are others than ``methods``; with one run, the methods to compare with.
+    metric : str
+        ``"accuracy"``, ``"balanced_accuracy"``, ``"normalized_accuracy"``, ``"top5"`` or ``"loss"``.
+    testbed : str, optional
+        Only this testbed, by name or by its hash.
+    fail_if_worse : float, optional
+        What B may be worse by at most, in percentage points (nats for the loss), beyond what chance explains.
+    seed : int
+        Of the random signs of the test, where not all can be tried.
+
+    Returns
+    -------
+    RunComparison
+        ``pairs`` with the difference, its interval and p; ``failures`` of the gate.
+
+    Examples
+    --------
+    >>> compare("runs/old", "runs/new", fail_if_worse=1.0).failures  # doctest: +SKIP
+    []
+    """
+    run_a = a if isinstance(a, Results) else Results(a)
+    run_b = run_a if b is None and against else b if b is None or isinstance(b, Results) else Results(b)
+    if run_b is None and fail_if_worse is not None:
+        raise UserError(
+            "The gate {fail_if_worse} compares 2 runs and 1 was given",
+            "add a second, or {methods} and {against}",
+        )
+    chosen = [methods] if isinstance(methods, str) else list(methods)
+    unmatched: list[str] = []
+    if run_b is None:
+        pairs = compare_within(run_a, metric=metric, methods=chosen, testbed=testbed, seed=seed)
+    else:
+        pairs, unmatched = compare_runs(
+            run_a,
+            run_b,
+            metric=metric,
+            methods=chosen,
+            against=[against] if isinstance(against, str) else list(against),
+            testbed=testbed,
+            seed=seed,
+        )
+    name = None if run_b is None else run_b.name
+    return RunComparison(run_a.name, name, metric, tuple(pairs), tuple(unmatched), fail_if_worse)
 
 
 def compare_runs(
@@ -102,18 +229,18 @@ def compare_runs(
     of one series each are always comparable. ``methods`` chooses among the series of both, ``against`` among those
     of B instead. UserError when the runs have other testbeds, naming the hashes.
     """
-    hashes = _same_testbeds(a, b, testbed)
     jobs: list[_Job] = []
     alone: list[str] = []
-    for content_hash in hashes:
-        left = _side(a, content_hash, metric, methods)
-        right = _side(b, content_hash, metric, against or methods)
-        pairs = _match(left, right)
-        for one, other in pairs:
-            jobs.append(_Job(content_hash, one, other, *_same_tasks(left, one, right, other)))
-        matched = ({one for one, _ in pairs}, {other for _, other in pairs})
-        for side, known in zip((left, right), matched, strict=True):
-            alone += [f"{series} ({side.path})" for series in side.values if series not in known]
+    for content_hash in _same_testbeds(a, b, testbed):
+        side_a = _side(a, content_hash, metric, methods)
+        side_b = _side(b, content_hash, metric, against or methods)
+        pairs = _match(side_a, side_b)
+        for series_a, series_b in pairs:
+            jobs.append(
+                _Job(content_hash, series_a, series_b, *_same_tasks(side_a, series_a, side_b, series_b))
+            )
+        for side, matched in zip((side_a, side_b), map(set, zip(*pairs, strict=True)), strict=True):
+            alone += [f"{series} ({side.name})" for series in side.values if series not in matched]
     return _compare(a, jobs, metric, seed), list(dict.fromkeys(alone))
 
 
@@ -131,79 +258,64 @@ def compare_within(
     for content_hash in _chosen(run, testbed):
         side = _side(run, content_hash, metric, methods)
         most = max(most, len(side.values))
-        for one, other in combinations(side.values, 2):
-            jobs.append(_Job(content_hash, one, other, *_same_tasks(side, one, side, other)))
+        for a, b in combinations(side.values, 2):
+            jobs.append(_Job(content_hash, a, b, *_same_tasks(side, a, side, b)))
     if not jobs:
         raise UserError(
-            f"A comparison within {run.path} needs at least 2 series on a testbed and found {most}; evaluate another "
-            f"method or backbone into it, or give a second run."
+            f"A comparison within {run.name} needs at least 2 series on a testbed and found {most}",
+            "evaluate another method or backbone into it, or give a second run",
         )
     return _compare(run, jobs, metric, seed)
 
 
 def _compare(run: Results, jobs: list[_Job], metric: str, seed: int) -> list[Compared]:
     """Test all pairs, those with the same tasks together, and correct over all of them."""
-    better = metric not in LOWER_IS_BETTER
-    # A sampled p cannot fall below 1 / (1 + resamples): enough of them that correction leaves room below 0.05.
-    resamples = max(9999, 100 * len(jobs))
-    results: dict[int, Comparison] = {}
-    kinds = [(job.testbed_hash, len(job.before)) for job in jobs]
-    with progress("compare", total=len(jobs), unit="pairs") as bar:
-        for kind in dict.fromkeys(kinds):
-            alike = [i for i, one in enumerate(kinds) if one == kind]
-            for start in range(0, len(alike), _TOGETHER):
-                group = alike[start : start + _TOGETHER]
-                before = np.stack([jobs[i].before for i in group], axis=1)
-                after = np.stack([jobs[i].after for i in group], axis=1)
-                found = compare_many(before, after, higher_is_better=better, resamples=resamples, seed=seed)
-                results.update(zip(group, found, strict=True))
-                bar.advance(len(group))
-    corrected = holm([results[i].p for i in range(len(jobs))])
+    higher_is_better = metric not in LOWER_IS_BETTER
+    pairs = [SeriesPair((job.testbed_hash, len(job.before)), job.before, job.after) for job in jobs]
     return [
         Compared(
             testbed=run.run["testbeds"][job.testbed_hash]["name"],
             testbed_hash=job.testbed_hash,
             a=job.a,
             b=job.b,
-            result=results[i],
-            p_holm=float(corrected[i]),
-            higher_is_better=better,
+            result=result,
+            p_holm=p_holm,
+            higher_is_better=higher_is_better,
         )
-        for i, job in enumerate(jobs)
+        for job, (result, p_holm) in zip(
+            jobs, compare_pairs(pairs, higher_is_better=higher_is_better, seed=seed), strict=True
+        )
     ]
 
 
 def _chosen(run: Results, testbed: str | None) -> list[str]:
     """Content hashes of a run's testbeds, or of the one whose name or hash (or its beginning) is ``testbed``."""
-    known = {h: facts["name"] for h, facts in run.run["testbeds"].items()}
+    names = {content_hash: facts["name"] for content_hash, facts in run.run["testbeds"].items()}
     if testbed is None:
-        return list(known)
-    found = [h for h, name in known.items() if name == testbed or h.startswith(testbed)]
-    if not found:
-        raise UserError(
-            f"{run.path} has no testbed '{testbed}'; it has {', '.join(f'{n} ({h[:12]}…)' for h, n in known.items())}."
-        )
-    return found
+        return list(names)
+    matched = match_testbeds(names, testbed)
+    if not matched:
+        listed = ", ".join(f"{name} ({content_hash[:12]}…)" for content_hash, name in names.items())
+        raise UserError(f"{run.name} has no testbed '{testbed}'; it has {listed}.")
+    return matched
 
 
 def _same_testbeds(a: Results, b: Results, testbed: str | None) -> list[str]:
     """The hashes both runs have; UserError when either has another one too."""
-    left, right = _chosen(a, testbed), _chosen(b, testbed)
-    if set(left) == set(right):
-        return left
+    hashes_a, hashes_b = _chosen(a, testbed), _chosen(b, testbed)
+    if set(hashes_a) == set(hashes_b):
+        return hashes_a
     parts = []
-    for run, other, hashes in ((a, right, left), (b, left, right)):
-        extra = [f"'{run.run['testbeds'][h]['name']}' {h[:12]}…" for h in hashes if h not in other]
+    for run, own, other in ((a, hashes_a, hashes_b), (b, hashes_b, hashes_a)):
+        extra = [f"'{run.run['testbeds'][h]['name']}' {h[:12]}…" for h in own if h not in other]
         if extra:
-            parts.append(f"{run.path} has {', '.join(extra)}")
-    shared = [h for h in left if h in right]
-    remedy = (
-        f"compare on what they share with --testbed {a.run['testbeds'][shared[0]]['name']}"
-        if shared
-        else "evaluate both on the same testbed file"
-    )
+            parts.append(f"{run.name} has {', '.join(extra)}")
+    shared = [a.run["testbeds"][h]["name"] for h in hashes_a if h in hashes_b]
     raise UserError(
-        f"The runs are on different testbeds, so their tasks cannot be paired: {'; '.join(parts)}; {remedy}."
+        f"The runs are on different testbeds, so their tasks cannot be paired: {'; '.join(parts)}",
+        f"compare on what they share with {{testbed:{shared[0]}}}"
+        if shared
+        else "evaluate both on the same testbed file",
     )
 
 
@@ -214,48 +326,26 @@ def _side(run: Results, content_hash: str, metric: str, methods: Sequence[str]) 
     table = run.table()
     table = table.filter(pc.equal(table["testbed"], content_hash))
     cells = [cell for cell in run.run["cells"] if cell["testbed"] == content_hash]
-    known = list(dict.fromkeys(cell["method"] for cell in cells))
-    wanted = _wanted(known, methods)
-    values: dict[RunSeries, tuple[Any, Floats]] = {}
+    calls = list(dict.fromkeys(cell["method"] for cell in cells))
+    chosen = match_methods(calls, methods)
+    values: dict[RunSeries, tuple[Ints, Floats]] = {}
     for cell in cells:
-        if cell["method"] not in wanted:
+        if cell["method"] not in chosen:
             continue
-        mask = pc.and_(
-            pc.equal(table["backbone"], cell["backbone"]), pc.equal(table["method"], cell["method"])
-        )
-        rows = table.filter(pc.and_(mask, pc.equal(table["seed"], cell["seed"])))
+        rows = cell_rows(table, cell)
         if rows.num_rows:
             series = RunSeries(cell["backbone"], cell["method"], int(cell["seed"]))
             values[series] = (rows["task"].to_numpy(), rows[metric].to_numpy().astype(np.float64))
     if not values:
-        asked = f" of {', '.join(methods)}" if methods else ""
+        of_methods = f" of {', '.join(methods)}" if methods else ""
         raise UserError(
-            f"{run.path} holds 0 result rows{asked} on the testbed {content_hash[:12]}… and 1 is needed; its methods "
-            f"are {', '.join(known) or 'none yet'}."
+            f"{run.name} holds 0 result rows{of_methods} on the testbed {content_hash[:12]}… and 1 is needed; its "
+            f"methods are {', '.join(calls) or 'none yet'}."
         )
-    return Side(str(run.path), values)
+    return Side(run.name, values)
 
 
-def _wanted(calls: Sequence[str], methods: Sequence[str]) -> list[str]:
-    """The calls that were asked for: those equal to one in ``methods``, else those with its name."""
-    if not methods:
-        return list(calls)
-    found = []
-    for text in methods:
-        equal = [call for call in calls if _parsed(call) == _parsed(text)]
-        found += equal or [call for call in calls if _parsed(call)[0] == text]
-    return found
-
-
-def _parsed(call: str) -> tuple[str, Any]:
-    """Name and settings, so that spaces and quotes do not matter; a call of another form stands for itself."""
-    try:
-        return parse_call(call)
-    except UserError:
-        return call, None
-
-
-def _match(left: Side, right: Side) -> list[tuple[RunSeries, RunSeries]]:
+def _match(side_a: Side, side_b: Side) -> list[tuple[RunSeries, RunSeries]]:
     """Pairs of series, one of either side; UserError when nothing fits."""
     keys: tuple[Callable[[RunSeries], Hashable], ...] = (
         lambda s: (s.backbone, s.method, s.seed),
@@ -265,25 +355,53 @@ def _match(left: Side, right: Side) -> list[tuple[RunSeries, RunSeries]]:
         lambda s: None,
     )
     for key in keys:
-        sides = [{key(series): series for series in side.values} for side in (left, right)]
-        if any(len(found) < len(side.values) for found, side in zip(sides, (left, right), strict=True)):
+        by_key = [{key(series): series for series in side.values} for side in (side_a, side_b)]
+        if any(len(named) < len(side.values) for named, side in zip(by_key, (side_a, side_b), strict=True)):
             continue  # the key does not tell the series of one side apart
-        pairs = [(one, sides[1][value]) for value, one in sides[0].items() if value in sides[1]]
+        pairs = [(series, by_key[1][name]) for name, series in by_key[0].items() if name in by_key[1]]
         if pairs:
             return pairs
-    listed = [f"{side.path}: {', '.join(map(str, side.values))}" for side in (left, right)]
+    listed = [f"{side.name}: {', '.join(map(str, side.values))}" for side in (side_a, side_b)]
     raise UserError(
-        f"The runs have no series in common ({'; '.join(listed)}); choose one of A with --method and one of B with "
-        f"--against, or evaluate the same methods."
+        f"The runs have no series in common ({'; '.join(listed)})",
+        "choose one of A with {methods} and one of B with {against}, or evaluate the same methods",
     )
 
 
-def _same_tasks(left: Side, one: RunSeries, right: Side, other: RunSeries) -> tuple[Floats, Floats]:
+def _same_tasks(side_a: Side, a: RunSeries, side_b: Side, b: RunSeries) -> tuple[Floats, Floats]:
     """Both series' values in task order; UserError when one lacks tasks that the other has."""
-    (tasks, before), (theirs, after) = left.values[one], right.values[other]
-    if not np.array_equal(tasks, theirs):
+    (tasks_a, before), (tasks_b, after) = side_a.values[a], side_b.values[b]
+    if not np.array_equal(tasks_a, tasks_b):
         raise UserError(
-            f"{one} in {left.path} has {len(tasks)} tasks and {other} in {right.path} has {len(theirs)}, and both need "
-            f"the same; an evaluation was interrupted, run the same 'longshot evaluate' again."
+            f"{a} in {side_a.name} has {len(tasks_a)} tasks and {b} in {side_b.name} has {len(tasks_b)}, and both need "
+            "the same",
+            "an evaluation was interrupted, call {evaluate()} again as before",
         )
     return before, after
+
+
+def _record(pair: Compared, failed: bool) -> dict[str, Any]:
+    """A pair as plain values."""
+    result = pair.result
+    return {
+        "testbed": pair.testbed,
+        "testbed_hash": pair.testbed_hash,
+        **{
+            side: {"backbone": series.backbone, "method": series.method, "seed": series.seed, "mean": mean}
+            for side, series, mean in (("a", pair.a, result.mean_a), ("b", pair.b, result.mean_b))
+        },
+        "tasks": result.n,
+        "difference": result.difference.mean,
+        "difference_ci95": None
+        if result.difference.low is None
+        else [result.difference.low, result.difference.high],
+        "wins": result.wins,
+        "ties": result.ties,
+        "losses": result.losses,
+        "p": result.p,
+        "p_exact": result.exact,
+        "p_t": None if result.n < 2 else result.p_t,
+        "p_holm": pair.p_holm,
+        "verdict": pair.verdict,
+        "failed": failed,
+    }

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 from longshot.core.tasks import TaskRows
 from longshot.evaluation.image_source import ImageSource, same_shape
@@ -22,13 +23,8 @@ from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, Tasks, batches
 from longshot.methods.images import ImageMethod
 
-QUERIES = (
-    1024  # of a task that methods on images see at once; more are read block by block, learned from once
-)
-
-
-class Stopped(Exception):
-    """The run was interrupted while a unit was being computed."""
+# Queries of a task that methods on images see at once; more are read block by block, after learning once.
+QUERIES = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +35,7 @@ class Work:
     method: Method | ImageMethod
     source: FeatureSource | ImageSource
     bound: TaskRows
-    coarsity: NDArray[np.float64] | None  # [tasks of the testbed], NaN where it was not measured
+    coarsity: Floats | None  # [tasks of the testbed], NaN where it was not measured
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +43,12 @@ class UnitRows:
     """The rows of a unit, in the order of its tasks."""
 
     columns: dict[str, Any]
-    seconds: NDArray[np.float64]
+    seconds: Floats
     scores: Any | None
 
 
 # Positions of some tasks, their scores [B, Q, W], query labels [B, Q] and ways [B]; W, Q after padding.
-Scored = tuple[NDArray[np.int64], torch.Tensor, torch.Tensor, torch.Tensor]
+Scored = tuple[Ints, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 @torch.no_grad()
@@ -60,9 +56,9 @@ def compute(work: Work, device: torch.device, keep_scores: bool, tick: Callable[
     """Run the method over the unit's tasks. ``tick(n)`` is called after every n tasks and may raise Stopped."""
     unit = work.unit
     tasks = Tasks.from_bound(work.bound, unit.start, unit.stop, unit.seed)
-    order: list[NDArray[np.int64]] = []
+    order: list[Ints] = []
     measured: list[Metrics] = []
-    kept: list[torch.Tensor] = []
+    all_scores: list[torch.Tensor] = []
     seconds = np.zeros(len(tasks))
     clock = time.perf_counter()
     for chosen, scores, labels, ways in score(work.method, work.source, tasks, device):
@@ -73,10 +69,10 @@ def compute(work: Work, device: torch.device, keep_scores: bool, tick: Callable[
         order.append(chosen)
         measured.append(task_metrics(scores, labels, ways))
         if keep_scores:
-            kept.append(scores.float())
+            all_scores.append(scores.float())
         tick(len(chosen))
         clock = time.perf_counter()
-    return _assemble(work, tasks, order, measured, kept if keep_scores else None, seconds)
+    return _assemble(work, tasks, order, measured, all_scores if keep_scores else None, seconds)
 
 
 def score(
@@ -91,8 +87,7 @@ def score(
                 yield from _in_blocks(method, source, tasks, chosen)
                 continue
             images, labels = source.tasks(tasks, chosen)
-            found = method.scores(images, source.network)
-            scores = torch.stack(list(found))
+            scores = torch.stack(list(method.scores(images, source.network)))
             ways = torch.from_numpy(tasks.ways[chosen]).to(scores.device)
             _check_shape(scores, (*labels.shape, images[0].way), method)
             yield chosen, scores, labels, ways
@@ -105,9 +100,7 @@ def score(
         yield chosen, scores, labels, batch.ways
 
 
-def _in_blocks(
-    method: ImageMethod, source: ImageSource, tasks: Tasks, chosen: NDArray[np.int64]
-) -> Iterator[Scored]:
+def _in_blocks(method: ImageMethod, source: ImageSource, tasks: Tasks, chosen: Ints) -> Iterator[Scored]:
     """One task at a time: learned once, its queries read and scored some at a time."""
     for position in chosen.tolist():
         task, labels, blocks = source.in_blocks(tasks, position, QUERIES)
@@ -118,21 +111,22 @@ def _in_blocks(
         yield np.array([position]), scores, labels.unsqueeze(0), ways
 
 
-def _check_shape(scores: torch.Tensor, wanted: tuple[int, ...], method: Method | ImageMethod) -> None:
-    if tuple(scores.shape) != wanted:
+def _check_shape(scores: torch.Tensor, needed: tuple[int, ...], method: Method | ImageMethod) -> None:
+    if tuple(scores.shape) != needed:
         raise UserError(
             f"The method {method.call} returned scores of the shape {tuple(scores.shape)}, but "
-            f"{wanted} (tasks, queries, classes) is needed; see 'longshot methods'."
+            f"{needed} (tasks, queries, classes) is needed",
+            "return one number per task, query and class",
         )
 
 
 def _assemble(
     work: Work,
     tasks: Tasks,
-    order: Sequence[NDArray[np.int64]],
+    order: Sequence[Ints],
     measured: Sequence[Metrics],
-    kept: Sequence[torch.Tensor] | None,
-    seconds: NDArray[np.float64],
+    all_scores: Sequence[torch.Tensor] | None,
+    seconds: Floats,
 ) -> UnitRows:
     """Bring the batches back into task order, off the device."""
     back = np.argsort(np.concatenate(order))
@@ -148,8 +142,8 @@ def _assemble(
     rows: Mapping[str, Any] = {name: flat(name).astype(np.float64) for name in METRICS}
     predictions = _cut([metrics.prediction.cpu().numpy() for metrics in measured], back, queries)
     scores = None
-    if kept is not None:
-        wide = _cut([scores.cpu().numpy() for scores in kept], back, queries)
+    if all_scores is not None:
+        wide = _cut([scores.cpu().numpy() for scores in all_scores], back, queries)
         scores = ragged_list([s[:, :way].reshape(-1) for s, way in zip(wide, tasks.ways, strict=True)])
     coarsity = np.full(len(tasks), np.nan) if work.coarsity is None else work.coarsity[tasks.index]
     columns = {
@@ -163,9 +157,7 @@ def _assemble(
     return UnitRows(columns, seconds, scores)
 
 
-def _cut(
-    batches: Sequence[NDArray[Any]], back: NDArray[np.int64], lengths: NDArray[np.int64]
-) -> list[NDArray[Any]]:
+def _cut(batches: Sequence[NDArray[Any]], back: Ints, lengths: Ints) -> list[NDArray[Any]]:
     """Per task, in task order, its own queries without padding."""
     rows = [row for batch in batches for row in batch]
     return [rows[position][:length] for position, length in zip(back, lengths, strict=True)]
@@ -178,7 +170,8 @@ def _explain_invalid(work: Work, tasks: Tasks, position: int) -> None:
     if isinstance(work.source, ImageSource):
         raise UserError(
             f"The method {work.method.call} returned NaN or infinite scores for {where}, as after too large a "
-            f"learning rate; choose other settings."
+            "learning rate",
+            "choose other settings",
         )
     rows = np.concatenate(
         [
@@ -191,9 +184,10 @@ def _explain_invalid(work: Work, tasks: Tasks, position: int) -> None:
         if len(bad):
             raise UserError(
                 f"The features '{features.backbone}' of '{unit.dataset}' hold NaN or infinite numbers for "
-                f"{len(bad)} images of {where}, for example '{features.keys[int(bad[0])]}'; embed them again."
+                f"{len(bad)} images of {where}, for example '{features.keys[int(bad[0])]}'",
+                "embed them again",
             )
     raise UserError(
-        f"The method {unit.method} returned NaN or infinite scores for {where}, although its features are finite; "
-        f"choose other settings."
+        f"The method {unit.method} returned NaN or infinite scores for {where}, although its features are finite",
+        "choose other settings",
     )

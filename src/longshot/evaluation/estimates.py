@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,10 @@ import numpy as np
 import torch
 
 from longshot.core.tasks import TaskRows
-from longshot.evaluation import units
 from longshot.evaluation.choices import leaves_open
 from longshot.evaluation.inputs import backbone_parts
-from longshot.evaluation.plan import EvaluationPlan, Methods, Testbeds
-from longshot.evaluation.results import open_folder
+from longshot.evaluation.plan import Backbones, EvaluationPlan, Methods, Testbeds
+from longshot.evaluation.stores import RunFolder, RunMemory, RunStore
 from longshot.evaluation.threads import one_thread
 from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, Tasks, batches
@@ -27,7 +26,6 @@ from longshot.testbeds.testbed import Testbed
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.features.backbones.base import ModuleBackbone
-    from longshot.features.features import Features
 
 _PROBE_IMAGES = 16  # of a timed gradient step
 _ROW_BYTES = 60  # of a result row beside its predictions, after compression
@@ -36,9 +34,9 @@ _ROW_BYTES = 60  # of a result row beside its predictions, after compression
 def estimate(
     testbeds: Testbeds,
     *,
-    backbones: str | Features | Sequence[str | Features],
+    backbones: Backbones,
     methods: Methods,
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
     device: str = "auto",
     workers: int | None = None,
@@ -47,30 +45,32 @@ def estimate(
 ) -> list[dict[str, Any]]:
     """What ``evaluate`` with the same arguments would take; all is checked and nothing is written.
 
-    One record per dataset to embed, then one per testbed × backbone × method: ``left`` (images or tasks to do),
-    ``seconds`` (from a timed batch on made-up features, or a timed gradient step of the network) and ``bytes`` on
-    disk; ``per_task`` is the time of one task on one core.
+    Returns
+    -------
+    list of dict
+        One record per dataset to embed, then one per testbed × backbone × method: ``left`` (images or tasks to do),
+        ``seconds`` (from a timed batch on made-up features, or a timed gradient step of the network) and ``bytes`` on
+        disk; ``per_task`` is the time of one task on one core.
     """
-    folder = Path(out)
     plan = EvaluationPlan(testbeds, backbones, methods, datasets, device, workers, seed)
-    plan.register(open_folder(folder))
+    store: RunStore = RunMemory() if out is None else RunFolder(Path(out))
+    plan.register(store.begin())
     records, dims = _embedding(plan)
     to_embed = {record["backbone"] for record in records}
     for content_hash, testbed in plan.testbeds.items():
         for backbone in plan.backbones:
             for method in plan.methods:
-                left = len(testbed)
+                unfinished = len(testbed)
                 on_images = isinstance(method, ImageMethod)
                 if on_images or backbone not in to_embed:  # what a unit's id says is at hand
-                    works = plan.cell(testbed, backbone, method)
-                    states = [units.part_state(folder, work.unit, save_scores) for work in works]
-                    left = sum(len(w.unit) for w, s in zip(works, states, strict=True) if s != "done")
+                    cell_units = [work.unit for work in plan.cell(testbed, backbone, method)]
+                    unfinished = sum(len(u) for u in cell_units if store.state(u, save_scores) != "done")
                 per_task, extra = 0.0, 0
-                if left and isinstance(method, ImageMethod):
+                if unfinished and isinstance(method, ImageMethod):
                     per_task = _probe_network(testbed, method, plan.networks[backbone])
                     if leaves_open(method):
                         extra = method.validation * len(method.candidates()) * len(testbed.datasets)
-                elif left:
+                elif unfinished:
                     assert isinstance(method, Method)
                     per_task = _probe(testbed, method, dims[backbone], plan.device)
                 records.append(
@@ -79,10 +79,10 @@ def estimate(
                         "testbed": plan.names[content_hash],
                         "backbone": backbone,
                         "method": method.call,
-                        "left": left,
+                        "left": unfinished,
                         "per_task": per_task,
-                        "seconds": per_task * (left + extra) / plan.workers,
-                        "bytes": int(left * _bytes_per_task(testbed, save_scores)),
+                        "seconds": per_task * (unfinished + extra) / plan.workers,
+                        "bytes": int(unfinished * _bytes_per_task(testbed, save_scores)),
                     }
                 )
     return records
@@ -98,12 +98,12 @@ def _embedding(plan: EvaluationPlan) -> tuple[list[dict[str, Any]], dict[str, in
         if backbone in plan.given or len(plan.on_images) == len(plan.methods):
             continue
         for dataset in plan.datasets.values():
-            found = [
+            parts = [
                 estimate_embedding(dataset, part, device=str(plan.device))
                 for part in backbone_parts(backbone)
             ]
-            dims[backbone] = sum(int(part["dim"]) for part in found)
-            for part in found:
+            dims[backbone] = sum(int(part["dim"]) for part in parts)
+            for part in parts:
                 if not part["cached"]:
                     records.append(
                         {
@@ -126,15 +126,15 @@ def _probe(testbed: Testbed, method: Method, dim: int, device: torch.device) -> 
     support, query = testbed.column("support_label"), testbed.column("query_label")
     middle = _middle(testbed)
     size = int(support.lengths[middle]), int(query.lengths[middle])
-    one = np.zeros(64, np.int64) + middle
+    copies = np.full(64, middle)
     rng = np.random.default_rng(0)
     bound = TaskRows(
         tasks=np.arange(64),
         ways=np.full(64, int(testbed.table["way"][middle].as_py())),
-        support=support.take(one).with_values(rng.integers(0, 4096, 64 * size[0])),
-        support_label=support.take(one),
-        query=query.take(one).with_values(rng.integers(0, 4096, 64 * size[1])),
-        query_label=query.take(one),
+        support=support.take(copies).with_values(rng.integers(0, 4096, 64 * size[0])),
+        support_label=support.take(copies),
+        query=query.take(copies).with_values(rng.integers(0, 4096, 64 * size[1])),
+        query_label=query.take(copies),
     )
     gatherer = Gatherer([rng.standard_normal((4096, dim), dtype=np.float32)], device)
     start = time.perf_counter()

@@ -178,8 +178,8 @@ def adaptable(name: str, method: str, device: str) -> ModuleBackbone:
     parts = backbone_parts(name)
     if len(parts) > 1:
         raise UserError(
-            f"The method {method} adapts one network, but '{name}' is {len(parts)} side by side; "
-            f"give one of them."
+            f"The method {method} adapts one network, but '{name}' is {len(parts)} side by side",
+            "give one of them",
         )
     backbone = load_backbone(name, device)
     if not isinstance(backbone, ModuleBackbone):

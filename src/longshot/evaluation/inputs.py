@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from longshot.features.features import Features
 
 TestbedLike = Testbed | str | Path
-DatasetLike = "Dataset | str | Path"
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,20 +66,20 @@ def open_testbeds(
     else:
         listed = [testbeds] if isinstance(testbeds, Testbed | str | Path) else list(testbeds)
         named = {}
-        for given in listed:
-            testbed = _open(given)
-            name = testbed.content_hash[:8] if isinstance(given, Testbed) else Path(given).stem
+        for source in listed:
+            testbed = _open(source)
+            name = testbed.content_hash[:8] if isinstance(source, Testbed) else Path(source).stem
             other = named.setdefault(name, testbed)
             if other.content_hash != testbed.content_hash:
                 raise UserError(
-                    f"Two different testbeds are both called '{name}' and results are told apart by name; "
-                    f"rename one of the files."
+                    f"Two different testbeds are both called '{name}' and results are told apart by name",
+                    "rename one of the files",
                 )
     if not named:
-        raise UserError("No testbed was given and at least 1 is needed; draw one with 'longshot sample'.")
+        raise UserError("No testbed was given and at least 1 is needed", "draw one with {sample()}")
     empty = [name for name, testbed in named.items() if not len(testbed)]
     if empty:
-        raise UserError(f"The testbed '{empty[0]}' holds 0 tasks and at least 1 is needed; draw it again.")
+        raise UserError(f"The testbed '{empty[0]}' holds 0 tasks and at least 1 is needed", "draw it again")
     return named
 
 
@@ -103,7 +102,7 @@ def check_backbones(backbones: Sequence[str | Features], device: str) -> None:
     from longshot.features.backbones import load_backbone
 
     if not backbones:
-        raise UserError("No backbone was given and at least 1 is needed, as in --backbone pixels.")
+        raise UserError("No backbone was given and at least 1 is needed", "pass {backbones:pixels}")
     for backbone in backbones:
         if isinstance(backbone, str):
             for part in backbone_parts(backbone):
@@ -111,32 +110,32 @@ def check_backbones(backbones: Sequence[str | Features], device: str) -> None:
 
 
 def find_datasets(
-    testbeds: Mapping[str, Testbed], given: Mapping[str, Dataset | str | Path]
+    testbeds: Mapping[str, Testbed], datasets: Mapping[str, Dataset | str | Path]
 ) -> dict[str, Dataset]:
-    """Fingerprint → dataset for all that the testbeds use; ``given`` (name → dataset or path) comes first."""
+    """Fingerprint → dataset for all that the testbeds use; ``datasets`` (name → dataset or path) come first."""
     from longshot.datasets import open_dataset, registry
     from longshot.datasets.dataset import Dataset
 
     used = {name for testbed in testbeds.values() for name in testbed.datasets}
-    unknown = sorted(set(given) - used)
+    unknown = sorted(set(datasets) - used)
     if unknown:
         raise UserError(
             f"The dataset '{unknown[0]}' was given, but no testbed uses it; they use: {', '.join(sorted(used))}."
         )
     opened = {
         name: dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
-        for name, dataset in given.items()
+        for name, dataset in datasets.items()
     }
-    found: dict[str, Dataset] = {}
+    by_fingerprint: dict[str, Dataset] = {}
     for testbed in testbeds.values():
         for name, fingerprint in testbed.datasets.items():
             if name in opened:
                 # Binding says what differs when this is not the dataset the testbed was drawn from.
                 testbed.bind(name, opened[name].keys, opened[name].fingerprint)
-                found[fingerprint] = opened[name]
-            elif fingerprint not in found:
-                found[fingerprint] = registry.find(fingerprint, name)
-    return found
+                by_fingerprint[fingerprint] = opened[name]
+            elif fingerprint not in by_fingerprint:
+                by_fingerprint[fingerprint] = registry.find(fingerprint, name)
+    return by_fingerprint
 
 
 def group_features(backbones: Sequence[str | Features]) -> dict[str, dict[str, Features]]:
@@ -145,15 +144,16 @@ def group_features(backbones: Sequence[str | Features]) -> dict[str, dict[str, F
     for backbone in backbones:
         if isinstance(backbone, str):
             continue
-        known = grouped.setdefault(backbone.backbone, {}).setdefault(backbone.fingerprint, backbone)
-        if known.hash != backbone.hash:
+        first = grouped.setdefault(backbone.backbone, {}).setdefault(backbone.fingerprint, backbone)
+        if first.hash != backbone.hash:
             raise UserError(
                 f"Two features of the dataset '{backbone.dataset}' are both named after the backbone "
-                f"'{backbone.backbone}' but differ; evaluate them into two run folders."
+                f"'{backbone.backbone}' but differ",
+                "evaluate them into two run folders",
             )
     names = {backbone_name(b) for b in backbones if isinstance(b, str)} & set(grouped)
     if names:
-        raise UserError(f"The backbone '{min(names)}' is given by name and as features; give it once.")
+        raise UserError(f"The backbone '{min(names)}' is given by name and as features", "give it once")
     return grouped
 
 
@@ -161,19 +161,20 @@ def features_for(
     grouped: Mapping[str, Mapping[str, Features]], backbone: str, name: str, fingerprint: str
 ) -> FeatureSource:
     """The given features of one dataset; UserError when they are of another dataset or another shape."""
-    known = grouped[backbone]
-    if fingerprint not in known:
-        other = next(iter(known.values()))
+    by_fingerprint = grouped[backbone]
+    if fingerprint not in by_fingerprint:
+        other = next(iter(by_fingerprint.values()))
         raise UserError(
             f"The features '{backbone}' were made from the dataset '{other.dataset}' "
-            f"({other.fingerprint[:12]}…), but the testbed is drawn from '{name}' ({fingerprint[:12]}…); "
-            f"embed that dataset with the same backbone."
+            f"({other.fingerprint[:12]}…), but the testbed is drawn from '{name}' ({fingerprint[:12]}…)",
+            "embed that dataset with the same backbone",
         )
-    features = known[fingerprint]
+    features = by_fingerprint[fingerprint]
     shape = tuple(features.array.shape)
     if len(shape) != 2 or shape[0] != len(features.keys):
         raise UserError(
             f"The features '{backbone}' of '{name}' have the shape {shape}, but {len(features.keys):,} rows of "
-            f"numbers are needed, one per image; embed again."
+            "numbers are needed, one per image",
+            "embed again",
         )
     return FeatureSource(backbone, (features,))

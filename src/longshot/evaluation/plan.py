@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from longshot.evaluation.inputs import (
     group_features,
     open_testbeds,
 )
-from longshot.evaluation.results import add_entry, add_testbed
+from longshot.evaluation.run_record import add_entry, add_testbed
 from longshot.evaluation.units import Unit, chunks
 from longshot.methods.base import AnyMethod, Method
 from longshot.methods.images import ImageMethod
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from longshot.features.features import Features
 
 Testbeds = TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike]
+Backbones: TypeAlias = "str | Features | Sequence[str | Features]"
 Methods = str | Method | ImageMethod | Sequence[str | Method | ImageMethod]
 _UNIT_OF_IMAGES = 4  # tasks per unit of a method that adapts a network: each may cost seconds or minutes
 
@@ -54,7 +55,7 @@ class EvaluationPlan:
     def __init__(
         self,
         testbeds: Testbeds,
-        backbones: str | Features | Sequence[str | Features],
+        backbones: Backbones,
         methods: Methods,
         datasets: Mapping[str, Dataset | str | Path] | None,
         device: str,
@@ -65,7 +66,7 @@ class EvaluationPlan:
         self.device = pick_device(device)
         self.seed = seed
         if workers is not None and workers < 1:
-            raise UserError(f"{workers} workers were asked for and at least 1 is needed.")
+            raise UserError(f"{workers} workers were asked for and at least 1 is needed", "raise {workers}")
         self.workers = workers or _cores()
         listed = _listed(backbones)
         check_backbones(listed, device)
@@ -101,7 +102,8 @@ class EvaluationPlan:
         if backbone in self.given:
             raise UserError(
                 f"The method {method} needs the images and the network, but only features of '{backbone}' were "
-                f"given; give the network instead, with --backbone."
+                "given",
+                "give the network itself as {backbones}",
             )
         return adaptable(backbone, method, device)
 
@@ -136,11 +138,11 @@ class EvaluationPlan:
         sources: list[tuple[tuple[str, str], FeatureSource | ImageSource]]
         sources = [*self._sources.items(), *self._images.items()]
         for (backbone, fingerprint), source in sources:
-            known, facts = run["backbones"].setdefault(backbone, {}), source.story()
-            what = f"the backbone '{backbone}' on '{facts['dataset']}'"
-            if fingerprint in known:  # the same images under another name are still the same
-                facts["dataset"] = known[fingerprint]["dataset"]
-            add_entry(known, fingerprint, facts, what)
+            recorded, facts = run["backbones"].setdefault(backbone, {}), source.story()
+            described = f"the backbone '{backbone}' on '{facts['dataset']}'"
+            if fingerprint in recorded:  # the same images under another name are still the same
+                facts["dataset"] = recorded[fingerprint]["dataset"]
+            add_entry(recorded, fingerprint, facts, described)
         return works
 
     def cell(self, testbed: Testbed, backbone: str, method: Method | ImageMethod) -> list[Work]:
@@ -202,7 +204,7 @@ class EvaluationPlan:
         return self._bound[key]
 
 
-def _listed(backbones: str | Features | Sequence[str | Features]) -> list[str | Features]:
+def _listed(backbones: Backbones) -> list[str | Features]:
     from longshot.features.features import Features
 
     return [backbones] if isinstance(backbones, str | Features) else list(backbones)
@@ -211,7 +213,7 @@ def _listed(backbones: str | Features | Sequence[str | Features]) -> list[str | 
 def _methods(methods: Methods) -> list[Method | ImageMethod]:
     listed = [methods] if isinstance(methods, str | AnyMethod) else list(methods)
     if not listed:
-        raise UserError("No method was given and at least 1 is needed, as in --method protonet.")
+        raise UserError("No method was given and at least 1 is needed", "pass {methods:protonet}")
     chosen = [get_method(method) for method in listed]
     return list({method.call: method for method in chosen}.values())
 

@@ -8,22 +8,23 @@ counts can be checked.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, canonical_json
 from longshot.core.ragged import Ragged
+from longshot.core.settings import Loose
 
 if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
@@ -32,11 +33,18 @@ _META_KEY = b"longshot"
 SCORES = ("accuracy", "balanced_accuracy", "normalized_accuracy")
 
 
+class PredictionsMeta(Loose):
+    """What a file of predictions says about itself."""
+
+    testbed: str | None = None  # content hash
+    name: str | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Predictions:
     """Predicted positions per task; ``testbed`` is the content hash they are for, None where the file names none."""
 
-    tasks: NDArray[np.int64]  # [T] task numbers
+    tasks: Ints  # [T] task numbers
     labels: Ragged  # int64, one row per task
     testbed: str | None
     name: str  # what made them
@@ -50,15 +58,15 @@ def write_predictions(
     name: str = "predictions",
     tasks: ArrayLike | None = None,
 ) -> None:
-    """Write ``predictions`` (one array of positions per task) as a file that 'longshot score' reads.
+    """Write ``predictions`` (one array of positions per task) as a file that ``score`` reads.
 
     ``tasks`` are their task numbers; all tasks of the testbed in order where they are not given.
     """
     numbers = np.arange(len(testbed)) if tasks is None else np.asarray(tasks, np.int64)
     if len(numbers) != len(predictions):
         raise UserError(
-            f"There are predictions for {len(predictions):,} tasks and {len(numbers):,} task numbers; give one "
-            f"of each."
+            f"There are predictions for {len(predictions):,} tasks and {len(numbers):,} task numbers",
+            "give one of each",
         )
     lists = [np.asarray(row, np.int16) for row in predictions]
     table = pa.table(
@@ -76,9 +84,8 @@ def read_predictions(path: str | os.PathLike[str]) -> Predictions:
     absent = [name for name in ("task", "prediction") if name not in table.column_names]
     if absent:
         raise UserError(
-            f"{file} has no column '{absent[0]}' (found: {', '.join(table.column_names) or 'none'}); "
-            f"predictions need "
-            f"'task' and 'prediction', and 'query' where a row is one query."
+            f"{file} has no column '{absent[0]}' (found: {', '.join(table.column_names) or 'none'}); predictions "
+            "need 'task' and 'prediction', and 'query' where a row is one query."
         )
     meta = _meta(file, table)
     tasks = _whole(table["task"], "task", file)
@@ -86,74 +93,70 @@ def read_predictions(path: str | os.PathLike[str]) -> Predictions:
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         if column.null_count:
             raise UserError(
-                f"{file} has no prediction in {column.null_count:,} of {len(column):,} rows; fill them in."
+                f"{file} has no prediction in {column.null_count:,} of {len(column):,} rows", "fill them in"
             )
         offsets = column.offsets.to_numpy().astype(np.int64)
         labels = Ragged(_whole(column.flatten(), "prediction", file), offsets - offsets[0])
     else:
         tasks, labels = _by_query(table, tasks, file)
-    return Predictions(tasks, labels, meta.get("testbed"), str(meta.get("name") or file.stem))
+    return Predictions(tasks, labels, meta.testbed, meta.name or file.stem)
 
 
-def check_predictions(found: Predictions, testbed: Testbed) -> Ragged:
+def check_predictions(predictions: Predictions, testbed: Testbed) -> Ragged:
     """The predictions in the order of the testbed's tasks; UserError naming the first thing that does not fit."""
-    if found.testbed is not None and found.testbed != testbed.content_hash:
+    title = f"The predictions '{predictions.name}'"
+    if predictions.testbed is not None and predictions.testbed != testbed.content_hash:
         raise UserError(
-            f"The predictions '{found.name}' are for the testbed {found.testbed[:12]}…, not for this one "
-            f"({testbed.content_hash[:12]}…); give the testbed they were made on."
+            f"{title} are for the testbed {predictions.testbed[:12]}…, not for this one "
+            f"({testbed.content_hash[:12]}…)",
+            "give the testbed they were made on",
         )
-    wanted = testbed.table.column("task").to_numpy()
-    twice = len(found.tasks) - len(np.unique(found.tasks))
-    if twice:
-        raise UserError(
-            f"The predictions '{found.name}' name {twice:,} tasks more than once; keep one row per task."
-        )
-    foreign = np.setdiff1d(found.tasks, wanted)
+    numbers = testbed.table.column("task").to_numpy()
+    repeated = len(predictions.tasks) - len(np.unique(predictions.tasks))
+    if repeated:
+        raise UserError(f"{title} name {repeated:,} tasks more than once", "keep one row per task")
+    foreign = np.setdiff1d(predictions.tasks, numbers)
     if len(foreign):
         raise UserError(
-            f"The predictions '{found.name}' are for {len(foreign):,} tasks that the testbed does not have, "
-            f"such as task "
-            f"{foreign[0]}; it has {len(wanted):,} tasks, numbered {wanted.min()} to {wanted.max()}."
+            f"{title} are for {len(foreign):,} tasks that the testbed does not have, such as task {foreign[0]}; it has "
+            f"{len(numbers):,} tasks, numbered {numbers.min()} to {numbers.max()}."
         )
-    missing = np.setdiff1d(wanted, found.tasks)
+    missing = np.setdiff1d(numbers, predictions.tasks)
     if len(missing):
         raise UserError(
-            f"The predictions '{found.name}' lack {len(missing):,} of {len(wanted):,} tasks, such as task "
-            f"{missing[0]}; "
-            f"a mean over other tasks cannot stand beside the others."
+            f"{title} lack {len(missing):,} of {len(numbers):,} tasks, such as task {missing[0]}; a mean over other "
+            "tasks cannot stand beside the others."
         )
-    order = np.argsort(found.tasks, kind="stable")[np.argsort(np.argsort(wanted, kind="stable"))]
-    labels = found.labels.take(order)
+    order = np.argsort(predictions.tasks, kind="stable")[np.argsort(np.argsort(numbers, kind="stable"))]
+    labels = predictions.labels.take(order)
     needed = testbed.column("query_label").lengths
     wrong = np.flatnonzero(labels.lengths != needed)
     if len(wrong):
         task = wrong[0]
         raise UserError(
-            f"The predictions '{found.name}' have {labels.lengths[task]:,} for task {wanted[task]}, which has "
-            f"{needed[task]:,} queries ({len(wrong):,} tasks differ); give one prediction per query, in the "
-            f"testbed's order."
+            f"{title} have {labels.lengths[task]:,} for task {numbers[task]}, which has {needed[task]:,} queries "
+            f"({len(wrong):,} tasks differ)",
+            "give one prediction per query, in the testbed's order",
         )
     ways = testbed.table.column("way").to_numpy().astype(np.int64)
     outside = np.flatnonzero((labels.values < 0) | (labels.values >= ways[labels.owners]))
     if len(outside):
         task = int(labels.owners[outside[0]])
         raise UserError(
-            f"The predictions '{found.name}' hold {len(outside):,} of {len(labels.values):,} labels outside "
-            f"their task's "
-            f"classes, such as {labels.values[outside[0]]} in task {wanted[task]} of {ways[task]} ways; labels "
-            f"are positions "
-            f"0 to way − 1 in the task's classes."
+            f"{title} hold {len(outside):,} of {len(labels.values):,} labels outside their task's classes, such as "
+            f"{labels.values[outside[0]]} in task {numbers[task]} of {ways[task]} ways; labels are positions 0 to "
+            "way − 1 in the task's classes."
         )
     return labels
 
 
-def score_predictions(found: Predictions, testbed: Testbed) -> pa.Table:
-    """One row per task: task, dataset, way, accuracy, balanced and normalised accuracy, as 'evaluate' defines them.
+def score_predictions(predictions: Predictions, testbed: Testbed) -> pa.Table:
+    """One row per task: task, dataset, way, accuracy, balanced and normalised accuracy, as ``evaluate`` defines them.
 
     accuracy = share of right queries; balanced = mean recall over the classes that occur among the queries;
     normalised = (balanced − 1/N) / (1 − 1/N) for N ways, 0 for N = 1. All tasks at once: two counts per (task, class).
     """
-    labels = check_predictions(found, testbed)
+    labels = check_predictions(predictions, testbed)
     truth = testbed.column("query_label")
     ways = testbed.table.column("way").to_numpy().astype(np.int64)
     tasks, width = len(ways), int(ways.max())
@@ -179,7 +182,7 @@ def score_predictions(found: Predictions, testbed: Testbed) -> pa.Table:
 
 def _read(file: Path) -> pa.Table:
     if not file.is_file():
-        raise UserError(f"There is no file of predictions at {file}; write one as docs/releases.md shows.")
+        raise UserError(f"There is no file of predictions at {file}", "write one as docs/releases.md shows")
     try:
         if file.suffix.lower() in (".csv", ".tsv"):
             parse = pacsv.ParseOptions(delimiter="\t" if file.suffix.lower() == ".tsv" else ",")
@@ -192,16 +195,14 @@ def _read(file: Path) -> pa.Table:
     return table
 
 
-def _meta(file: Path, table: pa.Table) -> dict[str, Any]:
-    raw = (table.schema.metadata or {}).get(_META_KEY)
+def _meta(file: Path, table: pa.Table) -> PredictionsMeta:
     try:
-        meta = {} if raw is None else json.loads(raw)
+        return PredictionsMeta.model_validate_json((table.schema.metadata or {}).get(_META_KEY, b"{}"))
     except ValueError as error:
-        raise UserError(f"The metadata of {file} is damaged; write the predictions again.") from error
-    return meta if isinstance(meta, dict) else {}
+        raise UserError(f"The metadata of {file} is damaged", "write the predictions again") from error
 
 
-def _whole(values: pa.Array | pa.ChunkedArray, column: str, file: Path) -> NDArray[np.int64]:
+def _whole(values: pa.Array | pa.ChunkedArray, column: str, file: Path) -> Ints:
     """A column of whole numbers without gaps [N]."""
     if not pa.types.is_integer(values.type):
         raise UserError(
@@ -210,13 +211,14 @@ def _whole(values: pa.Array | pa.ChunkedArray, column: str, file: Path) -> NDArr
         )
     if values.null_count:
         raise UserError(
-            f"Column '{column}' of {file} is empty in {values.null_count:,} of {len(values):,} places; fill them in."
+            f"Column '{column}' of {file} is empty in {values.null_count:,} of {len(values):,} places",
+            "fill them in",
         )
-    numbers: NDArray[np.int64] = values.to_numpy().astype(np.int64)
+    numbers: Ints = values.to_numpy().astype(np.int64)
     return numbers
 
 
-def _by_query(table: pa.Table, tasks: NDArray[np.int64], file: Path) -> tuple[NDArray[np.int64], Ragged]:
+def _by_query(table: pa.Table, tasks: Ints, file: Path) -> tuple[Ints, Ragged]:
     """Rows of single queries → one row per task; query numbers run from 0 within a task."""
     labels = _whole(table["prediction"], "prediction", file)
     if "query" not in table.column_names:
@@ -233,7 +235,7 @@ def _by_query(table: pa.Table, tasks: NDArray[np.int64], file: Path) -> tuple[ND
         task = numbers[rows.owners[wrong[0]]]
         raise UserError(
             f"{file} has query {rows.values[wrong[0]]} in task {task} where query {rows.positions[wrong[0]]} is "
-            f"expected; "
-            f"number the queries of a task 0, 1, 2 … without gaps or repeats."
+            "expected",
+            "number the queries of a task 0, 1, 2 … without gaps or repeats",
         )
     return numbers.astype(np.int64), Ragged.from_lengths(labels[order], lengths)

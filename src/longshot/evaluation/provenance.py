@@ -94,14 +94,15 @@ def record_upstream(
         trained = _training_data(backbone)
         for content_hash, testbed in testbeds.items() if trained else ():
             tested = {name: _tested(testbed, name) for name in testbed.datasets}
-            found = [
+            leaks = [
                 {"dataset": name, **find_leak(data, testbed.datasets[name], keys)}
                 for data in trained
                 for name, keys in tested.items()
             ]
-            run.setdefault("upstream", {}).setdefault(backbone, {})[content_hash] = found
-            for said in filter(None, (leak_sentence(leak, backbone, names[content_hash]) for leak in found)):
-                print(f"warning: {said}", file=sys.stderr)
+            run.setdefault("upstream", {}).setdefault(backbone, {})[content_hash] = leaks
+            warnings = (leak_sentence(leak, backbone, names[content_hash]) for leak in leaks)
+            for warning in filter(None, warnings):
+                print(f"warning: {warning}", file=sys.stderr)
 
 
 def _training_data(backbone: str) -> list[dict[str, Any]]:
@@ -109,22 +110,22 @@ def _training_data(backbone: str) -> list[dict[str, Any]]:
     from longshot.evaluation.inputs import backbone_parts
     from longshot.networks.checkpoint import SIDECAR, read_sidecar
 
-    found = []
+    trained: list[dict[str, Any]] = []
     for part in backbone_parts(backbone):
         path = Path(part)
         sidecar = path / SIDECAR if path.is_dir() else path.with_suffix(".json")
         if (path.is_dir() or path.suffix == ".safetensors") and sidecar.is_file():
             data = read_sidecar(sidecar).get("data")
-            found += [data] if isinstance(data, dict) else []
-    return found
+            trained += [data] if isinstance(data, dict) else []
+    return trained
 
 
 def _tested(testbed: Testbed, dataset: str) -> dict[str, str]:
     """Key → class of every support and query image that a testbed takes from a dataset."""
-    found: dict[str, str] = {}
+    classes: dict[str, str] = {}
     for row, name in enumerate(testbed.table["dataset"].to_pylist()):
         if name == dataset:
             task = testbed[row]
             for keys, labels in ((task.support, task.support_label), (task.query, task.query_label)):
-                found.update((key, task.classes[label]) for key, label in zip(keys, labels, strict=True))
-    return found
+                classes.update((key, task.classes[label]) for key, label in zip(keys, labels, strict=True))
+    return classes

@@ -1,53 +1,145 @@
-"""The folder of a run: run.json tells its story, part files hold one row per task."""
+"""Results of an evaluation: one row per task, read from a run's folder or held in memory."""
 
 from __future__ import annotations
 
-import json
 import os
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from longshot.core.calls import parse_call
 from longshot.core.errors import UserError
 from longshot.evaluation import units
+from longshot.evaluation.stores import RunFolder, RunMemory, RunStore
 from longshot.statistics import mean_interval
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from longshot.testbeds.testbed import Testbed
 
-FORMAT = 1
 METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
+Names = str | Sequence[str] | None
 _KEYS = ("testbed", "backbone", "method", "seed")
+_SHOWN = 3  # series that repr names
 
 
 class Results:
-    """A run, read from its folder.
+    """What an evaluation measured: testbeds × backbones × methods, one row per task.
 
+    Parameters
+    ----------
+    source : path
+        The folder of a run, as ``evaluate(..., out=folder)`` wrote it.
+    run : dict, optional
+        The record of the run where it is not the one of the source; views made by :meth:`select` have their own.
+
+    Examples
+    --------
     >>> results = Results("runs/first")  # doctest: +SKIP
     >>> results.summary()[0]["accuracy"]  # doctest: +SKIP
     0.912
+    >>> results.select(method="protonet").to_pandas()["accuracy"].mean()  # doctest: +SKIP
+    0.912
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self.run = read_run(self.path)
+    def __init__(self, source: str | os.PathLike[str] | RunStore, run: dict[str, Any] | None = None) -> None:
+        self.store: RunStore = (
+            source if isinstance(source, RunFolder | RunMemory) else RunFolder(Path(source))
+        )
+        self.run = self.store.read() if run is None else run
+
+    @property
+    def name(self) -> str:
+        """The folder, or ``results in memory``: for sentences."""
+        return str(self.store)
+
+    @property
+    def path(self) -> Path:
+        """The folder of the run; UserError for results that are held in memory."""
+        if self.store.path is None:
+            raise UserError(
+                "These results are held in memory and have no folder", "evaluate with {out:FOLDER}"
+            )
+        return self.store.path
 
     def __repr__(self) -> str:
-        return f"<Results {self.path}: {len(self.run['cells'])} cells>"
+        """At most five lines: where the results are, and the first series with their means."""
+        records = self.summary()
+        lines = [f"<Results {self.name}: {len(self.run['cells'])} cells>"]
+        lines += [
+            f"{record['testbed']}: {record['method']} on {record['backbone']}: {100 * record['accuracy']:.2f} %"
+            for record in records[:_SHOWN]
+        ]
+        if len(records) > _SHOWN:
+            lines.append(f"… and {len(records) - _SHOWN} more; see summary()")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The summary as a table, for notebooks."""
+        from longshot.evaluation.views import html_table, summary_rows
+
+        return html_table(summary_rows(self), caption=self.name)
+
+    def select(self, testbed: Names = None, backbone: Names = None, method: Names = None) -> Results:
+        """A view of some of the results; nothing is copied.
+
+        Parameters
+        ----------
+        testbed : str or list of str, optional
+            Names of testbeds, or beginnings of their content hashes.
+        backbone : str or list of str, optional
+            Names of backbones.
+        method : str or list of str, optional
+            Calls of methods (``"protonet(distance='cosine')"``), or a name for all its calls where no call equals it.
+
+        Returns
+        -------
+        Results
+            The cells that fit all that was given. UserError when something names none, with what there is.
+        """
+        testbeds = {content_hash: facts["name"] for content_hash, facts in self.run["testbeds"].items()}
+        chosen = {
+            "testbed": self._chosen("testbed", testbed, lambda text: match_testbeds(testbeds, text)),
+            "backbone": self._chosen(
+                "backbone", backbone, lambda text: [name for name in self.run["backbones"] if name == text]
+            ),
+            "method": self._chosen("method", method, lambda text: match_methods(self.run["methods"], [text])),
+        }
+        cells = [cell for cell in self.run["cells"] if all(cell[key] in chosen[key] for key in chosen)]
+        run = {**self.run, "cells": cells}
+        for key, names in chosen.items():
+            facts = self.run[f"{key}s"]
+            run[f"{key}s"] = {name: facts[name] for name in facts if name in names}
+        return Results(self.store, run)
+
+    def _chosen(self, kind: str, names_given: Names, match: Callable[[str], list[str]]) -> set[str]:
+        """The keys of ``run[kind + "s"]`` that are meant; UserError for what matches none."""
+        entries = self.run[f"{kind}s"]
+        if names_given is None:
+            return {*entries, *(cell[kind] for cell in self.run["cells"])}
+        names = [names_given] if isinstance(names_given, str) else list(names_given)
+        matched = {name: match(name) for name in names}
+        for name in names:
+            if not matched[name]:
+                listed = (facts["name"] for facts in entries.values()) if kind == "testbed" else entries
+                raise UserError(
+                    f"{self.name} has no {kind} '{name}'; its {kind}s are {', '.join(listed) or 'none yet'}."
+                )
+        return {key for keys in matched.values() for key in keys}
 
     def missing(self) -> list[str]:
-        """Ids of units that were asked for and are not on disk: not empty while a run is not finished."""
-        wanted = [unit for cell in self.run["cells"] for unit in cell["units"]]
-        return [unit for unit in wanted if not units.part_path(self.path, unit).exists()]
+        """Ids of units that were asked for and are not there: not empty while a run is not finished."""
+        return [unit for cell in self.run["cells"] for unit in cell["units"] if not self.store.has(unit)]
 
     def table(self) -> pa.Table:
         """All rows, in the order asked for and by task; ``seconds`` joined in, ``scores`` where they were kept."""
         cells = []
         for cell in self.run["cells"]:
-            parts = [self._part(unit) for unit in cell["units"]]
-            parts = [part for part in parts if part is not None]
+            parts = [part for unit in cell["units"] if (part := self.store.part(unit)) is not None]
             if parts:
                 # A testbed over several datasets has units per dataset: task order is restored here.
                 cells.append(pa.concat_tables(parts, promote_options="default").sort_by("task"))
@@ -56,15 +148,31 @@ class Results:
             return schema.empty_table()
         return pa.concat_tables(cells, promote_options="default").combine_chunks()
 
-    def _part(self, unit: str) -> pa.Table | None:
-        path = units.part_path(self.path, unit)
-        if not path.exists():
-            return None
+    def to_pandas(self) -> Any:
+        """All rows as a ``pandas.DataFrame``; the columns are those of :meth:`table`."""
         try:
-            part = units.read_part(path)
-        except ValueError as error:
-            raise UserError(f"{error}; run the same 'longshot evaluate' again to compute it anew.") from error
-        return part.append_column("seconds", units.read_seconds(self.path, unit, part.num_rows))
+            return self.table().to_pandas()
+        except ModuleNotFoundError as error:
+            raise UserError(
+                "A data frame needs pandas, which is not installed", "pip install pandas"
+            ) from error
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Mean accuracies with their 95 % intervals: a panel per testbed, a row per series.
+
+        Parameters
+        ----------
+        path : path, optional
+            File to write (.png, .svg, .pdf …).
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Shows itself in notebooks.
+        """
+        from longshot.evaluation.views import plot_summary
+
+        return plot_summary(self.summary(), path)
 
     def summary(self) -> list[dict[str, Any]]:
         """One record per testbed × backbone × method × seed, in the order asked for.
@@ -75,10 +183,7 @@ class Results:
         table = self.table()
         records = []
         for cell in self.run["cells"]:
-            mask = pc.equal(table["testbed"], cell["testbed"])
-            for key in _KEYS[1:]:
-                mask = pc.and_(mask, pc.equal(table[key], cell[key]))
-            rows = table.filter(mask)
+            rows = cell_rows(table, cell)
             if not rows.num_rows:
                 continue
             record: dict[str, Any] = {
@@ -102,113 +207,47 @@ class Results:
 
     def testbed(self, content_hash: str) -> Testbed:
         """The run's own copy of a testbed; FileNotFoundError when it is gone."""
-        from longshot.testbeds.testbed import Testbed
-
-        path = testbed_path(self.path, content_hash)
-        if not path.is_file():
-            raise FileNotFoundError(path)
-        return Testbed.load(path)
+        return self.store.testbed(content_hash)
 
 
-def testbed_path(folder: Path, content_hash: str) -> Path:
-    """Where a run keeps its copy of a testbed."""
-    return folder / "testbeds" / f"{content_hash}.parquet"
+def cell_rows(table: pa.Table, cell: dict[str, Any]) -> pa.Table:
+    """The rows of ``table`` that belong to one testbed × backbone × method × seed."""
+    mask = pc.equal(table["testbed"], cell["testbed"])
+    for key in _KEYS[1:]:
+        mask = pc.and_(mask, pc.equal(table[key], cell[key]))
+    return table.filter(mask)
 
 
-def new_run() -> dict[str, Any]:
-    """The run.json of a run without results.
+def match_testbeds(names: dict[str, str], text: str) -> list[str]:
+    """The content hashes that ``text`` means: by name, or by how the hash begins.
 
-    ``testbeds`` (hash → facts), ``backbones`` (name → dataset fingerprint → facts), ``methods`` (call →
-    facts), ``cells`` (testbed × backbone × method × seed with their units), ``sessions`` (one per call of
-    evaluate: when, where, with what).
+    >>> match_testbeds({"ab12": "easy", "cd34": "hard"}, "hard")
+    ['cd34']
     """
-    return {"format": FORMAT, "testbeds": {}, "backbones": {}, "methods": {}, "cells": [], "sessions": []}
+    return [
+        content_hash for content_hash, name in names.items() if name == text or content_hash.startswith(text)
+    ]
 
 
-def read_run(folder: Path) -> dict[str, Any]:
-    """run.json of a folder; UserError when it is no run or of another format."""
-    path = folder / "run.json"
+def match_methods(calls: Iterable[str], methods: Sequence[str]) -> list[str]:
+    """The calls that are meant: those equal to one in ``methods``, else those with its name; all where none is given.
+
+    >>> match_methods(["protonet", "protonet(distance='cosine')", "ridge"], ['protonet(distance="cosine")'])
+    ["protonet(distance='cosine')"]
+    """
+    if not methods:
+        return list(calls)
+    parsed = {call: _parsed(call) for call in calls}
+    matched = []
+    for text in methods:
+        equal = [call for call in parsed if parsed[call] == _parsed(text)]
+        matched += equal or [call for call in parsed if parsed[call][0] == text]
+    return matched
+
+
+def _parsed(call: str) -> tuple[str, Any]:
+    """Name and settings, so that spaces and quotes do not matter; a call of another form stands for itself."""
     try:
-        run = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        missing = "it is a file" if folder.exists() else "there is no such folder"
-        what = "it has no run.json" if folder.is_dir() else missing
-        raise UserError(
-            f"{folder} is not the folder of a run: {what}; make one with 'longshot evaluate'."
-        ) from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {error}; evaluate into another folder.") from error
-    if not isinstance(run, dict) or run.get("format") != FORMAT or not set(new_run()) <= set(run):
-        raise UserError(f"{path} is not a run of format {FORMAT}; evaluate into another folder.")
-    return run
-
-
-def open_folder(folder: Path) -> dict[str, Any]:
-    """The run to extend, or a new one; UserError when the folder holds something else."""
-    if (folder / "run.json").exists():
-        return read_run(folder)
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file, but results go into a folder; choose another place with -o.")
-    if folder.is_dir():
-        names = sorted(
-            path.name for path in folder.iterdir() if path.name != "testbeds" and path.name[0] != "."
-        )
-        if names:
-            raise UserError(
-                f"{folder} holds {len(names)} other files, such as '{names[0]}', and no run.json, so it is not the "
-                f"folder of a run; choose an empty or new folder with -o."
-            )
-    return new_run()
-
-
-def add_testbed(run: dict[str, Any], name: str, testbed: Testbed) -> str:
-    """Record a testbed; returns the name it has in the run (the first it was given).
-
-    UserError when the name already stands for another testbed.
-    """
-    for known_hash, known in run["testbeds"].items():
-        if known["name"] == name and known_hash != testbed.content_hash:
-            raise UserError(
-                f"The run already holds results of another testbed called '{name}' ({known_hash[:12]}…, this one is "
-                f"{testbed.content_hash[:12]}…); rename the file or evaluate into another folder."
-            )
-    facts = {
-        "name": name,
-        "tasks": len(testbed),
-        **{k: v for k, v in testbed.meta.items() if k != "content_hash"},
-    }
-    return str(run["testbeds"].setdefault(testbed.content_hash, facts)["name"])
-
-
-def add_entry(entries: dict[str, Any], key: str, facts: dict[str, Any], what: str) -> None:
-    """Record ``facts`` under a name; a name means one thing in a run, so other facts are a UserError.
-
-    Facts that the entry lacks are added to it: a folder of an earlier version, or one that knew only the network and
-    now also its features, is extended.
-    """
-    known = entries.setdefault(key, facts)
-    differs = sorted(name for name in {*known} & {*facts} if not _agree(known[name], facts[name]))
-    if differs:
-        raise UserError(
-            f"The run already holds results of {what} with another {' and '.join(differs)}; "
-            f"evaluate into another folder, so that two different things do not share a name."
-        )
-    entries[key] = _merged(known, facts)
-
-
-def _agree(one: Any, other: Any) -> bool:
-    """Equal wherever both say something."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return all(_agree(one[key], other[key]) for key in {*one} & {*other})
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_agree, one, other))
-    return bool(one == other)
-
-
-def _merged(one: Any, other: Any) -> Any:
-    """What two values that agree say together."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return {**other, **{key: _merged(one[key], other.get(key, one[key])) for key in one}}
-    if isinstance(one, list) and isinstance(other, list):
-        return [_merged(a, b) for a, b in zip(one, other, strict=True)]
-    return one
+        return parse_call(call)
+    except UserError:
+        return call, None

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.batches import TaskShape
-from longshot.core.errors import UserError
-from longshot.core.files import explain_disk_errors, write_json
 from longshot.core.progress import progress
-from longshot.evaluation import provenance, units
+from longshot.evaluation import provenance
 from longshot.evaluation.choices import choose_settings
 from longshot.evaluation.compute import Work, compute
 from longshot.evaluation.image_source import ImageSource, free_memory
-from longshot.evaluation.plan import EvaluationPlan, Methods, Testbeds
-from longshot.evaluation.results import Results, open_folder, testbed_path
+from longshot.evaluation.plan import Backbones, EvaluationPlan, Methods, Testbeds
+from longshot.evaluation.results import Results
+from longshot.evaluation.stores import RunFolder, RunMemory, RunStore
 from longshot.evaluation.threads import Tick, one_thread, run_jobs
 from longshot.methods.base import Method
 from longshot.methods.batching import advise, bytes_per_task
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
-    from longshot.features.features import Features
 
 MEMORY = 2 << 30  # bytes that the batches of all workers together may take
 FREE_SHARE = 0.75  # of the machine's free memory that networks adapted beside one another may take
@@ -35,29 +32,56 @@ FREE_SHARE = 0.75  # of the machine's free memory that networks adapted beside o
 def evaluate(
     testbeds: Testbeds,
     *,
-    backbones: str | Features | Sequence[str | Features],
+    backbones: Backbones,
     methods: Methods,
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
     device: str = "auto",
     workers: int | None = None,
     seed: int = 0,
     save_scores: bool = False,
 ) -> Results:
-    """Run every method on every testbed through every backbone; results go into the folder ``out``.
+    """Run every method on every testbed through every backbone; one result row per task.
 
     Everything is checked first. Features that are not in the cache are computed; a method that adapts the network to
     a task reads its images instead, and chooses what it leaves open on validation tasks (run.json: choices). Units
     that are already in the folder are not computed again, so the same call after an interruption goes on from there,
-    and a call with other methods, backbones or testbeds extends the run. ``workers`` (threads; default: one per
-    core) and batch sizes do not change the results.
+    and a call with other methods, backbones or testbeds extends the run.
 
+    Parameters
+    ----------
+    testbeds : Testbed, path, list of those, or mapping of names to those
+        A file is called by its name without ending, a Testbed by its hash.
+    backbones : str, Features, list of those
+        ``"pixels"``, ``"a + b"`` for two side by side, or features at hand.
+    methods : str, method, list of those
+        Names with settings, such as ``"protonet(distance='cosine')"``, or method objects.
+    out : path, optional
+        The folder of the run; one that exists is extended. Without it the results are held in memory, and nothing is
+        written but the cache of features.
+    datasets : mapping, optional
+        Where a testbed's dataset lives (name → dataset or path), if not where it was before.
+    device : str
+        ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+    workers : int, optional
+        Threads, by default one per core; neither they nor batch sizes change the results.
+    seed : int
+        The root of every random stream.
+    save_scores : bool
+        Keep the scores of every query, not only its prediction.
+
+    Returns
+    -------
+    Results
+
+    Examples
+    --------
     >>> evaluate("easy.parquet", backbones="pixels", methods="protonet", out="runs/first")  # doctest: +SKIP
     """
-    folder = Path(out)
     plan = EvaluationPlan(testbeds, backbones, methods, datasets, device, workers, seed)
-    with _lock(folder):
-        run = open_folder(folder)
+    store: RunStore = RunMemory() if out is None else RunFolder(Path(out))
+    with store.lock():
+        run = store.begin()
         plan.register(run)
         works = plan.works(run)
         provenance.record_upstream(run, plan.backbones, plan.testbeds, plan.names)
@@ -69,40 +93,35 @@ def evaluate(
             **provenance.surroundings(str(plan.device)),
         }
         run["sessions"].append(session)
-        with explain_disk_errors(folder):
-            for stale in folder.rglob(".*.tmp"):  # left by a killed run; the lock says nobody is writing now
-                stale.unlink(missing_ok=True)
         for testbed in plan.testbeds.values():
-            copy = testbed_path(folder, testbed.content_hash)
-            if not copy.is_file():
-                testbed.save(copy)
-        write_json(folder / "run.json", run)
-        _run(plan, works, folder, save_scores, run)
+            store.keep_testbed(testbed)
+        store.save(run)
+        _run(plan, works, store, save_scores, run)
         session["finished"] = provenance.now()
-        write_json(folder / "run.json", run)
-    return Results(folder)
+        store.save(run)
+    return Results(store)
 
 
 def _run(
-    plan: EvaluationPlan, works: list[Work], folder: Path, save_scores: bool, run: dict[str, Any]
+    plan: EvaluationPlan, works: list[Work], store: RunStore, save_scores: bool, run: dict[str, Any]
 ) -> None:
-    """Compute the units that are not in the folder, on ``plan.workers`` threads."""
-    states = [units.part_state(folder, work.unit, save_scores) for work in works]
+    """Compute the units that the store lacks, on ``plan.workers`` threads."""
+    states = [store.state(work.unit, save_scores) for work in works]
     damaged = states.count("damaged")
     if damaged:
-        print(f"note: {damaged} damaged result files in {folder} are computed anew", file=sys.stderr)
+        print(f"note: {damaged} damaged result files in {store} are computed anew", file=sys.stderr)
     todo = [work for work, state in zip(works, states, strict=True) if state != "done"]
     _prepare(todo)
     workers = _affordable(plan, todo)
     total = sum(len(work.unit) for work in works)
 
-    def one(work: Work, tick: Tick) -> None:
+    def compute_unit(work: Work, tick: Tick) -> None:
         outcome = compute(work, plan.device, save_scores, tick)
-        units.write_unit(folder, work.unit, outcome.columns, outcome.seconds.tolist(), outcome.scores)
+        store.write(work.unit, outcome.columns, outcome.seconds.tolist(), outcome.scores)
 
     with one_thread(plan.device):
-        todo = choose_settings(todo, run, workers, partial(write_json, folder / "run.json", run))
-        jobs: list[Callable[[Tick], None]] = [partial(one, work) for work in todo]
+        todo = choose_settings(todo, run, workers, partial(store.save, run))
+        jobs: list[Callable[[Tick], None]] = [partial(compute_unit, work) for work in todo]
         with progress("evaluate", total=total, unit="tasks") as bar:
             bar.skip(total - sum(len(work.unit) for work in todo))
             run_jobs(jobs, workers, bar)
@@ -139,27 +158,3 @@ def _affordable(plan: EvaluationPlan, works: Sequence[Work]) -> int:
             room = MEMORY // max(work.method.batch_bytes, bytes_per_task(work.method, shape))
         allowed = min(allowed, int(room))
     return max(1, min(allowed, len(works)))
-
-
-@contextlib.contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """One evaluate at a time writes into a run folder; the lock ends with the process, however it ends."""
-    open_folder(folder)  # refuse a foreign folder before anything is written into it
-    try:
-        import fcntl
-    except ImportError:  # Windows: no such lock
-        yield
-        return
-    with explain_disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR, 0o666)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(
-                f"Another 'longshot evaluate' is writing to {folder}; wait for it or choose another folder with -o."
-            ) from error
-        yield
-    finally:
-        os.close(handle)

@@ -36,13 +36,13 @@ def run_jobs(
             raise Stopped
         finished.put(count)
 
-    def one(job: Callable[[Tick], T]) -> T:
+    def run_job(job: Callable[[Tick], T]) -> T:
         if stop.is_set():
             raise Stopped
         return job(tick)
 
     with ThreadPoolExecutor(workers, "evaluate") as pool:
-        waiting: set[Future[T]] = {pool.submit(one, job) for job in jobs}
+        waiting: set[Future[T]] = {pool.submit(run_job, job) for job in jobs}
         try:
             while waiting:
                 ended, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)

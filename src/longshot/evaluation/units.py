@@ -102,14 +102,10 @@ def seconds_path(folder: Path, unit_id: str) -> Path:
     return folder / "seconds" / f"{unit_id}.parquet"
 
 
-def write_unit(
-    folder: Path,
-    unit: Unit,
-    columns: Mapping[str, Any],
-    seconds: Sequence[float],
-    scores: Any | None = None,
-) -> None:
-    """Write a unit's rows (``columns``: those of SCHEMA that vary by task); the part comes last and marks it done."""
+def unit_tables(
+    unit: Unit, columns: Mapping[str, Any], seconds: Sequence[float], scores: Any | None = None
+) -> tuple[pa.Table, pa.Table]:
+    """A unit's rows and its timings (``columns``: those of SCHEMA that vary by task)."""
     count = len(unit)
     fixed = {
         "testbed": unit.testbed,
@@ -120,20 +116,29 @@ def write_unit(
         "dataset": unit.dataset,
         "setting": unit.setting,
     }
+    varied = {**columns, "seconds": seconds}
 
-    def column(field: pa.Field, values: Mapping[str, Any]) -> Any:
-        value = fixed[field.name] if field.name in fixed else values[field.name]
-        return pa.array([value] * count if field.name in fixed else value, field.type)
+    def table(schema: pa.Schema) -> pa.Table:
+        values = [[fixed[name]] * count if name in fixed else varied[name] for name in schema.names]
+        arrays = [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)]
+        return pa.table(arrays, schema=schema)
 
-    times = {**columns, "seconds": seconds}
-    timing = pa.table([column(field, times) for field in _SECONDS], schema=_SECONDS)
-    arrays, schema = [column(field, columns) for field in SCHEMA], SCHEMA
+    rows = table(SCHEMA)
     if scores is not None:
-        arrays, schema = [*arrays, pa.array(scores, SCORES.type)], SCHEMA.append(SCORES)
-    for path, table in (
-        (seconds_path(folder, unit.id), timing),
-        (part_path(folder, unit.id), pa.table(arrays, schema=schema)),
-    ):
+        rows = rows.append_column(SCORES, pa.array(scores, SCORES.type))
+    return rows, table(_SECONDS)
+
+
+def write_unit(
+    folder: Path,
+    unit: Unit,
+    columns: Mapping[str, Any],
+    seconds: Sequence[float],
+    scores: Any | None = None,
+) -> None:
+    """Write a unit's rows and timings into a run folder; the part comes last and marks the unit as done."""
+    rows, timing = unit_tables(unit, columns, seconds, scores)
+    for path, table in ((seconds_path(folder, unit.id), timing), (part_path(folder, unit.id), rows)):
         with atomic(path) as temporary:
             pq.write_table(table, temporary, **_WRITE)
 

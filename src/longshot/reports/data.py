@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.evaluation.results import Results
     from longshot.testbeds.testbed import Testbed
 
+Runs: TypeAlias = "str | Path | Results | Sequence[str | Path | Results]"
 METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss", "seconds")
 
 
@@ -49,17 +50,17 @@ class ReportSeries:
 class Cell:
     """The task rows of one series on one testbed, sorted by task; every array has length T."""
 
-    tasks: NDArray[np.int64]
-    metrics: Mapping[str, NDArray[np.float64]]  # NaN where a metric was not recorded
-    way: NDArray[np.float64]
-    shot: NDArray[np.float64]
+    tasks: Ints
+    metrics: Mapping[str, Floats]  # NaN where a metric was not recorded
+    way: Floats
+    shot: Floats
     predictions: pa.Array | None  # list<int16> [T], positions in the task's classes
     datasets: tuple[str, ...] = ()  # [T]; empty where the results do not say
-    coarsity: NDArray[np.float64] | None = None  # NaN where it was not measured
+    coarsity: Floats | None = None  # NaN where it was not measured
     scores: pa.Array | None = None  # list<float> [T], query by query, where they were kept
 
     @property
-    def accuracy(self) -> NDArray[np.float64]:
+    def accuracy(self) -> Floats:
         """Share of right answers per task, in 0 … 1."""
         return self.metrics["accuracy"]
 
@@ -79,8 +80,8 @@ class Shared:
     """M series of a testbed on the T tasks that all of them have."""
 
     series: tuple[int, ...]  # [M] places in the report
-    tasks: NDArray[np.int64]  # [T]
-    accuracy: NDArray[np.float64]  # [T, M]
+    tasks: Ints  # [T]
+    accuracy: Floats  # [T, M]
     datasets: tuple[str, ...]  # [T]
 
 
@@ -99,6 +100,14 @@ class ReportData:
         """The series that were measured on one testbed, in the report's order."""
         return [(s, self.cells[bed, s]) for s in range(len(self.series)) if (bed, s) in self.cells]
 
+    def fingerprints(self) -> dict[str, tuple[str, ...]]:
+        """Dataset name → fingerprints, as the testbeds have them; one name can stand for several datasets."""
+        by_name: dict[str, tuple[str, ...]] = {}
+        for bed in self.beds:
+            for name, fingerprint in sorted(bed.testbed.datasets.items()) if bed.testbed is not None else ():
+                by_name[name] = tuple(dict.fromkeys((*by_name.get(name, ()), fingerprint)))
+        return by_name
+
     def shared(self, bed: int) -> Shared:
         """The tasks that every series of a testbed has, and their accuracies side by side."""
         column = self.column(bed)
@@ -116,7 +125,7 @@ class ReportData:
         )
 
 
-def load(runs: str | Path | Results | Sequence[str | Path | Results]) -> ReportData:
+def load(runs: Runs) -> ReportData:
     """Read runs and arrange them.
 
     The same testbed in several runs is one testbed (its content hash says so). A series that occurs in
@@ -126,11 +135,9 @@ def load(runs: str | Path | Results | Sequence[str | Path | Results]) -> ReportD
 
     listed = [runs] if isinstance(runs, str | Path | Results) else list(runs)
     if not listed:
-        raise UserError(
-            "A report needs at least 1 run folder, 0 were given; make one with 'longshot evaluate'."
-        )
+        raise UserError("A report needs at least 1 run folder, 0 were given", "make one with {evaluate()}")
     opened = [run if isinstance(run, Results) else Results(Path(run)) for run in listed]
-    names = unique_names([Path(run.path).resolve().name or "run" for run in opened])
+    names = unique_names([Path(run.name).resolve().name or "run" for run in opened])
     parts: dict[tuple[str, str, str, str, int], list[tuple[str, Cell]]] = {}
     bed_names: dict[str, str] = {}
     copies: dict[str, tuple[Testbed | None, str]] = {}
@@ -138,8 +145,8 @@ def load(runs: str | Path | Results | Sequence[str | Path | Results]) -> ReportD
         table = run.table()
         if table.num_rows == 0:
             raise UserError(
-                f"The run {run.path} holds 0 result rows and a report needs at least 1; "
-                "run 'longshot evaluate' again."
+                f"The run {run.name} holds 0 result rows and a report needs at least 1",
+                "call {evaluate()} again",
             )
         for key, bed_name, cell in _cells(table):
             parts.setdefault(key, []).append((name, cell))
@@ -166,8 +173,9 @@ def _cells(table: pa.Table) -> list[tuple[tuple[str, str, str, str, int], str, C
     for name in (*columns, "task", "accuracy", "way", "mean_shot"):
         if name not in table.column_names:
             raise UserError(
-                f"The results lack the column '{name}' (found: {', '.join(table.column_names)}); "
-                "they were not written by this version of 'longshot evaluate', run it again."
+                f"The results lack the column '{name}' (found: {', '.join(table.column_names)}): another version of "
+                "Longshot wrote them",
+                "call {evaluate()} again",
             )
     # The order of first appearance is the order the user asked for; row numbers keep it.
     table = table.append_column("_row", pa.array(np.arange(table.num_rows)))
@@ -205,11 +213,11 @@ def _scores(table: pa.Table) -> pa.Array | None:
     return table["scores"].combine_chunks()
 
 
-def _floats(table: pa.Table, name: str) -> NDArray[np.float64]:
+def _floats(table: pa.Table, name: str) -> Floats:
     """A numeric column as float64, NaN for null or for a column that is not there."""
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
-    values: NDArray[np.float64] = pc.fill_null(pc.cast(table[name], pa.float64()), float("nan")).to_numpy()
+    values: Floats = pc.fill_null(pc.cast(table[name], pa.float64()), float("nan")).to_numpy()
     return values
 
 
@@ -235,23 +243,23 @@ def _arrange(
     }
     seeds: dict[tuple[str, str, str], set[int]] = {}
     clashing: set[tuple[str, str, str, int]] = set()
-    for (_, backbone, method, setting, seed), found in parts.items():
+    for (_, backbone, method, setting, seed), by_run in parts.items():
         seeds.setdefault((backbone, method, setting), set()).add(seed)
-        if not all(_same(found[0][1], cell) for _, cell in found[1:]):
+        if not all(_same(by_run[0][1], cell) for _, cell in by_run[1:]):
             clashing.add((backbone, method, setting, seed))
     series: dict[ReportSeries, int] = {}
     cells: dict[tuple[int, int], Cell] = {}
-    for (bed, backbone, method, setting, seed), found in parts.items():
-        for name, cell in found if (backbone, method, setting, seed) in clashing else found[:1]:
+    for (bed, backbone, method, setting, seed), by_run in parts.items():
+        for name, cell in by_run if (backbone, method, setting, seed) in clashing else by_run[:1]:
             notes = [f"seed {seed}"] if len(seeds[backbone, method, setting]) > 1 else []
             notes += [name] if (backbone, method, setting, seed) in clashing else []
-            one = ReportSeries(backbone, method, setting, ", ".join(notes), kinds.get(method, "frozen"))
-            cells[hashes.index(bed), series.setdefault(one, len(series))] = cell
+            measured = ReportSeries(backbone, method, setting, ", ".join(notes), kinds.get(method, "frozen"))
+            cells[hashes.index(bed), series.setdefault(measured, len(series))] = cell
     return ReportData(tuple(runs), tuple(names), tuple(missing), beds, tuple(series), cells)
 
 
-def _same(one: Cell, other: Cell) -> bool:
-    return np.array_equal(one.tasks, other.tasks) and np.array_equal(one.accuracy, other.accuracy)
+def _same(a: Cell, b: Cell) -> bool:
+    return np.array_equal(a.tasks, b.tasks) and np.array_equal(a.accuracy, b.accuracy)
 
 
 def unique_names(names: list[str]) -> list[str]:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from longshot.core.errors import UserError
 from longshot.core.files import write_text
 from longshot.reports import tables
-from longshot.reports.data import ReportData, load
+from longshot.reports.data import ReportData, Runs, load
 
 if TYPE_CHECKING:
-    from longshot.evaluation.results import Results
     from longshot.reports.pictures import FindImages
     from longshot.reports.published import Published
 
@@ -23,15 +22,16 @@ _TABLES: dict[str, Callable[[ReportData], str]] = {
     "json": tables.to_json,
 }
 FORMATS = ("html", *_TABLES)
+_ENDINGS = {".html": "html", ".htm": "html", ".md": "md", ".csv": "csv", ".tex": "latex", ".json": "json"}
 PAPERS = ("quartiles", "ways")  # layouts of the semantic-sampling paper
 LAYOUTS = ("plain", *PAPERS, "cost")  # the first for all formats, the others for Markdown and LaTeX
 
 
 def report(
-    run: str | Path | Results | Sequence[str | Path | Results],
+    runs: Runs | ReportData,
     out: str | Path,
     *,
-    format: str = "html",
+    format: str | None = None,
     images: FindImages | None = None,
     pictures: int = 2,
     title: str | None = None,
@@ -42,18 +42,41 @@ def report(
 ) -> Path:
     """Write the report of one or several runs to ``out`` and return its path.
 
-    ``images(dataset_name, keys) -> list of PIL images`` gives the pictures; without it, or when it raises a
-    ``UserError``, the page says so in one line. ``pictures`` is how many of the hardest and of the easiest
-    tasks each testbed shows. ``focus`` chooses and marks them by the series whose name holds this text,
-    instead of by the mean over all series with the marks of the best. ``layout`` (Markdown and LaTeX) writes
-    tables as in the semantic-sampling paper, "quartiles" by coarsity (its tables 1 and 2) and "ways" by the number of
-    classes (its table 3), or with "cost" time beside accuracy; ``published="semantic"`` puts that paper's own numbers
-    beside, marked as published, there and on the page. ``training`` are folders of 'longshot train' whose learning
-    curves the page shows.
+    Parameters
+    ----------
+    runs : path, Results, list of those, or ReportData
+        What to report on.
+    out : path
+        The file to write.
+    format : str, optional
+        ``"html"`` for a page, ``"md"``, ``"csv"``, ``"latex"`` or ``"json"`` for the table alone; by default what the
+        file's ending stands for.
+    images : callable, optional
+        ``images(dataset_name, keys) -> list of PIL images`` gives the pictures; without it, or when it raises a
+        ``UserError``, the page says so in one line.
+    pictures : int
+        How many of the hardest and of the easiest tasks each testbed shows.
+    title : str, optional
+        Heading of the page.
+    focus : str, optional
+        Choose and mark those tasks by the series whose name holds this text, instead of by the mean over all series
+        with the marks of the best.
+    layout : str
+        Of Markdown and LaTeX: ``"quartiles"`` by coarsity and ``"ways"`` by the number of classes, as in tables 1 to 3
+        of the semantic-sampling paper, or ``"cost"`` for time beside accuracy.
+    published : str, optional
+        ``"semantic"`` puts that paper's own numbers beside, marked as published.
+    training : sequence of paths
+        Folders of trainings whose learning curves the page shows.
+
+    Returns
+    -------
+    Path
+        Where the report is.
     """
     text = render(
-        load(run),
-        format=format,
+        runs if isinstance(runs, ReportData) else load(runs),
+        format=format or format_of(out),
         images=images,
         pictures=pictures,
         title=title,
@@ -65,6 +88,20 @@ def report(
     path = Path(out)
     write_text(path, text)
     return path
+
+
+def format_of(out: str | Path) -> str:
+    """The format that a file's ending stands for.
+
+    >>> format_of("table.tex")
+    'latex'
+    """
+    kind = _ENDINGS.get(Path(out).suffix.lower())
+    if kind is None:
+        raise UserError(
+            f"The ending of '{out}' is none of {', '.join(_ENDINGS)}", "use one of them or say {format}"
+        )
+    return kind
 
 
 def render(
@@ -83,16 +120,16 @@ def render(
     paper = _paper(format, layout, published)
     if training and format != "html":
         raise UserError(
-            f"Learning curves stand on the page, not in a {format} table; leave --training or --format out."
+            f"Learning curves stand on the page, not in a {format} table", "leave {training} or {format} out"
         )
     if layout != "plain":
         from longshot.reports import costs, quartiles, sheets, ways
 
         if layout == "cost":
-            found = costs.sheets(data)
+            layouts = costs.sheets(data)
         else:
-            found = (quartiles if layout == "quartiles" else ways).sheets(data, paper)
-        return (sheets.to_markdown if format == "md" else sheets.to_latex)(found)
+            layouts = (quartiles if layout == "quartiles" else ways).sheets(data, paper)
+        return (sheets.to_markdown if format == "md" else sheets.to_latex)(layouts)
     if format in _TABLES:
         return _TABLES[format](data)
     if format != "html":
@@ -119,12 +156,13 @@ def _paper(format: str, layout: str, name: str | None) -> Published | None:
         raise UserError(f"There is no table layout '{layout}'; the layouts are {', '.join(LAYOUTS)}.")
     if layout != "plain" and format not in ("md", "latex"):
         raise UserError(
-            f"The layout '{layout}' is for the formats md and latex, not {format}; add --format latex, or leave "
-            "--layout out."
+            f"The layout '{layout}' is for the formats md and latex, not {format}",
+            "pass {format:latex}, or leave {layout} out",
         )
     if name is not None and format != "html" and layout not in PAPERS:
         raise UserError(
             f"Published numbers stand on the page and in the layouts {' and '.join(PAPERS)}, not in the {layout} "
-            f"{format} table; add --layout {PAPERS[0]}."
+            f"{format} table",
+            f"pass {{layout:{PAPERS[0]}}}",
         )
     return None if name is None else published(name)

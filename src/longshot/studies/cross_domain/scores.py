@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from longshot.core.files import hash_text, write_json
 from longshot.evaluation import units
-from longshot.evaluation.results import Results, add_testbed, new_run, testbed_path
+from longshot.evaluation.results import Results
+from longshot.evaluation.run_record import add_testbed, new_run
+from longshot.evaluation.stores import testbed_path
 from longshot.studies.cross_domain.plan import METHODS
 
 if TYPE_CHECKING:

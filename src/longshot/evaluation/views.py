@@ -1,0 +1,112 @@
+"""Results to look at: the summary as rows of text, as an HTML table, and as a figure."""
+
+from __future__ import annotations
+
+import html
+import io
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longshot.core.files import atomic
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from longshot.evaluation.results import Results
+
+
+def summary_rows(results: Results) -> list[dict[str, Any]]:
+    """The summary as table rows: percentages with the half width of their 95 % interval."""
+    records = results.summary()
+    seeds = {record["seed"] for record in records}
+    many_ways = any(record["top5"] < 1 for record in records)
+    adapted = any(facts.get("kind", "frozen") != "frozen" for facts in results.run["methods"].values())
+    rows = []
+    for record in records:
+        row = {
+            "testbed": record["testbed"],
+            "backbone": record["backbone"],
+            "method": record["method"],
+            "setting": record["setting"],
+            "tasks": record["tasks"],
+            "accuracy %": _percent(record, "accuracy"),
+            "balanced %": _percent(record, "balanced_accuracy"),
+            "normalized %": _percent(record, "normalized_accuracy"),
+        }
+        if many_ways:
+            row["top-5 %"] = _percent(record, "top5")
+        row["loss"] = f"{record['loss']:.3f}"
+        if adapted:
+            seconds = record["seconds"]
+            row["s/task"] = "" if seconds is None else f"{seconds / record['tasks']:.2g}"
+        if len(seeds) > 1:
+            row["seed"] = record["seed"]
+        rows.append(row)
+    return rows
+
+
+def _percent(record: Mapping[str, Any], name: str) -> str:
+    interval = record[f"{name}_ci95"]
+    if interval is None:
+        return f"{100 * record[name]:.2f}"
+    return f"{100 * record[name]:.2f} ± {50 * (interval[1] - interval[0]):.2f}"
+
+
+def html_table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> str:
+    """Rows with the same keys as an HTML table; every text is escaped.
+
+    >>> html_table([{"method": "a<b", "tasks": 3}])
+    '<table><thead><tr><th>method</th><th>tasks</th></tr></thead><tbody><tr><td>a&lt;b</td><td>3</td></tr></tbody></table>'
+    """
+
+    def line(tag: str, texts: Sequence[Any]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(str(text))}</{tag}>" for text in texts) + "</tr>"
+
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    head = f"<thead>{line('th', list(rows[0]))}</thead>" if rows else ""
+    body = "".join(line("td", list(row.values())) for row in rows)
+    return f"<table>{title}{head}<tbody>{body}</tbody></table>"
+
+
+def plot_summary(records: Sequence[Mapping[str, Any]], path: str | os.PathLike[str] | None = None) -> Figure:
+    """Mean accuracy in % with its interval for every record of ``Results.summary``, a panel per testbed."""
+    from matplotlib.figure import Figure
+
+    class NotebookFigure(Figure):
+        """A figure that notebooks show without pyplot."""
+
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png")
+            return buffer.getvalue()
+
+    testbeds: dict[str, list[Mapping[str, Any]]] = {}
+    for record in records:
+        testbeds.setdefault(record["testbed_hash"], []).append(record)
+    seeds = {record["seed"] for record in records}
+    heights = [len(series) for series in testbeds.values()]
+    figure = NotebookFigure(
+        figsize=(7, 0.8 * max(len(heights), 1) + 0.35 * sum(heights)), layout="constrained"
+    )
+    panels = figure.subplots(
+        max(len(heights), 1), 1, sharex=True, squeeze=False, height_ratios=heights or None
+    )[:, 0]
+    for panel, series in zip(panels, testbeds.values(), strict=False):
+        means = [100 * record["accuracy"] for record in series]
+        halves = [100 * (record["ci95"] or 0.0) for record in series]
+        panel.errorbar(means, range(len(series)), xerr=halves, fmt="o", capsize=3)
+        panel.set_yticks(range(len(series)), [_label(record, len(seeds) > 1) for record in series])
+        panel.set_ylim(len(series) - 0.5, -0.5)
+        panel.set_title(series[0]["testbed"], loc="left")
+        panel.grid(axis="x", alpha=0.4)
+    panels[-1].set_xlabel("accuracy (%), mean over tasks with its 95 % interval")
+    if path is not None:
+        with atomic(path) as temporary:
+            figure.savefig(temporary, format=Path(path).suffix.lstrip(".") or "png")
+    return figure
+
+
+def _label(record: Mapping[str, Any], with_seed: bool) -> str:
+    return f"{record['method']} on {record['backbone']}" + (f", seed {record['seed']}" if with_seed else "")
