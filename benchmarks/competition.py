@@ -36,7 +36,7 @@ from longshot.competition import ingestion, queue, worker
 from longshot.competition.baselines import write_baseline
 from longshot.competition.box import Box, Meter
 from longshot.competition.data import CompetitionData
-from longshot.competition.init import init
+from longshot.competition.new_competition import create
 from longshot.competition.settings import Competition, load
 from longshot.competition.store import Store, events, submissions
 
@@ -65,7 +65,7 @@ def overhead() -> None:
     """Both sides in turns; a line per round, then the median ratios."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        competition = init(folder / "competition", tasks=TEST_TASKS)
+        competition = create(folder / "competition", tasks=TEST_TASKS)
         settings = {"network": "cnn4(width=16)", "train_tasks": TRAIN_TASKS}
         code = write_baseline("prototypical", folder / "prototypical", settings)
         model = code / "model.py"

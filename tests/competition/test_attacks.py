@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,8 @@ def own_user(monkeypatch: pytest.MonkeyPatch) -> None:
 def attack(competition: Competition, folder: Path, tmp_path: Path, **limits: float) -> tuple[RunOutcome, str]:
     """Run it as the feedback phase would; gives the outcome and the participant's log."""
     phase: Phase = competition.phase("feedback")
-    phase = replace(phase, tasks=2, limits=replace(phase.limits, **{"seconds": 300, **limits}))
+    tighter = phase.limits.model_copy(update={"seconds": 300, **limits})
+    phase = phase.model_copy(update={"tasks": 2, "limits": tighter})
     outcome = ingestion.run(CompetitionData(competition), phase, folder, tmp_path / "run", seed=1)
     return outcome, (tmp_path / "run" / "log.txt").read_text()
 

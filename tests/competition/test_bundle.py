@@ -6,7 +6,6 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from longshot.competition.bundle.check import check_bundle
 from longshot.competition.bundle.run import run_bundle
 from longshot.competition.bundle.write import write_bundle
 from longshot.competition.data import CompetitionData
-from longshot.competition.make_submission import make_submission
+from longshot.competition.submission import make_submission
 from longshot.core.errors import UserError
 
 
@@ -80,7 +79,7 @@ def test_a_written_out_method_runs_in_a_bundle(bundle, tmp_path, needs_sandbox):
 
 
 def test_the_fact_sheet_is_asked_for_there_too(competition, tmp_path):
-    strict = replace(competition, fact_sheet="required", fact_fields=("title", "hardware"))
+    strict = competition.model_copy(update={"fact_sheet": "required", "fact_fields": ("title", "hardware")})
     with zipfile.ZipFile(write_bundle(strict, tmp_path / "strict.zip")) as archive:
         sheet = yaml.safe_load(archive.read("competition.yaml"))["fact_sheet"]
     assert list(sheet) == ["league", "title", "hardware"]

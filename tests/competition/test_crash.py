@@ -49,7 +49,7 @@ if place:
     place = {"worker": worker, "queue": queue, "drive": drive, "ingestion": ingestion}[place]
     setattr(place, name, held(getattr(place, name)))
 competition = load(folder)
-worker.work(competition, Store(competition), lease=100_000, told=held(print) if name == "told" else print)
+worker.work(competition, Store(competition), lease=100_000, tell=held(print) if name == "tell" else print)
 """
 POINTS = {
     "unpacked": ("after", "worker.unpack", "queued"),
@@ -57,7 +57,7 @@ POINTS = {
     "answers written, not scored": ("before", "ingestion.summarize", "queued"),
     "scores written, not recorded": ("before", "queue.finish", "queued"),
     "in the middle of recording": ("before", "queue._settle", "queued"),
-    "recorded, not told": ("before", "told", "scored"),
+    "recorded, not told": ("before", "tell", "scored"),
 }
 Process = tuple[int, str]  # number and time of start: numbers are used again
 
@@ -183,7 +183,7 @@ def test_a_lost_run_is_ended_and_not_run_to_its_end(competition, store, submissi
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        worker.work(competition, store, lease=0.4, told=stop_after_one)
+        worker.work(competition, store, lease=0.4, tell=stop_after_one)
     assert told == [f"submission {number}, seed 1: failed: it was stopped from outside"]
 
 

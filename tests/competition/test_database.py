@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,7 +70,7 @@ def competition(competition: Competition, server: Server) -> Competition:
     with engine.connect() as connection:
         connection.execute(sa.text(f"CREATE DATABASE {name}"))
     engine.dispose()
-    return replace(competition, database=server.url(name))
+    return competition.model_copy(update={"database": server.url(name)})
 
 
 @pytest.fixture
@@ -188,6 +187,6 @@ def test_a_worker_runs_what_is_queued(competition, store, enter, needs_sandbox):
 
 
 def test_a_database_that_is_not_there_is_told_in_one_sentence(competition, server):
-    away = replace(competition, database=server.url("nowhere"))
+    away = competition.model_copy(update={"database": server.url("nowhere")})
     with pytest.raises(UserError, match="database cannot be opened"):
         Store(away)

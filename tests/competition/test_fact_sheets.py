@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,7 +45,7 @@ def run_all(store: Store) -> None:
 
 
 def required(competition: Competition) -> Competition:
-    return replace(competition, fact_sheet="required")
+    return competition.model_copy(update={"fact_sheet": "required"})
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -122,7 +121,7 @@ def test_the_page_shows_sheets_without_the_names_behind_a_pseudonym(competition,
     page = leaderboard_page(competition, store, "feedback")
     assert "Zorro" in page and "Ada" not in page
     assert "Bob Bobson" in page
-    named = leaderboard_page(replace(competition, pseudonyms=False), store, "feedback")
+    named = leaderboard_page(competition.model_copy(update={"pseudonyms": False}), store, "feedback")
     assert "Ada Lovelace" in named and "Zorro" not in named
 
 
@@ -147,7 +146,9 @@ def test_results_are_provisional_until_the_review_is_over(competition, store, en
 def test_the_setting_is_checked(competition):
     path = competition.folder / FILE
     path.write_text(path.read_text() + "\nfact_sheet: maybe\n")
-    with pytest.raises(UserError, match="fact_sheet is 'maybe'; write optional or required"):
+    with pytest.raises(
+        UserError, match="setting fact_sheet = 'maybe', but it must be 'optional' or 'required'"
+    ):
         load(competition.folder)
 
 

@@ -13,7 +13,7 @@ import torch
 from longshot.competition.archive import unpack
 from longshot.competition.data import CompetitionData
 from longshot.competition.inside.feed import images as as_images
-from longshot.competition.make_submission import make_submission
+from longshot.competition.submission import make_submission
 from longshot.competition.solver import Solver
 from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
@@ -169,7 +169,9 @@ def test_a_network_takes_the_method_it_was_trained_for(network, tmp_path):
 
 
 def test_own_code_goes_with_what_it_imports(own, tmp_path):
-    made = make_submission(f"{own}:Nearest", tmp_path / "mine.zip", backbone="pixels", given={"power": 3.0})
+    made = make_submission(
+        f"{own}:Nearest", tmp_path / "mine.zip", backbone="pixels", settings={"power": 3.0}
+    )
     with zipfile.ZipFile(made.path) as archive:
         names = set(archive.namelist())
         told = json.loads(archive.read("settings.json"))
@@ -183,7 +185,7 @@ def test_own_code_goes_with_what_it_imports(own, tmp_path):
     [
         ("protonet", {}, "needs a network to look through"),
         ("protonett", {"backbone": "pixels"}, "did you mean 'protonet'"),
-        ("protonet", {"backbone": "pixels", "given": {"speed": 1}}, "has no setting 'speed'"),
+        ("protonet", {"backbone": "pixels", "settings": {"speed": 1}}, "has no setting 'speed'"),
         ("finetune-all(lr=0.1)", {"backbone": "pixels"}, "gives features only"),
         ("protonet", {"backbone": "timm:resnet18"}, "downloaded weights, which the sandbox has not got"),
         ("protonet", {"backbone": "nowhere/net.safetensors"}, "There is no saved network"),
@@ -191,8 +193,16 @@ def test_own_code_goes_with_what_it_imports(own, tmp_path):
         ("protonet", {"backbone": "efficientnet-lite0", "league": "meta-learning"}, "has learned weights"),
         ("protonet", {"train": "metadelta"}, "looks at its whole dataset"),
         ("protonet", {"train": "protonet", "backbone": "efficientnet-lite0"}, "Only Longshot's own networks"),
-        ("protonet", {"train": "protonet", "given": {"speed": 1}}, "has no setting 'speed'; it has: steps"),
-        ("protonet", {"train": "protonet", "given": {"steps": 0}}, "whole number of at least 1"),
+        (
+            "protonet",
+            {"train": "protonet", "settings": {"speed": 1}},
+            "The training of a submission has no setting 'speed'; the settings are steps, batch",
+        ),
+        (
+            "protonet",
+            {"train": "protonet", "settings": {"steps": 0}},
+            "steps = 0, but it must be greater than or equal to 1",
+        ),
         ("finetune-all", {"backbone": "efficientnet-lite0"}, "chooses a setting on validation classes"),
     ],
 )

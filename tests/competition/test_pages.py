@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -72,7 +71,7 @@ def fill(competition: Competition, store: Store, folder: Path) -> None:
 
 @pytest.fixture
 def page(competition: Competition, submission, tmp_path: Path) -> Path:
-    hostile = replace(competition, title=f"Cup {ATTACK}")
+    hostile = competition.model_copy(update={"title": f"Cup {ATTACK}"})
     store = Store(hostile)
     fill(hostile, store, submission())
     path = tmp_path / "board.html"

@@ -6,7 +6,6 @@ import stat
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -75,8 +74,8 @@ def test_the_quota_of_a_day(enter):
 
 def test_the_quota_in_all(competition, store, submission):
     folder = submission()
-    phases = tuple(replace(phase, per_day=0) for phase in competition.phases)
-    generous = replace(competition, phases=phases)
+    phases = tuple(phase.model_copy(update={"per_day": 0}) for phase in competition.phases)
+    generous = competition.model_copy(update={"phases": phases})
     for _ in range(4):
         queue.enter(generous, store, folder, team="a", phase="feedback", league="free-style")
     with pytest.raises(UserError, match="4 are allowed"):
@@ -86,7 +85,7 @@ def test_the_quota_in_all(competition, store, submission):
 def test_dates(competition, store, submission):
     folder = submission()
     for change, words in (({"start": "2999-01-01"}, "begins on"), ({"end": "2000-01-01 12:00"}, "ended on")):
-        moved = replace(competition, phases=(replace(competition.phases[0], **change),))
+        moved = competition.model_copy(update={"phases": (competition.phases[0].model_copy(update=change),)})
         with pytest.raises(UserError, match=words):
             queue.enter(moved, store, folder, team="a", phase="feedback", league="free-style")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,11 +36,17 @@ def competition(
 ) -> tuple[CompetitionData, Phase]:
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "secret", "0123456789abcdef" * 4)
-    phase = Phase("feedback", train=("d",), test=tuple(datasets), tasks=tasks)
-    one = Competition(
-        folder, "t", datasets, (phase,), shape=shape or CompetitionShape(), image_size=2, strict_pools=strict
+    phase = Phase(name="feedback", train=("d",), test=tuple(datasets), tasks=tasks)
+    made = Competition(
+        folder=folder,
+        title="t",
+        datasets=datasets,
+        phases=(phase,),
+        shape=shape or CompetitionShape(),
+        image_size=2,
+        strict_pools=strict,
     )
-    return CompetitionData(one), phase
+    return CompetitionData(made), phase
 
 
 def uniform(found: Counter[int], low: int, high: int) -> float:
@@ -164,7 +169,7 @@ def test_every_task_is_as_the_protocol_says(tmp_path, sizes, other, seed, strict
     specs = {"d": made(tmp_path, sizes), "e": made(tmp_path, other, "e")}
     data, phase = competition(tmp_path / "c", specs, 15, strict=strict)
     classes = {"d": sizes, "e": other}
-    tasks = data.test_tasks(replace(phase, test=("d", "e")), seed)
+    tasks = data.test_tasks(phase.model_copy(update={"test": ("d", "e")}), seed)
     assert Counter(task.dataset for task in tasks) == {"d": 15, "e": 15}
     support: dict[str, set[int]] = {"d": set(), "e": set()}
     query: dict[str, set[int]] = {"d": set(), "e": set()}

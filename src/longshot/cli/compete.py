@@ -57,7 +57,7 @@ def init_command(folder: Path, title: str, tasks: int, minutes: float, image_siz
     Example:
       longshot compete init my-competition
     """
-    from longshot.competition.init import init
+    from longshot.competition.new_competition import create
 
     competition = init(folder, title=title, tasks=tasks, minutes=minutes, image_size=image_size)
     names = ", ".join(phase.name for phase in competition.phases)

@@ -40,7 +40,7 @@ def make_submission_command(
       longshot compete make-submission runs/net net.zip
       longshot compete make-submission protonet own --train protonet --backbone "cnn4(width=16)" --set steps=20
     """
-    from longshot.competition.make_submission import make_submission
+    from longshot.competition.submission import make_submission
 
     made = make_submission(
         asked, out, backbone=backbone, train=train, given=read_settings(given), league=league

@@ -58,11 +58,11 @@ class _Bounded(io.FileIO):
     """A file that is never read in one go: a list of millions of names would fill the organiser's memory."""
 
     def read(self, size: int | None = -1, /) -> bytes | None:  # type: ignore[override]
-        left = os.fstat(self.fileno()).st_size - self.tell()
-        wanted = left if size is None or size < 0 else size
-        if wanted > DIRECTORY:
+        remaining = os.fstat(self.fileno()).st_size - self.tell()
+        count = remaining if size is None or size < 0 else size
+        if count > DIRECTORY:
             raise zipfile.BadZipFile(f"its list of contents is larger than {DIRECTORY >> 20} MB")
-        return super().read(wanted)
+        return super().read(count)
 
 
 def _extract(source: Path, folder: Path, limits: ArchiveLimits) -> None:
@@ -71,7 +71,7 @@ def _extract(source: Path, folder: Path, limits: ArchiveLimits) -> None:
             members = archive.infolist()
             if len(members) > limits.files:
                 raise _wrong(source, f"it holds {len(members):,} files, at most {limits.files:,} are allowed")
-            left, seen = limits.bytes, set[str]()
+            budget, seen = limits.bytes, set[str]()
             for member in members:
                 path = _target(source, folder, member.filename, limits)
                 kind = stat.S_IFMT(member.external_attr >> 16)
@@ -98,8 +98,8 @@ def _extract(source: Path, folder: Path, limits: ArchiveLimits) -> None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as data, path.open("xb") as out:
                     while chunk := data.read(CHUNK):  # sizes in the headers may lie: count what comes out
-                        left -= len(chunk)
-                        if left < 0:
+                        budget -= len(chunk)
+                        if budget < 0:
                             raise _wrong(
                                 source, f"it unpacks to more than the {limits.bytes >> 20:,} MB allowed"
                             )
@@ -124,7 +124,7 @@ def _target(source: Path, folder: Path, name: str, limits: ArchiveLimits) -> Pat
 
 def _copy(source: Path, folder: Path, limits: ArchiveLimits) -> None:
     """A folder instead of a zip, held to the same rules."""
-    count, left = 0, limits.bytes
+    count, budget = 0, limits.bytes
     for path in sorted(source.rglob("*")):
         if "__pycache__" in path.parts:
             continue
@@ -132,8 +132,8 @@ def _copy(source: Path, folder: Path, limits: ArchiveLimits) -> None:
             raise _wrong(source, f"'{_show(path.name)}' is a link or a special file, not a file")
         if path.is_dir():
             continue
-        count, left = count + 1, left - path.stat().st_size
-        if count > limits.files or left < 0:
+        count, budget = count + 1, budget - path.stat().st_size
+        if count > limits.files or budget < 0:
             raise _wrong(
                 source,
                 f"it holds more than {limits.files:,} files or {limits.bytes >> 20:,} MB, which are allowed",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from longshot.competition import figures
@@ -75,9 +74,9 @@ def _figures(teams: Mapping[str, Mapping[str, Any]], entries: int) -> list[PageP
     overall = {team: scores["overall"] for team, scores in teams.items()}
     lines = [
         figures.curves(
-            {team: scores[f"by_{key}"] for team, scores in teams.items()}, f"number of {what}", key
+            {team: scores[f"by_{key}"] for team, scores in teams.items()}, f"number of {counted}", key
         )
-        for key, what in (("ways", "classes"), ("shots", "shots"))
+        for key, counted in (("ways", "classes"), ("shots", "shots"))
     ]
     parts = [
         PagePart(
@@ -99,16 +98,16 @@ def _figures(teams: Mapping[str, Mapping[str, Any]], entries: int) -> list[PageP
         ),
     ]
     names = list(next(iter(teams.values()))["by_dataset"])
-    found = {name: [scores["by_dataset"][name][figures.MAIN] for scores in teams.values()] for name in names}
-    datasets = [figures.Difficulty(name, min(values), max(values)) for name, values in found.items()]
-    hard = [[one.name, f"{1 - one.best:.3f}", f"{one.best - one.worst:.3f}"] for one in datasets]
+    means = {name: [scores["by_dataset"][name][figures.MAIN] for scores in teams.values()] for name in names}
+    datasets = [figures.Difficulty(name, min(values), max(values)) for name, values in means.items()]
+    rows = [[each.name, f"{1 - each.best:.3f}", f"{each.best - each.worst:.3f}"] for each in datasets]
     parts.append(
         PagePart(
             "Difficulty of the datasets",
             "Intrinsic: what the best team leaves (1 − best). Modelling: how much the choice of method matters "
             "(best − worst).",
             ["dataset", "intrinsic difficulty", "modelling difficulty"],
-            hard,
+            rows,
             plots=[figures.difficulties(datasets, "difficulty")],
             legend=list(figures.LEGEND),
             squares=True,
@@ -124,9 +123,7 @@ def _half(scores: Mapping[str, Any] | None) -> str:
 
 def _worst(competition: Competition, phase: str, entry: BoardEntry) -> dict[str, Any] | None:
     """scores.json of the run that counts."""
-    found = []
-    for seed in competition.phase(phase).seeds:
-        path: Path = run_folder(competition, entry.submission, seed) / "scores.json"
-        if path.is_file():
-            found.append(json.loads(path.read_text(encoding="utf-8")))
-    return min(found, key=lambda scores: scores["overall"][figures.MAIN]) if found else None
+    folders = (run_folder(competition, entry.submission, seed) for seed in competition.phase(phase).seeds)
+    paths = [folder / "scores.json" for folder in folders]
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
+    return min(runs, key=lambda scores: float(scores["overall"][figures.MAIN]), default=None)

@@ -60,13 +60,13 @@ class Box:
             self._in, back = _pipe()
             for end in (there, back):
                 stack.callback(os.close, end)
-            with contextlib.ExitStack() as kept:  # for as long as the box lives
+            with contextlib.ExitStack() as lasting:  # for as long as the box lives
                 for end in (self._in, self._out):
-                    kept.callback(os.close, end)
-                slot = 0 if trusted else kept.enter_context(sandbox.free_slot())
+                    lasting.callback(os.close, end)
+                slot = 0 if trusted else lasting.enter_context(sandbox.free_slot())
                 filtered = () if trusted else stack.enter_context(sandbox.system_calls())
                 self._process = self._start(submission, data, (there, back), slot, filtered, hidden, trusted)
-                self._kept = kept.pop_all()
+                self._lasting = lasting.pop_all()
         os.set_blocking(self._out, False)
         os.set_blocking(self._in, False)
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._pump, self._watch)]
@@ -94,8 +94,8 @@ class Box:
             (work / "program" / "inside").symlink_to(sandbox.PROGRAM)
             for name, file in data.items():
                 (work / "data" / name).symlink_to(file.resolve())
-            places = [submission.resolve(), work.resolve() / "data", work.resolve() / "work"]
-            arguments = [*host, *map(str, places), *pipes]
+            folders = [submission.resolve(), work.resolve() / "data", work.resolve() / "work"]
+            arguments = [*host, *map(str, folders), *pipes]
             start = work / "program"
             environment = {**os.environ, "PYTHONPATH": str(sandbox.PACKAGE.parent)}
         else:
@@ -103,8 +103,8 @@ class Box:
             bounds = [f"--nproc={self.limits.processes}", f"--as={self.limits.memory}", "--core=0"]
             if self.limits.cpu_seconds:
                 bounds.append(f"--cpu={math.ceil(self.limits.cpu_seconds)}")
-            places = [Path("/box", name) for name in ("submission", "data", "work")]
-            inner = ["prlimit", *bounds, "env", "--chdir=/box/program", *host, *map(str, places), *pipes]
+            folders = [Path("/box", name) for name in ("submission", "data", "work")]
+            inner = ["prlimit", *bounds, "env", "--chdir=/box/program", *host, *map(str, folders), *pipes]
             binds = {"/box/program/inside": sandbox.PROGRAM, "/box/submission": submission.resolve()}
             binds["/box/program/longshot"] = sandbox.PACKAGE  # submissions may use its networks and methods
             binds |= {f"/box/data/{name}": file.resolve() for name, file in data.items()}
@@ -155,7 +155,7 @@ class Box:
         self._process.wait()
         for thread in self._threads:
             thread.join(timeout=60)
-        self._kept.close()
+        self._lasting.close()
 
     def _kill(self) -> None:
         # The first process of a pid namespace takes all others with it; without walls the session is ended.
@@ -178,13 +178,13 @@ class Box:
     def _pump(self) -> None:
         """Keep the first bytes of what is printed and drop the rest: printing neither blocks nor fills a disk."""
         assert self._process.stdout is not None
-        kept, dropped = bytearray(), 0
+        printed, dropped = bytearray(), 0
         while chunk := self._process.stdout.read1(1 << 16):  # type: ignore[attr-defined]
-            room = self.limits.log - len(kept)
-            kept += chunk[:room]
+            room = self.limits.log - len(printed)
+            printed += chunk[:room]
             dropped += max(len(chunk) - room, 0)
         self._process.stdout.close()
-        text = readable(kept.decode("utf-8", "replace"))
+        text = readable(printed.decode("utf-8", "replace"))
         if dropped:
             text += f"\n[{dropped:,} more bytes were printed and not kept]\n"
         write_text(self.log, text)
@@ -227,11 +227,11 @@ class Meter:
         is divided among those that share it, which is exact.
         """
         family, spent = self._family()
-        memory = {one: _bytes(one, "status", ("RssAnon", "RssShmem"), 0) for one in family}
+        memory = {pid: _bytes(pid, "status", ("RssAnon", "RssShmem"), 0) for pid in family}
         if sum(memory.values()) > enough:
             memory = {
-                one: _bytes(one, "smaps_rollup", ("Pss_Anon", "Pss_Shmem"), held)
-                for one, held in memory.items()
+                pid: _bytes(pid, "smaps_rollup", ("Pss_Anon", "Pss_Shmem"), held)
+                for pid, held in memory.items()
             }
         return sum(memory.values()), spent
 
@@ -249,22 +249,22 @@ class Meter:
                 children.setdefault(stat[1], []).append(name)
                 spent[name] = sum(map(int, stat[11:15])) / TICK
         family = [self.pid]
-        for one in family:
-            family += children.get(one, [])
+        for pid in family:  # which grows while it is walked through
+            family += children.get(pid, [])
         self._strangers |= looked_at.difference(family)
-        return family, sum(spent.get(one, 0.0) for one in family)
+        return family, sum(spent.get(pid, 0.0) for pid in family)
 
 
 def _bytes(pid: str, file: str, names: tuple[str, ...], unknown: int) -> int:
     """The sum of the named lines of a process's file, 0 when it has ended, ``unknown`` when it may not be read."""
     try:
         lines = (line.partition(":") for line in Path("/proc", pid, file).read_text().splitlines())
-        found = [int(value.split()[0]) << 10 for name, _, value in lines if name in names]
+        sizes = [int(value.split()[0]) << 10 for name, _, value in lines if name in names]
     except (FileNotFoundError, ProcessLookupError):
         return 0
     except OSError:
         return unknown
-    return sum(found) if found else unknown
+    return sum(sizes) if sizes else unknown
 
 
 def readable(text: str) -> str:

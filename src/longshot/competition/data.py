@@ -7,13 +7,16 @@ import os
 import secrets
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.competition.inside.drive import BlindTask
+from longshot.competition.inside.scoring import Truth
 from longshot.competition.settings import Competition, Phase
+from longshot.core.arrays import Ints
 from longshot.core.files import atomic, cache_dir, hash_text, write_json
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
@@ -25,24 +28,22 @@ from longshot.testbeds.testbed import Testbed
 
 
 @dataclass(frozen=True)
-class HiddenTask:
-    """One test task as rows of a dataset's images; the query labels never leave the organiser's process."""
+class HiddenTask(BlindTask):
+    """One test task with its answers; the query labels never leave the organiser's process."""
 
-    dataset: str
+    query_label: Ints  # [n] in 0…N−1
     number: int  # in its dataset's testbed
-    ways: int
-    shots: int
-    seed: int
-    support: NDArray[np.int64]  # rows, in an order that says nothing
-    support_label: NDArray[np.int64]
-    query: NDArray[np.int64]
-    query_label: NDArray[np.int64]
+
+    @property
+    def truth(self) -> Truth:
+        """What scoring needs."""
+        return Truth(self.dataset, self.ways, self.shots, self.query_label)
 
 
 def open_part(spec: str) -> Dataset:
     """A dataset by path or name, or ``DATASET#BRANCH`` for the classes under one branch."""
-    place, _, branch = spec.partition("#")
-    dataset = open_dataset(place)
+    source, _, branch = spec.partition("#")
+    dataset = open_dataset(source)
     return under(dataset, branch) if branch else dataset
 
 
@@ -53,7 +54,7 @@ class CompetitionData:
         self.competition = competition
         self.folder = competition.folder / "data"
         self._opened: dict[str, Dataset] = {}
-        self._drawn: dict[tuple[object, ...], list[HiddenTask]] = {}
+        self._tasks: dict[tuple[object, ...], list[HiddenTask]] = {}
 
     def dataset(self, name: str) -> Dataset:
         """The dataset called ``name`` in competition.yaml."""
@@ -102,19 +103,19 @@ class CompetitionData:
         Every draw has a key of its own, 256 bits of the secret's hash: what a submission sees of some (the order of a
         support set, the numbers of ways and shots, its seeds) says nothing about the others (the order of the queries).
         """
-        asked = (phase.name, phase.test, phase.tasks, seed)
-        if asked not in self._drawn:
+        draw = (phase.name, phase.test, phase.tasks, seed)
+        if draw not in self._tasks:
             key = hash_text(self.secret(), phase.name, str(seed))
             limits = PoolLimits(disjoint=self.competition.strict_pools)
-            shape = AnyShape(**asdict(self.competition.shape))
+            shape = AnyShape(**self.competition.shape.model_dump())
             tasks: list[HiddenTask] = []
             for name in phase.test:
-                dataset, drawn = self.dataset(name), int(hash_text(key, "tasks", name), 16)
-                testbed = sample(dataset, tasks=phase.tasks, shape=shape, seed=drawn, limits=limits)
+                dataset, task_seed = self.dataset(name), int(hash_text(key, "tasks", name), 16)
+                testbed = sample(dataset, tasks=phase.tasks, shape=shape, seed=task_seed, limits=limits)
                 tasks += _hidden(name, dataset, testbed, key)
             order = _generator(key, "order").permutation(len(tasks))
-            self._drawn[asked] = [tasks[i] for i in order]
-        return self._drawn[asked]
+            self._tasks[draw] = [tasks[i] for i in order]
+        return self._tasks[draw]
 
     def secret(self) -> str:
         """A random text made once and kept with the organiser; test tasks follow from it."""
@@ -146,7 +147,7 @@ def _hidden(name: str, dataset: Dataset, testbed: Testbed, key: str) -> Sequence
     bound = testbed.bind(dataset.name, dataset.keys, dataset.fingerprint)
     tasks = []
     for position in range(len(bound)):
-        pairs: list[NDArray[np.int64]] = []
+        pairs: list[Ints] = []
         for kind, rows, labels in (
             ("support", bound.support, bound.support_label),
             ("query", bound.query, bound.query_label),
@@ -156,5 +157,5 @@ def _hidden(name: str, dataset: Dataset, testbed: Testbed, key: str) -> Sequence
         ways = int(bound.ways[position])
         shots = len(pairs[0]) // ways
         seed = int(hash_text(key, "seed", name, str(position)), 16) % 2**31
-        tasks.append(HiddenTask(name, int(bound.tasks[position]), ways, shots, seed, *pairs))
+        tasks.append(HiddenTask(name, ways, shots, seed, *pairs, number=int(bound.tasks[position])))
     return tasks

@@ -37,26 +37,26 @@ def read_sheet(path: Path) -> FactSheet:
             f"The fact sheet {path} has {path.stat().st_size >> 10:,} KB, at most {LARGEST >> 10} are allowed."
         )
     try:
-        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+        sheet = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # undecodable bytes are a ValueError
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"The fact sheet {path} is neither YAML nor JSON: {reason}.") from error
-    if not isinstance(given, dict) or not given or len(given) > MOST:
-        found = f"{len(given)} fields" if isinstance(given, dict) else type(given).__name__
+    if not isinstance(sheet, dict) or not sheet or len(sheet) > MOST:
+        content = f"{len(sheet)} fields" if isinstance(sheet, dict) else type(sheet).__name__
         raise UserError(
-            f"The fact sheet {path} holds {found}; 1 to {MOST} lines such as 'title: Nearest means' are needed."
+            f"The fact sheet {path} holds {content}; 1 to {MOST} lines such as 'title: Nearest means' are needed."
         )
-    return {str(name)[:100]: _text(value, str(name), path) for name, value in given.items()}
+    return {str(name)[:100]: _text(value, str(name), path) for name, value in sheet.items()}
 
 
 def _text(value: object, name: str, path: Path) -> str:
     """A plain value, or a list of them on one line."""
-    values = value if isinstance(value, list) else [value]
-    if any(isinstance(one, dict | list) for one in values):
+    texts = value if isinstance(value, list) else [value]
+    if any(isinstance(text, dict | list) for text in texts):
         raise UserError(
             f"The field '{name[:100]}' of the fact sheet {path} holds more than a text; write a text."
         )
-    return ", ".join("" if one is None else str(one).strip() for one in values)
+    return ", ".join("" if text is None else str(text).strip() for text in texts)
 
 
 def dump(sheet: Mapping[str, str]) -> str:
@@ -69,12 +69,12 @@ def stored(text: str | None) -> FactSheet:
     if not text:
         return {}
     try:
-        found = json.loads(text)
+        sheet = json.loads(text)
     except ValueError:
-        return {"summary": text}
+        sheet = text
     return (
-        {str(key): str(value) for key, value in found.items()}
-        if isinstance(found, dict)
+        {str(key): str(value) for key, value in sheet.items()}
+        if isinstance(sheet, dict)
         else {"summary": text}
     )
 

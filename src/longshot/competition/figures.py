@@ -59,23 +59,23 @@ def difficulties(datasets: Sequence[Difficulty], prefix: str) -> str:
     height = 40
     with new_figure(height * len(datasets) + 46) as figure:
         axes = new_axes(figure, left=12, right=12, top=2, bottom=40)
-        lowest = min(0.0, *(100 * one.worst for one in datasets))
+        lowest = min(0.0, *(100 * dataset.worst for dataset in datasets))
         axes.set_xlim(lowest, 100)
         axes.set_ylim(-height * len(datasets), 0)
-        for place, one in enumerate(datasets):
-            base = -place * height - height + 11
-            ends = [min(0.0, 100 * one.worst), 100 * one.worst, 100 * one.best, 100.0]
+        for position, dataset in enumerate(datasets):
+            base = -position * height - height + 11
+            ends = [min(0.0, 100 * dataset.worst), 100 * dataset.worst, 100 * dataset.best, 100.0]
             for (colour, _), start, end in zip(LEGEND, ends, ends[1:], strict=False):
                 axes.barh(base, end - start, left=start, height=11, color=SERIES[colour])
             across = axes.get_yaxis_transform()
             note = f"{ends[1]:.1f} / {ends[2]:.1f}"
             room = int((WIDTH - 32 - 6.5 * len(note)) / 7.5)
             style = {"transform": across, "color": INK, "fontsize": 11, "va": "bottom"}
-            axes.text(0, base + 8, shorten(one.name, room), **style)
+            axes.text(0, base + 8, shorten(dataset.name, room), **style)
             axes.text(1, base + 8, note, ha="right", **style)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(AXIS)
         percent_axis(axes.xaxis)
-        told = "; ".join(f"{one.name} {100 * one.worst:.1f} to {100 * one.best:.1f}" for one in datasets)
-        return to_svg(figure, prefix, f"Worst and best team by dataset: {told}")
+        spans = "; ".join(f"{each.name} {100 * each.worst:.1f} to {100 * each.best:.1f}" for each in datasets)
+        return to_svg(figure, prefix, f"Worst and best team by dataset: {spans}")

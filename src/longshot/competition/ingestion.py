@@ -17,7 +17,7 @@ from longshot.competition import leagues, sandbox
 from longshot.competition.box import Box, BoxError
 from longshot.competition.data import CompetitionData
 from longshot.competition.inside import drive
-from longshot.competition.inside.scoring import summarize
+from longshot.competition.inside.scoring import score_answers, summarize
 from longshot.competition.pages import details_page
 from longshot.competition.settings import Phase
 from longshot.core.files import atomic, write_json, write_text
@@ -46,7 +46,7 @@ def run(
 ) -> RunOutcome:
     """Run the unpacked ``submission`` once; ``folder`` receives log.txt, answers.jsonl and scores.json.
 
-    A failure of the submission is an Outcome, not an exception. ``stop`` ends the run from another thread.
+    A failure of the submission is a RunOutcome, not an exception. ``stop`` ends the run from another thread.
     ``trusted`` needs no sandbox and gives an unofficial result.
     """
     if not trusted:
@@ -74,8 +74,9 @@ def run(
         return RunOutcome(None, str(error))
     with atomic(folder / "answers.jsonl") as temporary:
         temporary.write_text("".join(json.dumps(answer) + "\n" for answer in answers), encoding="utf-8")
-    scored = drive.score_answers(tasks, [task.query_label for task in tasks], answers)
-    scores = summarize(scored, lambda values: mean_interval(values).half)
+    scores = summarize(
+        score_answers([task.truth for task in tasks], answers), lambda values: mean_interval(values).half
+    )
     scores |= {
         "phase": phase.name,
         "seed": seed,

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Literal
 
 from longshot.competition.sandbox import WEIGHTS
 
-FREE = "free-style"
-META = "meta-learning"
-DECLARED = ("new-in-ml", "women", "rarely-represented-country")  # the team says so; any backbone
-LEAGUES = (FREE, META, *DECLARED)
+# The last three are declared by the team and allow any backbone.
+League = Literal["free-style", "meta-learning", "new-in-ml", "women", "rarely-represented-country"]
+FREE: League = "free-style"
+META: League = "meta-learning"
 MAX_FILE = 1 << 20  # bytes of one file in the meta-learning league: source and small tables, no weights
 MAX_ALL = 4 << 20
 _PRETRAINED = {"pretrained", "weights"}  # keyword arguments of model makers
@@ -29,40 +30,40 @@ _LOADERS = {
 
 def shipped_weights(folder: Path) -> list[str]:
     """What in a submission breaks the rule of the meta-learning league: one text per finding, none when it is clean."""
-    found, total = [], 0
+    findings, total = [], 0
     for path in sorted(folder.rglob("*")):
         if not path.is_file():
             continue
         name, size = path.relative_to(folder).as_posix(), path.stat().st_size
         total += size
         if path.suffix.lower() in WEIGHTS:
-            found.append(f"{name} looks like saved weights")
+            findings.append(f"{name} looks like saved weights")
         elif size > MAX_FILE:
-            found.append(
+            findings.append(
                 f"{name} has {size / 2**20:.1f} MB, at most {MAX_FILE >> 20} are allowed in this league"
             )
         elif path.suffix == ".py":
-            found += [f"{name}:{line} {what}" for line, what in _in_code(path)]
+            findings += [f"{name}:{line} {finding}" for line, finding in _in_code(path)]
     if total > MAX_ALL:
-        found.append(
+        findings.append(
             f"it has {total / 2**20:.1f} MB in all, at most {MAX_ALL >> 20} are allowed in this league"
         )
-    return found
+    return findings
 
 
 def _in_code(path: Path) -> list[tuple[int, str]]:
-    """(line, what) for calls that ask for pre-trained weights."""
+    """(line, finding) for calls that ask for pre-trained weights."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []  # the import will say what is wrong with it
-    found = []
+    findings = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name in _LOADERS:
-            found.append((node.lineno, f"calls {name}"))
+            findings.append((node.lineno, f"calls {name}"))
         for keyword in node.keywords:
             value = keyword.value
             plain = isinstance(value, ast.Constant) and not value.value
@@ -72,5 +73,5 @@ def _in_code(path: Path) -> list[tuple[int, str]]:
                 or (isinstance(value, ast.Constant) and isinstance(value.value, str))
             )
             if keyword.arg in _PRETRAINED and not plain and telling:
-                found.append((node.lineno, f"asks for {keyword.arg}={ast.unparse(value)[:40]}"))
-    return found
+                findings.append((node.lineno, f"asks for {keyword.arg}={ast.unparse(value)[:40]}"))
+    return findings

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pydantic import Field
 
-from longshot.core.errors import UserError
+from longshot.core.settings import Record
 
 
-@dataclass(frozen=True)
-class RunLimits:
+class RunLimits(Record):
     """Budgets of one run of a submission."""
 
-    seconds: float = 5 * 3600.0  # wall clock, meta-training and all tasks together
-    cpu_seconds: float = 0.0  # processor time over all its processes; 0: no limit of its own
-    memory: int = 8 << 30  # bytes of all processes together; each also has it as its address space
-    processes: int = 64  # processes and threads
-    disk: int = 1 << 30  # bytes it may write
-    log: int = 1 << 20  # bytes of what it prints that are kept
-    answer: int = 64 << 20  # bytes of one message from it
-
-    def __post_init__(self) -> None:
-        for name in ("seconds", "memory", "processes", "disk", "log", "answer"):
-            if getattr(self, name) <= 0:
-                raise UserError(
-                    f"The limit '{name}' of the competition is {getattr(self, name)} and must be above 0; "
-                    f"mend competition.yaml."
-                )
+    seconds: float = Field(5 * 3600.0, gt=0, allow_inf_nan=False)  # wall clock, meta-training and all tasks
+    cpu_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)  # processor time of all processes; 0: no limit
+    memory: int = Field(8 << 30, gt=0)  # bytes of all processes together, and of each its address space
+    processes: int = Field(64, gt=0)  # processes and threads
+    disk: int = Field(1 << 30, gt=0)  # bytes it may write
+    log: int = Field(1 << 20, gt=0)  # bytes of what it prints that are kept
+    answer: int = Field(64 << 20, gt=0)  # bytes of one message from it

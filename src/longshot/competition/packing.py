@@ -18,27 +18,27 @@ OWN = "own"  # folder of the participant's own code in the submission
 
 @dataclass
 class Packed:
-    """What goes into the submission: files by their place in it, and why a league may refuse it."""
+    """What goes into the submission: files by their path in it, and why a league may refuse it."""
 
-    files: dict[str, Path | str] = field(default_factory=dict)  # place → file to copy, or text
+    files: dict[str, Path | str] = field(default_factory=dict)  # path in it → file to copy, or text
     weights: list[str] = field(default_factory=list)  # what comes with learned weights
 
 
 def pack_code(path: Path, packed: Packed) -> str:
-    """Copy a Python file and the neighbours it imports into ``own/``; its place there."""
+    """Copy a Python file and the neighbours it imports into ``own/``; gives its path in the submission."""
     todo, seen = [path], set[Path]()
     while todo:
-        one = todo.pop()
-        if one in seen:
+        source = todo.pop()
+        if source in seen:
             continue
-        seen.add(one)
-        packed.files[f"{OWN}/{one.relative_to(path.parent).as_posix()}"] = one
-        for module in _imports(one):
-            place = path.parent.joinpath(*module.split("."))
-            if (file := place.with_suffix(".py")).is_file():
+        seen.add(source)
+        packed.files[f"{OWN}/{source.relative_to(path.parent).as_posix()}"] = source
+        for module in _imports(source):
+            package = path.parent.joinpath(*module.split("."))
+            if (file := package.with_suffix(".py")).is_file():
                 todo.append(file)
-            elif place.is_dir():
-                todo += [inner for inner in sorted(place.rglob("*.py")) if "__pycache__" not in inner.parts]
+            elif package.is_dir():
+                todo += [inner for inner in sorted(package.rglob("*.py")) if "__pycache__" not in inner.parts]
     return f"{OWN}/{path.name}"
 
 
@@ -48,13 +48,13 @@ def _imports(path: Path) -> list[str]:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError) as error:
         raise UserError(f"{path} is no Python that can be read ({error}); mend it.") from error
-    found: list[str] = []
+    modules: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.append(node.module)
-    return [*found, *(name.partition(".")[0] for name in found if "." in name)]
+            modules.append(node.module)
+    return [*modules, *(name.partition(".")[0] for name in modules if "." in name)]
 
 
 def pack_backbone(name: str, number: int, packed: Packed) -> str:
@@ -63,10 +63,10 @@ def pack_backbone(name: str, number: int, packed: Packed) -> str:
 
     family = find_family(name)
     if family.module in ("timm", "hf", "npy"):
-        what = "features of one dataset" if family.module == "npy" else "downloaded weights"
+        lacking = "features of one dataset" if family.module == "npy" else "downloaded weights"
         raise UserError(
-            f"The backbone '{name}' works with {what}, which the sandbox has not got; take pixels, "
-            f"efficientnet-lite0, onnx:FILE, torch:FILE.py:FUNCTION or a trained network's folder."
+            f"The backbone '{name}' works with {lacking}, which the sandbox has not got",
+            "take pixels, efficientnet-lite0, onnx:FILE, torch:FILE.py:FUNCTION or a trained network's folder",
         )
     load_backbone(name, "cpu")  # a missing file or package is told here, not in the sandbox
     if family.module == "pixels":
@@ -93,8 +93,8 @@ def _pack_network(name: str, number: int, packed: Packed) -> str:
     foreign = [kind for kind in ("timm:", "hf:", "torch:") if kind in call]
     if foreign:
         raise UserError(
-            f"The network {name} was built from '{call}', which the sandbox cannot build again; export it and pack "
-            f"onnx:FILE instead."
+            f"The network {name} was built from '{call}', which the sandbox cannot build again",
+            "export it and pack onnx:FILE instead",
         )
     packed.files[f"network-{number}/{path.name}"] = path
     packed.files[f"network-{number}/{path.with_suffix('.json').name}"] = path.with_suffix(".json")
@@ -105,8 +105,8 @@ def _pack_network(name: str, number: int, packed: Packed) -> str:
 def write_submission(files: Mapping[str, Path | str], out: Path) -> None:
     """The files as a folder, or as a zip where ``out`` ends so; whole or not at all."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".submission-") as place:
-        made = Path(place, out.name)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".submission-") as temporary:
+        made = Path(temporary, out.name)
         if out.suffix == ".zip":
             with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
                 for name, content in sorted(files.items()):

@@ -52,8 +52,8 @@ def enter(
     pseudonym: str | None = None,
 ) -> int:
     """Take a submission into the queue and give its number. Quotas and dates are checked in the same transaction."""
-    asked = competition.phase(phase)
-    _check_open(asked)
+    entered = competition.phase(phase)
+    _check_open(entered)
     if league not in competition.leagues:
         raise UserError(f"There is no league '{league}' here; there are: {', '.join(competition.leagues)}.")
     if not team.strip() or len(team) > 100:
@@ -64,8 +64,8 @@ def enter(
         raise UserError(f"There is no submission at {source}; give a folder or a zip with a model.py in it.")
     with _staged(competition, source) as staged, alone(store) as connection:
         owner = _team(connection, team.strip(), ranked, pseudonym)
-        _check_quota(connection, owner, asked, team)
-        number = insert(connection, owner, asked, league, fact_sheet)
+        _check_quota(connection, owner, entered, team)
+        number = insert(connection, owner, entered, league, fact_sheet)
         target = archive_path(competition, number)
         if target.exists():  # left by an entry that was not committed
             shutil.rmtree(target)
@@ -153,8 +153,8 @@ def finish(
         if connection.execute(ended).rowcount != 1:
             return False
         publish()
-        what = f"failed: {reason}" if score is None else f"scored {score:.4f} in {duration:.1f} s"
-        note(connection, claimed.submission, f"seed {claimed.seed}: {what}")
+        ending = f"failed: {reason}" if score is None else f"scored {score:.4f} in {duration:.1f} s"
+        note(connection, claimed.submission, f"seed {claimed.seed}: {ending}")
         _settle(connection, claimed.submission, reason)
     return True
 
@@ -181,13 +181,13 @@ def _own(claimed: Claim, worker: str) -> sa.Update:
 
 def rerun(store: Store, number: int) -> None:
     """Put every run of an ended submission back into the queue."""
-    found = store.submission(number)
+    submission = store.submission(number)
     with alone(store) as connection:
         ended = (submissions.c.id == number, submissions.c.state.in_(("scored", "failed")))
         values: dict[str, Any] = {"state": "queued", "reason": None, "score": None}
         if connection.execute(submissions.update().where(*ended).values(**values)).rowcount != 1:
             raise UserError(
-                f"Submission {number} is {found['state']}; only one that has ended can be run again."
+                f"Submission {number} is {submission['state']}; only one that has ended can be run again."
             )
         again: dict[str, Any] = {"state": "queued", "score": None, "worker": None, "attempt": 0}
         connection.execute(runs.update().where(runs.c.submission == number).values(**again))
@@ -196,15 +196,16 @@ def rerun(store: Store, number: int) -> None:
 
 def _settle(connection: Connection, number: int, reason: str | None) -> None:
     """Give a submission its state: failed with the first failed run, scored (by the worst seed) with the last."""
-    found = connection.execute(sa.select(runs.c.state, runs.c.score).where(runs.c.submission == number)).all()
-    states = [state for state, _ in found]
+    every_run = sa.select(runs.c.state, runs.c.score).where(runs.c.submission == number)
+    ends = connection.execute(every_run).all()
+    states = [state for state, _ in ends]
     changed: dict[str, Any] | None = None
     if "failed" in states:
         changed = {"state": "failed", "reason": reason}
         waiting = (runs.c.submission == number, runs.c.state == "queued")
         connection.execute(runs.update().where(*waiting).values(state="failed"))  # no use in the other seeds
     elif all(state == "scored" for state in states):
-        changed = {"state": "scored", "score": min(score for _, score in found)}
+        changed = {"state": "scored", "score": min(score for _, score in ends)}
     if changed is not None:
         unsettled = (submissions.c.id == number, submissions.c.state != "failed")
         connection.execute(submissions.update().where(*unsettled).values(**changed))
@@ -229,11 +230,12 @@ def _staged(competition: Competition, source: Path) -> Iterator[Path]:
     if source.is_file() and source.stat().st_size > most:
         raise UserError(
             f"The submission {source.name} has {source.stat().st_size / 2**20:,.0f} MB, at most {most >> 20:,} are "
-            f"allowed; make it smaller."
+            f"allowed",
+            "make it smaller",
         )
-    place = competition.folder / "submissions"
-    place.mkdir(parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(prefix=".incoming-", dir=place))
+    archives = competition.folder / "submissions"
+    archives.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(prefix=".incoming-", dir=archives))
     try:
         staged.chmod(0o755)
         if source.is_dir():
@@ -247,15 +249,15 @@ def _staged(competition: Competition, source: Path) -> Iterator[Path]:
 
 def _revive(connection: Connection, lease: float) -> None:
     """Runs whose worker gave no sign of life wait again, or fail after too many deaths."""
-    lost = sa.select(runs).where(runs.c.state == "running", runs.c.seen < time.time() - lease)
-    for row in connection.execute(lost).mappings().all():
+    silent = sa.select(runs).where(runs.c.state == "running", runs.c.seen < time.time() - lease)
+    for row in connection.execute(silent).mappings().all():
         again = row["attempt"] < ATTEMPTS
-        mine = (runs.c.id == row["id"], runs.c.state == "running", runs.c.seen == row["seen"])
+        unchanged = (runs.c.id == row["id"], runs.c.state == "running", runs.c.seen == row["seen"])
         state = "queued" if again else "failed"
-        if connection.execute(runs.update().where(*mine).values(state=state, worker=None)).rowcount != 1:
+        if connection.execute(runs.update().where(*unchanged).values(state=state, worker=None)).rowcount != 1:
             continue
-        what = "its worker died" + ("; it waits again" if again else f" {ATTEMPTS} times")
-        note(connection, row["submission"], f"seed {row['seed']}: {what}")
+        fate = "its worker died" + ("; it waits again" if again else f" {ATTEMPTS} times")
+        note(connection, row["submission"], f"seed {row['seed']}: {fate}")
         if not again:
             _settle(connection, row["submission"], f"the process that ran it died {ATTEMPTS} times")
 
@@ -286,16 +288,16 @@ def _check_open(phase: Phase) -> None:
 
 
 def _check_quota(connection: Connection, team: int, phase: Phase, name: str) -> None:
-    mine = (submissions.c.team == team, submissions.c.phase == phase.name)
+    of_team = (submissions.c.team == team, submissions.c.phase == phase.name)
     for limit, extra, span in (
         (phase.per_day, (submissions.c.created >= now()[:10],), "today (UTC)"),
         (phase.total, (), "in all"),
     ):
         made = connection.execute(
-            sa.select(sa.func.count()).select_from(submissions).where(*mine, *extra)
+            sa.select(sa.func.count()).select_from(submissions).where(*of_team, *extra)
         ).scalar_one()
         if limit and made >= limit:
             raise UserError(
-                f"Team '{name}' has made {made} submissions to phase '{phase.name}' {span}, and {limit} are allowed; "
-                f"wait, or ask the organisers."
+                f"Team '{name}' has made {made} submissions to phase '{phase.name}' {span}, and {limit} are allowed",
+                "wait, or ask the organisers",
             )

@@ -59,7 +59,7 @@ def leaderboard(competition: Competition, store: Store, phase: str, league: str)
 def qualified(competition: Competition, store: Store, phase: str) -> list[dict[str, Any]]:
     """For every team and league, its last valid submission to ``phase`` with ``enters`` and, if not, ``why``."""
     threshold = competition.final.threshold
-    found = []
+    entries = []
     for league in competition.leagues:
         for entry in leaderboard(competition, store, phase, league):
             row = store.submission(entry.submission)
@@ -70,8 +70,8 @@ def qualified(competition: Competition, store: Store, phase: str) -> list[dict[s
                 else f"{entry.score:.3f} does not exceed {needed}"
             )
             why = why or _sheet_lacks(competition, row)
-            found.append({**row, "enters": not why, "why": why})
-    return found
+            entries.append({**row, "enters": not why, "why": why})
+    return entries
 
 
 def _sheet_lacks(competition: Competition, row: dict[str, Any]) -> str:
@@ -98,25 +98,25 @@ def enter_final(competition: Competition, store: Store) -> list[dict[str, Any]]:
     """Enter every qualified submission of the phase before into the final, once; says what was done with each."""
     if len(competition.phases) < 2:
         raise UserError(
-            "The competition has 1 phase and a final needs one before it; add it to competition.yaml."
+            "The competition has 1 phase and a final needs one before it", "add it to competition.yaml"
         )
     before = competition.phases[-2].name
     return [
-        {**row, "final": _enter_one(competition, store, row)} if row["enters"] else row
+        {**row, "final": _final_submission(competition, store, row)} if row["enters"] else row
         for row in qualified(competition, store, before)
     ]
 
 
-def _enter_one(competition: Competition, store: Store, row: dict[str, Any]) -> int:
+def _final_submission(competition: Competition, store: Store, row: dict[str, Any]) -> int:
     """The final submission made from ``row``; the one that was made before, where there is one."""
     final = competition.final
     with queue.alone(store) as connection:
         same = (submissions.c.team == row["team"], submissions.c.league == row["league"])
-        known = connection.execute(
+        earlier = connection.execute(
             sa.select(submissions.c.id).where(*same, submissions.c.phase == final.name)
         ).first()
-        if known is not None:
-            return int(known[0])
+        if earlier is not None:
+            return int(earlier[0])
         number = queue.insert(connection, row["team"], final, row["league"], row["fact_sheet"], row["id"])
         source, target = (queue.archive_path(competition, n) for n in (row["id"], number))
         shutil.rmtree(target, ignore_errors=True)  # left by an entry that was not committed
@@ -128,10 +128,10 @@ def _enter_one(competition: Competition, store: Store, row: dict[str, Any]) -> i
 def final_on(competition: Competition, store: Store) -> dt.datetime | None:
     """When the review period after the final's last run ends; None while runs are still to come."""
     phase = competition.final
-    found = store.rows(sa.select(submissions).where(submissions.c.phase == phase.name))
-    if not found or any(row["state"] in ("queued", "running") for row in found):
+    entries = store.rows(sa.select(submissions).where(submissions.c.phase == phase.name))
+    if not entries or any(row["state"] in ("queued", "running") for row in entries):
         return None
-    numbers = [row["id"] for row in found]
+    numbers = [row["id"] for row in entries]
     runs = (events.c.submission.in_(numbers), events.c.what.like("seed %"))  # not a fact sheet that came late
     ended = store.rows(sa.select(sa.func.max(events.c.time).label("time")).where(*runs))
     return parse_time(ended[0]["time"], phase.name) + dt.timedelta(days=phase.review_days)

@@ -56,7 +56,7 @@ def require() -> None:
     """UserError with the remedy when the sandbox does not work here."""
     reason = probe()
     if reason is not None:
-        raise UserError(f"Untrusted code needs a sandbox, but {reason}; {REMEDY}.")
+        raise UserError(f"Untrusted code needs a sandbox, but {reason}", REMEDY)
 
 
 def command(
@@ -75,7 +75,7 @@ def command(
     ``writable`` folders are bound so that the box may write to them; ``filtered`` comes from ``system_calls`` and is
     to be passed on to the process.
     """
-    rules = [word for one in filtered for word in ("--seccomp", str(one))]
+    rules = [word for descriptor in filtered for word in ("--seccomp", str(descriptor))]
     return [*_walls(limits, hidden, binds, writable or {}), *rules, *_drop(slot), *arguments]
 
 
@@ -105,23 +105,23 @@ def free_slot() -> Iterator[int]:
                 continue
             yield slot
             return
-    raise UserError(f"All {USERS:,} users of the sandbox are taken; run fewer workers.")
+    raise UserError(f"All {USERS:,} users of the sandbox are taken", "run fewer workers")
 
 
 def python_paths() -> list[Path]:
     """What the running interpreter needs to start and to import the packages installed beside it."""
     base = Path(sysconfig.get_config_var("installed_base") or sys.base_prefix)
-    wanted = [base, Path(sys.prefix), Path(os.path.realpath(sys.executable)).parent.parent]
+    roots = [base, Path(sys.prefix), Path(os.path.realpath(sys.executable)).parent.parent]
     # A link (a shared environment, a Python of Homebrew or pyenv) must lead somewhere in the box too.
-    named = dict.fromkeys(path for each in wanted for path in (each.absolute(), each.resolve()))
+    named = dict.fromkeys(path for root in roots for path in (root.absolute(), root.resolve()))
     return [path for path in named if not path.is_relative_to("/usr")]
 
 
 @cache
 def weight_files() -> tuple[Path, ...]:
     """Network weights among the installed packages: hidden where a submission must learn from nothing."""
-    places = {Path(place) for place in (*site.getsitepackages(), sysconfig.get_path("purelib"))}
-    files = (path for place in sorted(places) for path in place.rglob("*") if path.suffix in WEIGHTS)
+    folders = {Path(folder) for folder in (*site.getsitepackages(), sysconfig.get_path("purelib"))}
+    files = (path for folder in sorted(folders) for path in folder.rglob("*") if path.suffix in WEIGHTS)
     return tuple(path for path in files if path.is_file() and path.stat().st_size >= LARGE)
 
 
@@ -132,16 +132,9 @@ def _walls(
     wall = ["bwrap", "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
     wall += ["--unshare-uts", "--unshare-cgroup-try", "--hostname", "box", "--clearenv"]
     if root:
-        wall += [
-            "--cap-drop",
-            "ALL",
-            "--cap-add",
-            "CAP_SETUID",
-            "--cap-add",
-            "CAP_SETGID",
-            "--cap-add",
-            "CAP_SETPCAP",
-        ]
+        wall += ["--cap-drop", "ALL"]
+        for right in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
+            wall += ["--cap-add", right]
     else:
         wall += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
     wall += ["--ro-bind", "/usr", "/usr"]
@@ -181,15 +174,15 @@ def _cover(path: Path) -> list[str]:
         nothing = ["--size", "4096", "--perms", "0000", "--tmpfs"]
     words: list[str] = []
     for root in (Path("/usr"), *python_paths()):  # a folder and a link to it are bound both
-        whole = root.resolve()
-        if real != whole and real.is_relative_to(whole):
-            words += [*nothing, str(root / real.relative_to(whole))]
+        bound = root.resolve()
+        if real != bound and real.is_relative_to(bound):
+            words += [*nothing, str(root / real.relative_to(bound))]
     return words
 
 
-def _scratch(place: str, limits: RunLimits) -> list[str]:
-    """A writable place in memory; there are three, which share what may be written."""
-    return ["--size", str(max(limits.disk // 3, 4096)), "--perms", "1777", "--tmpfs", place]
+def _scratch(folder: str, limits: RunLimits) -> list[str]:
+    """A writable folder in memory; there are three, which share what may be written."""
+    return ["--size", str(max(limits.disk // 3, 4096)), "--perms", "1777", "--tmpfs", folder]
 
 
 def _parents(path: Path) -> list[str]:

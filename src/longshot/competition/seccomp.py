@@ -46,10 +46,10 @@ _NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in the kernel's struct 
 
 def program(machine: str | None = None) -> bytes | None:
     """The filter as the kernel's instructions (BPF); None for a processor whose call numbers are not known here."""
-    known = MACHINES.get(machine or platform.machine())
-    if known is None:
+    described = MACHINES.get(machine or platform.machine())
+    if described is None:
         return None
-    column, name = known
+    column, name = described
     missing, forbidden = _ERROR | errno.ENOSYS, _ERROR | errno.EPERM
     steps = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, name), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER)]
     if column == 0:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from longshot.core.arrays import Ints
 from longshot.core.batches import ImageTask, TaskBatch
 from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
@@ -40,11 +41,11 @@ class Solver:
 
     def __init__(self, folder: Path) -> None:
         text = (folder / SETTINGS).read_text(encoding="utf-8")
-        told = json.loads(text.replace(HERE, str(folder)))
-        self.method = get_method(told["method"])
-        self.training: dict[str, Any] | None = told.get("train")
+        settings = json.loads(text.replace(HERE, str(folder)))
+        self.method = get_method(settings["method"])
+        self.training: dict[str, Any] | None = settings.get("train")
         self.trained: tuple[Network, str] | None = None  # by ``train``, with its preprocessing
-        self.names: list[str] = list(told.get("backbones", ()))
+        self.names: list[str] = list(settings.get("backbones", ()))
         self.backbones: list[Backbone] = []
 
     def train(self, generator: Generator, classes: int) -> None:
@@ -84,8 +85,8 @@ class Solver:
         """[Q, N] of the queries ``query``, as ``seen`` gives them."""
         labels = task.labels.to(query.device)
         if isinstance(self.method, ImageMethod):
-            asked = ImageTask(task.support, labels, query, task.ways, task.seed)
-            return self.method.scores([asked], self._network())[0]
+            image_task = ImageTask(task.support, labels, query, task.ways, task.seed)
+            return self.method.scores([image_task], self._network())[0]
         shots = torch.bincount(labels, minlength=task.ways)
         batch = TaskBatch(
             support=task.support[None],
@@ -124,21 +125,20 @@ class FittedTask:
     ways: int
     seed: int
 
-    def predict(self, images: Tensor) -> NDArray[np.int64]:
+    def predict(self, images: Tensor) -> Ints:
         """[n, 3, H, W] in 0…1 → labels [n]."""
         scores = self.solver.scores(self, self.solver.seen(images))
         if scores.isnan().any():
             raise UserError(f"The method {self.solver.method.call} gave scores that are no numbers.")
-        found: NDArray[np.int64] = scores.argmax(1).cpu().numpy()
-        return found
+        labels: Ints = scores.argmax(1).cpu().numpy()
+        return labels
 
 
 def as_bytes(images: Tensor) -> NDArray[np.uint8]:
     """[n, 3, H, W] in 0…1 → bytes [n, H, W, 3]: the very bytes that the competition divided by 255."""
-    found: NDArray[np.uint8] = (
-        images.mul(255).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().cpu().numpy()
-    )
-    return found
+    levels = images.mul(255).round().clamp(0, 255).to(torch.uint8)
+    pixels: NDArray[np.uint8] = levels.permute(0, 2, 3, 1).contiguous().cpu().numpy()
+    return pixels
 
 
 def resized(transform: Preprocessing, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -169,77 +169,77 @@ def vectors(backbone: Backbone, pixels: NDArray[np.uint8]) -> Tensor:
     return torch.cat(blocks)[:count].half().float()
 
 
-def train_network(told: dict[str, Any], generator: Generator, classes: int) -> tuple[Network, str]:
-    """The network that ``told`` asks for, trained on what ``generator`` yields; with its preprocessing."""
+def train_network(plan: dict[str, Any], generator: Generator, classes: int) -> tuple[Network, str]:
+    """The network that ``plan`` (settings.json's ``train``) names, trained on what ``generator`` yields.
+
+    Also gives its preprocessing.
+    """
     from longshot.networks.registry import get_network
     from longshot.training.optimisers import make_optimiser, make_schedule
     from longshot.training.registry import get_algorithm
 
-    algorithm, transform, device = (
-        get_algorithm(told["algorithm"]),
-        parse(told["preprocessing"]),
-        pick_device(),
-    )
+    algorithm, transform = get_algorithm(plan["algorithm"]), parse(plan["preprocessing"])
+    device = pick_device()
     seed = torch.initial_seed() % 2**63
-    network = get_network(algorithm.network(told["network"]), size=transform.size, seed=seed)
+    network = get_network(algorithm.network(plan["network"]), size=transform.size, seed=seed)
     for name, value in algorithm.extras(network, classes).items():
         network.extras[name] = torch.nn.Parameter(value.detach().clone())
     network.to(device).train()
-    optimiser = make_optimiser(told["optimiser"], network.parameters())
+    optimiser = make_optimiser(plan["optimiser"], network.parameters())
     rates = [group["lr"] for group in optimiser.param_groups]
-    factor = make_schedule(told["schedule"], told["steps"])
+    factor = make_schedule(plan["schedule"], plan["steps"])
     steps = _episodes if algorithm.episodic else _batches
-    for step, data in enumerate(steps(told, generator, transform, device)):
+    for step, data in enumerate(steps(plan, generator, transform, device)):
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * factor(step)
-        found = algorithm.loss(network, data)
+        outcome = algorithm.loss(network, data)
         optimiser.zero_grad(set_to_none=True)
-        found.loss.backward()  # type: ignore[no-untyped-call]
-        if told["clip"]:
-            torch.nn.utils.clip_grad_norm_(network.parameters(), told["clip"])
+        outcome.loss.backward()  # type: ignore[no-untyped-call]
+        if plan["clip"]:
+            torch.nn.utils.clip_grad_norm_(network.parameters(), plan["clip"])
         optimiser.step()
-        if step % TELL == 0 or step + 1 == told["steps"]:
+        if step % TELL == 0 or step + 1 == plan["steps"]:
             print(
-                f"step {step + 1:,} of {told['steps']:,}: loss {found.loss.item():.4f}, accuracy "
-                f"{found.accuracy.item():.3f}",
+                f"step {step + 1:,} of {plan['steps']:,}: loss {outcome.loss.item():.4f}, accuracy "
+                f"{outcome.accuracy.item():.3f}",
                 flush=True,
             )
     return network.eval().requires_grad_(False), transform.text
 
 
 def _episodes(
-    told: dict[str, Any], generator: Generator, transform: Preprocessing, device: torch.device
+    plan: dict[str, Any], generator: Generator, transform: Preprocessing, device: torch.device
 ) -> Iterator[Any]:
     """The episodes of every step."""
     from longshot.core.batches import Episode
 
-    def images(given: Tensor) -> Tensor:
-        return scaled(transform, resized(transform, as_bytes(given)), device)
+    def prepare(images: Tensor) -> Tensor:
+        return scaled(transform, resized(transform, as_bytes(images)), device)
 
-    made = []
-    for task in generator(told["steps"] * told["batch"]):
+    episodes = []
+    for task in generator(plan["steps"] * plan["batch"]):
         support, query = task.support_set, task.query_set
         order = torch.argsort(support[1], stable=True)
         episode = Episode(
-            images(support[0][order]),
+            prepare(support[0][order]),
             support[1][order].to(device),
-            images(query[0]),
+            prepare(query[0]),
             task.num_ways,
             query_label=query[1].to(device),
         )
-        made.append(episode)
-        if len(made) == told["batch"]:
-            yield made
-            made = []
+        episodes.append(episode)
+        if len(episodes) == plan["batch"]:
+            yield episodes
+            episodes = []
 
 
 def _batches(
-    told: dict[str, Any], generator: Generator, transform: Preprocessing, device: torch.device
+    plan: dict[str, Any], generator: Generator, transform: Preprocessing, device: torch.device
 ) -> Iterator[Any]:
     """The batch of every step; its size is that of config.json."""
     from longshot.training.base import ImageBatch
 
-    for images, labels in generator(told["steps"]):
+    for images, labels in generator(plan["steps"]):
         yield ImageBatch(scaled(transform, resized(transform, as_bytes(images)), device), labels.to(device))
 
 

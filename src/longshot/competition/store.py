@@ -75,6 +75,7 @@ class Store:
     """A connection to the competition's database; its tables are made on first use."""
 
     def __init__(self, competition: Competition) -> None:
+        self.folder = competition.folder
         url = competition.database or f"sqlite:///{competition.folder / 'competition.db'}"
         try:
             self.engine: Engine = sa.create_engine(
@@ -84,15 +85,14 @@ class Store:
                 event.listen(self.engine, "connect", _sqlite_settings)
                 event.listen(self.engine, "begin", _sqlite_begin)
             with self.engine.begin() as connection:
-                if (
-                    connection.dialect.name == "postgresql"
-                ):  # two that open it first would both make the tables
+                if connection.dialect.name == "postgresql":
+                    # Two that open it first would both make the tables.
                     connection.execute(sa.text("SELECT pg_advisory_xact_lock(7)"))
                 metadata.create_all(connection)
         except (sa.exc.SQLAlchemyError, ImportError) as error:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
             raise UserError(
-                f"The competition's database cannot be opened: {reason}; see 'database' in its YAML."
+                f"The competition's database cannot be opened: {reason}", "see 'database' in its YAML"
             ) from error
 
     @contextmanager
@@ -108,23 +108,25 @@ class Store:
 
     def submission(self, number: int) -> dict[str, Any]:
         """One submission with its team's name; UserError when there is none of that number."""
-        found = self.rows(
+        rows = self.rows(
             sa.select(submissions, teams.c.name.label("team_name"))
             .join(teams, teams.c.id == submissions.c.team)
             .where(submissions.c.id == number)
         )
-        if not found:
-            raise UserError(f"There is no submission {number}; 'longshot compete status' lists them.")
-        return found[0]
+        if not rows:
+            raise UserError(
+                f"There is no submission {number}", f"{{competition.status({self.folder})}} lists them"
+            )
+        return rows[0]
 
     def history(self, number: int) -> list[dict[str, Any]]:
         """What happened to a submission, oldest first."""
         return self.rows(sa.select(events).where(events.c.submission == number).order_by(events.c.id))
 
 
-def note(connection: Connection, submission: int, what: str) -> None:
+def note(connection: Connection, submission: int, line: str) -> None:
     """Write a line into a submission's history."""
-    connection.execute(events.insert().values(submission=submission, time=now(), what=what))
+    connection.execute(events.insert().values(submission=submission, time=now(), what=line))
 
 
 def _sqlite_settings(connection: Any, _record: Any) -> None:

@@ -39,9 +39,9 @@ def work(
     *,
     forever: bool = False,
     lease: float = queue.LEASE,
-    told: Callable[[str], None] = lambda text: None,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> int:
-    """Do waiting runs until none is left (or for ever); gives the number of runs done. ``told`` hears of each end.
+    """Do waiting runs until none is left (or for ever); gives the number of runs done. ``tell`` hears of each end.
 
     ``lease``: seconds without a sign of life after which another worker's run is taken over.
     """
@@ -57,7 +57,7 @@ def work(
             continue
         name = f"submission {claimed.submission}, seed {claimed.seed}"
         try:
-            ending = _one(competition, store, data, claimed, worker, lease)
+            ending = _run(competition, store, data, claimed, worker, lease)
         except Exception as error:
             if isinstance(error, UserError):  # the data, the disk: nobody's run would go better
                 queue.release(store, claimed, worker, f"the worker stopped: {error}", counted=False)
@@ -66,13 +66,13 @@ def work(
             traceback.print_exc()
             why = f"the runner failed ({type(error).__name__})"
             queue.release(store, claimed, worker, why, counted=True)
-            told(f"{name}: {why}")
+            tell(f"{name}: {why}")
         except BaseException:  # Ctrl-C
             queue.release(store, claimed, worker, "the worker was stopped", counted=False)
             raise
         else:
             done += ending is not None
-            told(f"{name}: {ending or 'was taken over by another worker'}")
+            tell(f"{name}: {ending or 'was taken over by another worker'}")
 
 
 def run_folder(competition: Competition, submission: int, seed: int) -> Path:
@@ -80,7 +80,7 @@ def run_folder(competition: Competition, submission: int, seed: int) -> Path:
     return archive_path(competition, submission) / f"seed-{seed}"
 
 
-def _one(
+def _run(
     competition: Competition, store: Store, data: CompetitionData, claimed: Claim, worker: str, lease: float
 ) -> str | None:
     """Run and record one claim; gives how it ended, None when it was no longer this worker's."""
@@ -88,8 +88,8 @@ def _one(
     final = run_folder(competition, claimed.submission, claimed.seed)
     folder = Path(tempfile.mkdtemp(prefix=f"{final.name}.", dir=final.parent))
     try:
-        with _signs_of_life(store, claimed, worker, lease) as lost:
-            outcome = _outcome(competition, data, claimed, folder, lost)
+        with _signs_of_life(store, claimed, worker, lease) as taken_over:
+            outcome = _outcome(competition, data, claimed, folder, taken_over)
             score = None if outcome.scores is None else outcome.scores["overall"]["normalized_accuracy"]
             recorded = _insist(
                 lambda: queue.finish(
@@ -112,12 +112,14 @@ def _one(
 def _outcome(
     competition: Competition, data: CompetitionData, claimed: Claim, folder: Path, stop: threading.Event
 ) -> RunOutcome:
-    """Unpack, check, run; every failure of the submission is an Outcome, with its reason at the end of the log."""
+    """Unpack, check, run; every failure of the submission is a RunOutcome, with its reason at the end of the log."""
     source = archive_path(competition, claimed.submission) / "submission.zip"
     try:
         code = unpack(source if source.is_file() else source.with_suffix(""), folder / "code")
-        if claimed.league == leagues.META and (found := leagues.shipped_weights(code)):
-            raise UserError(f"The meta-learning league allows no saved weights, but {'; '.join(found[:3])}.")
+        if claimed.league == leagues.META and (findings := leagues.shipped_weights(code)):
+            raise UserError(
+                f"The meta-learning league allows no saved weights, but {'; '.join(findings[:3])}."
+            )
     except UserError as error:
         outcome = RunOutcome(None, str(error))
     else:
@@ -134,15 +136,13 @@ def _outcome(
 
 def _publish(folder: Path, final: Path) -> None:
     """Put an attempt's folder in its place; what other attempts left behind goes."""
-    if (
-        not folder.exists()
-    ):  # it is there already: the end was recorded when the database last failed to answer
+    if not folder.exists():  # the end was recorded already when the database last failed to answer
         return
     shutil.rmtree(final, ignore_errors=True)
     folder.chmod(0o755)
     folder.rename(final)
-    for left in final.parent.glob(f"{final.name}.*"):
-        shutil.rmtree(left, ignore_errors=True)
+    for abandoned in final.parent.glob(f"{final.name}.*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
 
 
 def _insist(ask: Callable[[], _Answer]) -> _Answer:
@@ -157,22 +157,22 @@ def _insist(ask: Callable[[], _Answer]) -> _Answer:
 
 @contextmanager
 def _signs_of_life(store: Store, claimed: Claim, worker: str, lease: float) -> Iterator[threading.Event]:
-    """While in the block, tell the store every few seconds that the worker lives; the event says the run was lost."""
-    end, lost = threading.Event(), threading.Event()
+    """While in the block, tell the store every few seconds that the worker lives; the event says the run was taken over."""
+    end, taken_over = threading.Event(), threading.Event()
 
-    def tell() -> None:
+    def signal() -> None:
         while not end.wait(lease / 4):
             try:
                 if not queue.alive(store, claimed, worker):
-                    lost.set()
+                    taken_over.set()
                     return
             except sa.exc.SQLAlchemyError:  # busy or restarting: the next sign may get through
                 continue
 
-    thread = threading.Thread(target=tell, daemon=True)
+    thread = threading.Thread(target=signal, daemon=True)
     thread.start()
     try:
-        yield lost
+        yield taken_over
     finally:
         end.set()
         thread.join()

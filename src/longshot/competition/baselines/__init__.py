@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from longshot.core.errors import UserError
+from longshot.core.settings import nearest
 
 FOLDER = Path(__file__).parent
 BASELINES: dict[str, str] = {
@@ -27,23 +27,36 @@ BASELINES: dict[str, str] = {
 
 
 def write_baseline(name: str, folder: Path, settings: Mapping[str, Any] | None = None) -> Path:
-    """Write the baseline as a submission into the new ``folder``; ``settings`` replace those of its settings.json."""
+    """Write a baseline as a submission.
+
+    Parameters
+    ----------
+    name : str
+        One of ``BASELINES``.
+    folder : Path
+        A new folder.
+    settings : mapping, optional
+        Settings that replace those of the baseline's settings.json.
+
+    Returns
+    -------
+    Path
+        ``folder``.
+    """
     if name not in BASELINES:
-        near = get_close_matches(name, BASELINES, n=1, cutoff=0.4)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(BASELINES)}."
-        raise UserError(f"There is no baseline '{name}'; {hint}")
+        raise UserError(f"There is no baseline '{name}'; {nearest(name, BASELINES, 'there are:')}")
     if folder.exists():
         raise UserError(f"{folder} is there already; choose a new folder for the submission.")
     source = FOLDER / name.replace("-", "_")
     shutil.copytree(source, folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(FOLDER / "helpers.py", folder / "helpers.py")
     path = folder / "settings.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    unknown = sorted(set(settings or {}) - set(known))
+    defaults = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    unknown = sorted(set(settings or {}) - set(defaults))
     if unknown:
-        has = ", ".join(known) or "none"
         shutil.rmtree(folder)
-        raise UserError(f"The baseline '{name}' has no setting '{unknown[0]}'; it has: {has}.")
-    if known:
-        path.write_text(json.dumps({**known, **(settings or {})}, indent=2) + "\n", encoding="utf-8")
+        names = ", ".join(defaults) or "none"
+        raise UserError(f"The baseline '{name}' has no setting '{unknown[0]}'; it has: {names}.")
+    if defaults:
+        path.write_text(json.dumps({**defaults, **(settings or {})}, indent=2) + "\n", encoding="utf-8")
     return folder

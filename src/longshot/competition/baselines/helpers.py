@@ -22,10 +22,10 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 def settings(model_file: str) -> dict[str, Any]:
     """The submission's settings.json."""
-    found: dict[str, Any] = json.loads(
+    values: dict[str, Any] = json.loads(
         Path(model_file).with_name("settings.json").read_text(encoding="utf-8")
     )
-    return found
+    return values
 
 
 def backbone(call: str) -> nn.Module:
@@ -80,8 +80,8 @@ def matching_scores(support: Tensor, labels: Tensor, query: Tensor, ways: int) -
 
 def probabilities(scores: Tensor) -> np.ndarray[Any, Any]:
     """[n, N] softmax of scores, as the competition wants it."""
-    found: np.ndarray[Any, Any] = scores.softmax(1).detach().cpu().numpy()
-    return found
+    shares: np.ndarray[Any, Any] = scores.softmax(1).detach().cpu().numpy()
+    return shares
 
 
 class EpisodicMetaLearner(MetaLearner):

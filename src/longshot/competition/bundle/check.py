@@ -17,9 +17,22 @@ _DATA = ("input_data", "reference_data")
 
 
 def check_bundle(path: Path) -> list[str]:
-    """Everything that is wrong with the bundle, one sentence each; empty when it can be uploaded."""
+    """Check any Codabench bundle against the rules of its unpacker.
+
+    Parameters
+    ----------
+    path : Path
+        A zip with competition.yaml at its top.
+
+    Returns
+    -------
+    list of str
+        Everything that is wrong, one sentence each; empty when the bundle can be uploaded.
+    """
     if not path.is_file():
-        raise UserError(f"There is no bundle at {path}; write one with 'longshot compete bundle'.")
+        raise UserError(
+            f"There is no bundle at {path}", "write one with {competition.export_bundle(FOLDER, out=FILE)}"
+        )
     try:
         with zipfile.ZipFile(path) as archive:
             return _Checker(archive).check()
@@ -33,25 +46,25 @@ class _Checker:
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self.archive = archive
         self.names = set(archive.namelist())
-        self.found: list[str] = []
+        self.mistakes: list[str] = []
 
     def say(self, text: str) -> None:
-        self.found.append(text)
+        self.mistakes.append(text)
 
     def check(self) -> list[str]:
         if "competition.yaml" not in self.names:
             inner = sorted(name for name in self.names if name.endswith("/competition.yaml"))
             hint = f"; it is at {inner[0]}: zip the folder's contents, not the folder" if inner else ""
             self.say(f"There is no competition.yaml at the top of the zip{hint}.")
-            return self.found
+            return self.mistakes
         try:
             described = yaml.safe_load(self.archive.read("competition.yaml"))
         except yaml.YAMLError as error:
             self.say(f"competition.yaml is not YAML that can be read: {' '.join(str(error).split())[:200]}.")
-            return self.found
+            return self.mistakes
         if not isinstance(described, dict):
             self.say("competition.yaml must hold settings by name.")
-            return self.found
+            return self.mistakes
         if str(described.get("version")) != "2":
             self.say(f"'version' is {described.get('version')!r} and must be 2.")
         self._text(described, "title", 256)
@@ -61,7 +74,7 @@ class _Checker:
         tasks = self._tasks(described.get("tasks"))
         self._phases(described.get("phases"), tasks)
         self._leaderboards(described.get("leaderboards"))
-        return self.found
+        return self.mistakes
 
     def _text(self, entry: dict[str, Any], key: str, longest: int, where: str = "competition.yaml") -> None:
         value = entry.get(key)
@@ -104,23 +117,23 @@ class _Checker:
             self._file(page.get("file"), f"file of page {position}")
 
     def _tasks(self, value: Any) -> set[int]:
-        known: set[int] = set()
+        indices: set[int] = set()
         for position, task in enumerate(self._entries(value, "tasks")):
             where = f"task {position}"
             self._text(task, "name", 256, where)
             index = task.get("index")
             if not isinstance(index, int):
                 self.say(f"{where} has no 'index'.")
-            elif index in known:
+            elif index in indices:
                 self.say(f"{where} has the index {index} of another task.")
             else:
-                known.add(index)
+                indices.add(index)
             if "scoring_program" not in task:
                 self.say(f"{where} has no 'scoring_program'.")
             for key in (*_PROGRAMS, *_DATA):
                 if key in task and self._file(task[key], f"{key} of {where}"):
                     self._inner(task[key], key, where)
-        return known
+        return indices
 
     def _inner(self, name: str, key: str, where: str) -> None:
         if not name.endswith(".zip"):
@@ -190,9 +203,11 @@ class _Checker:
                     self.say(
                         f"{where} computes '{column['computation']}' over no column: add 'computation_indexes'."
                     )
-                for one in over:
-                    if not str(one).isdigit() or int(one) not in indices:
-                        self.say(f"{where} computes over the column {one}, and there is none of that index.")
+                for index in over:
+                    if not str(index).isdigit() or int(index) not in indices:
+                        self.say(
+                            f"{where} computes over the column {index}, and there is none of that index."
+                        )
             if "primary_index" in board and board["primary_index"] not in indices:
                 self.say(
                     f"'primary_index' is {board['primary_index']}, and there is no column of that index."

@@ -19,6 +19,7 @@ from longshot.competition.archive import ArchiveLimits, unpack_any
 from longshot.competition.bundle.check import check_bundle
 from longshot.competition.limits import RunLimits
 from longshot.core.errors import UserError
+from longshot.core.settings import read_record
 
 _ROOM = ArchiveLimits(files=20_000, bytes=20 << 30, depth=12)  # an organiser's own data, not a stranger's
 
@@ -26,24 +27,39 @@ _ROOM = ArchiveLimits(files=20_000, bytes=20 << 30, depth=12)  # an organiser's 
 def run_bundle(
     bundle: Path, submission: Path, out: Path, *, phase: str | None = None
 ) -> list[dict[str, Any]]:
-    """Ingest and score ``submission`` with every task of a phase (the first unless named); gives their scores.json.
+    """Ingest and score a submission with a bundle's own programs, in the sandbox.
 
-    The outputs of task i, ``detailed_results.html`` among them, are put into ``out``/i.
+    Parameters
+    ----------
+    bundle : Path
+        A Codabench bundle, Longshot's or any other.
+    submission : Path
+        A folder or a zip with a model.py.
+    out : Path
+        Folder for what the programs write: ``out``/i has the scores.json and the page of task i.
+    phase : str, optional
+        Phase whose tasks are run; the first unless named.
+
+    Returns
+    -------
+    list of dict
+        The scores.json of every task.
     """
     sandbox.require()
-    wrong = check_bundle(bundle)
-    if wrong:
-        more = (
-            f" (and {len(wrong) - 1} more; 'longshot compete validate' lists them)" if len(wrong) > 1 else ""
+    mistakes = check_bundle(bundle)
+    if mistakes:
+        more = f" (and {len(mistakes) - 1} more; {{competition.check_bundle({bundle})}} lists them)"
+        raise UserError(
+            f"The bundle {bundle} cannot be run: {mistakes[0]}{more if len(mistakes) > 1 else ''}"
         )
-        raise UserError(f"The bundle {bundle} cannot be run: {wrong[0]}{more}")
     scores = []
-    with tempfile.TemporaryDirectory() as place, zipfile.ZipFile(bundle) as archive:
-        work = Path(place)
+    with tempfile.TemporaryDirectory() as temporary, zipfile.ZipFile(bundle) as archive:
+        work = Path(temporary)
         work.chmod(0o755)  # the sandbox's user looks into it
         described = yaml.safe_load(archive.read("competition.yaml"))
         chosen = _phase(described["phases"], phase)
-        limits = RunLimits(seconds=float(chosen.get("execution_time_limit") or 600))
+        seconds = {"seconds": chosen.get("execution_time_limit") or 600}
+        limits = read_record(RunLimits, seconds, f"The phase '{chosen['name']}' of the bundle")
         code = unpack_any(submission, work / "submission")
         for task in described["tasks"]:
             if task["index"] not in chosen["tasks"]:
@@ -55,11 +71,12 @@ def run_bundle(
                     with archive.open(task[key]) as data, file.open("wb") as copy:
                         shutil.copyfileobj(data, copy)
                     parts[key] = unpack_any(file, file.with_suffix(""), _ROOM)
-            scores.append(_one(parts, code, out / str(task["index"]), work, limits))
+            scores.append(_run_task(parts, code, out / str(task["index"]), work, limits))
     return scores
 
 
-def _one(parts: dict[str, Path], code: Path, out: Path, work: Path, limits: RunLimits) -> dict[str, Any]:
+def _run_task(parts: dict[str, Path], code: Path, out: Path, work: Path, limits: RunLimits) -> dict[str, Any]:
+    """Ingest and score one task; gives its scores.json."""
     results, final = (Path(tempfile.mkdtemp(dir=work)) for _ in range(2))
     if "ingestion_program" in parts:
         mounts = {"/app/program": parts["ingestion_program"], "/app/ingested_program": code}
@@ -74,8 +91,8 @@ def _one(parts: dict[str, Path], code: Path, out: Path, work: Path, limits: RunL
     path = out / "scores.json"
     if not path.is_file():
         raise UserError("The scoring program wrote no scores.json; mend the program.")
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    scores: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return scores
 
 
 def _program(program: Path, mounts: dict[str, Path], output: Path, limits: RunLimits, kind: str) -> None:

@@ -30,7 +30,24 @@ COMMANDS = {
 
 
 def write_bundle(competition: Competition, out: Path, *, docker_image: str = IMAGE) -> Path:
-    """Write the bundle to ``out`` (a zip). Test labels are in the reference data only, which ingestion never sees."""
+    """Write a competition as a Codabench bundle (version 2).
+
+    Test labels are in the reference data only, which ingestion never sees.
+
+    Parameters
+    ----------
+    competition : Competition
+        What is written; phases that take no submissions are left out.
+    out : Path
+        The zip.
+    docker_image : str
+        Image that runs the programs; it needs Python, NumPy and torch.
+
+    Returns
+    -------
+    Path
+        ``out``.
+    """
     data = CompetitionData(competition)
     taking = [phase for phase in competition.phases if phase.submissions]
     runs = [(phase, seed) for phase in taking for seed in phase.seeds]
@@ -201,12 +218,12 @@ def _shuffled(data: CompetitionData, name: str, tasks: list[dict[str, Any]]) -> 
     """
     pixels = data.pixels(name)
     order = np.random.default_rng(int(data.secret(), 16)).permutation(len(pixels))
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
+    renamed = np.empty_like(order)  # row before → row after
+    renamed[order] = np.arange(len(order))
     for task in tasks:
         if task["dataset"] == name:
             for key in ("support", "query"):
-                task[key] = place[task[key]].tolist()
+                task[key] = renamed[task[key]].tolist()
     stream = io.BytesIO()
     np.save(stream, pixels[order])
     return stream.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,23 +22,17 @@ class Channel(Protocol):
     def receive(self, kind: str) -> wire.Message: ...
 
 
-class OpenTask(Protocol):
-    """A task without the labels of its queries; rows count in its dataset's images."""
+@dataclass(frozen=True)
+class BlindTask:
+    """A test task without the labels of its queries; rows count in its dataset's images."""
 
-    @property
-    def dataset(self) -> str: ...
-    @property
-    def ways(self) -> int: ...
-    @property
-    def shots(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def support(self) -> np.ndarray[Any, Any]: ...
-    @property
-    def support_label(self) -> np.ndarray[Any, Any]: ...
-    @property
-    def query(self) -> np.ndarray[Any, Any]: ...
+    dataset: str
+    ways: int
+    shots: int
+    seed: int
+    support: np.ndarray[Any, Any]  # int64 [N·k] rows, in an order that says nothing
+    support_label: np.ndarray[Any, Any]  # int64 [N·k] in 0…N−1
+    query: np.ndarray[Any, Any]  # int64 [n] rows
 
 
 class BadAnswer(Exception):
@@ -54,7 +49,7 @@ def begin(channel: Channel, seed: int) -> float:
 
 def answer_all(
     channel: Channel,
-    tasks: Sequence[OpenTask],
+    tasks: Sequence[BlindTask],
     pixels: Callable[[str], np.ndarray[Any, Any]],
     tick: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
@@ -81,19 +76,3 @@ def answer_all(
         tick()
     channel.send("end")
     return answers
-
-
-def score_answers(
-    tasks: Sequence[OpenTask], truths: Sequence[np.ndarray[Any, Any]], answers: Sequence[dict[str, Any]]
-) -> list[scoring.TaskScore]:
-    """The scores of answers in the order of their tasks; ``truths`` are the query labels."""
-    return [
-        scoring.TaskScore(
-            task.dataset,
-            task.ways,
-            task.shots,
-            float(answer["seconds"]),
-            scoring.score_task(np.asarray(answer["predicted"], np.int64), truth, task.ways),
-        )
-        for task, truth, answer in zip(tasks, truths, answers, strict=True)
-    ]

@@ -75,12 +75,12 @@ def read_config(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return config
     try:
-        given = json.loads(path.read_text(encoding="utf-8"))
+        settings = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ConfigError(f"config.json is not JSON: {error}") from error
-    if not isinstance(given, dict):
+    if not isinstance(settings, dict):
         raise ConfigError("config.json must hold an object")
-    for key, value in given.items():
+    for key, value in settings.items():
         if key not in CONFIG:
             raise ConfigError(f"config.json has an unknown key {key!r}; there are: {', '.join(CONFIG)}")
         if key.endswith("_config"):
@@ -108,18 +108,20 @@ def open_sources(folder: Path) -> list[FeedSource]:
 
 
 def hold_out(
-    sources: list[FeedSource], wanted: Any, rng: np.random.Generator
+    sources: list[FeedSource], validation: Any, rng: np.random.Generator
 ) -> tuple[list[FeedSource], list[FeedSource]]:
-    """Training and validation datasets: ``wanted`` is None, a number of datasets, or their names."""
-    if not wanted:
+    """Training and validation datasets: ``validation`` is None, a number of datasets, or their names."""
+    if not validation:
         return sources, []
     names = [source.name for source in sources]
-    if isinstance(wanted, int):
-        if wanted >= len(sources):
-            raise ConfigError(f"{wanted} validation datasets are wanted and there are {len(sources)} in all")
-        chosen = {names[i] for i in rng.permutation(len(names))[:wanted]}
+    if isinstance(validation, int):
+        if validation >= len(sources):
+            raise ConfigError(
+                f"{validation} validation datasets are wanted and there are {len(sources)} in all"
+            )
+        chosen = {names[i] for i in rng.permutation(len(names))[:validation]}
     else:
-        chosen = set(wanted)
+        chosen = set(validation)
         unknown = sorted(chosen - set(names))
         if unknown:
             raise ConfigError(

@@ -14,6 +14,16 @@ METRICS = ("normalized_accuracy", "accuracy", "macro_f1", "macro_precision", "ma
 
 
 @dataclass(frozen=True)
+class Truth:
+    """What scoring knows of a task."""
+
+    dataset: str
+    ways: int
+    shots: int
+    labels: NDArray[np.int64]  # [n] of the queries, in 0…N−1
+
+
+@dataclass(frozen=True)
 class TaskScore:
     """One task of a phase, answered."""
 
@@ -58,8 +68,8 @@ def score_task(predicted: NDArray[np.int64], truth: NDArray[np.int64], ways: int
     right, actual, claimed = table.diagonal(), np.bincount(truth, minlength=ways), table.sum(0)
     recall = right / actual
     precision = np.divide(right, claimed, out=np.zeros(ways), where=claimed > 0)
-    both = precision + recall
-    f1 = np.divide(2 * precision * recall, both, out=np.zeros(ways), where=both > 0)
+    total = precision + recall
+    f1 = np.divide(2 * precision * recall, total, out=np.zeros(ways), where=total > 0)
     return {
         "normalized_accuracy": float((recall.mean() - 1 / ways) / (1 - 1 / ways)),
         "accuracy": float(right.sum() / len(truth)),
@@ -67,6 +77,24 @@ def score_task(predicted: NDArray[np.int64], truth: NDArray[np.int64], ways: int
         "macro_precision": float(precision.mean()),
         "macro_recall": float(recall.mean()),
     }
+
+
+def score_answers(truths: Sequence[Truth], answers: Sequence[Mapping[str, Any]]) -> list[TaskScore]:
+    """The scores of answers ({"predicted": labels [n], "seconds"}) in the order of their tasks."""
+    return [
+        TaskScore(
+            truth.dataset,
+            truth.ways,
+            truth.shots,
+            float(answer["seconds"]),
+            score_task(
+                labels_from(np.asarray(answer["predicted"]), len(truth.labels), truth.ways),
+                truth.labels,
+                truth.ways,
+            ),
+        )
+        for truth, answer in zip(truths, answers, strict=True)
+    ]
 
 
 def summarize(tasks: Sequence[TaskScore], half_width: HalfWidth) -> dict[str, Any]:

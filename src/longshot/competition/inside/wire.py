@@ -70,14 +70,14 @@ def receive(fd: int, max_bytes: int, deadline: float | None = None) -> Message:
         plan = [(str(name), str(dtype), tuple(int(n) for n in shape)) for name, dtype, shape in described]
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise WireError("the header of a message is malformed") from error
-    left = max_bytes
+    budget = max_bytes
     arrays = {}
     for name, dtype, shape in plan:
         if dtype not in DTYPES or len(shape) > 8 or min(shape, default=0) < 0:
             raise WireError(f"an array of the type {dtype[:40]!r} and {len(shape)} dimensions is not allowed")
         needed = math.prod(shape) * np.dtype(dtype).itemsize
-        left -= needed
-        if left < 0:
+        budget -= needed
+        if budget < 0:
             raise WireError(f"more than the {max_bytes:,} bytes allowed were announced")
         try:
             array = np.empty(shape, dtype)
@@ -93,8 +93,8 @@ def _wait(fd: int, write: bool, deadline: float | None) -> None:
     """Until the pipe is ready; only non-blocking ends come here."""
     ready = select.poll()
     ready.register(fd, select.POLLOUT if write else select.POLLIN)
-    left = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
-    if not ready.poll(left):
+    milliseconds = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
+    if not ready.poll(milliseconds):
         raise Timeout("the time is over")
 
 

@@ -10,26 +10,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from inside import drive, wire
-
-
-@dataclass(frozen=True)
-class Task:
-    """A test task without the labels of its queries."""
-
-    dataset: str
-    ways: int
-    shots: int
-    seed: int
-    support: np.ndarray[Any, Any]
-    support_label: np.ndarray[Any, Any]
-    query: np.ndarray[Any, Any]
 
 
 class Pipes:
@@ -54,27 +40,27 @@ def main() -> None:
         sys.exit("the submission has no model.py at its top")
     facts = json.loads((data / "tasks.json").read_text(encoding="utf-8"))
     tasks = [
-        Task(
-            **{key: one[key] for key in ("dataset", "ways", "shots", "seed")},
-            **{key: np.asarray(one[key], np.int64) for key in ("support", "support_label", "query")},
+        drive.BlindTask(
+            **{key: task[key] for key in ("dataset", "ways", "shots", "seed")},
+            **{key: np.asarray(task[key], np.int64) for key in ("support", "support_label", "query")},
         )
-        for one in facts["tasks"]
+        for task in facts["tasks"]
     ]
 
     @cache
     def pixels(name: str) -> np.ndarray[Any, Any]:
-        found: np.ndarray[Any, Any] = np.load(
+        stored: np.ndarray[Any, Any] = np.load(
             data / "test" / f"{name}.npy", mmap_mode="r", allow_pickle=False
         )
-        return found
+        return stored
 
     there, out = os.pipe()
     back, here = os.pipe()
     program = Path(__file__).resolve().parent
     with tempfile.TemporaryDirectory() as work:
-        places = [str(submission), str(data / "train"), work, str(there), str(here)]
+        arguments = [str(submission), str(data / "train"), work, str(there), str(here)]
         process = subprocess.Popen(
-            [sys.executable, "-s", "-m", "inside.host", *places], pass_fds=(there, here), cwd=program
+            [sys.executable, "-s", "-m", "inside.host", *arguments], pass_fds=(there, here), cwd=program
         )
         os.close(there)
         os.close(here)

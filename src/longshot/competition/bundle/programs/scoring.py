@@ -8,7 +8,6 @@ from __future__ import annotations
 import html
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,48 +15,24 @@ import numpy as np
 from inside import scoring
 
 
-@dataclass(frozen=True)
-class Truth:
-    """What scoring knows of a task."""
-
-    dataset: str
-    ways: int
-    shots: int
-    labels: np.ndarray[Any, Any]
-
-
 def main() -> None:
     source, output = Path(sys.argv[1]), Path(sys.argv[2])
     reference = json.loads((source / "ref" / "truth.json").read_text(encoding="utf-8"))
-    given = json.loads((source / "res" / "answers.json").read_text(encoding="utf-8"))
+    answered = json.loads((source / "res" / "answers.json").read_text(encoding="utf-8"))
     truths = [
-        Truth(one["dataset"], one["ways"], one["shots"], np.asarray(one["query_label"], np.int64))
-        for one in reference["tasks"]
+        scoring.Truth(task["dataset"], task["ways"], task["shots"], np.asarray(task["query_label"], np.int64))
+        for task in reference["tasks"]
     ]
-    answers = given["answers"]
+    answers = answered["answers"]
     if len(answers) != len(truths):
         sys.exit(f"{len(answers)} answers came for {len(truths)} tasks")
-    scored = [
-        scoring.TaskScore(
-            truth.dataset,
-            truth.ways,
-            truth.shots,
-            float(answer["seconds"]),
-            scoring.score_task(
-                scoring.labels_from(np.asarray(answer["predicted"]), len(truth.labels), truth.ways),
-                truth.labels,
-                truth.ways,
-            ),
-        )
-        for truth, answer in zip(truths, answers, strict=True)
-    ]
     factors = {int(count): float(value) for count, value in reference["t95"].items()}
-    summary = scoring.summarize(scored, scoring.student(factors))
+    summary = scoring.summarize(scoring.score_answers(truths, answers), scoring.student(factors))
     overall = summary["overall"]
     flat = {metric: overall[metric] for metric in scoring.METRICS}
     flat |= {f"{metric}_ci95": overall[f"{metric}_ci95"] or 0.0 for metric in scoring.METRICS}
     flat |= {
-        "duration": summary["seconds"] + float(given["meta_training_seconds"]),
+        "duration": summary["seconds"] + float(answered["meta_training_seconds"]),
         **{
             f"dataset_{i}": group["normalized_accuracy"]
             for i, group in enumerate(summary["by_dataset"].values())

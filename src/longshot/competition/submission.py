@@ -8,18 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from longshot.competition.leagues import META
 from longshot.competition.packing import Packed, pack_backbone, pack_code, write_submission
 from longshot.competition.solver import HERE, SETTINGS
 from longshot.core.calls import format_call, parse_call
 from longshot.core.errors import UserError
+from longshot.core.settings import Record, read_record
 
 if TYPE_CHECKING:
     from longshot.methods.base import Method
     from longshot.methods.images import ImageMethod
 
 SIZE = 84  # pixels of a side that a network is trained with unless said otherwise
-TRAINING = ("steps", "batch", "optimiser", "schedule", "clip", "size")
 
 _MODEL = '''\
 """{title}: written by 'longshot compete make-submission'; settings.json says what it is made of."""
@@ -60,6 +62,17 @@ class MyPredictor(Predictor):
 '''
 
 
+class MetaTraining(Record):
+    """What may be set of a training in ``meta_fit``; what is not set follows the algorithm's own recipe."""
+
+    steps: int = Field(ge=1)
+    batch: int = Field(ge=1)
+    optimiser: str
+    schedule: str
+    clip: float  # largest norm of the gradient; 0: not clipped
+    size: int = Field(SIZE, ge=1)  # pixels of a side
+
+
 @dataclass(frozen=True)
 class MadeSubmission:
     """A submission that was written."""
@@ -70,77 +83,94 @@ class MadeSubmission:
 
 
 def make_submission(
-    asked: str,
-    out: Path,
+    method_or_network: str,
+    out: str | Path,
     *,
     backbone: str | None = None,
     train: str | None = None,
-    given: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
     league: str | None = None,
 ) -> MadeSubmission:
-    """Write ``asked`` as a submission into the new folder (or .zip) ``out``.
+    """Write any method, or any trained network, as a submission.
 
-    ``asked`` is a method (``tim(steps=100)``, ``mine.py:MyMethod``), which needs a ``backbone``, or a network (a folder
-    of 'longshot train' or a backbone's name), which is used with the method it was trained for. ``train`` names a way
-    of training that ``meta_fit`` carries out on the network ``backbone`` (cnn4 unless given). ``given`` are settings of
-    the method, or with ``train`` of the training. A submission that ``league`` would refuse is not written.
+    Parameters
+    ----------
+    method_or_network : str
+        A method (``tim(steps=100)``, ``mine.py:MyMethod``), which needs a ``backbone``, or a network (a trained
+        network's folder or a backbone's name), which is used with the method it was trained for.
+    out : str or Path
+        A new folder, or a zip where it ends in .zip.
+    backbone : str, optional
+        Network that the method looks through; with ``train`` the network to train (cnn4 unless named).
+    train : str, optional
+        Way of training that ``meta_fit`` carries out, as in ``protonet`` or ``multiclass``.
+    settings : mapping, optional
+        Settings of the method, or with ``train`` of the training.
+    league : str, optional
+        A submission that this league would refuse is not written.
+
+    Returns
+    -------
+    MadeSubmission
+        Its path, its title, and what in it has learned weights.
     """
     from longshot.evaluation.inputs import backbone_parts
 
+    out = Path(out)
     if out.exists():
         raise UserError(f"{out} is there already; choose a new folder or zip for the submission.")
-    method, names = _asked(asked, backbone, train)
-    chosen = _method(method, {} if train else dict(given or {}))
+    method, names = _method_and_backbones(method_or_network, backbone, train)
+    chosen = _method(method, {} if train else dict(settings or {}))
     packed = Packed()
-    told: dict[str, Any] = {"method": _pack_method(chosen, packed)}
+    described: dict[str, Any] = {"method": _pack_method(chosen, packed)}
     if train:
-        told["train"], config = _training(train, names or "cnn4", dict(given or {}))
+        plan, config = _training(train, names or "cnn4", dict(settings or {}))
+        described["train"] = plan
         packed.files["config.json"] = json.dumps(config, indent=2) + "\n"
-        title = (
-            f"{_shown(chosen.call)} on {told['train']['network']} trained with {told['train']['algorithm']}"
-        )
+        title = f"{_shown(chosen.call)} on {plan['network']} trained with {plan['algorithm']}"
     else:
         if not names:
             raise UserError(
-                f"The method {chosen.call} needs a network to look through; add --backbone with pixels, "
-                f"efficientnet-lite0 or the folder of a trained network."
+                f"The method {chosen.call} needs a network to look through",
+                "add {backbone} with pixels, efficientnet-lite0 or the folder of a trained network",
             )
         parts = backbone_parts(names)
         _check_fit(chosen, parts)
-        told["backbones"] = [pack_backbone(name, number, packed) for number, name in enumerate(parts)]
+        described["backbones"] = [pack_backbone(name, number, packed) for number, name in enumerate(parts)]
         title = f"{_shown(chosen.call)} on {' + '.join(_shown(name) for name in parts)}"
     if league == META and packed.weights:
         raise UserError(
-            f"The meta-learning league learns from nothing, but {packed.weights[0]} has learned weights; choose "
-            f"another league, or let meta_fit train a network with --train protonet."
+            f"The meta-learning league learns from nothing, but {packed.weights[0]} has learned weights",
+            "choose another league, or let meta_fit train a network with {train:protonet}",
         )
     packed.files |= {
         "model.py": _MODEL.format(title=title.replace("\\", "/").replace('"', "'")),
-        SETTINGS: json.dumps(told, indent=2) + "\n",
+        SETTINGS: json.dumps(described, indent=2) + "\n",
         "metadata": f"description: {json.dumps(title)}\n",
     }
     write_submission(packed.files, out)
     return MadeSubmission(out, title, tuple(packed.weights))
 
 
-def _asked(asked: str, backbone: str | None, train: str | None) -> tuple[str, str | None]:
-    """(method, backbones): a network that was asked for takes the method it was trained for."""
-    if not _is_network(asked):
-        return asked, backbone
+def _method_and_backbones(name: str, backbone: str | None, train: str | None) -> tuple[str, str | None]:
+    """A method's name and its backbones; a network that is named takes the method it was trained for."""
+    if not _is_network(name):
+        return name, backbone
     if backbone is not None or train is not None:
-        option = f"--backbone {backbone}" if backbone is not None else f"--train {train}"
+        option = f"{{backbone:{backbone}}}" if backbone is not None else f"{{train:{train}}}"
         raise UserError(
-            f"'{asked}' is a network already, so {option} has no place; name the method first, as in protonet."
+            f"'{name}' is a network already, so {option} has no place",
+            "name the method first, as in protonet",
         )
-    return _trained_for(asked), asked
+    return _trained_for(name), name
 
 
 def _is_network(name: str) -> bool:
     from longshot.features.backbones import FAMILIES
 
     first = name.split(" + ")[0].strip()
-    known = [one for family in FAMILIES for one in family.names]
-    named = any(first.startswith(one) if one.endswith(":") else first == one for one in known)
+    backbones = [backbone for family in FAMILIES for backbone in family.names]
+    named = any(first.startswith(each) if each.endswith(":") else first == each for each in backbones)
     return named or Path(first).is_dir() or first.endswith(".safetensors")
 
 
@@ -156,20 +186,21 @@ def _trained_for(name: str) -> str:
     return get_algorithm(str(algorithm)).method if algorithm else "protonet"
 
 
-def _method(call: str, given: dict[str, Any]) -> Method | ImageMethod:
+def _method(call: str, overrides: dict[str, Any]) -> Method | ImageMethod:
+    """The method of ``call`` with some settings replaced; UserError where it leaves a choice open."""
     from longshot.core.tuned import is_tuned, tuned_method
     from longshot.evaluation.choices import leaves_open
     from longshot.methods.images import ImageMethod
     from longshot.methods.registry import get_method
 
     name, settings = parse_call(tuned_method(call) if is_tuned(call) else call)
-    chosen = get_method(format_call(name, {**settings, **given}))
+    chosen = get_method(format_call(name, {**settings, **overrides}))
     if leaves_open(chosen):
         assert isinstance(chosen, ImageMethod)
         candidates = chosen.candidates()
         raise UserError(
-            f"The method {chosen.call} chooses a setting on validation classes, which a submission has not got; give "
-            f"the setting itself, as in {candidates[len(candidates) // 2].call}."
+            f"The method {chosen.call} chooses a setting on validation classes, which a submission has not got",
+            f"give the setting itself, as in {candidates[len(candidates) // 2].call}",
         )
     return chosen
 
@@ -192,7 +223,7 @@ def _pack_method(method: Method | ImageMethod, packed: Packed) -> str:
     return format_call(f"{HERE}/{pack_code(Path(file), packed)}:{attribute}", settings)
 
 
-def _training(call: str, network: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _training(call: str, network: str, overrides: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What settings.json and config.json say of a training in ``meta_fit``."""
     from longshot.core.preprocess import parse
     from longshot.networks.registry import get_network, is_own
@@ -204,42 +235,33 @@ def _training(call: str, network: str, given: dict[str, Any]) -> tuple[dict[str,
     if algorithm.refresh or type(algorithm).settle is not Algorithm.settle:
         raise UserError(
             f"Training with {algorithm.name} looks at its whole dataset again and again, which a submission's "
-            f"generators do not offer; choose protonet, matching, multiclass, fomaml or protomaml."
+            f"generators do not offer",
+            "choose protonet, matching, multiclass, fomaml or protomaml",
         )
     if not is_own(network):
         raise UserError(
-            f"Only Longshot's own networks can be trained in a submission, not '{network}'; give one to --backbone, as "
-            f"in cnn4(width=32)."
+            f"Only Longshot's own networks can be trained in a submission, not '{network}'",
+            "give one to {backbone}, as in cnn4(width=32)",
         )
-    unknown = [key for key in given if key not in TRAINING]
-    if unknown:
-        raise UserError(
-            f"A training in a submission has no setting '{unknown[0]}'; it has: {', '.join(TRAINING)}."
-        )
-    recipe = algorithm.recipe
-    side = given.get("size", SIZE)
-    preprocessing = parse(f"decode|resize({side})|central_crop({side})|normalize(imagenet)")
-    told = {
+    recipe = {name: getattr(algorithm.recipe, name) for name in MetaTraining.model_fields if name != "size"}
+    training = read_record(MetaTraining, {**recipe, **overrides}, "The training of a submission")
+    preprocessing = parse(f"decode|resize({training.size})|central_crop({training.size})|normalize(imagenet)")
+    plan = {
         "algorithm": algorithm.call,
         "network": network,
         "preprocessing": preprocessing.text,
-        **{key: given.get(key, getattr(recipe, key)) for key in TRAINING if key != "size"},
+        **training.model_dump(exclude={"size"}),
     }
-    for key in ("steps", "batch"):
-        if not isinstance(told[key], int) or isinstance(told[key], bool) or told[key] < 1:
-            raise UserError(
-                f"'{key}' of the training is {told[key]!r}; it must be a whole number of at least 1."
-            )
     made = get_network(algorithm.network(network), size=preprocessing.size)
-    make_optimiser(str(told["optimiser"]), made.parameters())
-    make_schedule(str(told["schedule"]), told["steps"])
+    make_optimiser(training.optimiser, made.parameters())
+    make_schedule(training.schedule, training.steps)
     if algorithm.episodic:
         shape = {"N": 5, "min_k": 1, "max_k": 20, "query_images_per_class": 20}
-        return told, {"train_data_format": "task", "train_config": shape}
-    return told, {"train_data_format": "batch", "batch_size": told["batch"]}
+        return plan, {"train_data_format": "task", "train_config": shape}
+    return plan, {"train_data_format": "batch", "batch_size": training.batch}
 
 
 def _shown(name: str) -> str:
     """A name without the folders of this machine."""
-    head, parenthesis, rest = name.partition("(")
-    return f"{Path(head).name}{parenthesis}{rest}"
+    head, parenthesis, settings = name.partition("(")
+    return f"{Path(head).name}{parenthesis}{settings}"

@@ -57,10 +57,30 @@ phases:
 """
 
 
-def init(
-    folder: Path, *, title: str = "Toybox", tasks: int = 20, minutes: float = 30, image_size: int = 128
+def create(
+    folder: str | Path, *, title: str = "Toybox", tasks: int = 20, minutes: float = 30, image_size: int = 128
 ) -> Competition:
-    """Write competition.yaml into the new (or empty) ``folder`` and read it back."""
+    """Make a working competition on the embedded default: the ten families of toybox are its domains.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A new or empty folder; competition.yaml is written into it.
+    title : str
+        Title of the competition.
+    tasks : int
+        Tasks per test dataset.
+    minutes : float
+        Time that a run of a submission has.
+    image_size : int
+        Pixels of a side.
+
+    Returns
+    -------
+    Competition
+        The settings that were written.
+    """
+    folder = Path(folder)
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty; choose a new folder for the competition.")
     folder.mkdir(parents=True, exist_ok=True)
