@@ -13,8 +13,8 @@ import torch
 from longshot.competition.archive import unpack
 from longshot.competition.data import CompetitionData
 from longshot.competition.inside.feed import images as as_images
-from longshot.competition.submission import make_submission
 from longshot.competition.solver import Solver
+from longshot.competition.submission import make_submission
 from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.evaluation.runner import evaluate
@@ -201,7 +201,7 @@ def test_own_code_goes_with_what_it_imports(own, tmp_path):
         (
             "protonet",
             {"train": "protonet", "settings": {"steps": 0}},
-            "steps = 0, but it must be greater than or equal to 1",
+            "steps = 0, but it must be greater than 0",
         ),
         ("finetune-all", {"backbone": "efficientnet-lite0"}, "chooses a setting on validation classes"),
     ],

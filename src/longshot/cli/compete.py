@@ -19,7 +19,6 @@ from longshot.cli.compete_results import (
     fact_sheet_command,
     final_command,
     leaderboard_command,
-    open_competition,
     score_text,
 )
 
@@ -57,9 +56,9 @@ def init_command(folder: Path, title: str, tasks: int, minutes: float, image_siz
     Example:
       longshot compete init my-competition
     """
-    from longshot.competition.new_competition import create
+    from longshot.competition import create
 
-    competition = init(folder, title=title, tasks=tasks, minutes=minutes, image_size=image_size)
+    competition = create(folder, title=title, tasks=tasks, minutes=minutes, image_size=image_size)
     names = ", ".join(phase.name for phase in competition.phases)
     click.echo(f"{folder}/competition.yaml: {len(competition.datasets)} datasets, phases {names}")
 
@@ -67,22 +66,20 @@ def init_command(folder: Path, title: str, tasks: int, minutes: float, image_siz
 @command.command("baseline")
 @click.argument("name", required=False)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "--set", "given", multiple=True, metavar="KEY=VALUE", help="Replace a setting; repeat for several."
-)
-def baseline_command(name: str | None, folder: Path | None, given: tuple[str, ...]) -> None:
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace a setting; repeatable.")
+def baseline_command(name: str | None, folder: Path | None, settings: tuple[str, ...]) -> None:
     """Write a baseline as a submission into FOLDER; without a name, list them.
 
     \b
     Example:
       longshot compete baseline prototypical proto --set "network=cnn4(width=16)" --set train_tasks=20
     """
-    from longshot.competition.baselines import BASELINES, write_baseline
+    from longshot.competition import BASELINES, write_baseline
 
     if name is None:
         print_table([{"baseline": key, "what": text} for key, text in BASELINES.items()])
         return
-    click.echo(write_baseline(name, folder or Path(name), read_settings(given)))
+    click.echo(write_baseline(name, folder or Path(name), read_settings(settings)))
 
 
 @command.command("submit")
@@ -114,24 +111,21 @@ def submit_command(
     Example:
       longshot compete submit my-competition proto --team "The Prototypes"
     """
-    from longshot.competition.fact_sheet import dump, read_sheet
-    from longshot.competition.queue import enter
+    from longshot.competition import submit
 
-    competition, store = open_competition(folder)
-    taking = [one.name for one in competition.phases if one.submissions]
-    asked = phase or (taking or [competition.final.name])[0]  # where none takes any, entering says so
-    number = enter(
-        competition,
-        store,
+    entered = submit(
+        folder,
         submission,
         team=team,
-        phase=asked,
+        phase=phase,
         league=league,
-        fact_sheet=dump(read_sheet(fact_sheet)) if fact_sheet else None,
-        ranked=not not_ranked,
         pseudonym=pseudonym,
+        ranked=not not_ranked,
+        fact_sheet=fact_sheet,
     )
-    click.echo(f"submission {number} is queued in phase {asked}; 'longshot compete work {folder}' runs it")
+    click.echo(
+        f"submission {entered.number} is queued in phase {entered.phase}; 'longshot compete work {folder}' runs it"
+    )
 
 
 @command.command("work")
@@ -144,10 +138,9 @@ def work_command(folder: Path, forever: bool) -> None:
     Example:
       longshot compete work my-competition
     """
-    from longshot.competition.worker import work
+    from longshot.competition import work
 
-    competition, store = open_competition(folder)
-    done = work(competition, store, forever=forever, told=click.echo)
+    done = work(folder, forever=forever, tell=click.echo)
     click.echo(f"{done} runs done; no run is waiting")
 
 
@@ -163,37 +156,16 @@ def status_command(folder: Path, number: int | None, as_json: bool) -> None:
       longshot compete status my-competition
       longshot compete status my-competition 3
     """
-    import sqlalchemy as sa
+    from longshot.competition import history, status
 
-    from longshot.competition.store import submissions, teams
-
-    _, store = open_competition(folder)
     if number is not None:
-        store.submission(number)
-        print_table(
-            [{"time": row["time"], "what": row["what"]} for row in store.history(number)], as_json=as_json
-        )
+        lines = history(folder, number)
+        print_table([{"time": line.time, "what": line.event} for line in lines], as_json=as_json)
         return
-    rows = store.rows(
-        sa.select(submissions, teams.c.name.label("name"))
-        .join(teams, teams.c.id == submissions.c.team)
-        .order_by(submissions.c.id)
-    )
-    shown = [
-        {
-            "submission": row["id"],
-            "team": row["name"],
-            "phase": row["phase"],
-            "league": row["league"],
-            "state": row["state"],
-            "score": score_text(row["score"]),
-            "reason": (row["reason"] or "")
-            .strip()
-            .rpartition("\n")[2][:80],  # the last line says what it was
-        }
-        for row in rows
+    rows = [
+        {**row._asdict(), "score": score_text(row.score), "reason": row.reason[:80]} for row in status(folder)
     ]
-    print_table(shown, as_json=as_json, footer=None if rows else "no submissions yet")
+    print_table(rows, as_json=as_json, footer=None if rows else "no submissions yet")
 
 
 @command.command("rerun")
@@ -206,14 +178,13 @@ def rerun_command(folder: Path, number: int) -> None:
     Example:
       longshot compete rerun my-competition 3
     """
-    from longshot.competition.queue import rerun
+    from longshot.competition import rerun
 
-    _, store = open_competition(folder)
-    rerun(store, number)
+    rerun(folder, number)
     click.echo(f"submission {number} is queued again")
 
 
-for _one in (
+for _command in (
     fact_sheet_command,
     leaderboard_command,
     final_command,
@@ -223,4 +194,4 @@ for _one in (
     validate_command,
     run_bundle_command,
 ):
-    command.add_command(_one)
+    command.add_command(_command)

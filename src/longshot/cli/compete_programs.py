@@ -15,7 +15,7 @@ _folder = click.argument("folder", type=click.Path(path_type=Path))
 
 
 @click.command("make-submission")
-@click.argument("asked", metavar="METHOD_OR_NETWORK")
+@click.argument("method_or_network", metavar="METHOD_OR_NETWORK")
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--backbone", help="Network the method looks through; with --train the network to train.")
 @click.option(
@@ -23,14 +23,19 @@ _folder = click.argument("folder", type=click.Path(path_type=Path))
 )
 @click.option(
     "--set",
-    "given",
+    "settings",
     multiple=True,
     metavar="KEY=VALUE",
     help="A setting of the method, or with --train of the training; repeat for several.",
 )
 @click.option("--league", help="Refuse what this league would refuse.")
 def make_submission_command(
-    asked: str, out: Path, backbone: str | None, train: str | None, given: tuple[str, ...], league: str | None
+    method_or_network: str,
+    out: Path,
+    backbone: str | None,
+    train: str | None,
+    settings: tuple[str, ...],
+    league: str | None,
 ) -> None:
     """Write any method, or any trained network, as a submission: a folder, or a zip where OUT ends so.
 
@@ -40,10 +45,15 @@ def make_submission_command(
       longshot compete make-submission runs/net net.zip
       longshot compete make-submission protonet own --train protonet --backbone "cnn4(width=16)" --set steps=20
     """
-    from longshot.competition.submission import make_submission
+    from longshot.competition import make_submission
 
     made = make_submission(
-        asked, out, backbone=backbone, train=train, given=read_settings(given), league=league
+        method_or_network,
+        out,
+        backbone=backbone,
+        train=train,
+        settings=read_settings(settings),
+        league=league,
     )
     click.echo(f"{made.path}: {made.title}")
     if made.weights:
@@ -52,13 +62,13 @@ def make_submission_command(
         )
 
 
-def read_settings(given: tuple[str, ...]) -> dict[str, Any]:
+def read_settings(texts: tuple[str, ...]) -> dict[str, Any]:
     """``KEY=VALUE`` texts as settings; values are JSON where they can be read so, else texts."""
     settings: dict[str, Any] = {}
-    for one in given:
-        key, equals, value = one.partition("=")
+    for text in texts:
+        key, equals, value = text.partition("=")
         if not equals:
-            raise UserError(f"'{one}' is no setting; write KEY=VALUE, as in --set train_tasks=20.")
+            raise UserError(f"'{text}' is no setting; write KEY=VALUE, as in --set train_tasks=20.")
         try:
             settings[key] = json.loads(value)
         except ValueError:
@@ -86,38 +96,12 @@ def run_command(
     Example:
       longshot compete run my-competition proto --phase public -o tried
     """
-    import shutil
+    from longshot.competition import try_submission
 
-    from longshot.competition import ingestion
-    from longshot.competition.archive import unpack
-    from longshot.competition.data import CompetitionData
-    from longshot.competition.settings import load
-
-    competition = load(folder)
-    chosen = competition.phase(phase) if phase else competition.phases[0]
-    if out.exists():
-        raise UserError(f"{out} is there already; choose a new folder with -o.")
-    try:
-        code = unpack(submission, out / "code")
-    except UserError:
-        out.rmdir()  # empty still: the next try may have the same name
-        raise
-    outcome = ingestion.run(
-        CompetitionData(competition),
-        chosen,
-        code,
-        out,
-        seed=chosen.seeds[0] if seed is None else seed,
-        trusted=unsafe,
-    )
-    shutil.rmtree(out / "code")
-    if outcome.scores is None:
-        raise UserError(f"The submission failed: {outcome.reason} (see {out / 'log.txt'})")
-    found = outcome.scores["overall"]
-    half = found["normalized_accuracy_ci95"]
-    click.echo(
-        f"normalised accuracy {found['normalized_accuracy']:.4f} ± {half or 0:.4f} over {found['tasks']} tasks"
-    )
+    scores = try_submission(folder, submission, out, phase=phase, seed=seed, unsafe=unsafe)
+    overall = scores["overall"]
+    mean, half = overall["normalized_accuracy"], overall["normalized_accuracy_ci95"] or 0
+    click.echo(f"normalised accuracy {mean:.4f} ± {half:.4f} over {overall['tasks']} tasks")
     click.echo(f"{out / 'detailed_results.html'}: by dataset, ways and shots")
 
 
@@ -132,10 +116,9 @@ def bundle_command(folder: Path, out: Path, docker_image: str | None) -> None:
     Example:
       longshot compete bundle my-competition -o bundle.zip
     """
-    from longshot.competition.bundle.write import IMAGE, write_bundle
-    from longshot.competition.settings import load
+    from longshot.competition import export_bundle
 
-    path = write_bundle(load(folder), out, docker_image=docker_image or IMAGE)
+    path = export_bundle(folder, out, **({"docker_image": docker_image} if docker_image else {}))
     click.echo(f"{path}: {path.stat().st_size / 2**20:,.1f} MB; 'longshot compete validate {path}' checks it")
 
 
@@ -148,12 +131,12 @@ def validate_command(bundle: Path) -> None:
     Example:
       longshot compete validate bundle.zip
     """
-    from longshot.competition.bundle.check import check_bundle
+    from longshot.competition import check_bundle
 
-    found = check_bundle(bundle)
-    for text in found:
-        click.echo(text)
-    if found:
+    mistakes = check_bundle(bundle)
+    for mistake in mistakes:
+        click.echo(mistake)
+    if mistakes:
         raise click.exceptions.Exit(1)
     click.echo(f"{bundle} is a valid bundle")
 
@@ -172,15 +155,19 @@ def run_bundle_command(bundle: Path, submission: Path, phase: str | None, out: P
     Example:
       longshot compete run-bundle bundle.zip proto -o tried
     """
-    from longshot.competition.bundle.run import run_bundle
+    from longshot.competition import run_bundle
 
     rows = run_bundle(bundle, submission, out, phase=phase)
     # Any bundle's scores; of ours the intervals and datasets stay in scores.json.
-    kept = [
-        [key for key in row if not key.endswith("_ci95") and not key.startswith("dataset_")] for row in rows
-    ]
     shown = [
-        {"task": i, **{key.replace("_", " "): f"{row[key]:.4f}" for key in keys}}
-        for i, (row, keys) in enumerate(zip(rows, kept, strict=True))
+        {
+            "task": task,
+            **{
+                key.replace("_", " "): f"{value:.4f}"
+                for key, value in row.items()
+                if not key.endswith("_ci95") and not key.startswith("dataset_")
+            },
+        }
+        for task, row in enumerate(rows)
     ]
     print_table(shown, footer=f"{out}: scores.json and detailed_results.html of every task")

@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from longshot.cli.common import json_option, print_table
-from longshot.core.errors import UserError
-
-if TYPE_CHECKING:
-    from longshot.competition.settings import Competition
-    from longshot.competition.store import Store
 
 _folder = click.argument("folder", type=click.Path(path_type=Path))
 
 
-def open_competition(folder: Path) -> tuple[Competition, Store]:
-    """The settings of the competition in ``folder`` and its memory."""
-    try:
-        import sqlalchemy  # noqa: F401
-    except ImportError as error:
-        raise UserError(
-            'Competitions need sqlalchemy; to have it: pip install "longshot[compete]"'
-        ) from error
-    from longshot.competition.settings import load
-    from longshot.competition.store import Store
-
-    competition = load(folder)
-    return competition, Store(competition)
-
-
-def score_text(value: float | None) -> str:
+def score_text(score: float | None) -> str:
     """A score with four digits; nothing where there is none."""
-    return "" if value is None else f"{value:.4f}"
+    return "" if score is None else f"{score:.4f}"
 
 
 @click.command("fact-sheet")
@@ -49,24 +28,19 @@ def fact_sheet_command(folder: Path, number: int | None, file: Path | None) -> N
       longshot compete fact-sheet my-competition > sheet.yaml
       longshot compete fact-sheet my-competition 3 sheet.yaml
     """
-    from longshot.competition.fact_sheet import blank, missing, read_sheet, stored
-    from longshot.competition.ranking import hand_in_sheet
+    from longshot.competition import blank_fact_sheet, fact_sheet_of, hand_in_fact_sheet
 
-    competition, store = open_competition(folder)
     if number is None:
-        click.echo(blank(competition.fact_fields), nl=False)
-        return
-    if file is None:
-        sheet = stored(store.submission(number)["fact_sheet"])
-        rows = [{"field": name, "text": text} for name, text in sheet.items()]
+        click.echo(blank_fact_sheet(folder), nl=False)
+    elif file is None:
+        rows = [{"field": name, "text": text} for name, text in fact_sheet_of(folder, number).items()]
         print_table(rows, footer=None if rows else f"submission {number} has no fact sheet")
-        return
-    sheet = read_sheet(file)
-    hand_in_sheet(store, number, sheet)
-    lacking = missing(sheet, competition.fact_fields)
-    click.echo(
-        f"submission {number} has its fact sheet" + (f"; it lacks {', '.join(lacking)}" if lacking else "")
-    )
+    else:
+        lacking = hand_in_fact_sheet(folder, number, file)
+        click.echo(
+            f"submission {number} has its fact sheet"
+            + (f"; it lacks {', '.join(lacking)}" if lacking else "")
+        )
 
 
 @click.command("leaderboard")
@@ -86,34 +60,26 @@ def leaderboard_command(
     Example:
       longshot compete leaderboard my-competition --phase feedback --html board.html
     """
-    from longshot.competition.ranking import leaderboard, standing
+    from longshot.competition import leaderboard, write_leaderboard
 
-    competition, store = open_competition(folder)
-    rows: list[dict[str, Any]] = []
-    for name in [phase] if phase else [one.name for one in reversed(competition.phases)]:
-        for one in [league] if league else competition.leagues:
-            rows += [
-                {
-                    "phase": name,
-                    "league": one,
-                    "rank": "–" if entry.rank is None else entry.rank,
-                    "team": entry.team,
-                    "score": score_text(entry.score),
-                    "method": dict(entry.sheet).get("title", ""),
-                    "submission": entry.submission,
-                    "submitted": entry.created,
-                }
-                for entry in leaderboard(competition, store, name, one)
-            ]
-        if rows:
-            break
-    said = standing(competition, store, rows[0]["phase"]) if rows else "no scored submissions yet"
-    print_table(rows, as_json=as_json, footer=said)
+    board = leaderboard(folder, phase=phase, league=league)
+    rows = [
+        {
+            "phase": board.phase,
+            "league": name,
+            "rank": "–" if entry.rank is None else entry.rank,
+            "team": entry.team,
+            "score": score_text(entry.score),
+            "method": dict(entry.sheet).get("title", ""),
+            "submission": entry.submission,
+            "submitted": entry.created,
+        }
+        for name, entries in board.leagues.items()
+        for entry in entries
+    ]
+    print_table(rows, as_json=as_json, footer=board.standing)
     if page is not None and rows:
-        from longshot.competition.board import leaderboard_page
-        from longshot.core.files import write_text
-
-        write_text(page, leaderboard_page(competition, store, rows[0]["phase"]))
+        write_leaderboard(folder, page, phase=board.phase)
 
 
 @click.command("final")
@@ -126,18 +92,18 @@ def final_command(folder: Path, as_json: bool) -> None:
     Example:
       longshot compete final my-competition
     """
-    from longshot.competition.ranking import enter_final, standing
+    from longshot.competition import enter_final
 
-    competition, store = open_competition(folder)
+    entries, standing = enter_final(folder)
     rows = [
         {
-            "team": row["team_name"],
-            "league": row["league"],
-            "feedback": row["id"],
-            "score": score_text(row["score"]),
-            "final": row.get("final", ""),
-            "why not": row["why"],
+            "team": entry.team,
+            "league": entry.league,
+            "feedback": entry.feedback,
+            "score": score_text(entry.score),
+            "final": "" if entry.final is None else entry.final,
+            "why not": entry.why_not,
         }
-        for row in enter_final(competition, store)
+        for entry in entries
     ]
-    print_table(rows, as_json=as_json, footer=standing(competition, store, competition.final.name))
+    print_table(rows, as_json=as_json, footer=standing)

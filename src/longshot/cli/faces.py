@@ -15,6 +15,10 @@ _COMMANDS = {
     "datasets.describe_dataset": "datasets show",
     "datasets.list_formats": "datasets formats",
     "datasets.overlap.leave_out_overlap": "datasets without",
+    "competition.create": "compete init",
+    "competition.status": "compete status",
+    "competition.export_bundle": "compete bundle",
+    "competition.check_bundle": "compete validate",
 }
 
 

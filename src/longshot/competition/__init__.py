@@ -1,1 +1,76 @@
-"""Blind competitions: other people's code on hidden tasks, in a sandbox, scored and ranked."""
+"""Blind competitions: other people's code on hidden tasks, in a sandbox, scored and ranked.
+
+Organisers: ``create``, ``work``, ``status``, ``history``, ``rerun``, ``leaderboard``, ``write_leaderboard``,
+``enter_final``, ``blank_fact_sheet``, ``export_bundle``. Participants: ``write_baseline``, ``make_submission``,
+``try_submission``, ``submit``, ``fact_sheet_of``, ``hand_in_fact_sheet``. Bundles: ``check_bundle``, ``run_bundle``.
+All take the competition's folder first; they are the commands of ``longshot compete``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what type checkers and editors see; the same names as in the table below
+    from longshot.competition.baselines import BASELINES as BASELINES
+    from longshot.competition.baselines import write_baseline as write_baseline
+    from longshot.competition.bundle.check import check_bundle as check_bundle
+    from longshot.competition.bundle.run import run_bundle as run_bundle
+    from longshot.competition.new_competition import create as create
+    from longshot.competition.organiser import blank_fact_sheet as blank_fact_sheet
+    from longshot.competition.organiser import enter_final as enter_final
+    from longshot.competition.organiser import export_bundle as export_bundle
+    from longshot.competition.organiser import fact_sheet_of as fact_sheet_of
+    from longshot.competition.organiser import hand_in_fact_sheet as hand_in_fact_sheet
+    from longshot.competition.organiser import history as history
+    from longshot.competition.organiser import leaderboard as leaderboard
+    from longshot.competition.organiser import rerun as rerun
+    from longshot.competition.organiser import status as status
+    from longshot.competition.organiser import work as work
+    from longshot.competition.organiser import write_leaderboard as write_leaderboard
+    from longshot.competition.participant import submit as submit
+    from longshot.competition.participant import try_submission as try_submission
+    from longshot.competition.settings import Competition as Competition
+    from longshot.competition.settings import load as load
+    from longshot.competition.submission import make_submission as make_submission
+
+# name → module, imported on first use: a submission's process needs none of it
+_PUBLIC = {
+    "create": "new_competition",
+    "load": "settings",
+    "Competition": "settings",
+    "work": "organiser",
+    "status": "organiser",
+    "history": "organiser",
+    "rerun": "organiser",
+    "leaderboard": "organiser",
+    "write_leaderboard": "organiser",
+    "enter_final": "organiser",
+    "blank_fact_sheet": "organiser",
+    "fact_sheet_of": "organiser",
+    "hand_in_fact_sheet": "organiser",
+    "export_bundle": "organiser",
+    "submit": "participant",
+    "try_submission": "participant",
+    "make_submission": "submission",
+    "BASELINES": "baselines",
+    "write_baseline": "baselines",
+    "check_bundle": "bundle.check",
+    "run_bundle": "bundle.run",
+}
+__all__ = [*_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'longshot.competition' has no attribute '{name}'")
+    try:
+        return getattr(import_module(f"longshot.competition.{_PUBLIC[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "sqlalchemy":
+            raise
+        from longshot.core.errors import UserError
+
+        raise UserError(
+            "Competitions need sqlalchemy", 'have it with pip install "longshot[compete]"'
+        ) from error

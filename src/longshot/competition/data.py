@@ -147,15 +147,16 @@ def _hidden(name: str, dataset: Dataset, testbed: Testbed, key: str) -> Sequence
     bound = testbed.bind(dataset.name, dataset.keys, dataset.fingerprint)
     tasks = []
     for position in range(len(bound)):
-        pairs: list[Ints] = []
+        shown: dict[str, Ints] = {}
         for kind, rows, labels in (
             ("support", bound.support, bound.support_label),
             ("query", bound.query, bound.query_label),
         ):
             order = _generator(key, kind, name, str(position)).permutation(len(rows.row(position)))
-            pairs += [np.asarray(part.row(position), np.int64)[order] for part in (rows, labels)]
+            shown[kind] = np.asarray(rows.row(position), np.int64)[order]
+            shown[f"{kind}_label"] = np.asarray(labels.row(position), np.int64)[order]
         ways = int(bound.ways[position])
-        shots = len(pairs[0]) // ways
         seed = int(hash_text(key, "seed", name, str(position)), 16) % 2**31
-        tasks.append(HiddenTask(name, ways, shots, seed, *pairs, number=int(bound.tasks[position])))
+        number = int(bound.tasks[position])
+        tasks.append(HiddenTask(name, ways, len(shown["support"]) // ways, seed, **shown, number=number))
     return tasks

@@ -9,28 +9,19 @@ from __future__ import annotations
 import json
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from longshot.competition import leagues, sandbox
 from longshot.competition.box import Box, BoxError
 from longshot.competition.data import CompetitionData
 from longshot.competition.inside import drive
 from longshot.competition.inside.scoring import score_answers, summarize
+from longshot.competition.outcomes import RunOutcome
 from longshot.competition.pages import details_page
 from longshot.competition.settings import Phase
 from longshot.core.files import atomic, write_json, write_text
 from longshot.core.progress import progress
 from longshot.statistics.intervals import mean_interval
-
-
-@dataclass(frozen=True)
-class RunOutcome:
-    """How a run ended: ``scores`` of a run that went through, else the ``reason`` it failed."""
-
-    scores: dict[str, Any] | None
-    reason: str | None
 
 
 def run(

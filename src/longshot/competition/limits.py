@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from longshot.core.settings import Record
 
@@ -10,10 +10,12 @@ from longshot.core.settings import Record
 class RunLimits(Record):
     """Budgets of one run of a submission."""
 
-    seconds: float = Field(5 * 3600.0, gt=0, allow_inf_nan=False)  # wall clock, meta-training and all tasks
-    cpu_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)  # processor time of all processes; 0: no limit
-    memory: int = Field(8 << 30, gt=0)  # bytes of all processes together, and of each its address space
-    processes: int = Field(64, gt=0)  # processes and threads
-    disk: int = Field(1 << 30, gt=0)  # bytes it may write
-    log: int = Field(1 << 20, gt=0)  # bytes of what it prints that are kept
-    answer: int = Field(64 << 20, gt=0)  # bytes of one message from it
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    seconds: PositiveFloat = 5 * 3600.0  # wall clock, meta-training and all tasks together
+    cpu_seconds: NonNegativeFloat = 0.0  # processor time over all its processes; 0: no limit of its own
+    memory: PositiveInt = 8 << 30  # bytes of all processes together; each also has it as its address space
+    processes: PositiveInt = 64  # processes and threads
+    disk: PositiveInt = 1 << 30  # bytes it may write
+    log: PositiveInt = 1 << 20  # bytes of what it prints that are kept
+    answer: PositiveInt = 64 << 20  # bytes of one message from it

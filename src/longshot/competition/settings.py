@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from longshot.competition.fact_sheet import FIELDS
 from longshot.competition.leagues import FREE, META, League
@@ -24,16 +24,17 @@ _Listed = Annotated[
 ]
 # ISO, in UTC where it names no zone. YAML reads what is not quoted as a date.
 _Moment = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, dt.date) else value)]
+_Ways = Annotated[int, Field(ge=2)]
 
 
 class CompetitionShape(Record):
     """Test tasks: N ~ U{min_way … max_way}, k ~ U{min_shot … max_shot}, ``query`` images of every class."""
 
-    min_way: int = Field(2, ge=2)
-    max_way: int = Field(20, ge=2)
-    min_shot: int = Field(1, ge=1)
-    max_shot: int = Field(20, ge=1)
-    query: int = Field(20, ge=1)
+    min_way: _Ways = 2
+    max_way: _Ways = 20
+    min_shot: PositiveInt = 1
+    max_shot: PositiveInt = 20
+    query: PositiveInt = 20
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -50,7 +51,7 @@ class Phase(Record):
     name: str
     train: _Listed[str]
     test: _Listed[str]
-    tasks: int = Field(100, ge=1)  # per test dataset
+    tasks: PositiveInt = 100  # per test dataset
     seeds: Annotated[_Listed[int], Field(min_length=1)] = (1,)
     limits: RunLimits = RunLimits()
     per_day: int = 2  # submissions of a team; 0: no limit
@@ -127,7 +128,9 @@ def load(folder: str | Path) -> Competition:
     read_record(RunLimits, limits, f"{path}, limits,")
     phases = values.pop("phases", None)
     if not isinstance(phases, dict) or not phases:
-        raise UserError(f"{path} has no phases and at least 1 is needed, as in 'phases: {{feedback: …}}'.")
+        raise UserError(
+            f"{path} has no phases and at least 1 is needed", "name one below 'phases', as in feedback"
+        )
     values["phases"] = tuple(
         _phase(str(name), settings, limits, f"{path}, phase '{name}',") for name, settings in phases.items()
     )

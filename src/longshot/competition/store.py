@@ -9,13 +9,14 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
-from longshot.competition.settings import Competition
+from longshot.competition.settings import Competition, load
 from longshot.core.errors import UserError
 
 metadata = sa.MetaData()
@@ -122,6 +123,12 @@ class Store:
     def history(self, number: int) -> list[dict[str, Any]]:
         """What happened to a submission, oldest first."""
         return self.rows(sa.select(events).where(events.c.submission == number).order_by(events.c.id))
+
+
+def open_competition(folder: str | Path) -> tuple[Competition, Store]:
+    """The settings of the competition in ``folder`` and its memory."""
+    competition = load(folder)
+    return competition, Store(competition)
 
 
 def note(connection: Connection, submission: int, line: str) -> None:

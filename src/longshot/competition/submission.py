@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import PositiveInt
 
 from longshot.competition.leagues import META
 from longshot.competition.packing import Packed, pack_backbone, pack_code, write_submission
@@ -65,12 +65,12 @@ class MyPredictor(Predictor):
 class MetaTraining(Record):
     """What may be set of a training in ``meta_fit``; what is not set follows the algorithm's own recipe."""
 
-    steps: int = Field(ge=1)
-    batch: int = Field(ge=1)
+    steps: PositiveInt
+    batch: PositiveInt
     optimiser: str
     schedule: str
     clip: float  # largest norm of the gradient; 0: not clipped
-    size: int = Field(SIZE, ge=1)  # pixels of a side
+    size: PositiveInt = SIZE  # pixels of a side
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from longshot.competition import ingestion, leagues, queue, sandbox
 from longshot.competition.archive import unpack
 from longshot.competition.data import CompetitionData
-from longshot.competition.ingestion import RunOutcome
+from longshot.competition.outcomes import RunOutcome
 from longshot.competition.queue import Claim, archive_path
 from longshot.competition.settings import Competition
 from longshot.competition.store import Store
@@ -157,7 +157,7 @@ def _insist(ask: Callable[[], _Answer]) -> _Answer:
 
 @contextmanager
 def _signs_of_life(store: Store, claimed: Claim, worker: str, lease: float) -> Iterator[threading.Event]:
-    """While in the block, tell the store every few seconds that the worker lives; the event says the run was taken over."""
+    """Tell the store every few seconds that the worker lives; the event says that another took the run over."""
     end, taken_over = threading.Event(), threading.Event()
 
     def signal() -> None:

@@ -26,14 +26,14 @@ BASELINES: dict[str, str] = {
 }
 
 
-def write_baseline(name: str, folder: Path, settings: Mapping[str, Any] | None = None) -> Path:
+def write_baseline(name: str, folder: str | Path, settings: Mapping[str, Any] | None = None) -> Path:
     """Write a baseline as a submission.
 
     Parameters
     ----------
     name : str
         One of ``BASELINES``.
-    folder : Path
+    folder : str or Path
         A new folder.
     settings : mapping, optional
         Settings that replace those of the baseline's settings.json.
@@ -43,6 +43,7 @@ def write_baseline(name: str, folder: Path, settings: Mapping[str, Any] | None =
     Path
         ``folder``.
     """
+    folder = Path(folder)
     if name not in BASELINES:
         raise UserError(f"There is no baseline '{name}'; {nearest(name, BASELINES, 'there are:')}")
     if folder.exists():

@@ -16,12 +16,12 @@ _PROGRAMS = ("ingestion_program", "scoring_program")
 _DATA = ("input_data", "reference_data")
 
 
-def check_bundle(path: Path) -> list[str]:
+def check_bundle(path: str | Path) -> list[str]:
     """Check any Codabench bundle against the rules of its unpacker.
 
     Parameters
     ----------
-    path : Path
+    path : str or Path
         A zip with competition.yaml at its top.
 
     Returns
@@ -29,6 +29,7 @@ def check_bundle(path: Path) -> list[str]:
     list of str
         Everything that is wrong, one sentence each; empty when the bundle can be uploaded.
     """
+    path = Path(path)
     if not path.is_file():
         raise UserError(
             f"There is no bundle at {path}", "write one with {competition.export_bundle(FOLDER, out=FILE)}"

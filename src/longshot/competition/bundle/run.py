@@ -18,6 +18,7 @@ from longshot.competition import sandbox
 from longshot.competition.archive import ArchiveLimits, unpack_any
 from longshot.competition.bundle.check import check_bundle
 from longshot.competition.limits import RunLimits
+from longshot.competition.outcomes import SubmissionFailed
 from longshot.core.errors import UserError
 from longshot.core.settings import read_record
 
@@ -25,17 +26,17 @@ _ROOM = ArchiveLimits(files=20_000, bytes=20 << 30, depth=12)  # an organiser's 
 
 
 def run_bundle(
-    bundle: Path, submission: Path, out: Path, *, phase: str | None = None
+    bundle: str | Path, submission: str | Path, out: str | Path, *, phase: str | None = None
 ) -> list[dict[str, Any]]:
     """Ingest and score a submission with a bundle's own programs, in the sandbox.
 
     Parameters
     ----------
-    bundle : Path
+    bundle : str or Path
         A Codabench bundle, Longshot's or any other.
-    submission : Path
+    submission : str or Path
         A folder or a zip with a model.py.
-    out : Path
+    out : str or Path
         Folder for what the programs write: ``out``/i has the scores.json and the page of task i.
     phase : str, optional
         Phase whose tasks are run; the first unless named.
@@ -60,7 +61,7 @@ def run_bundle(
         chosen = _phase(described["phases"], phase)
         seconds = {"seconds": chosen.get("execution_time_limit") or 600}
         limits = read_record(RunLimits, seconds, f"The phase '{chosen['name']}' of the bundle")
-        code = unpack_any(submission, work / "submission")
+        code = unpack_any(Path(submission), work / "submission")
         for task in described["tasks"]:
             if task["index"] not in chosen["tasks"]:
                 continue
@@ -71,7 +72,7 @@ def run_bundle(
                     with archive.open(task[key]) as data, file.open("wb") as copy:
                         shutil.copyfileobj(data, copy)
                     parts[key] = unpack_any(file, file.with_suffix(""), _ROOM)
-            scores.append(_run_task(parts, code, out / str(task["index"]), work, limits))
+            scores.append(_run_task(parts, code, Path(out) / str(task["index"]), work, limits))
     return scores
 
 
@@ -115,7 +116,7 @@ def _program(program: Path, mounts: dict[str, Path], output: Path, limits: RunLi
             raise UserError(f"The {kind} program used up its {limits.seconds:,.0f} seconds.") from error
     if done.returncode:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it printed nothing"]
-        raise UserError(f"The {kind} program ended with code {done.returncode}: {last[0][:300]}.")
+        raise SubmissionFailed(f"The {kind} program ended with code {done.returncode}: {last[0][:300]}.")
 
 
 def _phase(phases: list[dict[str, Any]], name: str | None) -> dict[str, Any]:

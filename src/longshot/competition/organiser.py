@@ -1,0 +1,217 @@
+"""What an organiser does: run what is queued, see how submissions fared, rank them, hold the final."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from longshot.competition import queue, ranking, worker
+from longshot.competition.board import leaderboard_page
+from longshot.competition.bundle.write import IMAGE, write_bundle
+from longshot.competition.fact_sheet import FactSheet, blank, missing, read_sheet, stored
+from longshot.competition.ranking import BoardEntry
+from longshot.competition.settings import load
+from longshot.competition.store import open_competition, submissions, teams
+from longshot.core.files import write_text
+
+
+class SubmissionStatus(NamedTuple):
+    """Where a submission stands."""
+
+    submission: int
+    team: str
+    phase: str
+    league: str
+    state: str  # queued, running, scored or failed
+    score: float | None  # worst normalised accuracy over the seeds
+    reason: str  # why it failed: the last line; empty where it did not
+
+
+class HistoryLine(NamedTuple):
+    """Something that happened to a submission."""
+
+    time: str  # UTC
+    event: str
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Who is where in a phase."""
+
+    phase: str
+    leagues: Mapping[str, list[BoardEntry]]
+    standing: str  # whether the results are final, in a few words
+
+    def __len__(self) -> int:
+        return sum(map(len, self.leagues.values()))
+
+
+class FinalEntry(NamedTuple):
+    """What became of a team's last valid submission to the phase before the final."""
+
+    team: str
+    league: str
+    feedback: int  # number of that submission
+    score: float
+    final: int | None  # number of the submission to the final, where it entered
+    why_not: str
+
+
+def work(
+    folder: str | Path, *, forever: bool = False, tell: Callable[[str], None] = lambda text: None
+) -> int:
+    """Run waiting submissions in the sandbox. Several workers may run at once.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The competition's folder.
+    forever : bool
+        Wait for further submissions when none is left.
+    tell : callable
+        Hears one line about the end of every run.
+
+    Returns
+    -------
+    int
+        The number of runs done.
+    """
+    return worker.work(*open_competition(folder), forever=forever, tell=tell)
+
+
+def status(folder: str | Path) -> list[SubmissionStatus]:
+    """All submissions of the competition in ``folder``, oldest first."""
+    _, store = open_competition(folder)
+    rows = store.rows(
+        sa.select(submissions, teams.c.name.label("name"))
+        .join(teams, teams.c.id == submissions.c.team)
+        .order_by(submissions.c.id)
+    )
+    return [
+        SubmissionStatus(
+            row["id"],
+            row["name"],
+            row["phase"],
+            row["league"],
+            row["state"],
+            row["score"],
+            (row["reason"] or "").strip().rpartition("\n")[2],
+        )
+        for row in rows
+    ]
+
+
+def history(folder: str | Path, submission: int) -> list[HistoryLine]:
+    """What happened to a submission, oldest first."""
+    _, store = open_competition(folder)
+    store.submission(submission)
+    return [HistoryLine(row["time"], row["what"]) for row in store.history(submission)]
+
+
+def rerun(folder: str | Path, submission: int) -> None:
+    """Put a submission that has ended back into the queue."""
+    _, store = open_competition(folder)
+    queue.rerun(store, submission)
+
+
+def leaderboard(folder: str | Path, *, phase: str | None = None, league: str | None = None) -> Leaderboard:
+    """The last valid submission of every team, best score first, ties to the earlier one.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The competition's folder.
+    phase : str, optional
+        Phase to show; the last with scores unless named.
+    league : str, optional
+        League to show; all unless named.
+
+    Returns
+    -------
+    Leaderboard
+        Entries by league; without any where nothing has been scored yet.
+    """
+    competition, store = open_competition(folder)
+    leagues = [league] if league else competition.leagues
+    for name in [phase] if phase else [each.name for each in reversed(competition.phases)]:
+        entries = {each: ranking.leaderboard(competition, store, name, each) for each in leagues}
+        if any(entries.values()):
+            return Leaderboard(name, entries, ranking.standing(competition, store, name))
+    return Leaderboard(name, entries, "no scored submissions yet")
+
+
+def write_leaderboard(folder: str | Path, page: str | Path, *, phase: str) -> None:
+    """Write the leaderboards of all leagues of a phase, with figures and fact sheets, as the HTML file ``page``."""
+    competition, store = open_competition(folder)
+    write_text(Path(page), leaderboard_page(competition, store, phase))
+
+
+def enter_final(folder: str | Path) -> tuple[list[FinalEntry], str]:
+    """Enter the last valid submission of every team that qualified into the final, once.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The competition's folder.
+
+    Returns
+    -------
+    list of FinalEntry
+        Every team of the phase before, with the reason where it does not enter.
+    str
+        Whether the final's results are final, in a few words.
+    """
+    competition, store = open_competition(folder)
+    entries = [
+        FinalEntry(row["team_name"], row["league"], row["id"], row["score"], row.get("final"), row["why"])
+        for row in ranking.enter_final(competition, store)
+    ]
+    return entries, ranking.standing(competition, store, competition.final.name)
+
+
+def blank_fact_sheet(folder: str | Path) -> str:
+    """An empty fact sheet of the competition in ``folder``, as YAML to fill in."""
+    return blank(load(folder).fact_fields)
+
+
+def fact_sheet_of(folder: str | Path, submission: int) -> FactSheet:
+    """The fact sheet of a submission: field → text; empty where it has none."""
+    _, store = open_competition(folder)
+    return stored(store.submission(submission)["fact_sheet"])
+
+
+def hand_in_fact_sheet(
+    folder: str | Path, submission: int, sheet: str | Path | Mapping[str, str]
+) -> list[str]:
+    """Give a submission its fact sheet, or another one in place of the former.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The competition's folder.
+    submission : int
+        Number of the submission.
+    sheet : path or mapping
+        YAML or JSON that describes the method, or its fields.
+
+    Returns
+    -------
+    list of str
+        Fields that the competition asks for and the sheet does not fill in.
+    """
+    competition, store = open_competition(folder)
+    fields = read_sheet(Path(sheet)) if isinstance(sheet, str | Path) else dict(sheet)
+    ranking.hand_in_sheet(store, submission, fields)
+    return missing(fields, competition.fact_fields)
+
+
+def export_bundle(folder: str | Path, out: str | Path, *, docker_image: str = IMAGE) -> Path:
+    """Write the competition in ``folder`` as a Codabench bundle (version 2), the zip ``out``; gives ``out``.
+
+    ``docker_image`` runs the bundle's programs; it needs Python, NumPy and torch.
+    """
+    return write_bundle(load(folder), Path(out), docker_image=docker_image)

@@ -1,0 +1,138 @@
+"""What a participant does: try a submission at home, and enter it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from longshot.competition import ingestion, leagues, queue
+from longshot.competition.archive import unpack
+from longshot.competition.data import CompetitionData
+from longshot.competition.fact_sheet import dump, read_sheet
+from longshot.competition.outcomes import SubmissionFailed
+from longshot.competition.settings import load
+from longshot.competition.store import open_competition
+from longshot.core.errors import UserError
+
+
+class Entered(NamedTuple):
+    """A submission that waits for a worker."""
+
+    number: int
+    phase: str
+
+
+def submit(
+    folder: str | Path,
+    submission: str | Path,
+    *,
+    team: str,
+    phase: str | None = None,
+    league: str = leagues.FREE,
+    pseudonym: str | None = None,
+    ranked: bool = True,
+    fact_sheet: str | Path | Mapping[str, str] | None = None,
+) -> Entered:
+    """Put a submission into the queue.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The competition's folder.
+    submission : str or Path
+        A folder or a zip with a model.py.
+    team : str
+        Name of the team, 1 to 100 letters.
+    phase : str, optional
+        Phase to submit to; the first that takes submissions unless named.
+    league : str
+        League to compete in.
+    pseudonym : str, optional
+        Name to show in place of the team's.
+    ranked : bool
+        False: the team's entries are shown without a rank (conflict of interest).
+    fact_sheet : path or mapping, optional
+        YAML or JSON that describes the method, or its fields.
+
+    Returns
+    -------
+    Entered
+        The submission's number and its phase.
+    """
+    competition, store = open_competition(folder)
+    taking = [each.name for each in competition.phases if each.submissions]
+    chosen = phase or (taking or [competition.final.name])[0]  # where none takes any, entering says so
+    sheet = read_sheet(Path(fact_sheet)) if isinstance(fact_sheet, str | Path) else fact_sheet
+    number = queue.enter(
+        competition,
+        store,
+        Path(submission),
+        team=team,
+        phase=chosen,
+        league=league,
+        fact_sheet=dump(sheet) if sheet else None,
+        ranked=ranked,
+        pseudonym=pseudonym,
+    )
+    return Entered(number, chosen)
+
+
+def try_submission(
+    folder: str | Path,
+    submission: str | Path,
+    out: str | Path,
+    *,
+    phase: str | None = None,
+    seed: int | None = None,
+    unsafe: bool = False,
+) -> dict[str, Any]:
+    """Run a submission without entering it: the same program, the same scores, no leaderboard.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The competition's folder.
+    submission : str or Path
+        A folder or a zip with a model.py.
+    out : str or Path
+        A new folder for log.txt, answers.jsonl, scores.json and detailed_results.html.
+    phase : str, optional
+        Phase whose data are used; the first unless named.
+    seed : int, optional
+        Seed of the run; the phase's first unless given.
+    unsafe : bool
+        Run without the sandbox: for your own code only, never official.
+
+    Returns
+    -------
+    dict
+        scores.json: ``overall``, ``by_dataset``, ``by_ways``, ``by_shots`` and how the run went.
+
+    Raises
+    ------
+    SubmissionFailed
+        With the reason, where the submission fails.
+    """
+    competition, out = load(folder), Path(out)
+    chosen = competition.phase(phase) if phase else competition.phases[0]
+    if out.exists():
+        raise UserError(f"{out} is there already", "choose a new folder with {out}")
+    try:
+        code = unpack(Path(submission), out / "code")
+    except UserError:
+        out.rmdir()  # empty still: the next try may have the same name
+        raise
+    outcome = ingestion.run(
+        CompetitionData(competition),
+        chosen,
+        code,
+        out,
+        seed=chosen.seeds[0] if seed is None else seed,
+        trusted=unsafe,
+    )
+    shutil.rmtree(out / "code")
+    if outcome.scores is None:
+        raise SubmissionFailed(f"The submission failed: {outcome.reason} (see {out / 'log.txt'})")
+    return outcome.scores
