@@ -23,10 +23,10 @@ def dimmed(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The photos, every second one at a third of its light; the class 'gold' is called something with HTML in it."""
     root = tmp_path_factory.mktemp("dimmed") / "shots"
     for path in sorted(photos.rglob("*.jpg")):
-        place = root / str(path.relative_to(photos)).replace("gold", "<b>gold")
-        place.parent.mkdir(parents=True, exist_ok=True)
+        copy = root / str(path.relative_to(photos)).replace("gold", "<b>gold")
+        copy.parent.mkdir(parents=True, exist_ok=True)
         image = Image.open(path)
-        (image.point(lambda v: v // 3) if int(path.stem) % 2 else image).save(place, quality=90)
+        (image.point(lambda v: v // 3) if int(path.stem) % 2 else image).save(copy, quality=90)
     lines = ["path,dim"]
     for path in sorted(root.rglob("*.jpg")):
         lines.append(f"{path.relative_to(root)},{'true' if int(path.stem) % 2 else 'false'}")
@@ -45,22 +45,22 @@ def beds(dimmed: Path, tmp_path_factory: pytest.TempPathFactory, run_cli: RunCli
 
 
 def test_brightness_is_named_beside_the_annotation(beds: Path, run_cli: RunCli) -> None:
-    told = json.loads(run_cli("explain", beds / "shifted.parquet", "--json", "--top", "20").stdout)
-    firsts = [task["findings"][0]["attribute"] for task in told["tasks"]]
+    explained = json.loads(run_cli("explain", beds / "shifted.parquet", "--json", "--top", "20").stdout)
+    firsts = [task["findings"][0]["attribute"] for task in explained["tasks"]]
     assert set(firsts) <= {"dim", "brightness"} and len(firsts) == 20
-    every = [[f["attribute"] for f in task["findings"]] for task in told["tasks"]]
+    every = [[f["attribute"] for f in task["findings"]] for task in explained["tasks"]]
     assert sum("brightness" in names for names in every) >= 18
 
 
 def test_the_page_escapes_and_shows(beds: Path, tmp_path: Path, run_cli: RunCli) -> None:
     page = tmp_path / "why.html"
-    said = run_cli(
+    printed = run_cli(
         "explain", beds / "shifted.parquet", beds / "matched.parquet", "--backbone", "pixels", "--html", page
     ).stdout
-    assert "20 of 20 tasks of 'shifted' have a cause" in said
-    assert "'dim' in 100% of the support, 0% of the queries, in every class" in said
-    assert "lie nearest to a support image of" in said
-    assert "gap, matched" in said
+    assert "20 of 20 tasks of 'shifted' have a cause" in printed
+    assert "'dim' in 100% of the support, 0% of the queries, in every class" in printed
+    assert "lie nearest to a support image of" in printed
+    assert "gap, matched" in printed
     text = page.read_text()
     assert "<b>gold" not in text and "&lt;b&gt;gold" in text
     assert text.count("data:image/webp") > 20
@@ -70,21 +70,21 @@ def test_the_page_escapes_and_shows(beds: Path, tmp_path: Path, run_cli: RunCli)
 def test_a_run_orders_tasks_and_correlates(beds: Path, dimmed: Path, tmp_path: Path, run_cli: RunCli) -> None:
     bed = beds / "shifted.parquet"
     results = evaluate(bed, backbones="pixels", methods=["protonet", "ridge"], out=tmp_path / "run")
-    told = json.loads(
+    explained = json.loads(
         run_cli("explain", bed, "--run", tmp_path / "run", "--focus", "ridge", "--json", "--top", "20").stdout
     )
-    accuracy = [task["accuracy"] for task in told["tasks"]]
+    accuracy = [task["accuracy"] for task in explained["tasks"]]
     assert accuracy == sorted(accuracy)
     rows = results.table().to_pylist()
     ridge = {row["task"]: row["accuracy"] for row in rows if row["method"] == "ridge"}
-    assert {task["task"]: task["accuracy"] for task in told["tasks"]} == pytest.approx(ridge)
-    assert -1 <= told["accuracy_and_inverse_loss"]["r"] <= 1
+    assert {task["task"]: task["accuracy"] for task in explained["tasks"]} == pytest.approx(ridge)
+    assert -1 <= explained["accuracy_and_inverse_loss"]["r"] <= 1
 
 
 def test_attributes_are_written_and_read_back(dimmed: Path, tmp_path: Path, run_cli: RunCli) -> None:
     out = tmp_path / "attributes.csv"
-    said = run_cli("attributes", dimmed, "-o", out).stdout
-    assert "brightness" in said and "dim" in said
+    printed = run_cli("attributes", dimmed, "-o", out).stdout
+    assert "brightness" in printed and "dim" in printed
     table = pacsv.read_csv(out)
     assert table.num_rows == 240 and {"path", "dim", "sharpness", "hue"} <= set(table.column_names)
     wrong = run_cli("attributes", dimmed, "-o", tmp_path / "a.txt", check=False)
@@ -103,7 +103,7 @@ def test_coverage_is_told(dimmed: Path, beds: Path, tmp_path: Path, run_cli: Run
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "sentence"),
     [
         (("--task", "99"), "has no task 99; its 20 tasks"),
         (("--focus", "ridge"), "goes with --run only"),
@@ -112,13 +112,13 @@ def test_coverage_is_told(dimmed: Path, beds: Path, tmp_path: Path, run_cli: Run
     ],
 )
 def test_mistakes_are_one_sentence(
-    beds: Path, run_cli: RunCli, arguments: tuple[str, ...], told: str
+    beds: Path, run_cli: RunCli, arguments: tuple[str, ...], sentence: str
 ) -> None:
     done = run_cli("explain", beds / "shifted.parquet", *arguments, check=False)
-    assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and sentence in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_dataset_without_attributes_says_so(photos: Path) -> None:
     bed: Testbed = sample(open_dataset(photos), tasks=3, seed=0)
     with pytest.raises(UserError, match="has no attribute that can be compared"):
-        explain(bed, measured=False)
+        explain(bed, no_pixels=True)

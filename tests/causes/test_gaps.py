@@ -33,13 +33,13 @@ def test_exact_p_is_the_share_of_all_drawings(n: int, having: int, k: int, q: in
     marks[:having] = 1
     differences = []
     for support in combinations(range(n), k):
-        rest = [i for i in range(n) if i not in support]
-        for query in combinations(rest, q):
+        unused = [i for i in range(n) if i not in support]
+        for query in combinations(unused, q):
             differences.append(marks[list(support)].sum() * q - marks[list(query)].sum() * k)
-    found = np.abs(differences)
+    widths = np.abs(differences)
     for a in range(min(k, having) + 1):
         for b in range(min(q, having - a) + 1):
-            expected = (found >= abs(a * q - b * k)).mean()
+            expected = (widths >= abs(a * q - b * k)).mean()
             assert exact_p(n, having, k, q)[a, b] == pytest.approx(expected)
 
 
@@ -56,9 +56,9 @@ def test_ranks_are_scipys_within_each_class(toys: Dataset) -> None:
     ranks, spread = _ranks(values, toys.labels, len(toys.class_ids))
     for c in range(len(toys.class_ids)):
         rows = toys.rows(c)
-        known = np.isfinite(values[rows])
-        expected = rankdata(values[rows][known])
-        np.testing.assert_allclose(ranks[rows][known], expected)
+        finite = np.isfinite(values[rows])
+        expected = rankdata(values[rows][finite])
+        np.testing.assert_allclose(ranks[rows][finite], expected)
         assert spread[c] == pytest.approx(expected.std(ddof=1))
     assert np.isnan(ranks[::7]).all()
 
@@ -102,8 +102,9 @@ def test_the_planted_attribute_ranks_first(toys: Dataset, attribute: str, query:
     gaps = gaps_of(bed, toys, image_attributes(toys))
     first = [strongest(gaps, task)[0][0] for task in range(60)]
     assert np.mean([name == attribute for name in first]) >= 0.9
-    told = [findings(gaps, task, bed[task].classes) for task in range(60)]
-    assert np.mean([bool(one) and one[0].attribute == attribute for one in told]) >= 0.9
+    by_task = [findings(gaps, task, bed[task].classes) for task in range(60)]
+    strongest_names = [task_findings[0].attribute if task_findings else "" for task_findings in by_task]
+    assert np.mean([name == attribute for name in strongest_names]) >= 0.9
 
 
 @pytest.mark.parametrize("attribute", ["brightness", "sharpness", "saturation", "object_scale", "background"])
@@ -126,23 +127,23 @@ def test_one_class_alone_is_named(toys: Dataset) -> None:
     bed = sample(toys, tasks=30, shape=FixedShape(way=5, shot=5, query=8), seed=8)
     bound = bed.bind(toys.name, toys.keys, toys.fingerprint)
     rng = np.random.default_rng(0)
-    told = 0
+    named = 0
     for task in range(30):
         values = rng.normal(size=len(toys))
         rows = bound.support.row(task)[bound.support_label.row(task) == 2]
         values[rows] -= 6
         gaps = find_gaps([AttributeColumn("planted", None, values)], bound.take([task]), toys.labels)
-        found = findings(gaps, 0, ["a", "b", "c", "d", "e"])
-        told += bool(found) and found[0].worst == 2 and found[0].effect < 0
-    assert told >= 20  # of 30: five images against eight leave room for chance
+        listed = findings(gaps, 0, ["a", "b", "c", "d", "e"])
+        named += bool(listed) and listed[0].worst == 2 and listed[0].effect < 0
+    assert named >= 20  # of 30: five images against eight leave room for chance
 
 
 def test_sentences_say_direction_and_shares(toys: Dataset) -> None:
     rule = ShiftedInstances(query_where="viewpoint == front", support_where="viewpoint == side")
     bed = sample(toys, tasks=4, shape=FixedShape(way=5, shot=5, query=5), instances=rule, seed=2)
-    gaps = gaps_of(bed, toys, image_attributes(toys, measured=False))
-    said = findings(gaps, 0, bed[0].classes)[0].sentence
-    assert said.startswith("viewpoint: support all side, queries all front, in every class")
+    gaps = gaps_of(bed, toys, image_attributes(toys, no_pixels=True))
+    sentence = findings(gaps, 0, bed[0].classes)[0].sentence
+    assert sentence.startswith("viewpoint: support all side, queries all front, in every class")
     bright = AttributeColumn("brightness", None, np.zeros(len(toys)))
     bound = bed.bind(toys.name, toys.keys, toys.fingerprint)
     numbers = np.random.default_rng(1).normal(size=len(toys))
@@ -166,9 +167,9 @@ def test_unknown_values_are_left_out_not_guessed(toys: Dataset) -> None:
 def test_composition_counts_shares(toys: Dataset) -> None:
     rule = ShiftedInstances(query_where="viewpoint == front", support_where="viewpoint == side")
     bed = sample(toys, tasks=25, shape=FixedShape(way=5, shot=5, query=5), instances=rule, seed=2)
-    rows = composition(gaps_of(bed, toys, image_attributes(toys, measured=False)))
-    side = next(one for one in rows if (one.attribute, one.value) == ("viewpoint", "side"))
+    rows = composition(gaps_of(bed, toys, image_attributes(toys, no_pixels=True)))
+    side = next(row for row in rows if (row.attribute, row.value) == ("viewpoint", "side"))
     assert (side.support.mean, side.query.mean, side.gap.mean) == (1, 0, 1)
-    owner = next(one for one in rows if one.attribute == "owner")
+    owner = next(row for row in rows if row.attribute == "owner")
     assert owner.gap.low is not None and owner.gap.high is not None
     assert owner.gap.low < owner.gap.mean < owner.gap.high

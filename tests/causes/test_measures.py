@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -73,12 +75,12 @@ def test_a_measure_follows_its_change(
 def test_values_of_known_pictures() -> None:
     half = np.zeros((1, SIDE, SIDE, 3), np.uint8)
     half[:, :, SIDE // 2 :] = 255  # left black, right white
-    found = dict(zip(NUMBERS, measure(half)[0], strict=True))
-    assert found["brightness"] == pytest.approx(0.5)
-    assert found["contrast"] == pytest.approx(0.5)
-    assert found["saturation"] == 0
-    assert found["edges"] == pytest.approx(2 / (SIDE - 2))  # two columns see the step
-    assert np.isnan(found["hue_degrees"])
+    measures = dict(zip(NUMBERS, measure(half)[0], strict=True))
+    assert measures["brightness"] == pytest.approx(0.5)
+    assert measures["contrast"] == pytest.approx(0.5)
+    assert measures["saturation"] == 0
+    assert measures["edges"] == pytest.approx(2 / (SIDE - 2))  # two columns see the step
+    assert np.isnan(measures["hue_degrees"])
 
 
 def test_the_object_is_what_differs_from_the_frame() -> None:
@@ -102,10 +104,10 @@ def test_hues_have_their_names(colour: tuple[int, int, int], name: str) -> None:
 
 
 def test_toybox_faults_are_seen_in_the_pixels(toys: Dataset) -> None:
-    measured, known = pixel_attributes(toys), toys.attributes
-    assert known is not None
+    measured, annotated = pixel_attributes(toys), toys.attributes
+    assert annotated is not None
     for fault, name, lower in (("blur", "sharpness", True), ("under_exposed", "brightness", True)):
-        has = np.asarray(known.column(fault).to_pylist(), bool)
+        has = np.asarray(annotated.column(fault).to_pylist(), bool)
         values = measured.column(name).to_numpy()
         assert (values[has].mean() < values[~has].mean()) == lower
 
@@ -136,19 +138,17 @@ def test_measured_once_and_gone_on_with(
     assert sum(seen) == len(toys) - 400
 
 
-def test_own_columns_come_first(toys: Dataset, tmp_path: object) -> None:
-    from pathlib import Path
-
+def test_own_columns_come_first(toys: Dataset, tmp_path: Path) -> None:
     keys = toys.keys.to_pylist()
-    file = Path(str(tmp_path)) / "more.csv"
+    file = tmp_path / "more.csv"
     file.write_text(
         "path,brightness,place\n"
         + "".join(f"{key},7,{'in' if i % 2 else 'out'}\n" for i, key in enumerate(keys))
     )
-    found = image_attributes(toys, added=file)
-    assert set(found.column("brightness").to_pylist()) == {7}
-    assert found.column("place").to_pylist()[:2] == ["out", "in"]
-    assert "viewpoint" in found.column_names and "sharpness" in found.column_names
+    table = image_attributes(toys, attributes=file)
+    assert set(table.column("brightness").to_pylist()) == {7}
+    assert table.column("place").to_pylist()[:2] == ["out", "in"]
+    assert "viewpoint" in table.column_names and "sharpness" in table.column_names
 
 
 def test_what_cannot_be_compared_is_told() -> None:
@@ -162,10 +162,8 @@ def test_what_cannot_be_compared_is_told() -> None:
         }
     )
     columns, notes = comparable(table)
-    assert [c.name for c in columns] == ["kind = a", "kind = b"] or [c.name for c in columns][-2:] == [
-        "kind = a",
-        "kind = b",
-    ]
-    said = " ".join(notes)
-    assert "'name' has 30 different values" in said and "'same' is 1 for every image" in said
-    assert "'nothing' is empty" in said and "'kind' is known for 20 of 30 images (67%)" in said
+    assert [column.name for column in columns] == ["kind = a", "kind = b"]
+    assert columns[0].coverage == pytest.approx(2 / 3)
+    together = " ".join(notes)
+    assert "'name' has 30 different values" in together and "'same' is 1 for every image" in together
+    assert "'nothing' is empty" in together and "'kind' is known for 20 of 30 images (67%)" in together

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+
+from longshot.core.arrays import Floats
 
 MOST_VALUES = 20  # an attribute of text with more values tells images apart rather than describing them
 
@@ -18,7 +19,7 @@ class AttributeColumn:
 
     attribute: str
     value: str | None  # None: a number; else 1 marks the images that have this value
-    numbers: NDArray[np.float64]  # [N]
+    numbers: Floats  # [N]
 
     @property
     def name(self) -> str:
@@ -47,9 +48,9 @@ def comparable(table: pa.Table) -> tuple[list[AttributeColumn], list[str]]:
             continue
         columns += made
         if made and made[0].coverage < 1:
-            known = len(values) - values.null_count
+            present = len(values) - values.null_count
             notes.append(
-                f"'{name}' is known for {known:,} of {len(values):,} images ({made[0].coverage:.0%})."
+                f"'{name}' is known for {present:,} of {len(values):,} images ({made[0].coverage:.0%})."
             )
     return columns, notes
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from longshot.causes.gaps import Gaps
+from longshot.core.arrays import Floats
 from longshot.statistics import Interval, mean_interval
 
 
@@ -26,34 +26,34 @@ class Composition:
 
 def composition(gaps: Gaps) -> list[Composition]:
     """Every column of ``gaps``; tasks without a known value on both sides are left out of its intervals."""
-    made = []
-    for place, column in enumerate(gaps.columns):
-        support, query = (_by_task(gaps, values[place]) for values in (gaps.support, gaps.query))
-        apart = _by_task(gaps, np.abs(gaps.effect[place]))
-        known = np.isfinite(support) & np.isfinite(query)
-        if not known.any():
+    compositions = []
+    for row, column in enumerate(gaps.columns):
+        support, query = (_by_task(gaps, values[row]) for values in (gaps.support, gaps.query))
+        apart = _by_task(gaps, np.abs(gaps.effect[row]))
+        finite = np.isfinite(support) & np.isfinite(query)
+        if not finite.any():
             continue
         far = apart[np.isfinite(apart)]
-        made.append(
+        compositions.append(
             Composition(
                 attribute=column.attribute,
                 value=column.value,
-                support=mean_interval(support[known]),
-                query=mean_interval(query[known]),
-                gap=mean_interval((support - query)[known]),
+                support=mean_interval(support[finite]),
+                query=mean_interval(query[finite]),
+                gap=mean_interval((support - query)[finite]),
                 apart=mean_interval(far if len(far) else np.zeros(1)),
                 coverage=column.coverage,
             )
         )
-    return made
+    return compositions
 
 
-def _by_task(gaps: Gaps, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _by_task(gaps: Gaps, values: Floats) -> Floats:
     """Mean over the classes of each task [T] of values per group [G]; NaN where none is known."""
     tasks = gaps.task_p.shape[1]
-    known = np.isfinite(values)
-    count = np.bincount(gaps.groups.task[known], minlength=tasks)
-    total = np.bincount(gaps.groups.task[known], values[known], minlength=tasks)
+    finite = np.isfinite(values)
+    count = np.bincount(gaps.groups.task[finite], minlength=tasks)
+    total = np.bincount(gaps.groups.task[finite], values[finite], minlength=tasks)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean: NDArray[np.float64] = np.where(count > 0, total / count, np.nan)
+        mean: Floats = np.where(count > 0, total / count, np.nan)
     return mean

@@ -1,209 +1,162 @@
-"""Explain a testbed: for every task what sets its support apart from its queries, over all tasks which causes "
-"recur."""
+"""``longshot.explain``: why the tasks of a testbed are hard."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow.compute as pc
-from numpy.typing import NDArray
+import pyarrow as pa
 
-from longshot.causes.columns import comparable
-from longshot.causes.composition import Composition, composition
-from longshot.causes.findings import LEVEL, Finding, findings
-from longshot.causes.gaps import Gaps, find_gaps
-from longshot.causes.neighbours import Attraction, attractions, nearest_classes
-from longshot.causes.table import image_attributes
+from longshot.causes.explanation import Explanation, compose_testbed, explain_testbed
+from longshot.causes.findings import LEVEL
 from longshot.core.errors import UserError
-from longshot.core.tasks import TaskRows
+from longshot.core.files import write_text
 from longshot.datasets.dataset import Dataset
-from longshot.statistics import Correlation, correlation
+from longshot.evaluation.inputs import TestbedLike, open_testbeds
+from longshot.evaluation.results import Results
 from longshot.testbeds.origin import open_datasets
+from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
-    from longshot.evaluation.results import Results
-    from longshot.testbeds.testbed import Testbed
+    from PIL.Image import Image
 
-Floats = NDArray[np.float64]
+    from longshot.reports.pictures import FindImages
 
-
-@dataclass(frozen=True)
-class TaskExplained:
-    """One task: what its support has that its queries have not; ``accuracy`` where a run was given."""
-
-    task: int
-    dataset: str
-    classes: tuple[str, ...]  # names, not ids
-    findings: tuple[Finding, ...]
-    attractions: tuple[Attraction, ...]
-    accuracy: float | None
-
-
-@dataclass(frozen=True)
-class Cause:
-    """An attribute over all tasks of a source: how often it was found, and how it goes with accuracy."""
-
-    dataset: str
-    attribute: str
-    tasks: int  # in which it is among the findings
-    of: int
-    first: int  # in which it is the strongest finding
-    with_accuracy: Correlation | None  # Spearman of the task's |gap| and its accuracy
-
-
-@dataclass(frozen=True)
-class Explained:
-    """A testbed explained. ``notes`` say which attributes were left out, or are known for some images only."""
-
-    tasks: Sequence[TaskExplained]
-    causes: Sequence[Cause]
-    compositions: Mapping[str, Sequence[Composition]]  # per dataset
-    loss_and_accuracy: Correlation | None  # Spearman of accuracy and 1 / query loss over the tasks of a run
-    notes: Sequence[str] = field(default_factory=tuple)
-
-    def hardest(self) -> list[TaskExplained]:
-        """Tasks with the lowest accuracy first where it is known, else those with the strongest evidence."""
-        return sorted(
-            self.tasks,
-            key=lambda one: (
-                one.accuracy if one.accuracy is not None else 0.0,
-                one.findings[0].p if one.findings else 1.0,
-                one.task,
-            ),
-        )
+_PAGE_TASKS = 8  # tasks with pictures on a page, at least
 
 
 def explain(
-    testbed: Testbed,
+    testbeds: TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike],
     *,
-    datasets: Mapping[str, Dataset | str | Path] | None = None,
-    added: Mapping[str, str | Path] | None = None,
-    measured: bool = True,
+    run: Results | str | os.PathLike[str] | None = None,
+    focus: str | None = None,
+    task: int | None = None,
+    top: int = 5,
     backbone: str | None = None,
-    run: Results | None = None,
-    series: str | None = None,
+    attributes: Mapping[str, str | Path] | None = None,
+    no_pixels: bool = False,
     level: float = LEVEL,
+    html: str | os.PathLike[str] | None = None,
+    datasets: Mapping[str, Dataset | str | Path] | None = None,
     device: str = "auto",
-) -> Explained:
-    """Explain every task of a testbed.
+) -> Explanation:
+    """Say in what the supports of a testbed differ from its queries, beyond what random drawing explains.
 
-    ``added`` maps a dataset to a CSV with further attributes; ``measured`` adds those computed from the pixels;
-    ``backbone`` adds which class's support the queries lie nearest to; ``run`` gives the accuracy per task (of the
-    series whose name holds ``series``; the mean over all series where none is named).
+    Parameters
+    ----------
+    testbeds : Testbed, path, sequence or mapping
+        The first is explained task by task; the supports of the others are set beside its own.
+    run : Results or path, optional
+        Results on the first testbed: they give each task its accuracy, and the hardest tasks come first.
+    focus : str, optional
+        Take only the series of the run with this text in their names, as in ``"ridge on pixels"``; the mean over all
+        series where it is left out.
+    task : int, optional
+        Explain this task alone.
+    top : int
+        How many tasks the page shows with pictures, eight or more.
+    backbone : str, optional
+        Also say to which class's support the queries lie nearest by the features of this backbone.
+    attributes : mapping, optional
+        Dataset → CSV with further attributes: a column ``path``, then one per attribute.
+    no_pixels : bool
+        Only annotated attributes; measure nothing from the pixels.
+    level : float
+        Share of false discoveries that is put up with, above 0 and up to 1.
+    html : path, optional
+        Write a page with the pictures.
+    datasets : mapping, optional
+        Name → dataset or path, for datasets that do not lie where this machine saw them last.
+    device : str
+        Where to compute with the backbone: auto, cpu, cuda or mps.
+
+    Returns
+    -------
+    Explanation
+        ``tasks`` with their findings, ``causes`` over all of them, ``compositions`` of supports and queries,
+        ``further`` (the compositions of the other testbeds).
+
+    Examples
+    --------
+    >>> explain(["hard.parquet", "plain.parquet"], html="why.html").hardest()[0].findings  # doctest: +SKIP
     """
-    accuracy, loss = _measured(run, testbed, series) if run is not None else (None, None)
-    tasks: list[TaskExplained] = []
-    causes: list[Cause] = []
-    compositions: dict[str, Sequence[Composition]] = {}
-    notes: list[str] = []
-    for name, dataset in open_datasets(testbed, datasets).items():
-        bound = testbed.bind(name, dataset.keys, dataset.fingerprint)
-        if not len(bound):
-            continue
-        table = image_attributes(dataset, added=(added or {}).get(name), measured=measured)
-        columns, said = comparable(table)
-        notes += [f"{name}: {text}" for text in said]
-        if not columns:
-            raise UserError(
-                f"The dataset '{name}' has no attribute that can be compared; measure them from the pixels, or "
-                f"give a CSV "
-                f"with --attributes {name}=FILE."
-            )
-        gaps = find_gaps(columns, bound, dataset.labels)
-        nearest = _nearest(bound, dataset, backbone, device) if backbone else None
-        made = _tasks(testbed, name, bound, gaps, nearest, accuracy, level)
-        tasks += made
-        causes += _causes(name, gaps, made, bound, accuracy)
-        compositions[name] = composition(gaps)
-    together = None if loss is None or accuracy is None else _spearman(1 / np.maximum(loss, 1e-9), accuracy)
-    return Explained(sorted(tasks, key=lambda one: one.task), causes, compositions, together, tuple(notes))
+    if focus is not None and run is None:
+        raise UserError(f"{{focus:{focus}}} goes with {{run}} only", "say which run holds the results")
+    if not 0 < level <= 1:
+        raise UserError(f"The share of false discoveries is {level:g}", "pass {level} above 0 and up to 1")
+    (name, bed), *further = _open_named(testbeds).items()
+    every = {name: bed, **dict(further)}
+    _check_names("datasets", datasets, every)
+    _check_names("attributes", attributes, every)
+    opened = {bed_name: open_datasets(each, _of(each, datasets)) for bed_name, each in every.items()}
+    explanation = explain_testbed(
+        bed,
+        opened[name],
+        attributes=attributes,
+        no_pixels=no_pixels,
+        backbone=backbone,
+        run=run if run is None or isinstance(run, Results) else Results(run),
+        focus=focus,
+        level=level,
+        device=device,
+    )
+    compositions = {
+        other: compose_testbed(each, opened[other], attributes=attributes, no_pixels=no_pixels)
+        for other, each in further
+    }
+    explanation = replace(explanation, name=name, further=compositions)
+    if task is not None:
+        explanation = _only(explanation, task)
+    if html is not None:
+        from longshot.causes.page import render_explanation  # plots take a second to import
 
-
-def _tasks(
-    testbed: Testbed,
-    name: str,
-    bound: TaskRows,
-    gaps: Gaps,
-    nearest: list[NDArray[np.int64]] | None,
-    accuracy: Floats | None,
-    level: float,
-) -> list[TaskExplained]:
-    ids = testbed.table.column("classes")
-    made = []
-    for place, number in enumerate(bound.tasks):
-        classes = tuple(one.rsplit("/", 1)[-1] for one in ids[int(number)].as_py())
-        drawn = (
-            ()
-            if nearest is None
-            else tuple(attractions(nearest[place], bound.query_label.row(place), len(classes)))
+        page = render_explanation(
+            explanation, bed, images=_find_images(opened[name]), tasks=max(top, _PAGE_TASKS)
         )
-        made.append(
-            TaskExplained(
-                task=int(number),
-                dataset=name,
-                classes=classes,
-                findings=tuple(findings(gaps, place, classes, level=level)),
-                attractions=drawn,
-                accuracy=None if accuracy is None else float(accuracy[number]),
-            )
-        )
-    return made
+        write_text(html, page)
+    return explanation
 
 
-def _causes(
-    name: str, gaps: Gaps, made: Sequence[TaskExplained], bound: TaskRows, accuracy: Floats | None
-) -> list[Cause]:
-    found = []
-    for attribute in dict.fromkeys(column.attribute for column in gaps.columns):
-        having = [one for one in made if any(f.attribute == attribute for f in one.findings)]
-        first = [one for one in having if one.findings[0].attribute == attribute]
-        members = [c for c, column in enumerate(gaps.columns) if column.attribute == attribute]
-        with_accuracy = None
-        if accuracy is not None:
-            size = np.nanmax(np.abs(np.nan_to_num(gaps.task_effect[members])), axis=0)
-            with_accuracy = _spearman(size, accuracy[bound.tasks])
-        found.append(Cause(name, attribute, len(having), len(made), len(first), with_accuracy))
-    return sorted(found, key=lambda one: (-one.first, -one.tasks, one.attribute))
+def _open_named(
+    testbeds: TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike],
+) -> dict[str, Testbed]:
+    """The testbeds by name; two of the same name are one too many, even where they hold the same tasks."""
+    listed = [testbeds] if isinstance(testbeds, Testbed | str | Path) else list(testbeds)
+    beds = open_testbeds(testbeds)
+    if len(beds) < len(listed):
+        raise UserError(f"{len(listed)} testbeds have only {len(beds)} different names", "rename the files")
+    return beds
 
 
-def _spearman(one: Floats, other: Floats) -> Correlation | None:
-    known = np.isfinite(one) & np.isfinite(other)
-    if known.sum() < 4 or np.ptp(one[known]) == 0 or np.ptp(other[known]) == 0:
-        return None
-    return correlation(one[known], other[known], kind="spearman")
-
-
-def _nearest(bound: TaskRows, dataset: Dataset, backbone: str, device: str) -> list[NDArray[np.int64]]:
-    from longshot.features.extract import embed
-
-    return nearest_classes(bound, embed(dataset, backbone, device=device), device)
-
-
-def _measured(run: Results, testbed: Testbed, series: str | None) -> tuple[Floats, Floats]:
-    """Accuracy and loss of every task [T]: the mean over the series of the run that are asked for."""
-    table = run.table()
-    table = table.filter(pc.equal(table["testbed"], testbed.content_hash))
-    if series is not None:
-        named = [
-            f"{m} on {b}"
-            for m, b in zip(table["method"].to_pylist(), table["backbone"].to_pylist(), strict=True)
-        ]
-        table = table.filter(np.array([series in text for text in named], bool))
-    if not table.num_rows:
-        what = f" by a series with '{series}' in its name" if series else ""
+def _check_names(parameter: str, by_name: Mapping[str, object] | None, beds: Mapping[str, Testbed]) -> None:
+    """UserError for a name that no testbed has as a dataset."""
+    names = {name for bed in beds.values() for name in bed.datasets}
+    unknown = sorted(set(by_name or {}) - names)
+    if unknown:
         raise UserError(
-            f"The run {run.path} holds no results{what} on the testbed {testbed.content_hash[:12]}…; evaluate "
-            f"on it first."
+            f"{{{parameter}}} names '{unknown[0]}', but the datasets are {', '.join(sorted(names))}."
         )
-    rows = table["task"].to_numpy()
-    count = np.bincount(rows, minlength=len(testbed))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        accuracy, loss = (
-            np.bincount(rows, table[name].to_numpy(), minlength=len(testbed)) / count
-            for name in ("accuracy", "loss")
+
+
+def _of(bed: Testbed, datasets: Mapping[str, Dataset | str | Path] | None) -> dict[str, Dataset | str | Path]:
+    return {name: dataset for name, dataset in (datasets or {}).items() if name in bed.datasets}
+
+
+def _only(explanation: Explanation, task: int) -> Explanation:
+    chosen = [explained for explained in explanation.tasks if explained.task == task]
+    if not chosen:
+        raise UserError(
+            f"The testbed has no task {task}; its {len(explanation.tasks):,} tasks are numbered from 0."
         )
-    return accuracy, loss
+    return replace(explanation, tasks=chosen)
+
+
+def _find_images(datasets: Mapping[str, Dataset]) -> FindImages:
+    def images(name: str, keys: Sequence[str]) -> list[Image]:
+        dataset = datasets[name]
+        return [dataset.image(int(row)) for row in dataset.find_rows(pa.array(keys, pa.string()))]
+
+    return images

@@ -9,6 +9,7 @@ import numpy as np
 
 from longshot.causes.columns import AttributeColumn
 from longshot.causes.gaps import Gaps
+from longshot.core.arrays import Ints
 
 LEVEL = 0.05  # share of false discoveries that is put up with
 # attribute → (the support has less, the support has more)
@@ -47,20 +48,20 @@ def findings(gaps: Gaps, task: int, names: Sequence[str], *, level: float = LEVE
     One per attribute: over the whole task where that is significant, else in single classes. ``names`` are the names
     of the task's classes.
     """
-    mine = np.flatnonzero(gaps.groups.task == task)
-    found: list[Finding] = []
-    for members in _attributes(gaps.columns).values():
-        whole = [c for c in members if gaps.task_adjusted[c, task] <= level]
-        if whole:
-            best = min(whole, key=lambda c: float(gaps.task_p[c, task]))
-            found.append(_over_task(gaps, best, members, task, mine, names))
+    groups = np.flatnonzero(gaps.groups.task == task)
+    significant: list[Finding] = []
+    for members in gaps.attributes().values():
+        over_task = [c for c in members if gaps.task_adjusted[c, task] <= level]
+        if over_task:
+            best = min(over_task, key=lambda c: float(gaps.task_p[c, task]))
+            significant.append(_over_task(gaps, best, members, task, groups, names))
             continue
-        for group in mine:
-            own = [c for c in members if gaps.adjusted[c, group] <= level]
-            if own:
-                best = min(own, key=lambda c: float(gaps.p[c, group]))
-                found.append(_in_class(gaps, best, members, int(group), names))
-    return sorted(found, key=lambda one: (one.p, one.attribute))
+        for group in groups:
+            in_class = [c for c in members if gaps.adjusted[c, group] <= level]
+            if in_class:
+                best = min(in_class, key=lambda c: float(gaps.p[c, group]))
+                significant.append(_in_class(gaps, best, members, int(group), names))
+    return sorted(significant, key=lambda finding: (finding.p, finding.attribute))
 
 
 def strongest(gaps: Gaps, task: int) -> list[tuple[str, float]]:
@@ -68,38 +69,30 @@ def strongest(gaps: Gaps, task: int) -> list[tuple[str, float]]:
 
     Significant or not: this ranks the candidates, :func:`findings` says which of them are real.
     """
-    mine = np.flatnonzero(gaps.groups.task == task)
+    groups = np.flatnonzero(gaps.groups.task == task)
     ranked = []
-    for attribute, members in _attributes(gaps.columns).items():
-        whole = np.nanmin(np.append(gaps.task_p[members, task], 1.0))
-        single = np.nanmin(np.append(gaps.p[members][:, mine].ravel(), 1.0))
-        ranked.append(
-            (attribute, float(min(whole, -np.expm1(len(mine) * np.log1p(-min(single, 1 - 1e-16))))))
-        )
-    return sorted(ranked, key=lambda one: (one[1], one[0]))
-
-
-def _attributes(columns: Sequence[AttributeColumn]) -> dict[str, list[int]]:
-    """Attribute → positions of its columns."""
-    found: dict[str, list[int]] = {}
-    for place, column in enumerate(columns):
-        found.setdefault(column.attribute, []).append(place)
-    return found
+    for attribute, members in gaps.attributes().items():
+        over_task = np.nanmin(np.append(gaps.task_p[members, task], 1.0))
+        single = np.nanmin(np.append(gaps.p[members][:, groups].ravel(), 1.0))
+        corrected = -np.expm1(len(groups) * np.log1p(-min(single, 1 - 1e-16)))
+        ranked.append((attribute, float(min(over_task, corrected))))
+    return sorted(ranked, key=lambda candidate: (candidate[1], candidate[0]))
 
 
 def _over_task(
-    gaps: Gaps, best: int, members: Sequence[int], task: int, mine: np.ndarray, names: Sequence[str]
+    gaps: Gaps, best: int, members: Sequence[int], task: int, groups: Ints, names: Sequence[str]
 ) -> Finding:
-    effects = gaps.effect[best, mine]
+    effects = gaps.effect[best, groups]
     effect = float(gaps.task_effect[best, task])
     same = int((np.sign(effects) == np.sign(effect)).sum())
     worst = int(np.nanargmax(effects * np.sign(effect)))
-    support, query = float(np.nanmean(gaps.support[best, mine])), float(np.nanmean(gaps.query[best, mine]))
     means = [
-        (float(np.nanmean(gaps.support[c, mine])), float(np.nanmean(gaps.query[c, mine]))) for c in members
+        (float(np.nanmean(gaps.support[c, groups])), float(np.nanmean(gaps.query[c, groups])))
+        for c in members
     ]
-    said = _say([gaps.columns[c] for c in members], members.index(best), means, effect)
-    extent = "in every class" if same == len(mine) else f"in {same} of {len(mine)} classes"
+    support, query = means[members.index(best)]
+    difference = _say([gaps.columns[c] for c in members], members.index(best), means, effect)
+    extent = "in every class" if same == len(groups) else f"in {same} of {len(groups)} classes"
     return Finding(
         attribute=gaps.columns[best].attribute,
         class_index=None,
@@ -108,26 +101,26 @@ def _over_task(
         query=query,
         p=float(gaps.task_p[best, task]),
         adjusted=float(gaps.task_adjusted[best, task]),
-        sentence=f"{said}, {extent}, most in '{names[worst]}'",
+        sentence=f"{difference}, {extent}, most in '{names[worst]}'",
         worst=worst,
     )
 
 
 def _in_class(gaps: Gaps, best: int, members: Sequence[int], group: int, names: Sequence[str]) -> Finding:
-    place = int(gaps.groups.place[group])
+    position = int(gaps.groups.position[group])
     effect = float(gaps.effect[best, group])
     means = [(float(gaps.support[c, group]), float(gaps.query[c, group])) for c in members]
-    said = _say([gaps.columns[c] for c in members], members.index(best), means, effect)
+    difference = _say([gaps.columns[c] for c in members], members.index(best), means, effect)
     return Finding(
         attribute=gaps.columns[best].attribute,
-        class_index=place,
+        class_index=position,
         effect=effect,
         support=float(gaps.support[best, group]),
         query=float(gaps.query[best, group]),
         p=float(gaps.p[best, group]),
         adjusted=float(gaps.adjusted[best, group]),
-        sentence=f"class '{names[place]}': {said}",
-        worst=place,
+        sentence=f"class '{names[position]}': {difference}",
+        worst=position,
     )
 
 
@@ -151,7 +144,7 @@ def _say(
 
 def _share(column: AttributeColumn, means: tuple[float, float], side: int) -> str:
     """``all side`` or ``80 % side (queries 10 %)``."""
-    mine, other = means[side], means[1 - side]
-    if mine >= 0.995:
+    share, other = means[side], means[1 - side]
+    if share >= 0.995:
         return f"all {column.value}"
-    return f"{mine:.0%} {column.value} (against {other:.0%})"
+    return f"{share:.0%} {column.value} (against {other:.0%})"

@@ -1,8 +1,7 @@
 """Gaps between support and queries: how far apart they are in every attribute, and whether chance explains it.
 
 A class has n images with known values; its k support images and q queries of a task are disjoint parts of them. Were
-they drawn at random, the difference of their means d = x̄_S − x̄_Q has expectation 0 and variance S² (1/k + 1/q),
-where
+they drawn at random, the difference of their means d = x̄_S − x̄_Q has expectation 0 and variance S² (1/k + 1/q), where
 S² is the variance of the values over the whole class (divisor n − 1). This holds exactly, whatever the values.
 
 - Numbers are replaced by their ranks within the class, so that no outlier decides: z = d / (S √(1/k + 1/q)). Sums of
@@ -26,23 +25,22 @@ from numpy.typing import NDArray
 from scipy.stats import hypergeom, norm
 
 from longshot.causes.columns import AttributeColumn
+from longshot.core.arrays import Floats, Ints
 from longshot.core.tasks import TaskRows
 from longshot.statistics.corrections import benjamini_hochberg
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
     """The classes of all tasks, one behind the other: G = Σ ways groups, each with its support and query rows."""
 
-    task: NDArray[np.int64]  # [G] position of the task in the bound tasks
-    place: NDArray[np.int64]  # [G] position of the class in its task
-    label: NDArray[np.int64]  # [G] class in the dataset
-    support: NDArray[np.int64]  # rows of all support images
-    support_group: NDArray[np.int64]  # the group of each
-    query: NDArray[np.int64]
-    query_group: NDArray[np.int64]
+    task: Ints  # [G] position of the task in the bound tasks
+    position: Ints  # [G] position of the class in its task
+    label: Ints  # [G] class in the dataset
+    support: Ints  # rows of all support images
+    support_group: Ints  # the group of each
+    query: Ints
+    query_group: Ints
 
     def __len__(self) -> int:
         return len(self.task)
@@ -63,6 +61,13 @@ class Gaps:
     adjusted: Floats  # [C, G] Benjamini–Hochberg over everything
     task_adjusted: Floats  # [C, T]
 
+    def attributes(self) -> dict[str, list[int]]:
+        """Attribute → positions of its columns."""
+        positions: dict[str, list[int]] = {}
+        for position, column in enumerate(self.columns):
+            positions.setdefault(column.attribute, []).append(position)
+        return positions
+
 
 def groups_of(bound: TaskRows, labels: NDArray[np.int32]) -> Groups:
     """The groups of bound tasks; ``labels`` [N] is each row's class in the dataset."""
@@ -76,7 +81,7 @@ def groups_of(bound: TaskRows, labels: NDArray[np.int32]) -> Groups:
     label[query_group] = labels[bound.query.values]
     return Groups(
         task=task,
-        place=np.arange(total) - starts[task],
+        position=np.arange(total) - starts[task],
         label=label,
         support=bound.support.values,
         support_group=support_group,
@@ -89,18 +94,16 @@ def find_gaps(columns: Sequence[AttributeColumn], bound: TaskRows, labels: NDArr
     """Gaps of all columns over all tasks: a few passes over the images per column, no loop over tasks."""
     groups = groups_of(bound, labels)
     tasks = len(bound)
-    found = [_column(column, groups, labels) for column in columns]
-    support, query, effect, p = (
-        np.stack([one[i] for one in found]) if found else np.empty((0, len(groups))) for i in range(4)
-    )
+    measured = [_column(column, groups, labels) for column in columns]
+    support, query, effect, p = (np.stack(arrays) for arrays in zip(*measured, strict=True))
     signed = np.sign(effect) * norm.isf(np.clip(p, 1e-300, 1) / 2)
-    known = np.isfinite(signed)
-    count = np.stack([np.bincount(groups.task, row, minlength=tasks) for row in known.astype(np.float64)])
-    total = np.stack([np.bincount(groups.task, np.nan_to_num(row), minlength=tasks) for row in signed])
-    mean = np.stack([np.bincount(groups.task, np.nan_to_num(row), minlength=tasks) for row in effect])
+    count, total, effects = (
+        np.stack([np.bincount(groups.task, np.nan_to_num(row), minlength=tasks) for row in rows])
+        for rows in (np.isfinite(signed).astype(np.float64), signed, effect)
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
         task_p = np.where(count > 0, 2 * norm.sf(np.abs(total) / np.sqrt(count)), np.nan)
-        task_effect = np.where(count > 0, mean / count, np.nan)
+        task_effect = np.where(count > 0, effects / count, np.nan)
     every = np.concatenate([p.ravel(), task_p.ravel()])
     adjusted = np.full(len(every), np.nan)
     real = np.isfinite(every)
@@ -126,36 +129,34 @@ def _column(
     """Means of support and query, effect and p of every group."""
     values = column.numbers
     support, held = _means(values, groups.support, groups.support_group, len(groups))
-    query, asked = _means(values, groups.query, groups.query_group, len(groups))
+    query, queried = _means(values, groups.query, groups.query_group, len(groups))
     size = int(labels.max()) + 1
     if column.value is not None:
-        known = np.isfinite(values)
-        population = np.bincount(labels[known], minlength=size)
-        having = np.bincount(labels[known], values[known], minlength=size)
+        finite = np.isfinite(values)
+        population = np.bincount(labels[finite], minlength=size)
+        having = np.bincount(labels[finite], values[finite], minlength=size)
         p = _exact(
-            np.stack([population[groups.label], having[groups.label], held, asked], 1).astype(np.int64),
+            np.stack([population[groups.label], having[groups.label], held, queried], 1).astype(np.int64),
             np.nan_to_num(support * held).round().astype(np.int64),
-            np.nan_to_num(query * asked).round().astype(np.int64),
+            np.nan_to_num(query * queried).round().astype(np.int64),
         )
         return support, query, support - query, p
     ranks, spread = _ranks(values, labels, size)
     low, _ = _means(ranks, groups.support, groups.support_group, len(groups))
     high, _ = _means(ranks, groups.query, groups.query_group, len(groups))
     with np.errstate(invalid="ignore", divide="ignore"):
-        z = (low - high) / (spread[groups.label] * np.sqrt(1 / held + 1 / asked))
+        z = (low - high) / (spread[groups.label] * np.sqrt(1 / held + 1 / queried))
         p = np.where(np.isfinite(z), 2 * norm.sf(np.abs(z)), np.nan)
         effect = (support - query) / _within(values, labels, size)
     return support, query, np.where(np.isfinite(z), effect, np.nan), p
 
 
-def _means(
-    values: Floats, rows: NDArray[np.int64], group: NDArray[np.int64], size: int
-) -> tuple[Floats, Floats]:
+def _means(values: Floats, rows: Ints, group: Ints, size: int) -> tuple[Floats, Floats]:
     """Mean of the known values of each group, and how many are known, [G]."""
     chosen = values[rows]
-    known = np.isfinite(chosen)
-    count = np.bincount(group[known], minlength=size).astype(np.float64)
-    total = np.bincount(group[known], chosen[known], minlength=size)
+    finite = np.isfinite(chosen)
+    count = np.bincount(group[finite], minlength=size).astype(np.float64)
+    total = np.bincount(group[finite], chosen[finite], minlength=size)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(count > 0, total / count, np.nan), count
 
@@ -163,16 +164,16 @@ def _means(
 def _ranks(values: Floats, labels: NDArray[np.int32], size: int) -> tuple[Floats, Floats]:
     """Ranks within the class [N] (ties share theirs, NaN stays), and their standard deviation per class [size]."""
     ranks = np.full(len(values), np.nan)
-    known = np.flatnonzero(np.isfinite(values))
-    order = known[np.lexsort((values[known], labels[known]))]
+    finite = np.flatnonzero(np.isfinite(values))
+    order = finite[np.lexsort((values[finite], labels[finite]))]
     sorted_labels, sorted_values = labels[order], values[order]
     count = np.bincount(sorted_labels, minlength=size)
     starts = np.cumsum(count) - count
-    place = np.arange(len(order)) - starts[sorted_labels] + 1.0
+    position = np.arange(len(order)) - starts[sorted_labels] + 1.0
     begins = np.ones(len(order), bool)  # of a run of equal values within a class
     begins[1:] = (np.diff(sorted_labels) != 0) | (np.diff(sorted_values) != 0)
     run = np.cumsum(begins) - 1
-    ranks[order] = (np.bincount(run, place) / np.bincount(run))[run] if len(order) else place
+    ranks[order] = (np.bincount(run, position) / np.bincount(run))[run] if len(order) else position
     middle = (count + 1) / 2  # the mean rank, ties or not
     squares = np.bincount(sorted_labels, (ranks[order] - middle[sorted_labels]) ** 2, minlength=size)
     return ranks, np.sqrt(squares / np.maximum(count - 1, 1))
@@ -180,29 +181,52 @@ def _ranks(values: Floats, labels: NDArray[np.int32], size: int) -> tuple[Floats
 
 def _within(values: Floats, labels: NDArray[np.int32], size: int) -> float:
     """The standard deviation within classes, pooled over them: the σ in which effects are told."""
-    known = np.isfinite(values)
-    count = np.bincount(labels[known], minlength=size)
-    mean = np.bincount(labels[known], values[known], minlength=size) / np.maximum(count, 1)
-    rest = ((values[known] - mean[labels[known]]) ** 2).sum()
+    finite = np.isfinite(values)
+    count = np.bincount(labels[finite], minlength=size)
+    mean = np.bincount(labels[finite], values[finite], minlength=size) / np.maximum(count, 1)
+    squares = ((values[finite] - mean[labels[finite]]) ** 2).sum()
     freedom = int(np.maximum(count - 1, 0).sum())
-    return float(np.sqrt(rest / freedom)) if freedom and rest > 0 else float("nan")
+    return float(np.sqrt(squares / freedom)) if freedom and squares > 0 else float("nan")
 
 
-def _exact(shapes: NDArray[np.int64], a: NDArray[np.int64], b: NDArray[np.int64]) -> Floats:
+def _exact(shapes: Ints, a: Ints, b: Ints) -> Floats:
     """``exact_p`` of every group: ``shapes`` [G, 4] are n, having, k and q; NaN where a side has no known value."""
     p = np.full(len(shapes), np.nan)
     kinds, kind = np.unique(shapes, axis=0, return_inverse=True)
     for number, (n, having, k, q) in enumerate(kinds.tolist()):
         if k and q and 0 < having < n:  # a class all of one kind cannot differ
-            mine = kind.reshape(-1) == number
-            p[mine] = exact_p(n, having, k, q)[a[mine], b[mine]]
+            members = kind.reshape(-1) == number
+            p[members] = exact_p(n, having, k, q)[a[members], b[members]]
     return p
 
 
 @lru_cache(maxsize=1 << 12)
 def exact_p(n: int, having: int, k: int, q: int) -> Floats:
-    """P(|A/k − B/q| ≥ |a/k − b/q|) for all a, b [k + 1, q + 1], A of k and B of q images drawn from n, ``having`` of
-    which have the value: P(A, B) = hypergeometric(A; n, having, k) · hypergeometric(B; n − k, having − A, q).
+    """How likely a gap at least as wide is when support and queries are drawn at random.
+
+    P(|A/k − B/q| ≥ |a/k − b/q|), where
+    P(A, B) = hypergeometric(A; n, having, k) · hypergeometric(B; n − k, having − A, q).
+
+    Parameters
+    ----------
+    n : int
+        Images of the class.
+    having : int
+        How many of them have the value.
+    k, q : int
+        Images drawn for the support and for the queries.
+
+    Returns
+    -------
+    array [k + 1, q + 1]
+        p for a of the k and b of the q images having the value.
+
+    Examples
+    --------
+    Two images, one has the value: support and query always differ.
+
+    >>> float(exact_p(2, 1, 1, 1)[1, 0])
+    1.0
     """
     first, second = np.arange(k + 1), np.arange(q + 1)
     chance = hypergeom.pmf(first, n, having, k)[:, None] * hypergeom.pmf(
@@ -210,7 +234,7 @@ def exact_p(n: int, having: int, k: int, q: int) -> Floats:
     )
     # Whole numbers: shares that differ by rounding alone count as equal.
     apart = np.abs(first[:, None] * q - second[None] * k)
-    sizes, place = np.unique(apart, return_inverse=True)
-    each = np.bincount(place.reshape(-1), chance.reshape(-1), minlength=len(sizes))
+    sizes, size_of = np.unique(apart, return_inverse=True)
+    each = np.bincount(size_of.reshape(-1), chance.reshape(-1), minlength=len(sizes))
     at_least = np.cumsum(each[::-1])[::-1]
-    return np.minimum(at_least[place.reshape(-1)], 1.0).reshape(apart.shape)
+    return np.minimum(at_least[size_of.reshape(-1)], 1.0).reshape(apart.shape)

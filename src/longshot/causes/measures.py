@@ -1,8 +1,7 @@
 """Attributes measured from the pixels alone: ten numbers and a colour per image, for datasets without annotations.
 
-Images are squashed to SIDE × SIDE before measuring, so that all are measured at one scale; only ``aspect`` looks
-at the
-original sides. Luma is Y = 0.299 R + 0.587 G + 0.114 B in 0 … 1.
+Images are squashed to SIDE × SIDE before measuring, so that all are measured at one scale; only ``aspect`` looks at
+the original sides. Luma is Y = 0.299 R + 0.587 G + 0.114 B in 0 … 1.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ def measure(pixels: NDArray[np.uint8]) -> _Floats:
     - edges: share of pixels whose central-difference gradient of Y exceeds 0.15;
     - noise: Immerkær's estimate, √(π/2) · mean |Y ∗ [[1,−2,1],[−2,4,−2],[1,−2,1]]| / 6;
     - object_scale: share of pixels whose colour is further from the frame's median colour than 0.1 + twice the
-    frame's
-      own median distance: a simple saliency that takes the frame for background;
+      frame's own median distance: a simple saliency that takes the frame for background;
     - background: mean over channels of the frame's standard deviation: 0 for a uniform background;
     - hue_degrees: direction of the mean hue vector weighted by saturation × value; NaN where it is shorter than 0.08.
     """
@@ -43,18 +41,18 @@ def measure(pixels: NDArray[np.uint8]) -> _Floats:
     saturation = np.divide(chroma, high, out=np.zeros_like(high), where=high > 0)
 
     inner = luma[:, 1:-1, 1:-1]
-    left, right, up, down = luma[:, 1:-1, :-2], luma[:, 1:-1, 2:], luma[:, :-2, 1:-1], luma[:, 2:, 1:-1]
-    laplace = left + right + up + down - 4 * inner
+    west, east, north, south = luma[:, 1:-1, :-2], luma[:, 1:-1, 2:], luma[:, :-2, 1:-1], luma[:, 2:, 1:-1]
+    laplace = west + east + north + south - 4 * inner
     corners = luma[:, :-2, :-2] + luma[:, :-2, 2:] + luma[:, 2:, :-2] + luma[:, 2:, 2:]
-    ripple = np.abs(corners - 2 * (left + right + up + down) + 4 * inner).mean((1, 2))
-    gradient = np.hypot(right - left, down - up) / 2
+    ripple = np.abs(corners - 2 * (west + east + north + south) + 4 * inner).mean((1, 2))
+    gradient = np.hypot(east - west, south - north) / 2
 
     frame = _frame()
     border = image[:, frame]  # [B, P, 3]
     middle = np.median(border, axis=1)[:, None, None]
     away = np.sqrt(((image - middle) ** 2).sum(3))
     threshold = 0.1 + 2 * np.median(away[:, frame], axis=1)
-    found = {
+    measures = {
         "brightness": luma.mean((1, 2)),
         "contrast": luma.std((1, 2)),
         "saturation": saturation.mean((1, 2)),
@@ -66,7 +64,7 @@ def measure(pixels: NDArray[np.uint8]) -> _Floats:
         "aspect": np.full(len(pixels), np.nan, np.float32),
         "hue_degrees": _hue(image, high, chroma),
     }
-    return np.stack([found[name] for name in NUMBERS], 1).astype(np.float32)
+    return np.stack([measures[name] for name in NUMBERS], 1).astype(np.float32)
 
 
 def hue_names(degrees: NDArray[np.float32]) -> list[str]:

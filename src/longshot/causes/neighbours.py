@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.devices import pick_device
 from longshot.core.tasks import TaskRows
 
@@ -25,7 +26,7 @@ class Attraction:
     queries: int
 
 
-def nearest_classes(bound: TaskRows, features: Features, device: str = "auto") -> list[NDArray[np.int64]]:
+def nearest_classes(bound: TaskRows, features: Features, device: str = "auto") -> list[Ints]:
     """For each task the class (its position) of the support image nearest to each query, by cosine distance."""
     from longshot.evaluation.compute import score
     from longshot.evaluation.inputs import FeatureSource
@@ -34,22 +35,22 @@ def nearest_classes(bound: TaskRows, features: Features, device: str = "auto") -
 
     method = get_method("nearest-neighbour(distance='cosine')")
     tasks = Tasks.from_bound(bound)
-    found: list[NDArray[np.int64]] = [np.empty(0, np.int64)] * len(bound)
+    nearest: list[Ints] = [np.empty(0, np.int64)] * len(bound)
     lengths = np.diff(tasks.query_offsets)
     for chosen, scores, _, _ in score(
         method, FeatureSource(features.backbone, (features,)), tasks, pick_device(device)
     ):
-        nearest = scores.argmax(2).cpu().numpy()
-        for place, task in enumerate(chosen):
-            found[task] = nearest[place, : lengths[task]]
-    return found
+        best = scores.argmax(2).cpu().numpy()
+        for row, task in enumerate(chosen):
+            nearest[task] = best[row, : lengths[task]]
+    return nearest
 
 
-def attractions(nearest: NDArray[np.int64], labels: NDArray[np.int16], way: int) -> list[Attraction]:
+def attractions(nearest: Ints, labels: NDArray[np.int16], way: int) -> list[Attraction]:
     """Pairs of classes by how many queries of the one lie nearest to the other, most first (at least one)."""
     counts = np.zeros((way, way), np.int64)
     np.add.at(counts, (labels.astype(np.int64), nearest), 1)
     total = counts.sum(1)
     np.fill_diagonal(counts, 0)
     pairs = [Attraction(int(a), int(b), int(counts[a, b]), int(total[a])) for a, b in np.argwhere(counts)]
-    return sorted(pairs, key=lambda one: (-one.nearer / one.queries, one.of, one.to))
+    return sorted(pairs, key=lambda pair: (-pair.nearer / pair.queries, pair.of, pair.to))

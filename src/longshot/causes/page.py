@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.causes.composition import Composition
-from longshot.causes.explain import Explained, TaskExplained
+from longshot.causes.explanation import Explanation, TaskExplanation
 from longshot.causes.findings import Finding
 from longshot.causes.words import attraction_sentences, cause_rows, composition_rows, say_correlation
 from longshot.core.errors import UserError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from longshot.testbeds.testbed import Task, Testbed
 
 _PLOTTED = 10  # columns in the plot of gaps
+_MOST_FINDINGS = 4  # of a task, with pictures
 
 
 @dataclass(frozen=True)
@@ -37,52 +38,49 @@ class _Evidence:
 
 
 def render_explanation(
-    found: Explained,
-    testbed: Testbed,
-    *,
-    name: str,
-    others: Mapping[str, Mapping[str, Sequence[Composition]]] | None = None,
-    images: FindImages | None = None,
-    tasks: int = 8,
+    explanation: Explanation, testbed: Testbed, *, images: FindImages | None = None, tasks: int = 8
 ) -> str:
-    """One self-contained page. ``others`` are the compositions of further testbeds on the same queries, by name."""
-    beds = {name: found.compositions, **(others or {})}
+    """One self-contained page; ``images`` finds the pictures, of the ``tasks`` hardest tasks."""
     compared = [
         {
             "dataset": dataset,
-            "rows": composition_rows(
-                {bed: sets[dataset] for bed, sets in beds.items() if dataset in sets}, most=24
-            ),
-            "plot": _plot({bed: sets[dataset] for bed, sets in beds.items() if dataset in sets}, number),
+            "rows": composition_rows(explanation.beside(dataset), most=24),
+            "plot": _plot(explanation.beside(dataset), number),
         }
-        for number, dataset in enumerate(found.compositions)
+        for number, dataset in enumerate(explanation.compositions)
     ]
+    name, together = explanation.name, explanation.loss_and_accuracy
     sections = [
         PageSection(
             "causes",
             "What recurs",
             "explain_causes.html.j2",
             {
-                "rows": cause_rows(found),
-                "explained": sum(bool(one.findings) for one in found.tasks),
-                "tasks": len(found.tasks),
-                "notes": found.notes,
-                "correlation": say_correlation(found.loss_and_accuracy) if found.loss_and_accuracy else None,
+                "rows": cause_rows(explanation),
+                "explained": sum(bool(task.findings) for task in explanation.tasks),
+                "tasks": len(explanation.tasks),
+                "notes": explanation.notes,
+                "correlation": say_correlation(together) if together else None,
             },
         ),
         PageSection(
             "composition", "Support against queries", "explain_composition.html.j2", {"sources": compared}
         ),
-        PageSection("tasks", "Task by task", "explain_tasks.html.j2", _tasks(found, testbed, images, tasks)),
+        PageSection(
+            "tasks", "Task by task", "explain_tasks.html.j2", _tasks(explanation, testbed, images, tasks)
+        ),
     ]
     templates = environment()
     ways, shots = testbed.table.column("way").to_numpy(), testbed.column("shots").values
     page = templates.get_template("page.html.j2").render(
         title=f"Why the tasks of {name} are hard",
-        bodies=[(one, templates.get_template(one.template).render(one.context)) for one in sections],
+        bodies=[
+            (section, templates.get_template(section.template).render(section.context))
+            for section in sections
+        ],
         style=asset("style.css") + asset("testbed.css"),
         script="",
-        counts=[f"{len(found.tasks):,} tasks", f"{len(found.causes):,} attributes"],
+        counts=[f"{len(explanation.tasks):,} tasks", f"{len(explanation.causes):,} attributes"],
         unfinished=[],
         beds=[
             {
@@ -102,54 +100,66 @@ def render_explanation(
 
 def _plot(beds: Mapping[str, Sequence[Composition]], number: int) -> str:
     """Gap of every yes/no column, support minus queries in points, one dot per testbed: the paper's figure 5."""
-    shares = [one for rows in beds.values() for one in rows if one.value is not None]
-    widest: dict[tuple[str, str | None], float] = {}
-    for one in shares:
-        key = (one.attribute, one.value)
-        widest[key] = max(widest.get(key, 0.0), abs(one.gap.mean))
-    kept = sorted(widest, key=lambda key: -widest[key])[:_PLOTTED]
+    shares: dict[tuple[str, str], dict[str, Composition]] = {}
+    for bed, columns in beds.items():
+        for column in columns:
+            if column.value is not None:
+                shares.setdefault((column.attribute, column.value), {})[bed] = column
+    widest = sorted(
+        shares.items(), key=lambda share: -max(abs(column.gap.mean) for column in share[1].values())
+    )
     rows = []
-    for key in kept:
-        for index, (bed, columns) in enumerate(beds.items()):
-            match = [one for one in columns if (one.attribute, one.value) == key]
-            if match:
-                gap = match[0].gap
+    for (attribute, value), by_bed in widest[:_PLOTTED]:
+        for index, bed in enumerate(beds):
+            if bed in by_bed:
+                gap = by_bed[bed].gap
                 low, high = (None, None) if gap.low is None else (100 * gap.low, 100 * (gap.high or 0))
-                label = f"{key[0]} = {key[1]}" + (f" · {bed}" if len(beds) > 1 else "")
+                label = f"{attribute} = {value}" + (f" · {bed}" if len(beds) > 1 else "")
                 rows.append(EstimateRow(index, label, 100 * gap.mean, low, high, f"{100 * gap.mean:+.1f}"))
     if not rows:
         return ""
     return intervals(rows, xlabel="support minus queries, points", prefix=f"gap{number}", zero=True)
 
 
-def _tasks(found: Explained, testbed: Testbed, images: FindImages | None, count: int) -> dict[str, Any]:
+def _tasks(
+    explanation: Explanation, testbed: Testbed, images: FindImages | None, count: int
+) -> dict[str, Any]:
     shown, problem = [], None
-    hardest = [one for one in found.hardest() if one.findings or one.attractions][:count]
+    hardest = [task for task in explanation.hardest() if task.findings or task.attractions][:count]
     with progress("pictures", total=len(hardest), unit="tasks") as bar:
-        for one in hardest:
-            evidence: list[_Evidence] = []
+        for task in hardest:
             try:
-                evidence = [
-                    _evidence(one, finding, testbed[one.task], images) for finding in one.findings[:4]
-                ]
+                evidence = _evidence(task, testbed, images)
             except UserError as error:
                 problem = f"No pictures: {error}"
-                evidence = [_evidence(one, finding, testbed[one.task], None) for finding in one.findings[:4]]
+                evidence = _evidence(task, testbed, None)
             shown.append(
                 {
-                    "task": one.task,
-                    "dataset": one.dataset,
-                    "accuracy": one.accuracy,
+                    "task": task.task,
+                    "dataset": task.dataset,
+                    "accuracy": task.accuracy,
                     "evidence": evidence,
-                    "more": len(one.findings) - len(evidence),
-                    "attractions": attraction_sentences(one),
+                    "more": len(task.findings) - len(evidence),
+                    "attractions": attraction_sentences(task),
                 }
             )
             bar.advance()
-    return {"tasks": shown, "problem": problem, "silent": sum(not one.findings for one in found.tasks)}
+    return {
+        "tasks": shown,
+        "problem": problem,
+        "silent": sum(not task.findings for task in explanation.tasks),
+    }
 
 
-def _evidence(one: TaskExplained, finding: Finding, task: Task, images: FindImages | None) -> _Evidence:
+def _evidence(task: TaskExplanation, testbed: Testbed, images: FindImages | None) -> list[_Evidence]:
+    return [
+        _pictured(task, finding, testbed[task.task], images) for finding in task.findings[:_MOST_FINDINGS]
+    ]
+
+
+def _pictured(
+    explained: TaskExplanation, finding: Finding, task: Task, images: FindImages | None
+) -> _Evidence:
     """The support and the queries of the class where the finding is widest."""
     support = [task.support[i] for i in np.flatnonzero(task.support_label == finding.worst)][:MAX_SUPPORT]
     query = [task.query[i] for i in np.flatnonzero(task.query_label == finding.worst)][:MAX_QUERY]
@@ -160,7 +170,7 @@ def _evidence(one: TaskExplained, finding: Finding, task: Task, images: FindImag
     return _Evidence(
         finding.sentence,
         finding.adjusted,
-        one.classes[finding.worst],
+        explained.classes[finding.worst],
         tuple(Thumbnail(pictures[key], key) for key in support if key in pictures),
         tuple(Thumbnail(pictures[key], key) for key in query if key in pictures),
     )

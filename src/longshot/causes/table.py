@@ -9,14 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
 from longshot.causes.measures import NUMBERS, SIDE, hue_names, measure
 from longshot.core.errors import UserError
-from longshot.core.files import cache_dir, hash_text
+from longshot.core.files import atomic, cache_dir, hash_text
 from longshot.core.preprocess import parse
 from longshot.core.progress import progress
+from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.images import ImageError
 from longshot.datasets.sidecars import read_attributes
@@ -28,29 +31,70 @@ _STEP = 64  # images measured at a time
 _TRANSFORM = f"decode|resize({SIDE},{SIDE})"
 
 
-def image_attributes(dataset: Dataset, *, added: str | Path | None = None, measured: bool = True) -> pa.Table:
-    """The attributes of all images [N rows]: the dataset's own, those of the CSV ``added``, and the measured ones.
+def measure_attributes(
+    dataset: Dataset | str | Path,
+    *,
+    attributes: str | Path | None = None,
+    out: str | Path | None = None,
+) -> pa.Table:
+    """The attributes of a dataset's images: annotated ones, and those measured from the pixels.
 
-    A column of the user's comes before one of the dataset's of the same name, and both before a measured one.
+    Parameters
+    ----------
+    dataset : Dataset, str or path
+        A dataset, its name or its path.
+    attributes : path, optional
+        A CSV with further attributes: a column ``path``, then one per attribute.
+    out : path, optional
+        Write all of them with the images' paths, as CSV (.csv) or Parquet (.parquet). Beside the images as
+        attributes.csv, the file makes every attribute usable in rules such as ``query_where="brightness < 0.3"``.
+
+    Returns
+    -------
+    pyarrow.Table
+        One row per image, one column per attribute. A column of ``attributes`` comes before one of the dataset's of
+        the same name, and both before a measured one.
+
+    Examples
+    --------
+    >>> measure_attributes("toybox", out="attributes.csv").column_names  # doctest: +SKIP
     """
-    columns: dict[str, pa.ChunkedArray | pa.Array] = {}
-    if added is not None:
-        path = Path(added)
+    path = None if out is None else Path(out)
+    if path is not None and path.suffix.lower() not in (".csv", ".parquet"):
+        raise UserError(
+            f"Attributes are written as .csv or .parquet, not as '{path.name}'", "choose one of these endings"
+        )
+    opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+    table = image_attributes(opened, attributes=attributes)
+    if path is not None:
+        write = pacsv.write_csv if path.suffix.lower() == ".csv" else pq.write_table
+        with atomic(path) as temporary:
+            write(table.add_column(0, "path", opened.keys), temporary)
+    return table
+
+
+def image_attributes(
+    dataset: Dataset, *, attributes: str | Path | None = None, no_pixels: bool = False
+) -> pa.Table:
+    """The attributes of all images [N rows]: those of the CSV ``attributes``, the dataset's own, the measured ones."""
+    tables = []
+    if attributes is not None:
+        path = Path(attributes)
         try:
             data = path.read_bytes()
         except OSError as error:
             raise UserError(
                 f"Cannot read the attributes {path}: {(error.strerror or '').lower()}."
             ) from error
-        own = read_attributes(data, dataset.keys, str(path))
-        columns.update({name: own.column(name) for name in own.column_names})
+        tables.append(read_attributes(data, dataset.keys, str(path)))
     if dataset.attributes is not None:
-        for name in dataset.attributes.column_names:
-            columns.setdefault(name, dataset.attributes.column(name))
-    if measured:
-        values = pixel_attributes(dataset)
-        for name in values.column_names:
-            columns.setdefault(name, values.column(name))
+        tables.append(dataset.attributes)
+    if not no_pixels:
+        tables.append(pixel_attributes(dataset))
+    columns: dict[str, pa.ChunkedArray | pa.Array] = {}
+    for table in tables:
+        for name in table.column_names:
+            columns.setdefault(name, table.column(name))
     return pa.table(columns)
 
 
@@ -66,18 +110,18 @@ def pixel_attributes(dataset: Dataset) -> pa.Table:
 def _numbers(dataset: Dataset) -> NDArray[np.float32]:
     """The measures [N, len(NUMBERS)] of all images; unfinished work is kept and gone on with."""
     path = _path(dataset)
-    if (found := _open(path, len(dataset))) is not None:
-        return found
+    if (numbers := _open(path, len(dataset))) is not None:
+        return numbers
     with lock(path):
-        if (found := _open(path, len(dataset))) is not None:
-            return found
+        if (numbers := _open(path, len(dataset))) is not None:
+            return numbers
         shards = Shards(path, "measures", len(dataset), _SHARD, "float32")
         _measure(dataset, shards)
         shards.assemble()
         shards.remove()
-    found = _open(path, len(dataset))
-    assert found is not None
-    return found
+    numbers = _open(path, len(dataset))
+    assert numbers is not None
+    return numbers
 
 
 def _path(dataset: Dataset) -> Path:
@@ -124,15 +168,15 @@ def _block(dataset: Dataset, rows: range) -> tuple[NDArray[np.float32], list[tup
     pixels = np.zeros((len(rows), SIDE, SIDE, 3), np.uint8)
     aspect = np.ones(len(rows), np.float32)
     bad = []
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         try:
             image = dataset.image(row)
         except ImageError as error:
             bad.append((row, error.reason))
             continue
-        aspect[place] = image.width / image.height
+        aspect[position] = image.width / image.height
         # Reducing first: a filter over every pixel of a large photo would cost more than all measures.
-        pixels[place] = np.asarray(image.resize((SIDE, SIDE), Resampling.BILINEAR, reducing_gap=2.0))
+        pixels[position] = np.asarray(image.resize((SIDE, SIDE), Resampling.BILINEAR, reducing_gap=2.0))
     values = measure(pixels)
     values[:, NUMBERS.index("aspect")] = aspect
     return values, bad

@@ -7,38 +7,38 @@ from dataclasses import asdict
 from typing import Any
 
 from longshot.causes.composition import Composition
-from longshot.causes.explain import Explained, TaskExplained
+from longshot.causes.explanation import Explanation, TaskExplanation
 from longshot.statistics import Correlation, Interval
 
 
-def attraction_sentences(task: TaskExplained, most: int = 2) -> list[str]:
+def attraction_sentences(task: TaskExplanation, most: int = 2) -> list[str]:
     """``7 of 10 queries of 'a' lie nearest to a support image of 'b'``, for the strongest pairs."""
     return [
-        f"{one.nearer} of {one.queries} queries of '{task.classes[one.of]}' lie nearest to a support image of "
-        f"'{task.classes[one.to]}'"
-        for one in task.attractions[:most]
+        f"{pair.nearer} of {pair.queries} queries of '{task.classes[pair.of]}' lie nearest to a support image of "
+        f"'{task.classes[pair.to]}'"
+        for pair in task.attractions[:most]
     ]
 
 
-def as_json(found: Explained, top: int | None = None) -> dict[str, Any]:
+def as_json(explanation: Explanation, top: int | None = None) -> dict[str, Any]:
     """Everything as plain values; the ``top`` hardest tasks, or all."""
-    tasks = found.hardest()[:top]
+    tasks, together = explanation.hardest()[:top], explanation.loss_and_accuracy
     return {
-        "notes": list(found.notes),
+        "notes": list(explanation.notes),
         "tasks": [{**asdict(task), "sentences": [f.sentence for f in task.findings]} for task in tasks],
-        "causes": [asdict(cause) for cause in found.causes],
-        "composition": {name: [_plain(row) for row in rows] for name, rows in found.compositions.items()},
-        "accuracy_and_inverse_loss": None
-        if found.loss_and_accuracy is None
-        else asdict(found.loss_and_accuracy),
+        "causes": [asdict(cause) for cause in explanation.causes],
+        "composition": _plain(explanation.compositions),
+        "accuracy_and_inverse_loss": None if together is None else asdict(together),
+        "others": {bed: _plain(compositions) for bed, compositions in explanation.further.items()},
     }
 
 
-def cause_rows(found: Explained) -> list[dict[str, Any]]:
-    """Which attributes recur as causes; those never found are left out."""
-    several = len({cause.dataset for cause in found.causes}) > 1
+def cause_rows(explanation: Explanation) -> list[dict[str, Any]]:
+    """Which attributes recur as causes; those that are a cause nowhere are left out."""
+    several = len({cause.dataset for cause in explanation.causes}) > 1
+    correlated = any(cause.with_accuracy for cause in explanation.causes)
     rows = []
-    for cause in found.causes:
+    for cause in explanation.causes:
         if not cause.tasks:
             continue
         row: dict[str, Any] = {"dataset": cause.dataset} if several else {}
@@ -47,7 +47,7 @@ def cause_rows(found: Explained) -> list[dict[str, Any]]:
             "tasks with it": f"{cause.tasks:,} of {cause.of:,}",
             "strongest in": f"{cause.first:,}",
         }
-        if any(other.with_accuracy for other in found.causes):
+        if correlated:
             row["Spearman of |gap| and accuracy"] = say_correlation(cause.with_accuracy)
         rows.append(row)
     return rows
@@ -62,55 +62,54 @@ def composition_rows(
     """
     by_column: dict[tuple[str, str | None], dict[str, Composition]] = {}
     for bed, rows in compositions.items():
-        for one in rows:
-            by_column.setdefault((one.attribute, one.value), {})[bed] = one
-    order = sorted(by_column.items(), key=lambda item: -max(one.apart.mean for one in item[1].values()))
-    made = []
+        for column in rows:
+            by_column.setdefault((column.attribute, column.value), {})[bed] = column
+    order = sorted(by_column.items(), key=lambda column: -max(bed.apart.mean for bed in column[1].values()))
+    table = []
     for (attribute, value), beds in order[:most]:
-        row: dict[str, Any] = {"attribute": attribute if value is None else f"{attribute} = {value}"}
-        for bed in compositions:
-            found = beds.get(bed)
-            share = value is not None
-            row[f"support, {bed}"] = "" if found is None else say_interval(found.support, share)
-        first = next(iter(beds.values()))
-        row["queries"] = say_interval(first.query, value is not None)
-        for bed in compositions:
-            found = beds.get(bed)
-            row[f"gap, {bed}"] = (
-                "" if found is None else say_interval(found.gap, value is not None, signed=True)
-            )
-        made.append(row)
-    return made
+        share = value is not None
+        row: dict[str, Any] = {"attribute": f"{attribute} = {value}" if share else attribute}
+        row |= {
+            f"support, {bed}": say_interval(beds[bed].support, share) if bed in beds else ""
+            for bed in compositions
+        }
+        row["queries"] = say_interval(next(iter(beds.values())).query, share)
+        row |= {
+            f"gap, {bed}": say_interval(beds[bed].gap, share, signed=True) if bed in beds else ""
+            for bed in compositions
+        }
+        table.append(row)
+    return table
 
 
-def say_interval(one: Interval, share: bool, *, signed: bool = False) -> str:
+def say_interval(interval: Interval, share: bool, *, signed: bool = False) -> str:
     """``40.0 ± 2.1 %`` for shares, ``0.54 ± 0.01`` for numbers."""
     scale, digits, unit = (100, 1, " %") if share else (1, 3, "")
     sign = "+" if signed else ""
-    text = f"{scale * one.mean:{sign}.{digits}f}"
-    return f"{text}{unit}" if one.half is None else f"{text} ± {scale * one.half:.{digits}f}{unit}"
+    text = f"{scale * interval.mean:{sign}.{digits}f}"
+    return f"{text}{unit}" if interval.half is None else f"{text} ± {scale * interval.half:.{digits}f}{unit}"
 
 
-def say_correlation(one: Correlation | None) -> str:
+def say_correlation(correlation: Correlation | None) -> str:
     """``−0.41 [−0.52, −0.28]``."""
-    if one is None:
+    if correlation is None:
         return "–"
-    texts = [f"{x:+.2f}".replace("-", "−") for x in (one.r, one.low, one.high)]
-    return f"{texts[0]} [{texts[1]}, {texts[2]}]"
+    r, low, high = (
+        f"{number:+.2f}".replace("-", "−") for number in (correlation.r, correlation.low, correlation.high)
+    )
+    return f"{r} [{low}, {high}]"
 
 
-def _plain(row: Composition) -> dict[str, Any]:
-    return {
-        "attribute": row.attribute,
-        "value": row.value,
-        "coverage": row.coverage,
-        **{
-            name: {"mean": one.mean, "half": one.half}
-            for name, one in (
-                ("support", row.support),
-                ("query", row.query),
-                ("gap", row.gap),
-                ("apart", row.apart),
-            )
-        },
-    }
+def _plain(compositions: Mapping[str, Sequence[Composition]]) -> dict[str, list[dict[str, Any]]]:
+    """Compositions by dataset as plain values."""
+
+    def row(column: Composition) -> dict[str, Any]:
+        intervals = {name: getattr(column, name) for name in ("support", "query", "gap", "apart")}
+        return {
+            "attribute": column.attribute,
+            "value": column.value,
+            "coverage": column.coverage,
+            **{name: {"mean": each.mean, "half": each.half} for name, each in intervals.items()},
+        }
+
+    return {dataset: [row(column) for column in columns] for dataset, columns in compositions.items()}

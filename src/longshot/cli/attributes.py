@@ -8,34 +8,28 @@ from typing import Any
 import click
 
 from longshot.cli.common import json_option, print_table
-from longshot.core.errors import UserError
 
 
 @click.command()
 @click.argument("dataset")
-@click.option("--attributes", "added", type=click.Path(path_type=Path), help="A CSV with further attributes.")
+@click.option("--attributes", type=click.Path(path_type=Path), help="A CSV with further attributes.")
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path), help="Write all of them as CSV (.csv) or Parquet."
 )
 @json_option
-def command(dataset: str, added: Path | None, out: Path | None, as_json: bool) -> None:
+def command(dataset: str, attributes: Path | None, out: Path | None, as_json: bool) -> None:
     """Describe the attributes of DATASET's images: annotated ones, and those measured from the pixels.
 
     \b
     Example:
       longshot attributes toybox -o attributes.csv
 
-    The file has a column path and one per attribute: put beside the images as attributes.csv it makes every
-    attribute usable
-    in rules such as --query-where "brightness < 0.3".
+    The file has a column path and one per attribute: put beside the images as attributes.csv it makes every attribute
+    usable in rules such as --query-where "brightness < 0.3".
     """
-    from longshot.causes.table import image_attributes
-    from longshot.datasets import open_dataset
+    from longshot.causes.table import measure_attributes
 
-    opened = open_dataset(dataset)
-    table = image_attributes(opened, added=added)
-    if out is not None:
-        _write(table, opened, out)
+    table = measure_attributes(dataset, attributes=attributes, out=out)
     print_table([_row(name, table.column(name)) for name in table.column_names], as_json=as_json)
     if out is not None and not as_json:
         click.echo(f"\n{out.resolve()}: {table.num_columns} attributes of {table.num_rows:,} images")
@@ -47,27 +41,12 @@ def _row(name: str, values: Any) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    known = 1 - values.null_count / max(1, len(values))
+    coverage = 1 - values.null_count / max(1, len(values))
     if pa.types.is_floating(values.type) or pa.types.is_integer(values.type):
         low, middle, high = np.nanquantile(values.cast(pa.float64()).to_numpy(), [0.05, 0.5, 0.95])
-        said = f"{middle:.3g} ({low:.3g} to {high:.3g} in nine of ten)"
+        summary = f"{middle:.3g} ({low:.3g} to {high:.3g} in nine of ten)"
     else:
-        counted = sorted(pc.value_counts(values).to_pylist(), key=lambda one: -one["counts"])
-        said = ", ".join(f"{one['values']} {one['counts'] / len(values):.0%}" for one in counted[:5])
-        said += f", {len(counted) - 5} more" if len(counted) > 5 else ""
-    return {"attribute": name, "kind": str(values.type), "known for": f"{known:.1%}", "values": said}
-
-
-def _write(table: Any, dataset: Any, out: Path) -> None:
-    import pyarrow.csv as pacsv
-    import pyarrow.parquet as pq
-
-    from longshot.core.files import atomic
-
-    if out.suffix.lower() not in (".csv", ".parquet"):
-        raise UserError(
-            f"Attributes are written as .csv or .parquet, not as '{out.name}'; choose one of these endings."
-        )
-    whole = table.add_column(0, "path", dataset.keys)
-    with atomic(out) as temporary:
-        (pacsv.write_csv if out.suffix.lower() == ".csv" else pq.write_table)(whole, temporary)
+        counted = sorted(pc.value_counts(values).to_pylist(), key=lambda value: -value["counts"])
+        summary = ", ".join(f"{value['values']} {value['counts'] / len(values):.0%}" for value in counted[:5])
+        summary += f", {len(counted) - 5} more" if len(counted) > 5 else ""
+    return {"attribute": name, "kind": str(values.type), "known for": f"{coverage:.1%}", "values": summary}

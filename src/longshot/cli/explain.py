@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from longshot.cli.common import device_option, json_option, print_table
-from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
-    from longshot.causes.explain import Explained
-    from longshot.testbeds.testbed import Testbed
+    from longshot.causes.explanation import Explanation
 
 
 @click.command()
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--attributes",
-    "added",
     multiple=True,
     metavar="DATASET=FILE",
     help="A CSV with further attributes: a column path, then one per attribute.",
@@ -45,7 +42,7 @@ if TYPE_CHECKING:
     help="Share of false discoveries that is put up with.",
 )
 @click.option(
-    "--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with the pictures."
+    "--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with the pictures."
 )
 @click.option("--dataset", "datasets", multiple=True, metavar="NAME=PATH", help="Where a dataset lives now.")
 @device_option
@@ -57,10 +54,10 @@ def command(
     task: int | None,
     top: int,
     backbone: str | None,
-    added: tuple[str, ...],
+    attributes: tuple[str, ...],
     no_pixels: bool,
     level: float,
-    page: Path | None,
+    html: Path | None,
     datasets: tuple[str, ...],
     device: str,
     as_json: bool,
@@ -73,122 +70,66 @@ def command(
       longshot sample toybox --tasks 60 -o plain.parquet
       longshot explain hard.parquet plain.parquet --html why.html
 
-    Attributes are the dataset's own, those of --attributes, and some measured from the pixels (brightness,
-    contrast, saturation,
-    hue, sharpness, edges, object scale, noise, background, aspect). The first testbed is explained task by task;
-    the supports of
-    the others are put beside it.
+    Attributes are the dataset's own, those of --attributes, and some measured from the pixels (brightness, contrast,
+    saturation, hue, sharpness, edges, object scale, noise, background, aspect). The first testbed is explained task
+    by task; the supports of the others are set beside its own.
     """
     from longshot.causes.explain import explain
     from longshot.causes.words import as_json as plain
     from longshot.datasets.registry import parse_dataset_options
-    from longshot.evaluation.results import Results
-    from longshot.testbeds.testbed import Testbed
 
-    beds = {path.stem: Testbed.load(path) for path in testbeds}
-    if len(beds) < len(testbeds):
-        raise UserError(f"{len(testbeds)} testbeds have only {len(beds)} different names; rename the files.")
-    if focus is not None and run is None:
-        raise UserError(f"--focus {focus} goes with --run only; say which run holds the results.")
-    options: dict[str, Any] = {
-        "added": parse_dataset_options(added),
-        "measured": not no_pixels,
-        "level": level,
-        "device": device,
-    }
-    places = parse_dataset_options(datasets)
-    first, *rest = beds
-    found = explain(
-        beds[first],
-        datasets=_known(places, beds[first]),
+    explanation = explain(
+        list(testbeds),
+        run=run,
+        focus=focus,
+        task=task,
+        top=top,
         backbone=backbone,
-        run=None if run is None else Results(run),
-        series=focus,
-        **options,
+        attributes=parse_dataset_options(attributes),
+        no_pixels=no_pixels,
+        level=level,
+        html=html,
+        datasets=parse_dataset_options(datasets),
+        device=device,
     )
-    others = {name: explain(beds[name], datasets=_known(places, beds[name]), **options) for name in rest}
-    if task is not None:
-        found = _only(found, task)
     if as_json:
-        shown = plain(found, None if task is not None else top)
-        shown["others"] = {name: plain(one, 0)["composition"] for name, one in others.items()}
+        shown = plain(explanation, None if task is not None else top)
         click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
-    else:
-        _print(found, first, others, top, several=task is None)
-    if page is not None:
-        _write(found, beds[first], first, others, page, places, top)
-        if not as_json:
-            click.echo(f"\n{page.resolve()} ({page.stat().st_size / 1e3:,.0f} kB)")
+        return
+    _print(explanation, top, several=task is None)
+    if html is not None:
+        click.echo(f"\n{html.resolve()} ({html.stat().st_size / 1e3:,.0f} kB)")
 
 
-def _known(places: dict[str, str], bed: Testbed) -> dict[str, str]:
-    return {name: path for name, path in places.items() if name in bed.datasets}
-
-
-def _only(found: Explained, task: int) -> Explained:
-    from dataclasses import replace
-
-    one = [each for each in found.tasks if each.task == task]
-    if not one:
-        raise UserError(
-            f"The testbed has no task {task}; its {len(found.tasks):,} tasks are numbered from 0."
-        )
-    return replace(found, tasks=one)
-
-
-def _print(found: Explained, name: str, others: dict[str, Explained], top: int, *, several: bool) -> None:
+def _print(explanation: Explanation, top: int, *, several: bool) -> None:
     from longshot.causes.words import attraction_sentences, cause_rows, composition_rows, say_correlation
 
-    for note in found.notes:
+    for note in explanation.notes:
         click.echo(f"note: {note}", err=True)
-    for one in found.hardest()[:top]:
-        accuracy = "" if one.accuracy is None else f", accuracy {100 * one.accuracy:.1f} %"
-        click.echo(f"task {one.task} ({one.dataset}{accuracy})")
-        for finding in one.findings[:6]:
+    for task in explanation.hardest()[:top]:
+        accuracy = "" if task.accuracy is None else f", accuracy {100 * task.accuracy:.1f} %"
+        click.echo(f"task {task.task} ({task.dataset}{accuracy})")
+        for finding in task.findings[:6]:
             click.echo(f"  {finding.sentence}  (adjusted p {finding.adjusted:.1g})")
-        if len(one.findings) > 6:
-            click.echo(f"  … and {len(one.findings) - 6} more")
-        if not one.findings:
+        if len(task.findings) > 6:
+            click.echo(f"  … and {len(task.findings) - 6} more")
+        if not task.findings:
             click.echo("  nothing sets support and queries apart beyond chance")
-        for text in attraction_sentences(one):
+        for text in attraction_sentences(task):
             click.echo(f"  {text}")
     if not several:
         return
-    explained = sum(bool(one.findings) for one in found.tasks)
+    explained = sum(bool(task.findings) for task in explanation.tasks)
     click.echo(
-        f"\n{explained:,} of {len(found.tasks):,} tasks of '{name}' have a cause among the attributes."
+        f"\n{explained:,} of {len(explanation.tasks):,} tasks of '{explanation.name}' have a cause among the "
+        f"attributes."
     )
-    if rows := cause_rows(found):
+    if rows := cause_rows(explanation):
         print_table(rows)
-    if found.loss_and_accuracy is not None:
-        click.echo(
-            f"\nSpearman of accuracy and inverse query loss: {say_correlation(found.loss_and_accuracy)}"
-        )
-    for dataset, columns in found.compositions.items():
-        beds = {
-            name: columns,
-            **{n: o.compositions[dataset] for n, o in others.items() if dataset in o.compositions},
-        }
+    if explanation.loss_and_accuracy is not None:
+        together = say_correlation(explanation.loss_and_accuracy)
+        click.echo(f"\nSpearman of accuracy and inverse query loss: {together}")
+    for dataset in explanation.compositions:
         click.echo()
-        print_table(composition_rows(beds, most=12), title=f"Support against queries, {dataset}")
-
-
-def _write(
-    found: Explained,
-    bed: Testbed,
-    name: str,
-    others: dict[str, Explained],
-    page: Path,
-    places: dict[str, str],
-    top: int,
-) -> None:
-    from longshot.causes.page import render_explanation
-    from longshot.core.files import write_text
-    from longshot.evaluation.pictures import find_images
-
-    known = {dataset: (fingerprint,) for dataset, fingerprint in bed.datasets.items()}
-    images = find_images(known, places)
-    compositions = {other: one.compositions for other, one in others.items()}
-    write_text(
-        page, render_explanation(found, bed, name=name, others=compositions, images=images, tasks=max(top, 8))
-    )
+        rows = composition_rows(explanation.beside(dataset), most=12)
+        print_table(rows, title=f"Support against queries, {dataset}")

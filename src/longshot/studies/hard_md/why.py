@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from longshot.causes.composition import Composition
-from longshot.causes.explain import Explained, explain
+from longshot.causes.explanation import Explanation, explain_testbed
 from longshot.evaluation.inputs import backbone_name
 from longshot.studies.hard_md.plan import KINDS, StudyTestbed
 
@@ -23,7 +23,7 @@ class Why:
     """Per source: the compositions of the three kinds of supports, and the explanation of the difficult ones."""
 
     compositions: Mapping[str, Mapping[str, Sequence[Composition]]]  # source → kind → columns
-    explained: Mapping[str, Explained]
+    explained: Mapping[str, Explanation]
     notes: Sequence[str]
 
 
@@ -35,7 +35,7 @@ def why(
 ) -> Why:
     """Explain the difficult testbed of every source (fixed shape where there is one), and compose all three."""
     compositions: dict[str, dict[str, Sequence[Composition]]] = {}
-    explained: dict[str, Explained] = {}
+    explained: dict[str, Explanation] = {}
     notes: list[str] = []
     series = f"protonet on {backbone_name(settings['judge'])}"
     for source, data in sources.items():
@@ -45,11 +45,11 @@ def why(
         )
         if shape is None:
             continue
-        found: dict[str, Explained] = {}
+        found: dict[str, Explanation] = {}
         for kind in KINDS:
             bed = beds[StudyTestbed(source, "main", shape, kind)]
             run = results if kind == "difficult" and "protonet" in settings["methods"] else None
-            found[kind] = explain(bed, datasets={source: data}, run=run, series=series if run else None)
+            found[kind] = explain_testbed(bed, {source: data}, run=run, focus=series if run else None)
         explained[source] = found["difficult"]
         compositions[source] = {kind: one.compositions[source] for kind, one in found.items()}
         notes += found["difficult"].notes
