@@ -6,9 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from longshot.causes.explanation import Explanation, compose_testbed, explain_testbed
 from longshot.causes.findings import LEVEL
@@ -16,14 +13,10 @@ from longshot.core.errors import UserError
 from longshot.core.files import write_text
 from longshot.datasets.dataset import Dataset
 from longshot.evaluation.inputs import TestbedLike, open_testbeds
+from longshot.evaluation.pictures import find_images
 from longshot.evaluation.results import Results
 from longshot.testbeds.origin import open_datasets
 from longshot.testbeds.testbed import Testbed
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-    from longshot.reports.pictures import FindImages
 
 _PAGE_TASKS = 8  # tasks with pictures on a page, at least
 
@@ -114,7 +107,7 @@ def explain(
         from longshot.causes.page import render_explanation  # plots take a second to import
 
         page = render_explanation(
-            explanation, bed, images=_find_images(opened[name]), tasks=max(top, _PAGE_TASKS)
+            explanation, bed, images=find_images(datasets=opened[name]), tasks=max(top, _PAGE_TASKS)
         )
         write_text(html, page)
     return explanation
@@ -152,11 +145,3 @@ def _only(explanation: Explanation, task: int) -> Explanation:
             f"The testbed has no task {task}; its {len(explanation.tasks):,} tasks are numbered from 0."
         )
     return replace(explanation, tasks=chosen)
-
-
-def _find_images(datasets: Mapping[str, Dataset]) -> FindImages:
-    def images(name: str, keys: Sequence[str]) -> list[Image]:
-        dataset = datasets[name]
-        return [dataset.image(int(row)) for row in dataset.find_rows(pa.array(keys, pa.string()))]
-
-    return images
