@@ -57,7 +57,7 @@ def test_too_small_images_are_told() -> None:
     pytest.importorskip("efficientnet_lite_pytorch")
     backbone = load("efficientnet-lite0", preprocessing="decode|resize(8,8)")
     with pytest.raises(
-        UserError, match=r"failed on images \[3, 3, 8, 8\] with RuntimeError.*--preprocessing"
+        UserError, match=r"failed on images \[3, 3, 8, 8\] with RuntimeError.*try another preprocessing"
     ):
         backbone(batch(backbone))
 
@@ -124,7 +124,7 @@ def test_hf_embeds_a_dataset(hf_folders: dict[str, Path], photos: Path, fresh_ca
 
 def test_hf_never_downloads_unasked() -> None:
     pytest.importorskip("transformers")
-    with pytest.raises(UserError, match="downloads nothing unasked; add --allow-download"):
+    with pytest.raises(UserError, match="downloads nothing unasked; add allow_download=True"):
         load("hf:nobody/no-such-model")
 
 
@@ -294,7 +294,7 @@ def test_npy_mistakes(photos: Path, vectors: np.ndarray, tmp_path: Path, fresh_c
     np.save(tmp_path / "nan.npy", bad)
     with pytest.raises(UserError, match="NaN or infinite features for 1 of the 240"):
         embed(photos, f"npy:{tmp_path / 'nan.npy'}")
-    with pytest.raises(UserError, match="leave --preprocessing out"):
+    with pytest.raises(UserError, match="leave preprocessing out"):
         load_backbone(f"npy:{tmp_path / 'nan.npy'}", preprocessing="decode|resize(2,2)")
 
 

@@ -132,7 +132,7 @@ def test_unreadable_images_are_all_listed(many: Path, fresh_cache: Path, tmp_pat
         (folder / name).write_bytes((folder / name).read_bytes()[:60])
     with pytest.raises(UserError, match="3 of 1,200 images") as raised:
         embed(folder, "pixels")
-    for name in ("class0/100.png", "class2/007.png", "class3/299.png", "--skip-bad"):
+    for name in ("class0/100.png", "class2/007.png", "class3/299.png", "skip_bad=True"):
         assert name in str(raised.value)
     assert not list((fresh_cache / "features").glob("*.npy"))
 
@@ -141,7 +141,7 @@ def test_unreadable_images_are_all_listed(many: Path, fresh_cache: Path, tmp_pat
     ("function", "complaint"),
     [
         ("Nan", r"NaN or infinite features for 512 of the 512 images 0 to 511, first for 'class0/000\.png'"),
-        ("Large", r"beyond float16's 65,504, for 512 of 512 images, .*use --dtype float32"),
+        ("Large", r"beyond float16's 65,504, for 512 of 512 images, .*use dtype=\"float32\""),
         ("Cube", r"turned images \[16, 3, 12, 12\] into \[16, 12, 12\]; \[16, d\] is needed"),
     ],
 )
@@ -307,9 +307,9 @@ def test_estimate_writes_nothing(many: Path, fresh_cache: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"dtype": "int8"}, "float16 or float32, not as 'int8'"),
-        ({"workers": -1}, "0 or more worker processes, not -1"),
-        ({"batch_size": 0}, "1 or more images, not 0"),
+        ({"dtype": "int8"}, "^dtype is 'int8', but features are stored as float16 or float32"),
+        ({"workers": -1}, "^workers is -1, but decoding takes 0 or more worker processes"),
+        ({"batch_size": 0}, "^batch_size is 0, but a batch holds 1 or more images"),
         ({"device": "tpu"}, "choose auto, cpu, cuda or mps"),
     ],
 )

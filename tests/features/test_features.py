@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -144,3 +145,17 @@ def test_not_finite_agrees_with_numpy(dtype: str) -> None:
     values[3, 2], values[8, 0], values[9, 6] = np.nan, np.inf, -np.inf
     values[20, 0] = np.finfo(dtype).max
     assert np.array_equal(not_finite(values), ~np.isfinite(values).all(axis=1))
+
+
+def test_features_tell_what_they_are_in_five_lines() -> None:
+    features = make()
+    assert repr(features).splitlines() == [
+        "Features of 'things' through 'pixels'",
+        "  array: 6 × 4 float16, 1 class",
+        "  preprocessing: decode|resize(2,2)",
+        "  hash: hhhhhhhhhhhh",
+        "  file: not on disk",
+    ]
+    html = replace(features, dataset="<b>")._repr_html_()
+    assert "<tr><th>dataset</th><td>&lt;b&gt;</td></tr>" in html
+    assert html.count("<tr>") == 6

@@ -97,5 +97,5 @@ def test_unreadable_images_are_all_named(photos: Path, tmp_path: Path, fresh_cac
         UserError, match=r"2 of 240 images of dataset 'copy' cannot be used \(round/.*; square/"
     ):
         pixels(dataset, TEXT)
-    with pytest.raises(UserError, match="0 or more worker processes, not -1"):
+    with pytest.raises(UserError, match="workers is -1, but decoding takes 0 or more worker processes"):
         pixels(dataset, TEXT, workers=-1)

@@ -162,6 +162,6 @@ def _pipe(pipe: Any) -> IO[bytes]:
 def _died(code: int | None) -> UserError:
     how = f" (exit code {code})" if code else ""
     return UserError(
-        f"A decoding process ended before its work{how}, for instance for lack of memory; run the same "
-        f"command again with fewer --workers (0 decodes in the main process): finished work is kept."
+        f"A decoding process ended before its work{how}, for instance for lack of memory",
+        "run the same again with fewer {workers} (0 decodes in the main process): finished work is kept",
     )

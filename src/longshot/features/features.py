@@ -4,20 +4,43 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Bools, Ints
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, write_text
+from longshot.core.settings import Loose
+from longshot.core.sidecars import read_sidecar
+from longshot.core.wording import count
 
-FORMAT = 1
 DTYPES = ("float16", "float32")
 _CHUNK = 1 << 24  # bytes read at a time when a whole file is checked or copied
 _STORY = ("dataset", "fingerprint", "backbone", "weights_hash", "preprocessing", "hash")
+
+
+class FeaturesSidecar(Loose):
+    """What the JSON beside an array of features holds at least."""
+
+    format: Literal[1]
+    rows: int
+    dim: int
+    dtype: str
+    dataset: str
+    fingerprint: str
+    backbone: str
+    weights_hash: str
+    preprocessing: str
+    hash: str
+    class_ids: list[str]
+    offsets: list[int]
+    keys: list[str]
+    story: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +54,7 @@ class Features:
     array: NDArray[np.float16] | NDArray[np.float32]
     keys: pa.Array
     class_ids: tuple[str, ...]
-    offsets: NDArray[np.int64]
+    offsets: Ints
     dataset: str
     fingerprint: str
     backbone: str
@@ -49,16 +72,41 @@ class Features:
     def __len__(self) -> int:
         return int(self.array.shape[0])
 
+    def __repr__(self) -> str:
+        lines = [f"{name}: {text}" for name, text in self._facts().items()]
+        return "\n  ".join([f"Features of '{self.dataset}' through '{self.backbone}'", *lines])
+
+    def _repr_html_(self) -> str:
+        facts = {"dataset": self.dataset, "backbone": self.backbone, **self._facts()}
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in facts.items()
+        )
+        return f"<table>{rows}</table>"
+
+    def _facts(self) -> dict[str, str]:
+        """What a person wants to know at a glance."""
+        return {
+            "array": f"{describe(self.array)}, {count(self.class_ids, 'class', 'classes')}",
+            "preprocessing": self.preprocessing,
+            "hash": self.hash[:12],
+            "file": str(self.path or "not on disk"),
+        }
+
     def rows(self, class_index: int) -> slice:
         """The rows of a class."""
         return slice(int(self.offsets[class_index]), int(self.offsets[class_index + 1]))
 
     @classmethod
     def load(cls, path: str | Path, *, check: bool = True) -> Features:
-        """Open ``path`` (.npy) and its sidecar (.json beside it).
+        """Open an array and its sidecar.
 
-        ``check`` reads the file once, in blocks, to refuse NaN and infinite values; the cache, which never
-        writes any, opens its own files without.
+        Parameters
+        ----------
+        path : path
+            The ``.npy``; its sidecar is the ``.json`` of the same name.
+        check : bool
+            Read the file once, in blocks, to refuse NaN and infinite values. The cache, which never writes any,
+            opens its own files without.
         """
         path = Path(path)
         meta = _read_sidecar(path)
@@ -101,7 +149,7 @@ class Features:
     def write_sidecar(self, path: Path) -> None:
         """Write the sidecar of ``path``; written after the array, it marks the pair as complete."""
         meta = {
-            "format": FORMAT,
+            "format": 1,
             "rows": len(self),
             "dim": self.dim,
             "dtype": self.array.dtype.name,
@@ -130,15 +178,15 @@ def open_array(path: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
-        raise UserError(f"There is no features file {path}; make it with 'longshot embed'.") from None
+        raise _no_file(path) from None
     except (ValueError, OSError, EOFError) as error:
         raise UserError(
             f"Features {path} cannot be read ({load_problem(error)}): the file is truncated or no .npy; "
             f"embed again."
         ) from error
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.name not in DTYPES:
-        found = describe(array) if isinstance(array, np.ndarray) else "several arrays"
-        raise UserError(f"Features {path} hold {found}; needed is rows × dimensions of float16 or float32.")
+        content = describe(array) if isinstance(array, np.ndarray) else "several arrays"
+        raise UserError(f"Features {path} hold {content}; needed is rows × dimensions of float16 or float32.")
     if not array.flags.c_contiguous:
         raise UserError(f"Features {path} are stored column by column; save them with np.ascontiguousarray.")
     return array
@@ -150,14 +198,14 @@ def load_problem(error: Exception) -> str:
     return "no plain array of numbers" if "pickle" in text or "Python objects" in text else text
 
 
-def not_finite(values: NDArray[Any]) -> NDArray[np.bool_]:
+def not_finite(values: NDArray[Any]) -> Bools:
     """Rows [n] of values [n, d] that hold NaN or an infinity: all exponent bits are set.
 
     Compared as integers, because NumPy's isfinite goes through a slow conversion for float16.
     """
     kind, mask = ("u2", 0x7C00) if values.dtype == np.float16 else ("u4", 0x7F800000)
     bits: NDArray[Any] = np.ascontiguousarray(values).view(kind)
-    bad: NDArray[np.bool_] = ((bits & mask) == mask).any(axis=1)
+    bad: Bools = ((bits & mask) == mask).any(axis=1)
     return bad
 
 
@@ -178,7 +226,8 @@ def check_finite(path: Path, array: NDArray[Any], keys: list[str]) -> None:
     if bad_rows:
         raise UserError(
             f"Features {path} hold NaN or infinite values in {bad_rows:,} of {rows:,} rows, first for image "
-            f"'{first}'; embed again with a backbone that gives finite numbers (large ones: --dtype float32)."
+            f"'{first}'",
+            "embed again with a backbone that gives finite numbers (large ones: {dtype:float32})",
         )
 
 
@@ -196,24 +245,14 @@ def write_rows(file: BinaryIO, rows: NDArray[Any]) -> None:
 
 
 def _read_sidecar(path: Path) -> dict[str, Any]:
-    name = sidecar(path)
     if not path.exists():
-        raise UserError(f"There is no features file {path}; make it with 'longshot embed'.")
-    try:
-        meta = json.loads(name.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(
-            f"Features {path} lack their sidecar {name.name}, which names the images; copy it beside them, "
-            f"or use the array as it is with --backbone npy:{path}."
-        ) from None
-    except ValueError as error:
-        raise UserError(f"The sidecar {name} is truncated or no JSON ({error}); embed again.") from error
-    needed = {"format", "rows", "dim", "dtype", "class_ids", "offsets", "keys", *_STORY}
-    missing = sorted(needed - set(meta)) if isinstance(meta, dict) else sorted(needed)
-    if missing:
-        raise UserError(f"The sidecar {name} lacks {', '.join(missing)}: it was not written by Longshot.")
-    if meta["format"] != FORMAT:
-        raise UserError(
-            f"The sidecar {name} has format {meta['format']}, this Longshot reads {FORMAT}; upgrade Longshot."
-        )
-    return dict(meta)
+        raise _no_file(path)
+    missing = UserError(
+        f"Features {path} lack their sidecar {sidecar(path).name}, which names the images",
+        f"copy it beside them, or use the array as it is: {{backbone:npy:{path}}}",
+    )
+    return read_sidecar(FeaturesSidecar, sidecar(path), missing=missing, remedy="embed again")
+
+
+def _no_file(path: Path) -> UserError:
+    return UserError(f"There is no features file {path}", "make it with {embed(DATASET, backbone=pixels)}")

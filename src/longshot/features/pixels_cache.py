@@ -13,14 +13,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.core.errors import UserError
 from longshot.core.files import cache_dir, hash_text
 from longshot.core.preprocess import Preprocessing, parse
 from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset
 from longshot.features.cache import Shards, lock
 from longshot.features.decode import Decoder, InlineDecoder, ProcessDecoder
-from longshot.features.extract import probe, unreadable_images
+from longshot.features.extract import check_workers, probe, unreadable_images
 
 _SHARD_BYTES = 32 << 20  # a piece of finished work: what a kill can cost, and what is held in memory
 _STEP = 64  # images decoded at a time
@@ -35,24 +34,23 @@ def pixels(
     The geometry of ``preprocessing`` (all but value_range and normalize) is applied. ``workers`` processes decode
     (0: threads do; None: whatever pays).
     """
-    if workers is not None and workers < 0:
-        raise UserError(f"Decoding takes 0 or more worker processes, not {workers}.")
+    check_workers(workers)
     transform = geometry(preprocessing)
     path = pixels_path(dataset, transform)
     shape = (len(dataset), *transform.size, 3)
-    if (found := _open(path, shape)) is not None:
-        return found
+    if (array := _open(path, shape)) is not None:
+        return array
     with lock(path):
-        if (found := _open(path, shape)) is not None:  # made by another process while we waited
-            return found
+        if (array := _open(path, shape)) is not None:  # made by another process while we waited
+            return array
         row_bytes = int(np.prod(shape[1:]))
         shards = Shards(path, "pixels", len(dataset), max(_STEP, _SHARD_BYTES // row_bytes), "uint8")
         _decode(dataset, transform, shards, workers)
         shards.assemble()
         shards.remove()
-    found = _open(path, shape)
-    assert found is not None
-    return found
+    array = _open(path, shape)
+    assert array is not None
+    return array
 
 
 def geometry(preprocessing: str | Preprocessing) -> Preprocessing:

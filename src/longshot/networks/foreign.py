@@ -34,7 +34,7 @@ class Foreign(Network):
         if output.ndim != 4:
             raise UserError(
                 f"Network '{self.call}' gives vectors {list(output.shape)} and no maps [B, d, h, w], which are "
-                f"needed here; take a convolutional network, or one of 'longshot train's own."
+                f"needed here; take a convolutional network, or one of Longshot's own."
             )
         return output
 

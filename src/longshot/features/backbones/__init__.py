@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
     from longshot.features.backbones.base import Backbone, Precomputed
+    from longshot.features.features import Features
+
+    BackboneLike = str | Path | NDArray[Any] | Tensor | nn.Module | Features | Backbone | Precomputed
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ FAMILIES = (
         ("FOLDER",),
         "checkpoint",
         None,
-        "a network that 'longshot train' saved: its folder, or network.safetensors inside",
+        "a trained network: its folder, or network.safetensors inside",
     ),
 )
 _FILES = (
@@ -97,6 +103,49 @@ _FILES = (
     ".ckpt",
     ".pkl",
 )  # pickles too: refused there, with the remedy
+
+
+def open_backbone(
+    backbone: BackboneLike,
+    device: str = "auto",
+    *,
+    preprocessing: str | None = None,
+    allow_download: bool = False,
+    parameter: str = "backbone",
+) -> Backbone | Precomputed:
+    """Whatever serves as a backbone, opened: it has a ``name``, a ``weights_hash``, and ``embed`` takes it.
+
+    Open an object once and use the result for all datasets: a module is copied and hashed when it is opened.
+
+    Parameters
+    ----------
+    backbone : str, path, array, Tensor, nn.Module, Features, Backbone or Precomputed
+        A name as in ``list_backbones``, or the folder of a saved network; features [N, d] of floats, rows in the
+        dataset's order; a module from images [B, 3, H, W] to [B, d] or to maps [B, d, h, w], which are averaged;
+        features made before, for their own dataset. What is open already is returned as it is.
+    device : str
+        auto, cpu, cuda or mps.
+    preprocessing : str, optional
+        In place of the backbone's own; refused where no image is read. A module's own is its attribute
+        ``preprocessing``, else ImageNet's at 128 pixels.
+    allow_download : bool
+        Let ``timm:`` and ``hf:`` fetch weights.
+    parameter : str
+        What the caller's parameter is called, for messages.
+
+    Returns
+    -------
+    Backbone or Precomputed
+        ``Backbone`` runs images through a network, ``Precomputed`` has rows already. Both have ``network()``, which
+        gives the network for methods that adapt it, or says that there is none.
+    """
+    if isinstance(backbone, str | Path):
+        return load_backbone(
+            str(backbone), device, preprocessing=preprocessing, allow_download=allow_download
+        )
+    from longshot.features.backbones.objects import open_object
+
+    return open_object(backbone, device, preprocessing=preprocessing, parameter=parameter)
 
 
 def load_backbone(
@@ -115,12 +164,10 @@ def load_backbone(
 def find_family(name: str) -> BackboneFamily:
     """The family a name belongs to, or an error with the nearest name."""
     for family in FAMILIES:
-        for known in family.names:
-            if known.endswith(":") and name.startswith(known):
-                if name == known:
-                    raise UserError(f"Backbone '{name}' is unfinished; write {family.shown[0]}.")
-                return family
-            if name == known:
+        for prefix in family.names:
+            if name == prefix and prefix.endswith(":"):
+                raise UserError(f"Backbone '{name}' is unfinished; write {family.shown[0]}.")
+            if name == prefix or (prefix.endswith(":") and name.startswith(prefix)):
                 return family
     if Path(name).is_dir() or Path(name).suffix in _FILES:
         return FAMILIES[-1]

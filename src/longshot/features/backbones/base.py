@@ -66,7 +66,8 @@ class Backbone(ABC):
             reason = " ".join(str(error).split()).rstrip(".")
             raise UserError(
                 f"Backbone '{self.name}' failed on images {list(images.shape)} with {type(error).__name__}: "
-                f"{reason}; try another --preprocessing."
+                f"{reason}",
+                "try another {preprocessing}",
             ) from error
         if not isinstance(output, Tensor):
             raise UserError(

@@ -65,19 +65,19 @@ class HuggingFaceBackbone(ModuleBackbone):
 
 def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> HuggingFaceBackbone:
     """A local folder, else a model already in the hub's cache, else (when allowed) a download."""
-    place = name.removeprefix("hf:")
-    folder = Path(place).expanduser()
+    model = name.removeprefix("hf:")
+    folder = Path(model).expanduser()
     if not folder.is_dir():
-        folder = _snapshot(name, place, allow_download or os.environ.get("LONGSHOT_ALLOW_DOWNLOAD") == "1")
+        folder = _snapshot(name, model, allow_download or os.environ.get("LONGSHOT_ALLOW_DOWNLOAD") == "1")
     return HuggingFaceBackbone(name, folder, preprocessing, device)
 
 
-def _snapshot(name: str, place: str, allow_download: bool) -> Path:
+def _snapshot(name: str, model: str, allow_download: bool) -> Path:
     from huggingface_hub import snapshot_download
 
     patterns = ["config.json", "preprocessor_config.json", "*.safetensors"]
     try:
-        return Path(snapshot_download(place, allow_patterns=patterns, local_files_only=not allow_download))
+        return Path(snapshot_download(model, allow_patterns=patterns, local_files_only=not allow_download))
     except Exception as error:
         if allow_download:
             raise UserError(
@@ -85,7 +85,8 @@ def _snapshot(name: str, place: str, allow_download: bool) -> Path:
             ) from error
         raise UserError(
             f"Backbone '{name}' is neither a folder nor a model downloaded before, and Longshot downloads "
-            f"nothing unasked; add --allow-download (or set LONGSHOT_ALLOW_DOWNLOAD=1)."
+            f"nothing unasked",
+            "add {allow_download:True} (or set LONGSHOT_ALLOW_DOWNLOAD=1)",
         ) from error
 
 

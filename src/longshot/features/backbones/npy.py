@@ -49,14 +49,14 @@ class Npy(Precomputed):
             raise UserError(
                 f"{self.path} has {len(array):,} rows but {len(keys):,} keys; give one key a row."
             )
-        found = pc.index_in(dataset.keys, value_set=pa.array(keys, pa.string()))
-        if found.null_count:
-            missing = pc.filter(dataset.keys, pc.is_null(found)).to_pylist()
+        rows = pc.index_in(dataset.keys, value_set=pa.array(keys, pa.string()))
+        if rows.null_count:
+            missing = pc.filter(dataset.keys, pc.is_null(rows)).to_pylist()
             raise UserError(
                 f"{self.path} lacks embeddings of {len(missing):,} of the {len(dataset):,} images of dataset "
                 f"'{dataset.name}' ({first(missing)}); embed those as well."
             )
-        return array, found.to_numpy(zero_copy_only=False).astype(np.int64)
+        return array, rows.to_numpy(zero_copy_only=False).astype(np.int64)
 
     def _read(self) -> tuple[NDArray[Any], list[str] | None]:
         try:
@@ -91,7 +91,7 @@ def load(name: str, *, device: str, preprocessing: str | None, allow_download: b
     if not path.is_file():
         raise UserError(f"Backbone '{name}': there is no file {path}; give a .npy or .npz of embeddings.")
     if preprocessing is not None:
-        raise UserError(f"Backbone '{name}' reads no images, so leave --preprocessing out.")
+        raise UserError(f"Backbone '{name}' reads no images", "leave {preprocessing} out")
     return Npy(name, path)
 
 

@@ -76,8 +76,8 @@ class Onnx(Backbone):
             outputs = self.session.run(None, {name: batch})
         except Exception as error:
             raise UserError(
-                f"Backbone '{self.name}' failed on images {list(batch.shape)}: {_say(error)}; "
-                f"try another --preprocessing."
+                f"Backbone '{self.name}' failed on images {list(batch.shape)}: {_say(error)}",
+                "try another {preprocessing}",
             ) from error
         arrays = [o for o in outputs if isinstance(o, np.ndarray) and o.dtype.kind == "f"]
         chosen = [o for o in arrays if o.ndim == 2] or [o for o in arrays if o.ndim == 4]
@@ -95,8 +95,8 @@ def _input_shape(name: str, session: Any) -> list[int | str | None]:
     inputs = session.get_inputs()
     shape = list(inputs[0].shape)
     if len(inputs) != 1 or len(shape) != 4 or inputs[0].type != "tensor(float)" or shape[1] not in (3, None):
-        found = ", ".join(f"{i.name} {i.shape} {i.type}" for i in inputs)
-        raise UserError(f"Backbone '{name}' takes {found}; one input [B, 3, H, W] of float32 is needed.")
+        shown = ", ".join(f"{i.name} {i.shape} {i.type}" for i in inputs)
+        raise UserError(f"Backbone '{name}' takes {shown}; one input [B, 3, H, W] of float32 is needed.")
     return shape
 
 

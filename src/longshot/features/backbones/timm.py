@@ -50,8 +50,8 @@ def load(name: str, *, device: str, preprocessing: str | None, allow_download: b
         with contextlib.nullcontext() if allowed else offline():
             network = timm.create_model(model, pretrained=True, num_classes=0)
     except Exception as error:
-        remedy = "check the name and the network" if allowed else "add --allow-download to fetch them"
-        raise UserError(f"Backbone '{name}': the weights are not at hand; {remedy}.") from error
+        remedy = "check the name and the network" if allowed else "add {allow_download:True} to fetch them"
+        raise UserError(f"Backbone '{name}': the weights are not at hand", remedy) from error
     return Timm(name, network, preprocessing or _preprocessing(timm, network), device)
 
 
