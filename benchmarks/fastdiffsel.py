@@ -76,7 +76,7 @@ def autograd_task(
     queries, label, pools, rows = [], [], [], []
     for place, slot in enumerate(range(tasks.offsets[task], tasks.offsets[task + 1])):
         c = tasks.classes[slot]
-        own = tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]]
+        own = tasks.query.row(slot)
         rows.append(np.setdiff1d(np.arange(offsets[c], offsets[c + 1]), own))
         pools.append(unit(array, rows[-1]))
         queries.append(unit(array, own))
@@ -115,7 +115,7 @@ def greedy_task(
     queries, label, pools, rows = [], [], [], []
     for place, slot in enumerate(range(tasks.offsets[task], tasks.offsets[task + 1])):
         c = tasks.classes[slot]
-        own = tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]]
+        own = tasks.query.row(slot)
         rows.append(np.setdiff1d(np.arange(offsets[c], offsets[c + 1]), own))
         pools.append(unit(array, rows[-1]))
         queries.append(unit(array, own))

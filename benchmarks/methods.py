@@ -35,7 +35,7 @@ from longshot.core.batches import TaskShape
 from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskRows
 from longshot.methods.base import Method
-from longshot.methods.batching import Gatherer, Tasks, batch_size, batches
+from longshot.methods.batching import Gatherer, batch_size, batches
 from longshot.methods.registry import feature_method
 
 DIM = 640
@@ -100,7 +100,7 @@ def ours(
     step = min(CHUNK, math.ceil(count / threads))
 
     def chunk(start: int) -> None:
-        tasks = Tasks.from_bound(bound, start, min(start + step, count))
+        tasks = bound.slice(start, min(start + step, count))
         gatherer = Gatherer([features], CPU)
         with torch.no_grad():
             for chosen, batch, _ in batches(tasks, method, gatherer):

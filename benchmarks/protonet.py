@@ -23,7 +23,7 @@ from benchmarks._easyfsl import load
 from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskRows
 from longshot.methods.base import Method
-from longshot.methods.batching import Gatherer, Tasks, batches
+from longshot.methods.batching import Gatherer, batches
 from longshot.methods.registry import get_method
 
 CLASSES, PER_CLASS, DIM = 160, 1300, 640
@@ -60,7 +60,7 @@ def ours(features: NDArray[Any], bound: TaskRows, method: Method, threads: int) 
     predictions = torch.empty(len(bound.tasks), WAY * QUERY, dtype=torch.int64)
 
     def chunk(start: int) -> None:
-        tasks = Tasks.from_bound(bound, start, start + CHUNK)
+        tasks = bound.slice(start, start + CHUNK)
         gatherer = Gatherer([features], torch.device("cpu"))
         with torch.no_grad():
             for chosen, batch, _ in batches(tasks, method, gatherer):

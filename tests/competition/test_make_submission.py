@@ -16,9 +16,9 @@ from longshot.competition.inside.feed import images as as_images
 from longshot.competition.solver import Solver
 from longshot.competition.submission import make_submission
 from longshot.core.errors import UserError
+from longshot.core.tasks import task_seeds
 from longshot.datasets import open_dataset
 from longshot.evaluation.runner import evaluate
-from longshot.methods.batching import task_seeds
 from longshot.networks import checkpoint
 from longshot.networks.registry import get_network
 from longshot.testbeds.sample import sample

@@ -8,17 +8,15 @@ from hypothesis import strategies as st
 
 from longshot.core.batches import TaskBatch, TaskShape
 from longshot.core.ragged import Ragged
-from longshot.core.tasks import TaskRows
+from longshot.core.tasks import TaskRows, task_seeds
 from longshot.methods.base import Method
 from longshot.methods.batching import (
     MAX_BATCH,
     MAX_PADDING,
     Gatherer,
-    Tasks,
     batch_size,
     bytes_per_task,
     plan,
-    task_seeds,
 )
 from longshot.methods.registry import get_method
 
@@ -26,12 +24,12 @@ CPU = torch.device("cpu")
 SIZES = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 5), st.integers(1, 9)), min_size=1, max_size=40)
 
 
-def make(sizes: list[tuple[int, int, int]], rows: int = 50) -> Tasks:
+def make(sizes: list[tuple[int, int, int]], rows: int = 50) -> TaskRows:
     """Tasks of (way, shot, queries) with random rows; labels in mixed order."""
     rng = np.random.default_rng(len(sizes))
     labels = [rng.permutation(np.repeat(np.arange(way), shot)) for way, shot, _ in sizes]
     queries = [rng.integers(0, way, query) for way, _, query in sizes]
-    return Tasks.from_bound(
+    return (
         TaskRows(
             tasks=np.arange(len(sizes)) + 7,
             ways=np.array([way for way, _, _ in sizes]),
@@ -40,7 +38,7 @@ def make(sizes: list[tuple[int, int, int]], rows: int = 50) -> Tasks:
             query=Ragged.from_lists([rng.integers(0, rows, len(query)) for query in queries]),
             query_label=Ragged.from_lists(queries, "int16"),
         )
-    )
+    ).by_label()
 
 
 @settings(deadline=None)
@@ -52,7 +50,7 @@ def test_every_task_is_in_one_batch_with_little_padding(
     batches = plan(tasks, get_method("protonet"), 8, CPU, limit)
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(sizes)))
     assert all(len(batch) <= min(limit or MAX_BATCH, MAX_BATCH) for batch in batches)
-    support, query = np.diff(tasks.support_offsets), np.diff(tasks.query_offsets)
+    support, query = tasks.support.lengths, tasks.query.lengths
     for batch in batches:
         padded = len(batch) * (support[batch].max() + query[batch].max())
         assert 1 - (support[batch] + query[batch]).sum() / padded <= MAX_PADDING + 1e-9
@@ -65,16 +63,14 @@ def test_a_batch_holds_its_tasks_rows_and_zeros(sizes: list[tuple[int, int, int]
     features = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
     batch, targets = Gatherer([features], CPU).batch(tasks, np.arange(len(sizes)))
     for t in range(len(sizes)):
-        s = slice(tasks.support_offsets[t], tasks.support_offsets[t + 1])
-        q = slice(tasks.query_offsets[t], tasks.query_offsets[t + 1])
-        n, m = s.stop - s.start, q.stop - q.start
-        assert np.array_equal(batch.support[t, :n].numpy(), features[tasks.support[s]])
+        n, m = len(tasks.support.row(t)), len(tasks.query.row(t))
+        assert np.array_equal(batch.support[t, :n].numpy(), features[tasks.support.row(t)])
         assert batch.support_label[t].tolist() == [
-            *sorted(tasks.support_label[s]),
+            *sorted(tasks.support_label.row(t)),
             *[-1] * (batch.support.shape[1] - n),
         ]
-        assert np.array_equal(batch.query[t, :m].numpy(), features[tasks.query[q]])
-        assert targets[t].tolist() == [*tasks.query_label[q], *[-1] * (batch.query.shape[1] - m)]
+        assert np.array_equal(batch.query[t, :m].numpy(), features[tasks.query.row(t)])
+        assert targets[t].tolist() == [*tasks.query_label.row(t), *[-1] * (batch.query.shape[1] - m)]
         assert not batch.support[t, n:].any()
         assert not batch.query[t, m:].any()
         assert batch.query_mask[t].tolist() == [True] * m + [False] * (batch.query.shape[1] - m)
@@ -88,7 +84,7 @@ def test_backbones_stand_side_by_side(dtype: str) -> None:
     batch, _ = Gatherer(arrays, CPU).batch(tasks, np.arange(5))
     assert batch.blocks == (4, 7)
     first, second = batch.split()
-    rows = tasks.support[: tasks.support_offsets[1]]
+    rows = tasks.support.row(0)
     assert np.array_equal(first.support[0].numpy(), arrays[0][rows].astype(np.float32))
     assert np.array_equal(second.support[0].numpy(), arrays[1][rows].astype(np.float32))
 

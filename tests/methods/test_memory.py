@@ -18,11 +18,11 @@ NAMES = [name for name in method_names() if issubclass(method_class(name), Metho
 SHAPES = [(5, 25, 50, 640), (100, 500, 1000, 640), (100, 500, 1000, 2048), (5, 5, 5, 8), (20, 400, 400, 1280)]
 MEASURE = """
 import resource, sys, numpy as np, torch
-from longshot.methods.base import TaskShape
-from longshot.methods.batching import Gatherer, Tasks, batch_size, bytes_per_task
+from longshot.core.batches import TaskShape
+from longshot.methods.batching import Gatherer, batch_size, bytes_per_task
 from longshot.methods.registry import get_method
 from longshot.core.ragged import Ragged
-from longshot.testbeds.bound import BoundTasks
+from longshot.core.tasks import TaskRows
 torch.set_num_threads(1)
 call, way, shot, query, dim = sys.argv[1], *map(int, sys.argv[2:])
 method, shape = get_method(call), TaskShape(way, way * shot, way * query, dim)
@@ -31,16 +31,16 @@ features = np.random.default_rng(0).random((2000, dim), dtype=np.float32)
 rng = np.random.default_rng(1)
 def ragged(values):
     return Ragged(values.reshape(-1), np.arange(count + 1) * (values.size // count))
-bound = BoundTasks(np.arange(count), np.full(count, way),
+bound = TaskRows(np.arange(count), np.full(count, way),
     ragged(rng.integers(0, 2000, (count, way * shot))), ragged(np.tile(np.repeat(np.arange(way), shot), (count, 1))),
     ragged(rng.integers(0, 2000, (count, way * query))), ragged(np.tile(np.repeat(np.arange(way), query), (count, 1))))
-tasks, gatherer = Tasks.from_bound(bound), Gatherer([features], torch.device("cpu"))
+tasks, gatherer = bound, Gatherer([features], torch.device("cpu"))
 with torch.no_grad():
     warm, _ = gatherer.batch(tasks, np.arange(1))
-    small = BoundTasks(np.arange(1), np.array([2]), Ragged(np.arange(4), np.array([0, 4])),
+    small = TaskRows(np.arange(1), np.array([2]), Ragged(np.arange(4), np.array([0, 4])),
         Ragged(np.array([0, 0, 1, 1]), np.array([0, 4])), Ragged(np.arange(4), np.array([0, 4])),
         Ragged(np.array([0, 0, 1, 1]), np.array([0, 4])))
-    method.scores(gatherer.batch(Tasks.from_bound(small), np.arange(1))[0])  # libraries are loaded by now
+    method.scores(gatherer.batch(small, np.arange(1))[0])  # libraries are loaded by now
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     method.scores(gatherer.batch(tasks, np.arange(count))[0])
 used = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024

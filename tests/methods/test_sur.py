@@ -7,7 +7,7 @@ import torch
 
 from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskRows
-from longshot.methods.batching import Gatherer, Tasks
+from longshot.methods.batching import Gatherer
 from longshot.methods.checks import World, run
 from longshot.methods.registry import get_method
 
@@ -24,7 +24,7 @@ def accuracy(method: str, arrays: list[np.ndarray], count: int = 20) -> float:
         query=Ragged.from_lists([task.query for task in tasks]),
         query_label=Ragged.from_lists([task.query_label for task in tasks], "int16"),
     )
-    batch, truth = Gatherer(arrays, torch.device("cpu")).batch(Tasks.from_bound(bound), np.arange(count))
+    batch, truth = Gatherer(arrays, torch.device("cpu")).batch(bound, np.arange(count))
     with torch.no_grad():
         return float((get_method(method).scores(batch).argmax(2) == truth).double().mean())
 

@@ -49,7 +49,7 @@ def one_task(
         features = features / features.norm(dim=1, keepdim=True)
     query, label, pools, rows, shots = [], [], [], [], []
     for place, slot in enumerate(range(tasks.offsets[task], tasks.offsets[task + 1])):
-        own = tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]]
+        own = tasks.query.row(slot)
         c = tasks.classes[slot]
         pool = np.setdiff1d(np.arange(offsets[c], offsets[c + 1]), own)
         query.append(features[own])

@@ -21,7 +21,7 @@ def random_start(case: Case, table: FeatureTable, number: int) -> list[np.ndarra
     weights = start_weights(table, case.tasks, "random", (7,))
     result = []
     for slot in range(case.tasks.offsets[number], case.tasks.offsets[number + 1]):
-        own = case.tasks.query[case.tasks.query_offsets[slot] : case.tasks.query_offsets[slot + 1]]
+        own = case.tasks.query.row(slot)
         result.append(np.delete(weights[slot].numpy(), own - case.offsets[case.tasks.classes[slot]]))
     return result
 

@@ -48,7 +48,7 @@ def test_support_is_in_the_class_distinct_and_never_a_query(large: Case) -> None
     for slot in range(tasks.slots):
         rows = found[tasks.support_offsets[slot] : tasks.support_offsets[slot + 1]]
         label = tasks.classes[slot]
-        own = tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]]
+        own = tasks.query.row(slot)
         assert len(set(rows.tolist())) == tasks.shots[slot]
         assert rows.min() >= large.offsets[label]
         assert rows.max() < large.offsets[label + 1]

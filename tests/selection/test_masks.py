@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.selection.greedy import greedy_rounds
 from longshot.selection.objectives import SelectionObjective
 from longshot.selection.run import Selection, measure, search, select
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import Ints, SelectionTasks
+from longshot.selection.tasks import SelectionTasks
 
 from . import naive
 from .conftest import Case, make_case
@@ -40,7 +41,8 @@ def masked(seed: int, hidden_queries: float) -> tuple[Case, np.ndarray]:
     case = make_case(sizes, 12, 4, ways=(2, 4), shots=(1, 3), seed=seed)
     rng = np.random.default_rng(seed + 1)
     allowed = rng.random(len(case.array)) < 0.6
-    allowed[case.tasks.query] = rng.random(len(case.tasks.query)) >= hidden_queries
+    queries = case.tasks.query.values
+    allowed[queries] = rng.random(len(queries)) >= hidden_queries
     allowed[case.support] = True
     return case, allowed
 
@@ -52,9 +54,7 @@ def without(case: Case, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray, Ints]
 
 
 def moved(tasks: SelectionTasks, place: Ints) -> SelectionTasks:
-    return SelectionTasks(
-        tasks.offsets, tasks.classes, tasks.shots, place[tasks.query], tasks.query_offsets, tasks.ids
-    )
+    return SelectionTasks(tasks.plan, tasks.query.with_values(place[tasks.query.values]), tasks.ids)
 
 
 def assert_same(found: Selection, other: Selection, keep: np.ndarray) -> None:
@@ -93,7 +93,7 @@ def test_queries_outside_the_mask(objective: SelectionObjective, hidden: float, 
     for number in range(len(case.tasks)):
         alone = case.tasks.take(np.array([number]))
         keep = allowed.copy()
-        keep[alone.query] = True
+        keep[alone.query.values] = True
         array, offsets, place = without(case, keep)
         found = select(table, alone, objective, **OPTIONS[name])  # type: ignore[arg-type]
         other = select(FeatureTable(array, offsets), moved(alone, place), objective, **OPTIONS[name])  # type: ignore[arg-type]
@@ -171,8 +171,8 @@ def test_rows_outside_the_mask_are_never_selected(
     assert np.array_equal(
         np.searchsorted(case.offsets, found.support, side="right") - 1, case.tasks.classes[slot]
     )
-    own = np.repeat(case.tasks.task_of_slot, np.diff(case.tasks.query_offsets))
-    queries = set(zip(own.tolist(), case.tasks.query.tolist(), strict=True))
+    own = np.repeat(case.tasks.task_of_slot, case.tasks.query.lengths)
+    queries = set(zip(own.tolist(), case.tasks.query.values.tolist(), strict=True))
     assert not queries & set(zip(case.tasks.task_of_slot[slot].tolist(), found.support.tolist(), strict=True))
 
 

@@ -49,7 +49,7 @@ def weight_gradients(
         w = weights[slot]
         if objective.averaging:
             scores = (scores - (w * scores).sum() / w.sum()) / w.sum()
-        own = tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]] - case.offsets[label]
+        own = tasks.query.row(slot) - case.offsets[label]
         result.append(np.delete(scores.numpy(), own))
     return result
 
@@ -68,7 +68,7 @@ def test_weight_gradient_equals_autograd(
         start_at = []
         for slot in range(first, last):
             label = case.tasks.classes[slot]
-            own = case.tasks.query[case.tasks.query_offsets[slot] : case.tasks.query_offsets[slot + 1]]
+            own = case.tasks.query.row(slot)
             full = np.delete(weights[slot].double().numpy(), own - case.offsets[label])
             start_at.append(torch.from_numpy(full).requires_grad_())
         expected = torch.autograd.grad(reference(task)(start_at), start_at)

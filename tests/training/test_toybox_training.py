@@ -8,7 +8,7 @@ import numpy as np
 
 from longshot.datasets import open_dataset
 from longshot.features.extract import embed
-from longshot.methods.batching import Gatherer, Tasks, batches
+from longshot.methods.batching import Gatherer, batches
 from longshot.methods.registry import get_method
 from longshot.statistics.intervals import mean_interval
 from longshot.testbeds.sample import sample
@@ -35,7 +35,7 @@ def test_trained_beats_pixels(tmp_path: Path) -> None:
     accuracy = {}
     for backbone in ("pixels", str(done.path)):
         features = embed(dataset, backbone, device="cpu")
-        tasks = Tasks.from_bound(bed.bind(dataset.name, features.keys, features.fingerprint))
+        tasks = bed.bind(dataset.name, features.keys, features.fingerprint)
         found = np.empty(len(tasks))
         with torch.no_grad():
             for chosen, batch, targets in batches(

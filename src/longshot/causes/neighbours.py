@@ -30,15 +30,13 @@ def nearest_classes(bound: TaskRows, features: Features, device: str = "auto") -
     """For each task the class (its position) of the support image nearest to each query, by cosine distance."""
     from longshot.evaluation.compute import score
     from longshot.evaluation.inputs import FeatureSource
-    from longshot.methods.batching import Tasks
     from longshot.methods.registry import get_method
 
     method = get_method("nearest-neighbour(distance='cosine')")
-    tasks = Tasks.from_bound(bound)
     nearest: list[Ints] = [np.empty(0, np.int64)] * len(bound)
-    lengths = np.diff(tasks.query_offsets)
+    lengths = bound.query.lengths
     for chosen, scores, _, _ in score(
-        method, FeatureSource(features.backbone, (features,)), tasks, pick_device(device)
+        method, FeatureSource(features.backbone, (features,)), bound, pick_device(device)
     ):
         best = scores.argmax(2).cpu().numpy()
         for row, task in enumerate(chosen):

@@ -153,12 +153,12 @@ def judge_tasks(
     import torch
 
     from longshot.core.devices import pick_device
-    from longshot.methods.batching import Gatherer, Tasks, batches
+    from longshot.methods.batching import Gatherer, batches
     from longshot.methods.registry import feature_method
     from longshot.testbeds.filtered import filtered
 
     method = feature_method(options["judge"] or "protonet")
-    tasks = Tasks.from_bound(testbed.bind(dataset.name, features.keys, features.fingerprint))
+    tasks = testbed.bind(dataset.name, features.keys, features.fingerprint)
     gatherer = Gatherer([features.array], pick_device(device))
     scores = np.empty(len(tasks))
     with torch.no_grad():

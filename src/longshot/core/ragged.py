@@ -74,11 +74,19 @@ class Ragged:
 
     def take(self, rows: ArrayLike) -> Ragged:
         """The given rows, in the given order; rows may repeat."""
-        wanted = np.asarray(rows, dtype=np.int64)
-        lengths = self.lengths[wanted]
+        order = np.asarray(rows, dtype=np.int64)
+        return Ragged.from_lengths(self.values[self.indices(order)], self.lengths[order])
+
+    def indices(self, rows: ArrayLike) -> NDArray[np.int64]:
+        """Where the values of the given rows stand in ``values``, row after row.
+
+        >>> Ragged.from_lists([[3, 1], [], [2]]).indices([2, 0])
+        array([2, 0, 1])
+        """
+        order = np.asarray(rows, dtype=np.int64)
+        lengths = self.lengths[order]
         offsets = offsets_of(lengths)
-        source = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][wanted] - offsets[:-1], lengths)
-        return Ragged(self.values[source], offsets)
+        return np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][order] - offsets[:-1], lengths)
 
     def slice(self, start: int, stop: int) -> Ragged:
         """Rows ``start`` to ``stop`` without copying the values."""

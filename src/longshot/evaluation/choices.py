@@ -19,7 +19,6 @@ from longshot.evaluation.compute import Work, score
 from longshot.evaluation.image_source import ImageSource
 from longshot.evaluation.metrics import WORST_LOSS, task_metrics
 from longshot.evaluation.threads import Tick, run_jobs
-from longshot.methods.batching import Tasks
 from longshot.methods.images import ImageMethod
 
 if TYPE_CHECKING:
@@ -81,8 +80,7 @@ def validation_tasks(dataset: Dataset, split: str, like: TaskRows, count: int) -
         for name, values in rows.items():
             parts[name].append(np.concatenate(values))
         ways.append(way)
-    ragged = {name: Ragged.from_lists(values) for name, values in parts.items()}
-    return TaskRows(tasks=np.arange(count), ways=np.array(ways), **ragged)
+    return TaskRows(np.arange(count), np.array(ways), *map(Ragged.from_lists, parts.values()))
 
 
 def choose_settings(
@@ -131,9 +129,7 @@ def _record(
     method, source = work.method, work.source
     assert isinstance(method, ImageMethod) and isinstance(source, ImageSource)
     split = validation_split(source.dataset, method)
-    tasks = Tasks.from_bound(
-        validation_tasks(source.dataset, split, work.bound, method.validation), seed=_SEED
-    )
+    tasks = validation_tasks(source.dataset, split, work.bound, method.validation)
     candidates = {candidate.call: candidate for candidate in method.candidates()}
     facts = {"identity": method.identity, "network": source.hash, "split": split, "tasks": len(tasks)}
     choices = run.setdefault("choices", {})
@@ -152,18 +148,11 @@ def _record(
 
 @torch.no_grad()
 def _measure(
-    record: dict[str, Any], method: ImageMethod, source: ImageSource, tasks: Tasks, task: int, tick: Tick
+    record: dict[str, Any], method: ImageMethod, source: ImageSource, tasks: TaskRows, task: int, tick: Tick
 ) -> MeasuredCandidate:
     """Accuracy and loss of one candidate on one task; none right at the worst loss where it breaks down."""
-    alone = replace(
-        tasks,
-        index=tasks.index[task : task + 1],
-        seeds=tasks.seeds[task : task + 1],
-        ways=tasks.ways[task : task + 1],
-        support_offsets=tasks.support_offsets[task : task + 2],
-        query_offsets=tasks.query_offsets[task : task + 2],
-    )
-    [(_, scores, labels, ways)] = score(method, source, alone, source.backbone.device)
+    alone = tasks.slice(task, task + 1)
+    [(_, scores, labels, ways)] = score(method, source, alone, source.backbone.device, _SEED)
     metrics = task_metrics(scores, labels, ways)
     values = [float(metrics.accuracy), float(metrics.loss)]
     tick(1)

@@ -20,7 +20,7 @@ from longshot.evaluation.metrics import Metrics, task_metrics
 from longshot.evaluation.results import METRICS
 from longshot.evaluation.units import Unit, ragged_list
 from longshot.methods.base import Method
-from longshot.methods.batching import Gatherer, Tasks, batches
+from longshot.methods.batching import Gatherer, batches
 from longshot.methods.images import ImageMethod
 
 # Queries of a task that methods on images see at once; more are read block by block, after learning once.
@@ -55,13 +55,13 @@ Scored = tuple[Ints, torch.Tensor, torch.Tensor, torch.Tensor]
 def compute(work: Work, device: torch.device, keep_scores: bool, tick: Callable[[int], None]) -> UnitRows:
     """Run the method over the unit's tasks. ``tick(n)`` is called after every n tasks and may raise Stopped."""
     unit = work.unit
-    tasks = Tasks.from_bound(work.bound, unit.start, unit.stop, unit.seed)
+    tasks = work.bound.slice(unit.start, unit.stop)
     order: list[Ints] = []
     measured: list[Metrics] = []
     all_scores: list[torch.Tensor] = []
     seconds = np.zeros(len(tasks))
     clock = time.perf_counter()
-    for chosen, scores, labels, ways in score(work.method, work.source, tasks, device):
+    for chosen, scores, labels, ways in score(work.method, work.source, tasks, device, unit.seed):
         if device.type != "cpu":
             torch.accelerator.synchronize()
         now = time.perf_counter()
@@ -76,17 +76,21 @@ def compute(work: Work, device: torch.device, keep_scores: bool, tick: Callable[
 
 
 def score(
-    method: Method | ImageMethod, source: FeatureSource | ImageSource, tasks: Tasks, device: torch.device
+    method: Method | ImageMethod,
+    source: FeatureSource | ImageSource,
+    tasks: TaskRows,
+    device: torch.device,
+    seed: int = 0,
 ) -> Iterator[Scored]:
     """Scores of all tasks, some at a time: batches of similar size from features, equal shapes as images."""
     if isinstance(method, ImageMethod):
         assert isinstance(source, ImageSource)
-        queries = np.diff(tasks.query_offsets)
+        tasks, queries = tasks.by_label(), tasks.query.lengths
         for chosen in same_shape(tasks, method.at_once):
             if queries[chosen[0]] > QUERIES and method.setting == "inductive":
-                yield from _in_blocks(method, source, tasks, chosen)
+                yield from _in_blocks(method, source, tasks, chosen, seed)
                 continue
-            images, labels = source.tasks(tasks, chosen)
+            images, labels = source.tasks(tasks, chosen, seed)
             scores = torch.stack(list(method.scores(images, source.network)))
             ways = torch.from_numpy(tasks.ways[chosen]).to(scores.device)
             _check_shape(scores, (*labels.shape, images[0].way), method)
@@ -94,16 +98,18 @@ def score(
         return
     assert isinstance(source, FeatureSource)
     gatherer = Gatherer([features.array for features in source.features], device)
-    for chosen, batch, labels in batches(tasks, method, gatherer):
+    for chosen, batch, labels in batches(tasks, method, gatherer, seed=seed):
         scores = method.scores(batch)
         _check_shape(scores, (*labels.shape, batch.way), method)
         yield chosen, scores, labels, batch.ways
 
 
-def _in_blocks(method: ImageMethod, source: ImageSource, tasks: Tasks, chosen: Ints) -> Iterator[Scored]:
+def _in_blocks(
+    method: ImageMethod, source: ImageSource, tasks: TaskRows, chosen: Ints, seed: int
+) -> Iterator[Scored]:
     """One task at a time: learned once, its queries read and scored some at a time."""
     for position in chosen.tolist():
-        task, labels, blocks = source.in_blocks(tasks, position, QUERIES)
+        task, labels, blocks = source.in_blocks(tasks, position, QUERIES, seed)
         learned = method.learned(task, source.network)
         scores = torch.cat([learned(images) for images in blocks]).unsqueeze(0)
         _check_shape(scores, (1, len(labels), task.way), method)
@@ -122,7 +128,7 @@ def _check_shape(scores: torch.Tensor, needed: tuple[int, ...], method: Method |
 
 def _assemble(
     work: Work,
-    tasks: Tasks,
+    tasks: TaskRows,
     order: Sequence[Ints],
     measured: Sequence[Metrics],
     all_scores: Sequence[torch.Tensor] | None,
@@ -138,19 +144,19 @@ def _assemble(
     invalid = flat("invalid")
     if invalid.any():
         _explain_invalid(work, tasks, int(invalid.argmax()))
-    queries = np.diff(tasks.query_offsets)
+    queries = tasks.query.lengths
     rows: Mapping[str, Any] = {name: flat(name).astype(np.float64) for name in METRICS}
     predictions = _cut([metrics.prediction.cpu().numpy() for metrics in measured], back, queries)
     scores = None
     if all_scores is not None:
         wide = _cut([scores.cpu().numpy() for scores in all_scores], back, queries)
         scores = ragged_list([s[:, :way].reshape(-1) for s, way in zip(wide, tasks.ways, strict=True)])
-    coarsity = np.full(len(tasks), np.nan) if work.coarsity is None else work.coarsity[tasks.index]
+    coarsity = np.full(len(tasks), np.nan) if work.coarsity is None else work.coarsity[tasks.tasks]
     columns = {
         **rows,
-        "task": tasks.index,
+        "task": tasks.tasks,
         "way": tasks.ways.astype(np.int16),
-        "mean_shot": np.diff(tasks.support_offsets) / tasks.ways,
+        "mean_shot": tasks.support.lengths / tasks.ways,
         "coarsity": [None if np.isnan(value) else value for value in coarsity.tolist()],
         "prediction": ragged_list(predictions),
     }
@@ -163,22 +169,17 @@ def _cut(batches: Sequence[NDArray[Any]], back: Ints, lengths: Ints) -> list[NDA
     return [rows[position][:length] for position, length in zip(back, lengths, strict=True)]
 
 
-def _explain_invalid(work: Work, tasks: Tasks, position: int) -> None:
+def _explain_invalid(work: Work, tasks: TaskRows, position: int) -> None:
     """Say whether the features or the method brought NaN or infinite scores into a task."""
     unit = work.unit
-    where = f"task {tasks.index[position]} of testbed '{unit.testbed_name}'"
+    where = f"task {tasks.tasks[position]} of testbed '{unit.testbed_name}'"
     if isinstance(work.source, ImageSource):
         raise UserError(
             f"The method {work.method.call} returned NaN or infinite scores for {where}, as after too large a "
             "learning rate",
             "choose other settings",
         )
-    rows = np.concatenate(
-        [
-            tasks.support[tasks.support_offsets[position] : tasks.support_offsets[position + 1]],
-            tasks.query[tasks.query_offsets[position] : tasks.query_offsets[position + 1]],
-        ]
-    )
+    rows = np.concatenate([tasks.support.row(position), tasks.query.row(position)])
     for features in work.source.features:
         bad = rows[~np.isfinite(features.array[rows].astype(np.float32)).all(1)]
         if len(bad):

@@ -19,7 +19,7 @@ from longshot.evaluation.plan import Backbones, EvaluationPlan, Methods, Testbed
 from longshot.evaluation.stores import RunFolder, RunMemory, RunStore
 from longshot.evaluation.threads import one_thread
 from longshot.methods.base import Method
-from longshot.methods.batching import Gatherer, Tasks, batches
+from longshot.methods.batching import Gatherer, batches
 from longshot.methods.images import ImageMethod
 from longshot.testbeds.testbed import Testbed
 
@@ -139,7 +139,7 @@ def _probe(testbed: Testbed, method: Method, dim: int, device: torch.device) -> 
     gatherer = Gatherer([rng.standard_normal((4096, dim), dtype=np.float32)], device)
     start = time.perf_counter()
     done = 0
-    for chosen, batch, _ in batches(Tasks.from_bound(bound), method, gatherer):
+    for chosen, batch, _ in batches(bound, method, gatherer):
         method.scores(batch)
         done += len(chosen)
         if time.perf_counter() - start > 1:

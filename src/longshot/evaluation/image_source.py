@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from longshot.core.batches import ImageTask
 from longshot.core.errors import UserError
 from longshot.core.files import hash_text
+from longshot.core.tasks import TaskRows, task_seeds
 from longshot.evaluation.inputs import backbone_parts
-from longshot.methods.batching import Tasks
 
 if TYPE_CHECKING:
+    from longshot.core.ragged import Ragged
     from longshot.datasets.dataset import Dataset
     from longshot.features.backbones.base import ModuleBackbone
     from longshot.networks.base import Network
@@ -59,45 +60,26 @@ class ImageSource:
         }
         return {"dataset": self.dataset.name, "networks": [facts]}
 
-    def tasks(self, tasks: Tasks, chosen: NDArray[np.int64]) -> tuple[list[ImageTask], torch.Tensor]:
+    def tasks(
+        self, tasks: TaskRows, chosen: NDArray[np.int64], seed: int = 0
+    ) -> tuple[list[ImageTask], torch.Tensor]:
         """The tasks at positions ``chosen`` (all of one shape) with their images, and query labels [B, Q]."""
         made, labels = [], []
         for position in chosen.tolist():
-            support = slice(*tasks.support_offsets[position : position + 2].tolist())
-            query = slice(*tasks.query_offsets[position : position + 2].tolist())
-            images = self._images(np.concatenate((tasks.support[support], tasks.query[query])))
-            count = support.stop - support.start
-            made.append(
-                ImageTask(
-                    support=images[:count],
-                    support_label=torch.from_numpy(tasks.support_label[support]).to(images.device),
-                    query=images[count:],
-                    way=int(tasks.ways[position]),
-                    seed=int(tasks.seeds[position]),
-                    index=int(tasks.index[position]),
-                )
-            )
-            labels.append(torch.from_numpy(tasks.query_label[query]).to(images.device))
+            support, query = tasks.support.row(position), tasks.query.row(position)
+            images = self._images(np.concatenate((support, query)))
+            made.append(_image_task(tasks, position, seed, images[: len(support)], images[len(support) :]))
+            labels.append(_labels(tasks.query_label, position, images))
         return made, torch.stack(labels)
 
     def in_blocks(
-        self, tasks: Tasks, position: int, block: int
+        self, tasks: TaskRows, position: int, block: int, seed: int = 0
     ) -> tuple[ImageTask, torch.Tensor, Iterator[torch.Tensor]]:
         """The task without queries, its query labels [Q], and its queries as images, ``block`` at a time."""
-        support = slice(*tasks.support_offsets[position : position + 2].tolist())
-        start, stop = tasks.query_offsets[position : position + 2].tolist()
-        images = self._images(tasks.support[support])
-        task = ImageTask(
-            support=images,
-            support_label=torch.from_numpy(tasks.support_label[support]).to(images.device),
-            query=images[:0],
-            way=int(tasks.ways[position]),
-            seed=int(tasks.seeds[position]),
-            index=int(tasks.index[position]),
-        )
-        labels = torch.from_numpy(tasks.query_label[start:stop]).to(images.device)
-        blocks = (self._images(tasks.query[at : min(at + block, stop)]) for at in range(start, stop, block))
-        return task, labels, blocks
+        images, query = self._images(tasks.support.row(position)), tasks.query.row(position)
+        task = _image_task(tasks, position, seed, images, images[:0])
+        blocks = (self._images(query[start : start + block]) for start in range(0, len(query), block))
+        return task, _labels(tasks.query_label, position, images), blocks
 
     def bytes_per_task(self, support: int) -> int:
         """Rough memory of adapting the network to a task: weights, gradient and moments, and what layers keep.
@@ -151,13 +133,32 @@ def free_memory() -> int:
         return 4 << 30
 
 
-def same_shape(tasks: Tasks, at_once: int) -> list[NDArray[np.int64]]:
+def _image_task(
+    tasks: TaskRows, position: int, seed: int, support: torch.Tensor, query: torch.Tensor
+) -> ImageTask:
+    """The task at ``position``, its images read; ``seed`` is that of the run."""
+    return ImageTask(
+        support=support,
+        support_label=_labels(tasks.support_label, position, support),
+        query=query,
+        way=int(tasks.ways[position]),
+        seed=int(task_seeds(seed, tasks.tasks[[position]])[0]),
+        index=int(tasks.tasks[position]),
+    )
+
+
+def _labels(labels: Ragged, position: int, images: torch.Tensor) -> torch.Tensor:
+    """Labels of one task, int64, on the device of its images."""
+    return torch.from_numpy(labels.row(position).astype(np.int64)).to(images.device)
+
+
+def same_shape(tasks: TaskRows, at_once: int) -> list[NDArray[np.int64]]:
     """Positions of tasks with equal (way, support, query), in groups of at most ``at_once``; in task order."""
     groups: dict[tuple[int, int, int], list[list[int]]] = {}
     sizes = zip(
         tasks.ways.tolist(),
-        np.diff(tasks.support_offsets).tolist(),
-        np.diff(tasks.query_offsets).tolist(),
+        tasks.support.lengths.tolist(),
+        tasks.query.lengths.tolist(),
         strict=True,
     )
     ordered: list[list[int]] = []

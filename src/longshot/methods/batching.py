@@ -8,75 +8,22 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from longshot.core.arrays import Ints
 from longshot.core.batches import TaskBatch, TaskShape
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskRows, task_seeds
 from longshot.methods.base import Method
-
-if TYPE_CHECKING:
-    from longshot.core.ragged import Ragged
-    from longshot.core.tasks import TaskRows
 
 MAX_BATCH = 256  # tasks; more gains nothing and delays progress and Ctrl-C
 MAX_PADDING = 0.25  # share of rows in a batch that may be padding
 ACCELERATOR_BUDGET = 256 << 20  # bytes per batch away from the CPU, where caches matter less than launches
-
-
-@dataclass(frozen=True)
-class Tasks:
-    """T tasks as rows of a features array; task t owns the values from offsets[t] to offsets[t+1]."""
-
-    index: NDArray[np.int64]  # [T] number of the task in its testbed
-    seeds: NDArray[np.int64]  # [T] for methods that draw random numbers
-    ways: NDArray[np.int64]  # [T]
-    support: NDArray[np.int64]  # rows, all tasks behind one another, sorted by label in each task
-    support_label: NDArray[np.int64]
-    support_offsets: NDArray[np.int64]  # [T+1]
-    query: NDArray[np.int64]
-    query_label: NDArray[np.int64]
-    query_offsets: NDArray[np.int64]  # [T+1]
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    @classmethod
-    def from_bound(cls, bound: TaskRows, start: int = 0, stop: int | None = None, seed: int = 0) -> Tasks:
-        """Tasks ``start`` … ``stop`` of those a testbed has bound to a features array."""
-        wanted = slice(start, stop)
-        support, support_offsets = _cut(bound.support, wanted)
-        support_label, _ = _cut(bound.support_label, wanted)
-        query, query_offsets = _cut(bound.query, wanted)
-        query_label, _ = _cut(bound.query_label, wanted)
-        # Methods may rely on class-major support; lexsort is stable, so equal labels keep their order.
-        owner = np.repeat(np.arange(len(support_offsets) - 1), np.diff(support_offsets))
-        if ((support_label[1:] < support_label[:-1]) & (owner[1:] == owner[:-1])).any():
-            order = np.lexsort((support_label, owner))
-            support, support_label = support[order], support_label[order]
-        index = np.asarray(bound.tasks[wanted], np.int64)
-        return cls(
-            index=index,
-            seeds=task_seeds(seed, index),
-            ways=np.asarray(bound.ways[wanted], np.int64),
-            support=support,
-            support_label=support_label,
-            support_offsets=support_offsets,
-            query=query,
-            query_label=query_label,
-            query_offsets=query_offsets,
-        )
-
-
-def _cut(ragged: Ragged, wanted: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    offsets = np.asarray(ragged.offsets, np.int64)
-    stop = len(offsets) - 1 if wanted.stop is None else wanted.stop
-    bounds = offsets[wanted.start : stop + 1]
-    return np.asarray(ragged.values[bounds[0] : bounds[-1]], np.int64), bounds - bounds[0]
 
 
 def batch_size(method: Method, shape: TaskShape, device: torch.device) -> int:
@@ -91,40 +38,38 @@ def bytes_per_task(method: Method, shape: TaskShape) -> int:
 
 
 def plan(
-    tasks: Tasks, method: Method, dim: int, device: torch.device, limit: int | None = None
-) -> list[NDArray[np.int64]]:
+    tasks: TaskRows, method: Method, dim: int, device: torch.device, limit: int | None = None
+) -> list[Ints]:
     """Group tasks of similar size into batches: positions in ``tasks``, a pure function of the arguments.
 
     Tasks are sorted by (way, support, query); a batch ends when it is full for its padded shape, or when the
     next task would make more than MAX_PADDING of its rows padding. ``limit`` bounds the size of a batch.
     """
-    ways = tasks.ways
-    supports = np.diff(tasks.support_offsets)
-    queries = np.diff(tasks.query_offsets)
+    ways, supports, queries = tasks.ways, tasks.support.lengths, tasks.query.lengths
     if len(tasks) and all((size == size[0]).all() for size in (ways, supports, queries)):
         room = batch_size(method, TaskShape(int(ways[0]), int(supports[0]), int(queries[0]), dim), device)
         step = room if limit is None else min(room, limit)
         return [np.arange(start, min(start + step, len(tasks))) for start in range(0, len(tasks), step)]
     order = np.lexsort((queries, supports, ways))
-    batches: list[NDArray[np.int64]] = []
+    batches: list[Ints] = []
     start = 0
     while start < len(order):
-        rest = order[start : start + MAX_BATCH]
-        sizes = np.stack([ways[rest], supports[rest], queries[rest]])
+        next_tasks = order[start : start + MAX_BATCH]
+        sizes = np.stack([ways[next_tasks], supports[next_tasks], queries[next_tasks]])
         padded = np.maximum.accumulate(sizes, axis=1)  # [3, n] shape of a batch that ends at each task
-        count = np.arange(1, len(rest) + 1)
+        count = np.arange(1, len(next_tasks) + 1)
         wasted = 1 - np.cumsum(sizes[1] + sizes[2]) / (count * (padded[1] + padded[2]))
         # Sizes repeat: the method is asked once for each different shape.
-        new = np.ones(len(rest), bool)
+        new = np.ones(len(next_tasks), bool)
         new[1:] = (padded[:, 1:] != padded[:, :-1]).any(0)
-        asked = [batch_size(method, TaskShape(w, s, q, dim), device) for w, s, q in padded[:, new].T.tolist()]
-        room = np.asarray(asked)[np.cumsum(new) - 1]
+        shapes = [TaskShape(way, support, query, dim) for way, support, query in padded[:, new].T.tolist()]
+        room = np.array([batch_size(method, shape, device) for shape in shapes])[np.cumsum(new) - 1]
         fits = (count <= room) & (wasted <= MAX_PADDING)
         if limit is not None:
             fits &= count <= limit
         fits[0] = True  # a task that is too large for the budget goes alone
-        stop = len(rest) if fits.all() else int(fits.argmin())
-        batches.append(rest[:stop])
+        stop = len(next_tasks) if fits.all() else int(fits.argmin())
+        batches.append(next_tasks[:stop])
         start += stop
     return batches
 
@@ -167,10 +112,27 @@ class Gatherer:
     def __del__(self) -> None:
         _SPARE.held = self._held
 
-    def batch(self, tasks: Tasks, chosen: NDArray[np.int64]) -> tuple[TaskBatch, Tensor]:
-        """The tasks at positions ``chosen`` as a TaskBatch, and their query labels [B, Q] (−1 = padding)."""
-        rows, labels = _pad(tasks.support, tasks.support_label, tasks.support_offsets, chosen)
-        query_rows, query_labels = _pad(tasks.query, tasks.query_label, tasks.query_offsets, chosen)
+    def batch(self, tasks: TaskRows, chosen: Ints, seed: int = 0) -> tuple[TaskBatch, Tensor]:
+        """Some tasks as padded tensors on the device.
+
+        Parameters
+        ----------
+        tasks : TaskRows
+            Rows of the features arrays, the support sorted by label (``TaskRows.by_label``).
+        chosen : array [B]
+            Positions of the tasks.
+        seed : int
+            Seed of the run: what a method draws depends on it and on a task's number.
+
+        Returns
+        -------
+        TaskBatch
+            The B tasks.
+        Tensor [B, Q]
+            Their query labels; −1 marks padding.
+        """
+        rows, labels = _pad(tasks.support, tasks.support_label, chosen)
+        query_rows, query_labels = _pad(tasks.query, tasks.query_label, chosen)
         ways = tasks.ways[chosen]
         targets = torch.from_numpy(query_labels).to(self.device)
         batch = TaskBatch(
@@ -180,25 +142,25 @@ class Gatherer:
             query_mask=targets >= 0,
             ways=torch.from_numpy(ways).to(self.device),
             way=int(ways.max()),
-            seeds=torch.from_numpy(tasks.seeds[chosen]),
+            seeds=torch.from_numpy(task_seeds(seed, tasks.tasks[chosen])),
             blocks=self.blocks,
             shot=_equal_shots(labels, ways),
-            index=torch.from_numpy(tasks.index[chosen]),
+            index=torch.from_numpy(tasks.tasks[chosen]),
         )
         return batch, targets
 
-    def _read(self, name: str, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> Tensor:
+    def _read(self, name: str, rows: Ints, labels: Ints) -> Tensor:
         """[B, K, d] float32 on the device: the rows, zeros where the label is −1."""
         count = rows.size
-        wanted = torch.from_numpy(rows.reshape(-1))
+        flat_rows = torch.from_numpy(rows.reshape(-1))
         out = self._buffer(name, torch.float32, count, self.dim)
         start = 0
         for number, (source, width) in enumerate(zip(self._sources, self.blocks, strict=True)):
             if source.dtype == torch.float32 and len(self.blocks) == 1:
-                torch.index_select(source, 0, wanted, out=out)
+                torch.index_select(source, 0, flat_rows, out=out)
             else:
                 stored = self._buffer(f"{name}{number}", source.dtype, count, width)
-                torch.index_select(source, 0, wanted, out=stored)
+                torch.index_select(source, 0, flat_rows, out=stored)
                 out[:, start : start + width].copy_(stored)
             start += width
         if labels.min() < 0:
@@ -215,52 +177,60 @@ class Gatherer:
 
 
 def batches(
-    tasks: Tasks, method: Method, gatherer: Gatherer, limit: int | None = None
-) -> Iterator[tuple[NDArray[np.int64], TaskBatch, Tensor]]:
-    """(positions, batch, query labels) for every task, in the order of ``plan``."""
+    tasks: TaskRows, method: Method, gatherer: Gatherer, limit: int | None = None, seed: int = 0
+) -> Iterator[tuple[Ints, TaskBatch, Tensor]]:
+    """Tasks of similar size together as padded tensors: the way from row numbers to what methods compute with.
+
+    Parameters
+    ----------
+    tasks : TaskRows
+        T tasks as rows of the gatherer's arrays.
+    method : Method
+        Says how much memory a task takes (``floats_per_task``) and a batch may take (``batch_bytes``).
+    gatherer : Gatherer
+        Reads the rows. A batch is valid until the next one is asked for.
+    limit : int, optional
+        The most tasks of a batch.
+    seed : int
+        Seed of the run, for methods that draw random numbers.
+
+    Yields
+    ------
+    array [B], TaskBatch, Tensor [B, Q]
+        Positions of the tasks, the batch, and its query labels (−1 marks padding); every task once.
+    """
+    tasks = tasks.by_label()
     for chosen in plan(tasks, method, gatherer.dim, gatherer.device, limit):
-        batch, targets = gatherer.batch(tasks, chosen)
+        batch, targets = gatherer.batch(tasks, chosen, seed)
         yield chosen, batch, targets
 
 
-def task_seeds(seed: int, index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[T] one seed per task in 0 … 2⁶³−1: the SplitMix64 finaliser over (seed, task)."""
-    with np.errstate(over="ignore"):
-        start = np.uint64(seed % 2**64) * np.uint64(0xD1342543DE82EF95)
-        state = start + (index.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        state ^= state >> np.uint64(31)
-    return (state >> np.uint64(1)).astype(np.int64)
-
-
-def _pad(
-    values: NDArray[np.int64],
-    labels: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    chosen: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pad(rows: Ragged, labels: Ragged, chosen: Ints) -> tuple[Ints, Ints]:
     """[B, K] rows and labels of the chosen tasks; padding has label −1 and repeats a row of the task."""
-    starts = offsets[chosen][:, None]
-    lengths = offsets[chosen + 1][:, None] - starts
+    starts = rows.offsets[chosen][:, None]
+    lengths = rows.offsets[chosen + 1][:, None] - starts
     longest = int(lengths.max())
     positions = np.arange(longest)
     if longest == lengths.min():
         if (np.diff(chosen) == 1).all():  # equal tasks behind one another: a table already
-            cut = slice(offsets[chosen[0]], offsets[chosen[-1] + 1])
-            return values[cut].reshape(-1, longest), labels[cut].reshape(-1, longest)
+            cut = slice(rows.offsets[chosen[0]], rows.offsets[chosen[-1] + 1])
+            return rows.values[cut].reshape(-1, longest), _int64(labels.values[cut].reshape(-1, longest))
         where = starts + positions
-        return values[where], labels[where]
+        return rows.values[where], _int64(labels.values[where])
     inside = positions < lengths
     where = starts + np.where(inside, positions, 0)
-    return values[where], np.where(inside, labels[where], -1)
+    return rows.values[where], np.where(inside, _int64(labels.values[where]), -1)
 
 
-def _equal_shots(labels: NDArray[np.int64], ways: NDArray[np.int64]) -> int | None:
+def _int64(labels: NDArray[Any]) -> Ints:
+    return labels.astype(np.int64, copy=False)
+
+
+def _equal_shots(labels: Ints, ways: Ints) -> int | None:
     """k when every row of ``labels`` [B, S] is 0…0 1…1 … W−1…W−1 with k of each, else None."""
     way = int(ways[0])
-    shot, rest = divmod(labels.shape[1], way)
-    if rest or not (ways == way).all():
+    shot, remainder = divmod(labels.shape[1], way)
+    if remainder or not (ways == way).all():
         return None
     return shot if (labels == np.repeat(np.arange(way), shot)).all() else None
 

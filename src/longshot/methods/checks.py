@@ -18,7 +18,7 @@ from longshot.core.errors import UserError
 from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskRows
 from longshot.methods.base import LOWEST, Method
-from longshot.methods.batching import Gatherer, Tasks, batches
+from longshot.methods.batching import Gatherer, batches
 from longshot.methods.own import MethodError
 
 T = TypeVar("T")
@@ -88,9 +88,7 @@ def run(
     )
     found: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(tasks)
     with torch.no_grad():
-        for chosen, batch, _ in batches(
-            Tasks.from_bound(bound), method, Gatherer([world.features], _CPU), limit
-        ):
+        for chosen, batch, _ in batches(bound, method, Gatherer([world.features], _CPU), limit):
             before = batch.support.clone(), batch.query.clone()
             scores = method.scores(batch)
             wanted = (len(batch), batch.query.shape[1], batch.way)

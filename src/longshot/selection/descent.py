@@ -11,10 +11,11 @@ from typing import Literal
 import numpy as np
 import torch
 
+from longshot.core.arrays import Ints
 from longshot.selection.objectives import SelectionObjective
 from longshot.selection.projection import l1_ball, simplex
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import Ints, SelectionTasks, by_class, own_places
+from longshot.selection.tasks import SelectionTasks, by_class, own_places
 
 DescentStart = Literal["uniform", "random"]
 Projection = Literal["l1", "simplex", "none"]
@@ -68,7 +69,7 @@ def descend(
     active = np.arange(len(tasks), dtype=np.int64)
     for _ in range(steps):
         part = tasks.take(active)
-        slots = np.concatenate([np.arange(tasks.offsets[t], tasks.offsets[t + 1]) for t in active])
+        slots = tasks.plan.classes.indices(active)
         moved, projected = _step(
             table,
             part,

@@ -9,20 +9,18 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from longshot.core.arrays import Ints
 from longshot.selection.objectives import COLUMN_BLOCK, SelectionObjective
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import Ints, SelectionTasks, by_class
+from longshot.selection.tasks import SelectionTasks, by_class
 
 
 def hide_queries(
     scores: torch.Tensor, table: FeatureTable, tasks: SelectionTasks, slots: Ints, start: int
 ) -> None:
     """Set −∞ where a row of the block that begins at ``start`` is a query of the slot's own task."""
-    first = tasks.query_offsets[slots]
-    count = tasks.query_offsets[slots + 1] - first
-    column = np.repeat(np.arange(len(slots)), count)
-    position = np.arange(len(column)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
-    rows = tasks.query[position]
+    queries = tasks.query.take(slots)
+    column, rows = queries.owners, queries.values
     if table.allowed is not None:
         selectable = table.selectable(rows)
         column, rows = column[selectable], rows[selectable]

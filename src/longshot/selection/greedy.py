@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from longshot.core.arrays import Ints
 from longshot.selection.objectives import SelectionObjective
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import Ints, SelectionTasks, own_places, rounded_shapes
+from longshot.selection.tasks import SelectionTasks, own_places, rounded_shapes
 
 _SWAP_BYTES = 64 << 20  # of candidate losses per query held at a time
 

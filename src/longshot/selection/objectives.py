@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import torch
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.selection import losses
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import Ints, QueryBatch, SelectionTasks, batches, by_class, pool_sizes
+from longshot.selection.tasks import QueryBatch, SelectionTasks, batches, by_class, pool_sizes
 
 COLUMN_BLOCK = (
     32  # slots per product: fixed and padded, so that a score does not depend on how many tasks there are
@@ -34,7 +35,7 @@ class SupportMeasures:
 
     def take(self, tasks: SelectionTasks, members: Ints) -> SupportMeasures:
         """What was measured on some of the tasks."""
-        slots = np.concatenate([np.arange(tasks.offsets[t], tasks.offsets[t + 1]) for t in members])
+        slots = tasks.plan.classes.indices(members)
         index = torch.from_numpy(members).to(self.loss.device)
         return SupportMeasures(
             self.loss[index], self.accuracy[index], self.directions[torch.from_numpy(slots).to(index.device)]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.selection.fastdiffsel import select_rows
 from longshot.selection.objectives import SelectionObjective
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import Ints, SelectionTasks
+from longshot.selection.tasks import SelectionTasks
 
 
 def refine_rounds(

@@ -10,10 +10,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
+from longshot.core.arrays import Ints
 from longshot.selection import losses
 from longshot.selection.objectives import PoolWeights, SupportMeasures, Swapper
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import Ints, SelectionTasks, own_rows
+from longshot.selection.tasks import SelectionTasks, own_rows
 
 _SCATTER_BYTES = 512 << 20  # of class scatter matrices kept; others are computed again when needed
 _SOLVE_BYTES = 64 << 20  # of candidate systems solved at a time in a greedy round
@@ -46,7 +47,7 @@ class RidgeObjective:
     ) -> torch.Tensor:
         result = torch.empty(tasks.slots, 2, table.dim, device=table.device)
         for task in range(len(tasks)):
-            first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
+            first, last = tasks.slots_of(task)
             system = self.penalty * torch.eye(table.dim, device=table.device)
             right = torch.empty(table.dim, last - first, device=table.device)
             for slot in range(first, last):
@@ -68,7 +69,7 @@ class RidgeObjective:
         directions = torch.empty(tasks.slots, 2, table.dim, device=table.device)
         bounds = tasks.support_offsets
         for task in range(len(tasks)):
-            first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
+            first, last = tasks.slots_of(task)
             known = table.gather(support[bounds[first] : bounds[last]])
             target = _targets(tasks, task).to(known)
             # The support is small: the dual form, k×k, is the same B. H by Woodbury's identity.
@@ -92,7 +93,7 @@ class RidgeObjective:
         result = torch.empty(len(slots), len(block), device=block.device)
         for line, slot in enumerate(slots):
             task = int(task_of_slot[slot])
-            first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
+            first, last = tasks.slots_of(task)
             both = directions[first:last].transpose(0, 1).reshape(-1, block.shape[1])
             pull, fit = (both @ block.mT).reshape(2, last - first, -1)  # [way, n] each
             result[line] = pull[slot - first] - (pull * fit).sum(0)
@@ -158,7 +159,7 @@ class RidgeSwapper:
         self.known, self.target, self.query, self.label, self.start = [], [], [], [], []
         bounds = tasks.support_offsets
         for task in members:
-            first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
+            first, last = tasks.slots_of(task)
             self.known.append(table.gather(support[bounds[first] : bounds[last]]))
             self.target.append(_targets(tasks, int(task)).to(self.known[-1]))
             query, label = _queries(table, tasks, int(task))
@@ -197,10 +198,9 @@ class RidgeSwapper:
 
 def _queries(table: FeatureTable, tasks: SelectionTasks, task: int) -> tuple[torch.Tensor, torch.Tensor]:
     """One task's query features [1, Q, d] and labels [1, Q]."""
-    first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
-    rows = tasks.query[tasks.query_offsets[first] : tasks.query_offsets[last]]
-    label = np.repeat(np.arange(last - first), np.diff(tasks.query_offsets[first : last + 1]))
-    return table.gather(rows)[None], torch.from_numpy(label).to(table.device)[None]
+    first, last = tasks.slots_of(task)
+    label = np.repeat(np.arange(last - first), tasks.query.lengths[first:last])
+    return table.gather(tasks.query_rows(task))[None], torch.from_numpy(label).to(table.device)[None]
 
 
 def _targets(tasks: SelectionTasks, task: int) -> torch.Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.selection.descent import DescentStart, Projection, descend
 from longshot.selection.fastdiffsel import select_rows
@@ -16,7 +17,7 @@ from longshot.selection.greedy import greedy_rounds
 from longshot.selection.objectives import SelectionObjective
 from longshot.selection.refine import refine_rounds
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import Ints, SelectionTasks
+from longshot.selection.tasks import SelectionTasks
 
 _CHUNK_BYTES = 128 << 20  # of directions held at a time
 _WEIGHT_BYTES = 64 << 20  # of pool weights held at a time, where weights are needed at all

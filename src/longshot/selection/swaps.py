@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from longshot.core.arrays import Ints
 from longshot.selection.objectives import logits, slot_tensor, support_centres
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import Ints, SelectionTasks, one_batch
+from longshot.selection.tasks import SelectionTasks, one_batch
 
 if TYPE_CHECKING:
     from longshot.selection.objectives import PrototypeObjective

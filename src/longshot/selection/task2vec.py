@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from longshot.core.arrays import Ints
 from longshot.selection import losses
 from longshot.selection.objectives import (
     Distance,
@@ -30,7 +31,7 @@ from longshot.selection.objectives import (
     support_centres,
 )
 from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import Ints, SelectionTasks, batches, by_class, own_places
+from longshot.selection.tasks import SelectionTasks, batches, by_class, own_places
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Task2VecObjective:
             for start, block in table.blocks(label):
                 for slot in slots:
                     task = int(task_of_slot[slot])
-                    mine = slice(int(tasks.offsets[task]), int(tasks.offsets[task + 1]))
+                    mine = slice(*tasks.slots_of(task))
                     share = self._shares(table, tasks, int(slot), weights, start, len(block))
                     information = self._information(block, probe[mine]) * share[:, None]
                     embedding[mine] += information.mT @ block.square() / int(ways[task])
@@ -89,7 +90,7 @@ class Task2VecObjective:
         result = torch.empty(len(slots), len(block), device=block.device)
         for line, slot in enumerate(slots):
             task = int(task_of_slot[slot])
-            mine = slice(int(tasks.offsets[task]), int(tasks.offsets[task + 1]))
+            mine = slice(*tasks.slots_of(task))
             information = self._information(block, directions[mine, 0])
             result[line] = (information * (squares @ directions[mine, 1].mT)).mean(-1)
         return result
@@ -144,8 +145,8 @@ class Task2VecObjective:
         """∂L/∂t(P, w) = 2(t(P, w) − t(Q))/(way·d) [S, d]."""
         result = torch.empty_like(embedding)
         for task in range(len(tasks)):
-            first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
-            query = table.gather(tasks.query[tasks.query_offsets[first] : tasks.query_offsets[last]])
+            first, last = tasks.slots_of(task)
+            query = table.gather(tasks.query_rows(task))
             wanted = self._information(query, probe[first:last]).mT @ query.square() / len(query)
             result[first:last] = 2 * (embedding[first:last] - wanted) / ((last - first) * table.dim)
         return result
@@ -157,7 +158,7 @@ class Task2VecObjective:
         result = torch.empty_like(probe)
         bounds = tasks.support_offsets
         for task in range(len(tasks)):
-            first, last = int(tasks.offsets[task]), int(tasks.offsets[task + 1])
+            first, last = tasks.slots_of(task)
             known = table.gather(support[bounds[first] : bounds[last]])
             shots = tasks.shots[first:last]
             share = torch.from_numpy(np.repeat(1 / (shots * len(shots)), shots)).to(known)
@@ -191,7 +192,7 @@ class Task2VecSwapper:
         self.squares = features.square()
         self.information, self.error, self.rows = [], [], []
         for task in range(len(part)):
-            first, last = int(part.offsets[task]), int(part.offsets[task + 1])
+            first, last = part.slots_of(task)
             slot = first + place
             self.information.append(objective._information(features, directions[first:last, 0]))
             self.error.append(directions[first:last, 1] * (last - first) * table.dim / 2)

@@ -1,7 +1,4 @@
-"""Tasks as integer arrays, and padded batches of their queries.
-
-A *slot* is one class of one task. Slots lie task after task, so everything per slot is a flat array.
-"""
+"""Tasks whose supports are to be selected, and padded batches of their queries."""
 
 from __future__ import annotations
 
@@ -10,30 +7,33 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
+from longshot.core.ragged import Ragged, offsets_of
+from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.selection.table import FeatureTable
 
-Ints = NDArray[np.int64]
 _BATCH_BYTES = 8 << 20  # of query features in one padded batch
 
 
 @dataclass(frozen=True, eq=False)
 class SelectionTasks:
-    """T tasks with S slots in all.
+    """T tasks with S slots (classes of tasks) in all, and their queries; supports are still to be chosen."""
 
-    ``offsets`` [T+1] bounds the slots of a task; ``classes`` and ``shots`` [S] give a slot's class and k;
-    ``query`` holds the rows of all queries, slot after slot, bounded by ``query_offsets`` [S+1];
-    ``ids`` [T] names a task's random stream whatever batch it is in.
-    """
+    plan: TaskPlan  # int64
+    query: Ragged  # S rows: the query rows of each slot
+    ids: Ints  # [T] name a task's random stream whatever batch it is in
 
-    offsets: Ints
-    classes: Ints
-    shots: Ints
-    query: Ints
-    query_offsets: Ints
-    ids: Ints
+    @classmethod
+    def from_rows(cls, plan: TaskPlan, rows: TaskRows) -> SelectionTasks:
+        """The plan with the queries, and without the support, of the images that were chosen for it."""
+        counts = (
+            part.with_values(part.values.astype(np.int64))
+            for part in (plan.classes, plan.shots, plan.queries)
+        )
+        query = Ragged.from_lengths(rows.query.values.astype(np.int64), plan.queries.values)
+        return cls(TaskPlan(*counts), query, rows.tasks)
 
     @classmethod
     def from_lists(
@@ -43,23 +43,33 @@ class SelectionTasks:
         query: Sequence[Sequence[Sequence[int]]],
     ) -> SelectionTasks:
         """Build from nested lists: [task][slot], [task][slot], [task][slot][query row]."""
-        per_slot = [np.asarray(rows, dtype=np.int64) for task in query for rows in task]
-        return cls(
-            offsets=_bounds([len(task) for task in classes]),
-            classes=np.array([c for task in classes for c in task], dtype=np.int64),
-            shots=np.array([k for task in shots for k in task], dtype=np.int64),
-            query=np.concatenate(per_slot) if per_slot else np.zeros(0, np.int64),
-            query_offsets=_bounds([len(rows) for rows in per_slot]),
-            ids=np.arange(len(classes), dtype=np.int64),
-        )
+        query_rows = Ragged.from_lists([rows for task in query for rows in task])
+        numbers = Ragged.from_lists(classes)
+        plan = TaskPlan(numbers, Ragged.from_lists(shots), numbers.with_values(query_rows.lengths))
+        return cls(plan, query_rows, np.arange(len(plan)))
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return len(self.plan)
+
+    @property
+    def offsets(self) -> Ints:
+        """Bounds of the slots of each task [T+1]."""
+        return self.plan.classes.offsets
+
+    @property
+    def classes(self) -> Ints:
+        """The class of each slot [S]."""
+        return self.plan.classes.values
+
+    @property
+    def shots(self) -> Ints:
+        """k, the support images of each slot [S]."""
+        return self.plan.shots.values
 
     @property
     def ways(self) -> Ints:
         """Classes per task [T]."""
-        return np.diff(self.offsets)
+        return self.plan.classes.lengths
 
     @property
     def slots(self) -> int:
@@ -69,36 +79,43 @@ class SelectionTasks:
     @property
     def task_of_slot(self) -> Ints:
         """The task of each slot [S]."""
-        return np.repeat(np.arange(len(self), dtype=np.int64), self.ways)
+        return self.plan.classes.owners
 
     @property
     def support_offsets(self) -> Ints:
         """Bounds of each slot's rows in a flat support array [S+1]."""
-        return _bounds(self.shots)
+        return offsets_of(self.shots)
+
+    @property
+    def query_counts(self) -> Ints:
+        """Queries per task [T]."""
+        return np.diff(self.query.offsets[self.offsets])
+
+    def slots_of(self, task: int) -> tuple[int, int]:
+        """First slot of a task, and the slot behind its last."""
+        return int(self.offsets[task]), int(self.offsets[task + 1])
+
+    def query_rows(self, task: int) -> Ints:
+        """The query rows of a task, slot after slot."""
+        first, last = self.slots_of(task)
+        return self.query.values[self.query.offsets[first] : self.query.offsets[last]]
 
     def take(self, tasks: Ints) -> SelectionTasks:
         """The tasks at these positions, in this order."""
-        slots = _spans(self.offsets, tasks)
-        rows = _spans(self.query_offsets, slots)
         return SelectionTasks(
-            offsets=_bounds(self.ways[tasks]),
-            classes=self.classes[slots],
-            shots=self.shots[slots],
-            query=self.query[rows],
-            query_offsets=_bounds(np.diff(self.query_offsets)[slots]),
-            ids=self.ids[tasks],
+            self.plan.take(tasks), self.query.take(self.plan.classes.indices(tasks)), self.ids[tasks]
         )
 
     def support_positions(self, tasks: Ints) -> Ints:
         """Where the support rows of these tasks stand in a flat support array."""
-        return _spans(self.support_offsets, _spans(self.offsets, tasks))
+        offsets = self.support_offsets
+        return Ragged(np.arange(offsets[-1]), offsets[self.offsets]).indices(tasks)
 
     def check(self, table: FeatureTable) -> None:
         """Every class must have k images to select besides the task's own queries; every query lies in its class."""
         first, last = table.offsets[self.classes], table.offsets[self.classes + 1]
-        asked = np.diff(self.query_offsets)
-        low, high = np.repeat(first, asked), np.repeat(last, asked)
-        if np.any((self.query < low) | (self.query >= high)):
+        rows, counts = self.query.values, self.query.lengths
+        if np.any((rows < np.repeat(first, counts)) | (rows >= np.repeat(last, counts))):
             raise ValueError("a query row lies outside the class of its slot")
         pool = pool_sizes(table, self)
         short = np.flatnonzero(self.shots > pool)
@@ -107,8 +124,8 @@ class SelectionTasks:
             kind = "images" if table.allowed is None else "images that may be support"
             raise UserError(
                 f"Class '{table.name(int(self.classes[slot]))}' has {pool[slot]} {kind} besides the query of task "
-                f"{self.ids[self.task_of_slot[slot]]}, but the support needs {self.shots[slot]}: "
-                f"ask for fewer shots or queries."
+                f"{self.ids[self.task_of_slot[slot]]}, but the support needs {self.shots[slot]}",
+                "lower {shot} or {query}",
             )
 
 
@@ -148,37 +165,32 @@ def one_batch(table: FeatureTable, tasks: SelectionTasks) -> QueryBatch:
 
 def rounded_shapes(tasks: SelectionTasks) -> Ints:
     """(ways, queries) of each task as its batch pads them [T, 2]."""
-    counts = tasks.query_offsets[tasks.offsets[1:]] - tasks.query_offsets[tasks.offsets[:-1]]
-    return np.stack([_round_up(tasks.ways, 5), _round_up(counts, 10)], axis=1)
+    return np.stack([_round_up(tasks.ways, 5), _round_up(tasks.query_counts, 10)], axis=1)
 
 
 def _batch(table: FeatureTable, tasks: SelectionTasks, members: Ints, width: int, height: int) -> QueryBatch:
-    slots = np.zeros((len(members), width), dtype=np.int64)
-    mask = np.arange(width) < tasks.ways[members, None]
-    slots[mask] = _spans(tasks.offsets, members)
-    rows = np.zeros((len(members), height), dtype=np.int64)
-    label = np.full((len(members), height), -1, dtype=np.int64)
-    first = tasks.query_offsets[tasks.offsets[members]]
-    last = tasks.query_offsets[tasks.offsets[members + 1]]
-    real = np.arange(height) < (last - first)[:, None]
-    rows[real] = tasks.query[_spans(tasks.query_offsets, slots[mask])]
-    place = np.broadcast_to(np.arange(width), slots.shape)[mask]
-    label[real] = np.repeat(place, np.diff(tasks.query_offsets)[slots[mask]])
-    known = torch.from_numpy(label).to(table.device)
+    part = tasks.take(members)
+    slot_numbers = tasks.plan.classes.with_values(np.arange(tasks.slots)).take(members)
+    query_labels = np.repeat(part.plan.classes.positions, part.query.lengths)
+    queries = Ragged.from_lengths(part.query.values, part.query_counts)
+    rows = queries.padded(0, height)
+    label = queries.with_values(query_labels).padded(-1, height)
+    mask = np.arange(width) < part.ways[:, None]
+    labels = torch.from_numpy(label).to(table.device)
     inside = None if table.allowed is None else torch.from_numpy(table.selectable(rows)).to(table.device)
     return QueryBatch(
         tasks=members,
-        slots=slots,
+        slots=slot_numbers.padded(0, width),
         query=table.gather(rows),
-        label=known,
-        pooled=known if inside is None else known.masked_fill(~inside, -1),
+        label=labels,
+        pooled=labels if inside is None else labels.masked_fill(~inside, -1),
         mask=torch.from_numpy(mask).to(table.device),
     )
 
 
 def own_rows(table: FeatureTable, tasks: SelectionTasks, slot: int) -> Ints:
     """The slot's queries that could be selected if they were not queries."""
-    rows = tasks.query[tasks.query_offsets[slot] : tasks.query_offsets[slot + 1]]
+    rows = tasks.query.row(slot)
     return rows[table.selectable(rows)]
 
 
@@ -189,9 +201,9 @@ def own_places(table: FeatureTable, tasks: SelectionTasks, slot: int) -> Ints:
 
 def pool_sizes(table: FeatureTable, tasks: SelectionTasks) -> Ints:
     """Images of each slot's class that may be selected besides the task's queries [S]."""
-    own = np.diff(tasks.query_offsets)
+    own = tasks.query.lengths
     if table.allowed is not None:
-        own = np.diff(_bounds(table.selectable(tasks.query).astype(np.int64))[tasks.query_offsets])
+        own = np.diff(offsets_of(table.selectable(tasks.query.values))[tasks.query.offsets])
     sizes: Ints = table.sizes[tasks.classes] - own
     return sizes
 
@@ -202,19 +214,6 @@ def by_class(tasks: SelectionTasks) -> Iterator[tuple[int, Ints]]:
     for slots in np.split(order, np.flatnonzero(np.diff(tasks.classes[order])) + 1):
         if len(slots):
             yield int(tasks.classes[slots[0]]), slots
-
-
-def _bounds(lengths: Sequence[int] | Ints) -> Ints:
-    """Lengths → offsets, from 0."""
-    return np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))]).astype(np.int64)
-
-
-def _spans(offsets: Ints, items: Ints) -> Ints:
-    """All positions offsets[i]:offsets[i+1] for the items, one after another."""
-    lengths = offsets[items + 1] - offsets[items]
-    starts = np.repeat(offsets[items] - (np.cumsum(lengths) - lengths), lengths)
-    positions: Ints = np.arange(int(lengths.sum()), dtype=np.int64) + starts
-    return positions
 
 
 def _round_up(values: Ints, step: int) -> Ints:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.core.ragged import Ragged
-from longshot.core.tasks import Drawn, TaskPlan
+from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.testbeds.streams import Streams
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Instances(Choice, Protocol):
         """Hash of the features it looks at, None when it looks at none."""
         ...
 
-    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> Drawn:
+    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
         """Support and query rows of each task of the plan, disjoint.
 
         The result for a task must not depend on the other tasks of the block.

@@ -5,15 +5,14 @@ Thin: it turns a plan into integer arrays, hands them to ``longshot.selection``,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.core.ragged import Ragged, offsets_of
-from longshot.core.tasks import Drawn, TaskPlan
+from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.testbeds.base import Instances, Pool, settings
 from longshot.testbeds.instances import UniformInstances
 from longshot.testbeds.streams import Streams
@@ -55,7 +54,7 @@ class _Selected:
         """Hash of the features the selection looks at."""
         return self.table.hash
 
-    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> Drawn:
+    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
         """The base's queries with a support selected among the pool's images, and both measured."""
         # here, so that a uniform testbed is drawn without loading torch
         from longshot.core.devices import pick_device
@@ -66,14 +65,7 @@ class _Selected:
 
         self._check(pool)
         start = self.base.draw(streams, pool, plan)
-        tasks = SelectionTasks(
-            offsets=plan.classes.offsets,
-            classes=plan.classes.values.astype(np.int64),
-            shots=plan.shots.values.astype(np.int64),
-            query=start.query.values.astype(np.int64),
-            query_offsets=offsets_of(plan.queries.values),
-            ids=streams.tasks,
-        )
+        tasks = SelectionTasks.from_rows(plan, start)
         table = FeatureTable(
             self.table.array,
             self.table.offsets,
@@ -86,18 +78,18 @@ class _Selected:
         before = start.support.values.astype(np.int64)
         loss, accuracy = measure(table, tasks, objective, before)
         entropy = (streams.seed, *streams.salt, streams.attempt)
-        found = self._select(table, tasks, objective, before, entropy)
+        selection = self._select(table, tasks, objective, before, entropy)
         measured: dict[str, NDArray[Any]] = {
             "loss_before": loss,
-            "loss_after": found.loss,
+            "loss_after": selection.loss,
             "accuracy_before": accuracy,
-            "accuracy_after": found.accuracy,
-            "steps": found.steps.astype(np.int32),
-            "refine_rounds": found.refined.astype(np.int32),
-            "greedy_rounds": found.searched.astype(np.int32),
+            "accuracy_after": selection.accuracy,
+            "steps": selection.steps.astype(np.int32),
+            "refine_rounds": selection.refined.astype(np.int32),
+            "greedy_rounds": selection.searched.astype(np.int32),
         }
-        support = Ragged(found.support, start.support.offsets)
-        return Drawn(support, start.query, {**start.measured, **measured})
+        support = start.support.with_values(selection.support)
+        return replace(start, support=support).with_measured(measured)
 
     def _check(self, pool: Pool) -> None:
         if self.table.fingerprint != pool.dataset.fingerprint:

@@ -8,7 +8,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.core.tasks import Drawn
+from longshot.core.tasks import TaskRows
 from longshot.testbeds.base import Classes, Instances, Pool, Shape
 from longshot.testbeds.classes import SiblingClasses, UniformClasses
 from longshot.testbeds.instances import UniformInstances
@@ -16,14 +16,14 @@ from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.testbeds.streams import hash_rows
 
 
-def repeated(drawn: Drawn) -> NDArray[np.int64]:
+def repeated(tasks: TaskRows) -> NDArray[np.int64]:
     """Positions of the tasks that equal an earlier one, ascending.
 
     Two tasks are equal when they have the same support images and the same query images, in whatever order.
     Sets are compared by 64-bit hashes: should two different tasks ever collide, one of them is redrawn, which
     harms nothing.
     """
-    marks = hash_rows(drawn.support, 1) * np.uint64(3) + hash_rows(drawn.query, 2)
+    marks = hash_rows(tasks.support, 1) * np.uint64(3) + hash_rows(tasks.query, 2)
     _, first = np.unique(marks, return_index=True)
     again = np.ones(len(marks), dtype=bool)
     again[first] = False

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.core.ragged import Ragged, offsets_of
-from longshot.core.tasks import Drawn, TaskPlan
+from longshot.core.ragged import Ragged
+from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.testbeds.base import Pool
 from longshot.testbeds.streams import Streams
 
@@ -21,14 +21,15 @@ class UniformInstances:
     name: ClassVar[str] = "uniform"
     features: ClassVar[str | None] = None
 
-    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> Drawn:
+    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
         """Support and query rows of each task."""
         query = draw_queries(streams, pool, plan)
         taken = query if pool.support_mask is None else _ranks(query, pool, plan, pool.support_mask)
         sizes = pool.support_sizes[plan.classes.values]
         rest = streams.slots("support", plan.classes).choose(sizes - taken.lengths, plan.shots.values)
         support = _places(skip_past(rest, taken), pool, plan, pool.support_mask)
-        return Drawn(to_rows(support, pool, plan), to_rows(query, pool, plan))
+        support, query = to_rows(support, pool, plan), to_rows(query, pool, plan)
+        return TaskRows.from_plan(plan, support, query, tasks=streams.tasks)
 
 
 def draw_queries(streams: Streams, pool: Pool, plan: TaskPlan) -> Ragged:
@@ -82,9 +83,3 @@ def to_rows(slots: Ragged, pool: Pool, plan: TaskPlan) -> Ragged:
     """Positions inside a class, per (task, class) slot → dataset rows, per task, class after class."""
     rows = slots.values + np.repeat(pool.starts[plan.classes.values], slots.lengths)
     return Ragged(rows, slots.offsets[plan.classes.offsets])
-
-
-def labels_of(plan: TaskPlan, counts: Ragged) -> Ragged:
-    """The int16 label of every image: its class's position in the task, ``counts`` images of each class."""
-    labels = np.repeat(plan.classes.positions.astype(np.int16), counts.values)
-    return Ragged(labels, offsets_of(counts.values)[counts.offsets])

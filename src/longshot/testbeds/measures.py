@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.core.tasks import Drawn, TaskPlan
+from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.datasets.dataset import Dataset
 from longshot.taxonomy.coarsity import coarsity
 from longshot.taxonomy.distances import class_distances
 from longshot.testbeds.base import Classes, Pool
 
-Measure = Callable[[Pool, TaskPlan, Drawn], Mapping[str, NDArray[Any]]]  # column name → one value per task
+Measure = Callable[[Pool, TaskPlan, TaskRows], Mapping[str, NDArray[Any]]]  # column name → one value per task
 
 MOST_CLASSES = 8000  # above this the matrix of distances takes over half a gigabyte: not by default
 _known: WeakKeyDictionary[Dataset, dict[tuple[bytes, str, str | None], NDArray[np.float64]]] = (
@@ -61,7 +61,7 @@ def coarsity_measure(pool: Pool, classes: Classes) -> Measure | None:
     number = np.full(len(pool.sizes), -1)
     number[pool.classes] = np.arange(len(pool.classes))
 
-    def measure(_: Pool, plan: TaskPlan, drawn: Drawn) -> Mapping[str, NDArray[Any]]:
+    def measure(_: Pool, plan: TaskPlan, rows: TaskRows) -> Mapping[str, NDArray[Any]]:
         return {"coarsity": coarsity(distances, plan.classes.with_values(number[plan.classes.values]))}
 
     return measure

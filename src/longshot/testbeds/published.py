@@ -18,7 +18,7 @@ import numpy as np
 from longshot.core.errors import UserError
 from longshot.core.files import hash_text
 from longshot.core.ragged import Ragged
-from longshot.core.tasks import Drawn, TaskPlan
+from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.datasets.dataset import Dataset
 from longshot.testbeds.base import Pool
 from longshot.testbeds.classes import UniformClasses
@@ -90,13 +90,13 @@ def _testbed(tasks: list[_Task], dataset: Dataset, file: Path) -> Testbed:
         for part in ("support", "query")
     ]
     plan = TaskPlan(classes, classes.with_values(counts[0]), classes.with_values(counts[1]))
-    drawn = Drawn(parts[0], parts[1])
+    rows = TaskRows.from_plan(plan, parts[0], parts[1])
     pool = Pool(dataset, np.unique(classes.values))
     measure = coarsity_measure(pool, UniformClasses())
     if measure is not None:
-        drawn = Drawn(drawn.support, drawn.query, dict(measure(pool, plan, drawn)))
+        rows = rows.with_measured(measure(pool, plan, rows))
     return Testbed.create(
-        to_table(dataset, plan, drawn),
+        to_table(dataset, plan, rows),
         datasets={dataset.name: dataset.fingerprint},
         sampler={"name": "published", "file": file.name, "sha256": hash_text(file.read_text("utf-8-sig"))},
         seed=None,

@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.progress import Progress, progress
-from longshot.core.ragged import Ragged
-from longshot.core.tasks import Drawn, TaskPlan
+from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.testbeds import columns
 from longshot.testbeds.base import Classes, Instances, Pool, Shape, settings
 from longshot.testbeds.classes import UniformClasses
 from longshot.testbeds.distinct import count_tasks, repeated
-from longshot.testbeds.instances import UniformInstances, labels_of
+from longshot.testbeds.instances import UniformInstances
 from longshot.testbeds.measures import Measure, coarsity_measure
 from longshot.testbeds.pools import ImageLimits, make_pools
 from longshot.testbeds.shapes import FixedShape
@@ -51,7 +50,7 @@ class _Draft:
     """T drawn tasks, not yet frozen."""
 
     plan: TaskPlan
-    drawn: Drawn
+    rows: TaskRows
 
     def replaced(self, positions: NDArray[np.int64], other: _Draft) -> _Draft:
         """The draft with the tasks of ``other`` at the given positions."""
@@ -62,21 +61,9 @@ class _Draft:
     @classmethod
     def joined(cls, drafts: Sequence[_Draft], order: NDArray[np.int64]) -> _Draft:
         """The tasks of all drafts, one behind the other, and of those the ones at the positions ``order``."""
-
-        def merge(parts: Iterable[Ragged]) -> Ragged:
-            return Ragged.concat(list(parts)).take(order)
-
-        plan = TaskPlan(
-            merge(draft.plan.classes for draft in drafts),
-            merge(draft.plan.shots for draft in drafts),
-            merge(draft.plan.queries for draft in drafts),
-        )
-        measured = {
-            name: np.concatenate([draft.drawn.measured[name] for draft in drafts])[order]
-            for name in drafts[0].drawn.measured
-        }
-        support = merge(draft.drawn.support for draft in drafts)
-        return cls(plan, Drawn(support, merge(draft.drawn.query for draft in drafts), measured))
+        plan = TaskPlan.concat([draft.plan for draft in drafts])
+        rows = TaskRows.concat([draft.rows for draft in drafts])
+        return cls(plan.take(order), rows.take(order))
 
 
 def sample(
@@ -145,7 +132,7 @@ def sample(
                 facts["splits_from"] = one.splits_from  # not the dataset's own: the name alone would not tell
             beds.append(
                 Testbed.create(
-                    to_table(one, draft.plan, draft.drawn),
+                    to_table(one, draft.plan, draft.rows),
                     datasets={one.name: one.fingerprint},
                     sampler=facts,
                     seed=seed,
@@ -155,7 +142,7 @@ def sample(
     return Testbed.concat(beds)
 
 
-def to_table(dataset: Dataset, plan: TaskPlan, drawn: Drawn) -> pa.Table:
+def to_table(dataset: Dataset, plan: TaskPlan, rows: TaskRows) -> pa.Table:
     """The columns of a testbed from class numbers and dataset rows."""
     count = len(plan)
     name = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([dataset.name]))
@@ -164,13 +151,13 @@ def to_table(dataset: Dataset, plan: TaskPlan, drawn: Drawn) -> pa.Table:
             "task": pa.array(np.arange(count)),
             "dataset": name,
             "classes": columns.strings(plan.classes, pa.array(dataset.class_ids, pa.string())),
-            "support": columns.strings(drawn.support, dataset.keys),
-            "query": columns.strings(drawn.query, dataset.keys),
-            "support_label": columns.numbers(labels_of(plan, plan.shots), pa.int16()),
-            "query_label": columns.numbers(labels_of(plan, plan.queries), pa.int16()),
-            "way": pa.array(plan.classes.lengths.astype(np.int16)),
+            "support": columns.strings(rows.support, dataset.keys),
+            "query": columns.strings(rows.query, dataset.keys),
+            "support_label": columns.numbers(rows.support_label, pa.int16()),
+            "query_label": columns.numbers(rows.query_label, pa.int16()),
+            "way": pa.array(rows.ways.astype(np.int16)),
             "shots": columns.numbers(plan.shots, pa.int16()),
-            **{column: pa.array(values) for column, values in drawn.measured.items()},
+            **{column: pa.array(values) for column, values in rows.measured.items()},
         }
     )
 
@@ -195,21 +182,17 @@ def _draw_from(pool: Pool, recipe: _Recipe, streams: Streams, bar: Progress | No
     _check_support(pool, plan)
     cuts = range(0, len(streams), recipe.block)
 
-    def one_block(start: int) -> Drawn:
+    def draw_block(start: int) -> TaskRows:
         stop = min(start + recipe.block, len(streams))
         part = plan.slice(start, stop)
-        drawn = recipe.instances.draw(streams.take(slice(start, stop)), pool, part)
-        measured = dict(drawn.measured)
+        rows = recipe.instances.draw(streams.take(slice(start, stop)), pool, part)
         if pool.label:
-            measured["setting"] = np.full(len(part), pool.label, dtype=object)
+            rows = rows.with_measured({"setting": np.full(len(part), pool.label, dtype=object)})
         for measure in recipe.measures:
-            measured.update(measure(pool, part, drawn))
-        return Drawn(drawn.support, drawn.query, measured)
+            rows = rows.with_measured(measure(pool, part, rows))
+        return rows
 
-    blocks = list(_shown(_mapped(one_block, cuts, recipe.workers), bar))
-    measured = {name: np.concatenate([b.measured[name] for b in blocks]) for name in blocks[0].measured}
-    support = Ragged.concat([b.support for b in blocks])
-    return _Draft(plan, Drawn(support, Ragged.concat([b.query for b in blocks]), measured))
+    return _Draft(plan, TaskRows.concat(list(_shown(_mapped(draw_block, cuts, recipe.workers), bar))))
 
 
 def _check_support(pool: Pool, plan: TaskPlan) -> None:
@@ -232,7 +215,7 @@ def _without_repeats(recipe: _Recipe, streams: Streams, draft: _Draft) -> _Draft
     """
     wanted = len(streams)
     for attempt in range(1, _MOST_REDRAWS + 1):
-        again = repeated(draft.drawn)
+        again = repeated(draft.rows)
         if not len(again):
             return draft
         if attempt == 1:
@@ -248,7 +231,7 @@ def _without_repeats(recipe: _Recipe, streams: Streams, draft: _Draft) -> _Draft
                     f"were asked for; ask for fewer (--tasks {known}) or allow repeats (--allow-repeats)."
                 )
         draft = draft.replaced(again, _draw(recipe, streams.take(again, attempt)))
-    found = wanted - len(repeated(draft.drawn))
+    found = wanted - len(repeated(draft.rows))
     raise UserError(
         f"Only {found:,} distinct tasks of '{recipe.pools[0].dataset.name}' turned up in {_MOST_REDRAWS:,} "
         "redraws, but "
@@ -256,16 +239,16 @@ def _without_repeats(recipe: _Recipe, streams: Streams, draft: _Draft) -> _Draft
     )
 
 
-def _mapped(work: Callable[[int], Drawn], items: Iterable[int], workers: int) -> Iterable[Drawn]:
+def _mapped(work: Callable[[int], TaskRows], starts: Iterable[int], workers: int) -> Iterable[TaskRows]:
     if workers <= 1:
-        yield from map(work, items)
+        yield from map(work, starts)
         return
     with ThreadPoolExecutor(workers) as threads:  # NumPy computes outside the interpreter's lock
-        yield from threads.map(work, items)
+        yield from threads.map(work, starts)
 
 
-def _shown(blocks: Iterable[Drawn], bar: Progress | None) -> Iterable[Drawn]:
+def _shown(blocks: Iterable[TaskRows], bar: Progress | None) -> Iterable[TaskRows]:
     for block in blocks:
         if bar is not None:
-            bar.advance(len(block.query))
+            bar.advance(len(block))
         yield block

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.core.tasks import Drawn, TaskPlan
+from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.testbeds.base import Pool
 from longshot.testbeds.instances import UniformInstances
 from longshot.testbeds.rules import rule_mask
@@ -93,7 +93,7 @@ class Curated:
                 f"({', '.join(RULE_SETS)}), or both --query-where and --support-where."
             )
 
-    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> Drawn:
+    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
         """Support and query rows, uniform among the images that the pool's rules allow."""
         return UniformInstances().draw(streams, pool, plan)
 

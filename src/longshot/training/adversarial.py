@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from longshot.core.checks import check_count, check_number
-from longshot.core.ragged import Ragged
-from longshot.core.tasks import Drawn, TaskPlan
+from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.testbeds.base import Pool
 from longshot.testbeds.difficult import DifficultInstances
 from longshot.testbeds.streams import Streams
@@ -35,14 +34,14 @@ class Mixed:
         """Hash of the features that difficulty is judged by."""
         return self.difficult.features
 
-    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> Drawn:
+    def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
         """The queries of the uniform tasks; task by task one of the two supports."""
         hard = self.difficult.draw(streams, pool, plan)
         uniform = self.difficult.base.draw(streams, pool, plan)
         chosen = streams.stage("mix").uniform() < self.share
         order = np.where(chosen, np.arange(len(plan)), len(plan) + np.arange(len(plan)))
-        support = Ragged.concat([hard.support, uniform.support]).take(order)
-        return Drawn(support, hard.query, {"difficult": chosen})
+        mixed = TaskRows.concat([replace(rows, measured={}) for rows in (hard, uniform)]).take(order)
+        return mixed.with_measured({"difficult": chosen})
 
 
 class Adversarial(ProtoNetTraining):

@@ -19,7 +19,6 @@ from longshot.core.tasks import TaskRows
 from longshot.features.features import Features
 from longshot.networks.base import Network
 from longshot.testbeds.base import Classes, Instances, Pool, Shape, settings
-from longshot.testbeds.instances import labels_of
 from longshot.testbeds.streams import Streams
 from longshot.training.augment import Augmentation
 from longshot.training.base import ImageBatch
@@ -229,15 +228,7 @@ def draw_tasks(
     """``count`` tasks as rows of the pool's dataset; ``attempt`` numbers independent draws of one seed."""
     streams = Streams.of(seed, count, pool.dataset.fingerprint).take(slice(None), attempt)
     plan = shape.counts(streams, classes.draw(streams, shape, pool), pool)
-    drawn = instances.draw(streams, pool, plan)
-    return TaskRows(
-        tasks=np.arange(count),
-        ways=plan.classes.lengths,
-        support=drawn.support,
-        support_label=labels_of(plan, plan.shots),
-        query=drawn.query,
-        query_label=labels_of(plan, plan.queries),
-    )
+    return instances.draw(streams, pool, plan)
 
 
 def read_episode(

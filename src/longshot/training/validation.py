@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from longshot.core.batches import ImageTask, TaskBatch
-from longshot.core.tasks import TaskRows
+from longshot.core.tasks import TaskRows, task_seeds
 from longshot.methods.base import Method
-from longshot.methods.batching import Gatherer, Tasks, batches, task_seeds
+from longshot.methods.batching import Gatherer, batches
 from longshot.methods.images import ImageMethod
 from longshot.methods.registry import get_method
 from longshot.networks.base import Network
@@ -64,7 +64,7 @@ class Validation:
             self.tasks.query.with_values(np.searchsorted(rows, self.tasks.query.values)),
             self.tasks.query_label,
         )
-        yield from batches(Tasks.from_bound(bound), method, Gatherer(parts, self.images.device))
+        yield from batches(bound, method, Gatherer(parts, self.images.device))
 
     def _by_features(self, method: Method, network: Network) -> NDArray[np.float64]:
         found = np.empty(len(self.tasks))

@@ -161,7 +161,6 @@ class Drawer:
         from longshot.evaluation.compute import score
         from longshot.evaluation.inputs import FeatureSource
         from longshot.evaluation.metrics import task_metrics
-        from longshot.methods.batching import Tasks
         from longshot.methods.registry import get_method
         from longshot.testbeds.filtered import filtered
 
@@ -173,7 +172,7 @@ class Drawer:
             import torch
 
             many = self._sample(shape, self.settings["candidates"], None, None)
-            tasks = Tasks.from_bound(many.bind(self.data.name, table.keys, table.fingerprint))
+            tasks = many.bind(self.data.name, table.keys, table.fingerprint)
             scores = np.zeros(len(tasks))
             device = torch.device("cpu")
             for chosen, found, labels, ways in score(
