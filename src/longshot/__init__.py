@@ -12,17 +12,19 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.api.datasets import open_taxonomy as open_taxonomy
     from longshot.api.doctor import doctor as doctor
     from longshot.api.methods import check_method as check_method
+    from longshot.api.reports import report as report
     from longshot.core.errors import UserError as UserError
     from longshot.datasets import list_datasets as list_datasets
     from longshot.datasets import open_dataset as open_dataset
     from longshot.datasets.dataset import Dataset as Dataset
+    from longshot.evaluation.compare import compare as compare
     from longshot.evaluation.results import Results as Results
     from longshot.evaluation.runner import evaluate as evaluate
+    from longshot.evaluation.scoring import score as score
     from longshot.features.backbones import list_backbones as list_backbones
     from longshot.features.extract import embed as embed
     from longshot.features.features import Features as Features
     from longshot.methods.registry import list_methods as list_methods
-    from longshot.reports.report import report as report
     from longshot.splits import open_split as open_split
     from longshot.splits.build import make_split as make_split
     from longshot.splits.split import Split as Split
@@ -65,8 +67,10 @@ _VERBS: dict[str, str] = {
     "list_methods": "longshot.methods.registry",
     "check_method": "longshot.api.methods",
     "evaluate": "longshot.evaluation.runner",
-    "report": "longshot.reports.report",
+    "compare": "longshot.evaluation.compare",
+    "report": "longshot.api.reports",
     "train": "longshot.training.loop",
+    "score": "longshot.evaluation.scoring",
     "doctor": "longshot.api.doctor",
 }
 _NOUNS: dict[str, str] = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import json_option, print_table, seed_option
+from longshot.cli.common import echo_json, json_option, print_table, seed_option
 
 if TYPE_CHECKING:
     from longshot.evaluation.compare import Compared, RunComparison
@@ -18,8 +17,8 @@ _METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "los
 
 
 @click.command()
-@click.argument("run_a", type=click.Path(path_type=Path))
-@click.argument("run_b", type=click.Path(path_type=Path), required=False)
+@click.argument("a", metavar="RUN_A", type=click.Path(path_type=Path))
+@click.argument("b", metavar="[RUN_B]", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--method",
     "methods",
@@ -45,8 +44,8 @@ _METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "los
 @seed_option
 @json_option
 def command(
-    run_a: Path,
-    run_b: Path | None,
+    a: Path,
+    b: Path | None,
     methods: tuple[str, ...],
     against: tuple[str, ...],
     metric: str,
@@ -70,11 +69,11 @@ def command(
     corrected for the number of rows by Holm's method; 'better', 'worse' and 'tied' follow from it. The gate asks for
     both, a loss that matters and one that is no chance, so that a pipeline is not stopped by noise.
     """
-    from longshot.evaluation.compare import compare
+    import longshot
 
-    compared = compare(
-        run_a,
-        run_b,
+    compared = longshot.compare(
+        a,
+        b,
         methods=methods,
         against=against,
         metric=metric,
@@ -83,7 +82,7 @@ def command(
         seed=seed,
     )
     if as_json:
-        click.echo(json.dumps(compared.record(), indent=2, ensure_ascii=False))
+        echo_json(compared.record())
     else:
         print_table([_row(pair, compared.scale) for pair in compared.pairs], title=_title(compared))
         if compared.unmatched:

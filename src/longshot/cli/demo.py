@@ -39,7 +39,6 @@ def command(out: Path, tasks: int, device: str, as_json: bool) -> None:
       longshot demo
     """
     import longshot
-    from longshot.evaluation.pictures import find_images
     from longshot.evaluation.views import summary_rows
 
     start = time.monotonic()
@@ -70,7 +69,7 @@ def command(out: Path, tasks: int, device: str, as_json: bool) -> None:
 
     results = longshot.evaluate(paths, backbones=views, methods=["protonet"], out=out / "run", device=device)
     say(f"evaluated protonet on {len(testbeds)} testbeds × {len(BACKBONES)} backbones → {out / 'run'}")
-    page = longshot.report(results, out / "report.html", images=find_images())
+    page = longshot.report(results, out / "report.html")
     click.echo(err=as_json)
     print_table(results.summary() if as_json else summary_rows(results), as_json=as_json)
     click.echo(err=as_json)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from longshot.cli.common import device_option, dry_run_option, json_option, print_table, seed_option
+from longshot.cli.common import (
+    datasets_option,
+    device_option,
+    dry_run_option,
+    echo_json,
+    json_option,
+    print_table,
+    seed_option,
+)
 from longshot.core.errors import UserError
 
 
@@ -22,7 +29,6 @@ from longshot.core.errors import UserError
 )
 @click.option(
     "--features",
-    "files",
     multiple=True,
     type=click.Path(path_type=Path),
     help="Features FILE.npy (from 'longshot embed -o') in place of a backbone; repeat for several.",
@@ -41,13 +47,7 @@ from longshot.core.errors import UserError
     type=click.Path(path_type=Path),
     help="Folder of the run; one that exists is extended.",
 )
-@click.option(
-    "--dataset",
-    "datasets",
-    multiple=True,
-    metavar="NAME=PATH",
-    help="Where a testbed's dataset lives, if not where it was before.",
-)
+@datasets_option()
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
@@ -61,10 +61,10 @@ from longshot.core.errors import UserError
 def command(
     testbeds: tuple[Path, ...],
     backbones: tuple[str, ...],
-    files: tuple[Path, ...],
+    features: tuple[Path, ...],
     methods: tuple[str, ...],
     out: Path,
-    datasets: tuple[str, ...],
+    datasets: dict[str, str],
     workers: int | None,
     save_scores: bool,
     seed: int,
@@ -83,33 +83,31 @@ def command(
     the images instead. The same command after an interruption goes on from there; with other methods, backbones or
     testbeds it extends the run.
     """
-    from longshot.datasets.registry import parse_dataset_options
+    import longshot
     from longshot.evaluation.estimates import estimate
-    from longshot.evaluation.runner import evaluate
     from longshot.evaluation.views import summary_rows
-    from longshot.features.features import Features
     from longshot.methods.registry import get_method
 
-    if not backbones and not files:
+    if not backbones and not features:
         raise UserError(
             "No backbone was given and at least 1 is needed: add --backbone NAME or --features FILE.npy."
         )
     options: dict[str, Any] = {
         "methods": [get_method(method) for method in methods],  # first, since opening features takes longer
-        "datasets": parse_dataset_options(datasets),
+        "datasets": datasets,
         "out": out,
         "device": device,
         "workers": workers,
         "seed": seed,
         "save_scores": save_scores,
-        "backbones": [*backbones, *(Features.load(file) for file in files)],
+        "backbones": [*backbones, *(longshot.Features.load(file) for file in features)],
     }
     if dry_run:
         _print_estimate(estimate(testbeds, **options), as_json)
         return
-    results = evaluate(testbeds, **options)
+    results = longshot.evaluate(testbeds, **options)
     if as_json:
-        click.echo(json.dumps(results.summary(), indent=2, ensure_ascii=False))
+        echo_json(results.summary())
         return
     print_table(
         summary_rows(results), footer=f"\n{results.path}: rows per task; 'longshot report {results.path}'"
@@ -122,7 +120,7 @@ def _seconds(value: float) -> str:
 
 def _print_estimate(records: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(records, indent=2, ensure_ascii=False))
+        echo_json(records)
         return
     rows = [
         {

@@ -52,8 +52,14 @@ class StudyFace(ShellFace):
         return f"--set {name}={text}"
 
 
+def face_of(context: click.Context | None) -> ShellFace:
+    """How the command that was called words parameters."""
+    if context is None:
+        return ShellFace()
+    study = context.parent is not None and context.parent.info_name == "study"
+    return (StudyFace if study else ShellFace)(context.command)
+
+
 def sentence(error: UserError, context: click.Context | None) -> str:
     """The error as the command that was called would say it."""
-    command = None if context is None else context.command
-    study = context is not None and context.parent is not None and context.parent.info_name == "study"
-    return error.render(StudyFace(command) if study else ShellFace(command))
+    return error.render(face_of(context))

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import click
 
-from longshot.cli.faces import ShellFace, sentence
-from longshot.core.errors import UserError
-from longshot.core.wording import speak_as
+from longshot.cli.faces import face_of, sentence
+from longshot.core.errors import UserError, speak_as
 
 # name → (module, what it does). The module is imported only when its command is called, so that
 # `longshot --help` stays fast; each module holds a click command called `command`.
@@ -50,7 +49,8 @@ class _Context(click.Context):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         _Context.latest = self
-        speak_as(ShellFace(self.command))
+        before = speak_as(face_of(self))
+        self.call_on_close(lambda: speak_as(before))
 
 
 def _remembered(command: click.Command) -> click.Command:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
+
+from longshot.cli.common import datasets_option, print_written
 
 
 @click.command()
@@ -17,7 +20,6 @@ import click
 )
 @click.option(
     "--format",
-    "format_",
     type=click.Choice(["html", "md", "csv", "latex", "json"]),
     help="A whole page, or the table alone. [default: by the file's ending, else html]",
 )
@@ -31,9 +33,7 @@ import click
 @click.option(
     "--focus", metavar="TEXT", help="Choose and mark those tasks by the series with TEXT in its name."
 )
-@click.option(
-    "--dataset", "datasets", multiple=True, metavar="NAME=PATH", help="Where the images of a dataset are now."
-)
+@datasets_option("Where the images of a dataset are now.")
 @click.option(
     "--layout",
     type=click.Choice(["plain", "quartiles", "ways", "cost"]),
@@ -57,10 +57,10 @@ import click
 def command(
     runs: tuple[Path, ...],
     out: Path | None,
-    format_: str | None,
+    format: str | None,
     pictures: int,
     focus: str | None,
-    datasets: tuple[str, ...],
+    datasets: dict[str, str],
     layout: str,
     published: str | None,
     training: tuple[Path, ...],
@@ -77,31 +77,21 @@ def command(
       longshot report runs/first --format latex
       longshot report runs/first --format md --layout quartiles --published semantic
     """
-    from longshot.core.files import write_text
-    from longshot.datasets.registry import parse_dataset_options
-    from longshot.evaluation.pictures import find_images
-    from longshot.reports.data import load
-    from longshot.reports.report import format_of, render
+    import longshot
+    from longshot.api.reports import report_text
 
-    on_screen = out is None or str(out) == "-"
-    kind = "json" if as_json else format_ or (format_of(out) if out is not None and not on_screen else "html")
-    overrides = parse_dataset_options(datasets)
-    data = load(list(runs))
-    images = find_images(data.fingerprints(), overrides) if kind == "html" and pictures else None
-    text = render(
-        data,
-        format=kind,
-        images=images,
-        pictures=pictures,
-        title=title,
-        focus=focus,
-        layout=layout,
-        published=published,
-        training=training,
-    )
-    if str(out) == "-" or (out is None and kind != "html"):
-        click.echo(text, nl=False)
+    settings: dict[str, Any] = {
+        "pictures": pictures,
+        "focus": focus,
+        "datasets": datasets,
+        "layout": layout,
+        "published": published,
+        "training": training,
+        "title": title,
+    }
+    format = "json" if as_json else format
+    on_screen = str(out) == "-" or (out is None and format not in (None, "html"))
+    if on_screen:
+        click.echo(report_text(runs, format=format or "html", **settings), nl=False)
         return
-    path = out or Path("report.html")
-    write_text(path, text)
-    click.echo(f"{path.resolve()} ({len(text.encode()) / 1e3:,.0f} kB)")
+    print_written(longshot.report(runs, out or "report.html", format=format, **settings))

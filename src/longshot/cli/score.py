@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from longshot.cli.common import json_option, print_table
+from longshot.cli.common import echo_json, json_option, print_table
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("predictions", metavar="FILE", type=click.Path(path_type=Path))
 @click.argument("testbed", type=click.Path(path_type=Path))
 @click.option(
     "--against",
@@ -24,7 +23,7 @@ from longshot.cli.common import json_option, print_table
     "-o", "--out", type=click.Path(path_type=Path), help="Write the scores per task (.parquet or .csv)."
 )
 @json_option
-def command(file: Path, testbed: Path, against: Path | None, out: Path | None, as_json: bool) -> None:
+def command(predictions: Path, testbed: Path, against: Path | None, out: Path | None, as_json: bool) -> None:
     """Score the predictions in FILE on TESTBED: a testbed file, or the folder of a release or run that holds it.
 
     \b
@@ -35,11 +34,11 @@ def command(file: Path, testbed: Path, against: Path | None, out: Path | None, a
     Nothing but the predictions is needed: every task and every query is checked first, then means come with their
     95 % intervals, overall and per dataset. docs/releases.md says how to write FILE in three lines.
     """
-    from longshot.evaluation.scoring import score
+    import longshot
 
-    scores = score(file, testbed, against=against, out=out)
+    scores = longshot.score(predictions, testbed, against=against, out=out)
     if as_json:
-        click.echo(json.dumps(scores.record(), indent=2, ensure_ascii=False))
+        echo_json(scores.record())
         return
     print_table([_mean_row(row) for row in scores.means])
     if scores.paired:

@@ -77,7 +77,24 @@ class UserError(Exception):
         return render(self.template, face)
 
     def __str__(self) -> str:
-        return self.render(PythonFace())
+        return self.render(_speaking[0])
+
+
+_speaking: list[Face] = [PythonFace()]
+
+
+def speak_as(face: Face) -> Face:
+    """Let sentences and notes mention parameters and calls as ``face`` writes them; returns the face before.
+
+    Python's way is the default; the command line changes it while one of its commands runs.
+    """
+    before, _speaking[0] = _speaking[0], face
+    return before
+
+
+def in_words(template: str) -> str:
+    """``template`` as the face that is spoken now writes it."""
+    return render(template, _speaking[0])
 
 
 def render(template: str, face: Face) -> str:

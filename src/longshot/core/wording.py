@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from longshot.core.errors import Face, PythonFace, render
-
-_faces: list[Face] = [PythonFace()]
+from longshot.core.errors import in_words
 
 
 def count(members: Sequence[object] | int, singular: str, plural: str | None = None) -> str:
@@ -36,9 +34,4 @@ def note(text: str) -> None:
 
     ``text`` may mention parameters and calls between braces, as in a ``UserError``.
     """
-    print(f"note: {render(text, _faces[-1])}", file=sys.stderr)
-
-
-def speak_as(face: Face) -> None:
-    """Let notes mention parameters and calls as ``face`` writes them; Python's way is the default."""
-    _faces[:] = [face]
+    print(f"note: {in_words(text)}", file=sys.stderr)

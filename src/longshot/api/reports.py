@@ -1,0 +1,121 @@
+"""``longshot.report``: the page with its pictures, wherever the datasets lie now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from longshot.datasets.dataset import Dataset
+    from longshot.reports.data import Runs
+    from longshot.reports.pictures import FindImages
+
+
+def report(
+    runs: Runs,
+    out: str | Path = "report.html",
+    *,
+    format: str | None = None,
+    pictures: int = 2,
+    focus: str | None = None,
+    datasets: Mapping[str, Dataset | str | Path] | None = None,
+    images: FindImages | None = None,
+    layout: str = "plain",
+    published: str | None = None,
+    training: Sequence[str | Path] = (),
+    title: str | None = None,
+) -> Path:
+    """Write one self-contained page, or the table alone, from the results of one or several runs.
+
+    Parameters
+    ----------
+    runs : path, Results, or list of those
+        What to report on.
+    out : path
+        The file to write.
+    format : str, optional
+        ``"html"`` for a page, ``"md"``, ``"csv"``, ``"latex"`` or ``"json"`` for the table alone; by default what the
+        file's ending stands for.
+    pictures : int
+        How many of the hardest and of the easiest tasks each testbed shows; 0 for none.
+    focus : str, optional
+        Choose and mark those tasks by the series whose name holds this text, instead of by the mean over all series
+        with the marks of the best.
+    datasets : mapping, optional
+        Where the images of a dataset are now (name → dataset or path), if not where they were last seen.
+    images : callable, optional
+        ``images(dataset_name, keys) -> list of PIL images``, in place of looking for the datasets.
+    layout : str
+        Of Markdown and LaTeX: ``"quartiles"`` by coarsity and ``"ways"`` by the number of classes, as in tables 1 to 3
+        of the semantic-sampling paper, or ``"cost"`` for time beside accuracy.
+    published : str, optional
+        ``"semantic"`` puts that paper's own numbers beside, marked as published.
+    training : sequence of paths
+        Folders of trainings whose learning curves the page shows.
+    title : str, optional
+        Heading of the page.
+
+    Returns
+    -------
+    Path
+        Where the report is.
+
+    Examples
+    --------
+    >>> report("runs/first", "report.html").name
+    'report.html'
+    >>> report("runs/first", "table.md").read_text().splitlines()[0].split(" | ")[:2]
+    ['| testbed', 'backbone']
+    """
+    from longshot.core.files import write_text
+    from longshot.reports.report import format_of
+
+    text = report_text(
+        runs,
+        format=format or format_of(out),
+        pictures=pictures,
+        focus=focus,
+        datasets=datasets,
+        images=images,
+        layout=layout,
+        published=published,
+        training=training,
+        title=title,
+    )
+    write_text(out, text)
+    return Path(out)
+
+
+def report_text(
+    runs: Runs,
+    *,
+    format: str = "html",
+    pictures: int = 2,
+    focus: str | None = None,
+    datasets: Mapping[str, Dataset | str | Path] | None = None,
+    images: FindImages | None = None,
+    layout: str = "plain",
+    published: str | None = None,
+    training: Sequence[str | Path] = (),
+    title: str | None = None,
+) -> str:
+    """What :func:`report` writes, as text."""
+    from longshot.evaluation.pictures import find_images
+    from longshot.reports.data import load
+    from longshot.reports.report import render
+
+    data = load(runs)
+    if images is None and format == "html" and pictures:
+        images = find_images(data.fingerprints(), datasets)
+    return render(
+        data,
+        format=format,
+        images=images,
+        pictures=pictures,
+        title=title,
+        focus=focus,
+        layout=layout,
+        published=published,
+        training=training,
+    )
