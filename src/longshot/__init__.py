@@ -13,6 +13,8 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.api.doctor import doctor as doctor
     from longshot.api.methods import check_method as check_method
     from longshot.api.reports import report as report
+    from longshot.causes.explain import explain as explain
+    from longshot.causes.table import measure_attributes as measure_attributes
     from longshot.core.errors import UserError as UserError
     from longshot.datasets import list_datasets as list_datasets
     from longshot.datasets import open_dataset as open_dataset
@@ -64,6 +66,8 @@ _VERBS: dict[str, str] = {
     "open_split": "longshot.splits",
     "make_split": "longshot.splits.build",
     "sample": "longshot.testbeds.sample",
+    "measure_attributes": "longshot.causes.table",
+    "explain": "longshot.causes.explain",
     "list_methods": "longshot.methods.registry",
     "check_method": "longshot.api.methods",
     "evaluate": "longshot.evaluation.runner",

@@ -27,9 +27,9 @@ def command(dataset: str, attributes: Path | None, out: Path | None, as_json: bo
     The file has a column path and one per attribute: put beside the images as attributes.csv it makes every attribute
     usable in rules such as --query-where "brightness < 0.3".
     """
-    from longshot.causes.table import measure_attributes
+    import longshot
 
-    table = measure_attributes(dataset, attributes=attributes, out=out)
+    table = longshot.measure_attributes(dataset, attributes=attributes, out=out)
     print_table([_row(name, table.column(name)) for name in table.column_names], as_json=as_json)
     if out is not None and not as_json:
         click.echo(f"\n{out.resolve()}: {table.num_columns} attributes of {table.num_rows:,} images")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from longshot.cli.common import device_option, dry_run_option, json_option, print_table
+from longshot.cli.common import device_option, dry_run_option, echo_json, json_option, print_table
 
 
 @click.command()
@@ -75,8 +74,8 @@ def command(
     DATASET is a folder of class folders, a zip of one, a table, an .npz, a name you added, or toybox. A run that
     was interrupted goes on where it was.
     """
+    import longshot
     from longshot.core.errors import UserError
-    from longshot.datasets import open_dataset
     from longshot.features.extract import estimate, run
 
     if out is not None and len(backbones) > 1:
@@ -85,7 +84,7 @@ def command(
         )
     if out is not None and out.suffix != ".npy":
         raise UserError(f"-o writes FILE.npy and FILE.json, but '{out}' does not end in .npy.")
-    opened = open_dataset(dataset, skip_bad=skip_bad)
+    opened = longshot.open_dataset(dataset, skip_bad=skip_bad)
     common: dict[str, Any] = {
         "dtype": dtype,
         "device": device,
@@ -122,7 +121,7 @@ def command(
             }
         )
     if as_json:
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        echo_json(rows)
     elif dry_run:
         print_table([_planned(row) for row in rows])
     else:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from longshot.cli.common import device_option, json_option, print_table
+from longshot.cli.common import (
+    datasets_option,
+    device_option,
+    echo_json,
+    json_option,
+    pairs_option,
+    print_table,
+    print_written,
+)
 
 if TYPE_CHECKING:
     from longshot.causes.explanation import Explanation
@@ -27,11 +34,11 @@ if TYPE_CHECKING:
 @click.option(
     "--backbone", help="Also say to which class's support the queries lie nearest, by its features."
 )
-@click.option(
+@pairs_option(
     "--attributes",
-    multiple=True,
-    metavar="DATASET=FILE",
-    help="A CSV with further attributes: a column path, then one per attribute.",
+    "attributes",
+    "DATASET=FILE",
+    "A CSV with further attributes: a column path, then one per attribute.",
 )
 @click.option("--no-pixels", is_flag=True, help="Only annotated attributes; measure nothing from the pixels.")
 @click.option(
@@ -44,7 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with the pictures."
 )
-@click.option("--dataset", "datasets", multiple=True, metavar="NAME=PATH", help="Where a dataset lives now.")
+@datasets_option("Where a dataset lives now.")
 @device_option
 @json_option
 def command(
@@ -54,11 +61,11 @@ def command(
     task: int | None,
     top: int,
     backbone: str | None,
-    attributes: tuple[str, ...],
+    attributes: dict[str, str],
     no_pixels: bool,
     level: float,
     html: Path | None,
-    datasets: tuple[str, ...],
+    datasets: dict[str, str],
     device: str,
     as_json: bool,
 ) -> None:
@@ -74,31 +81,30 @@ def command(
     saturation, hue, sharpness, edges, object scale, noise, background, aspect). The first testbed is explained task
     by task; the supports of the others are set beside its own.
     """
-    from longshot.causes.explain import explain
+    import longshot
     from longshot.causes.words import as_json as plain
-    from longshot.datasets.registry import parse_dataset_options
 
-    explanation = explain(
+    explanation = longshot.explain(
         list(testbeds),
         run=run,
         focus=focus,
         task=task,
         top=top,
         backbone=backbone,
-        attributes=parse_dataset_options(attributes),
+        attributes=attributes,
         no_pixels=no_pixels,
         level=level,
         html=html,
-        datasets=parse_dataset_options(datasets),
+        datasets=datasets,
         device=device,
     )
     if as_json:
-        shown = plain(explanation, None if task is not None else top)
-        click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        echo_json(plain(explanation, None if task is not None else top))
         return
     _print(explanation, top, several=task is None)
     if html is not None:
-        click.echo(f"\n{html.resolve()} ({html.stat().st_size / 1e3:,.0f} kB)")
+        click.echo()
+        print_written(html)
 
 
 def _print(explanation: Explanation, top: int, *, several: bool) -> None:
