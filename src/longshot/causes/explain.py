@@ -12,7 +12,7 @@ from longshot.causes.findings import LEVEL
 from longshot.core.errors import UserError
 from longshot.core.files import write_text
 from longshot.datasets.dataset import Dataset
-from longshot.evaluation.inputs import TestbedLike, open_testbeds
+from longshot.evaluation.inputs import TestbedLike, open_distinct_testbeds
 from longshot.evaluation.pictures import find_images
 from longshot.evaluation.results import Results
 from longshot.testbeds.origin import open_datasets
@@ -80,7 +80,7 @@ def explain(
         raise UserError(f"{{focus:{focus}}} goes with {{run}} only", "say which run holds the results")
     if not 0 < level <= 1:
         raise UserError(f"The share of false discoveries is {level:g}", "pass {level} above 0 and up to 1")
-    (name, bed), *further = _open_named(testbeds).items()
+    (name, bed), *further = open_distinct_testbeds(testbeds).items()
     every = {name: bed, **dict(further)}
     _check_names("datasets", datasets, every)
     _check_names("attributes", attributes, every)
@@ -111,17 +111,6 @@ def explain(
         )
         write_text(html, page)
     return explanation
-
-
-def _open_named(
-    testbeds: TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike],
-) -> dict[str, Testbed]:
-    """The testbeds by name; two of the same name are one too many, even where they hold the same tasks."""
-    listed = [testbeds] if isinstance(testbeds, Testbed | str | Path) else list(testbeds)
-    beds = open_testbeds(testbeds)
-    if len(beds) < len(listed):
-        raise UserError(f"{len(listed)} testbeds have only {len(beds)} different names", "rename the files")
-    return beds
 
 
 def _check_names(parameter: str, by_name: Mapping[str, object] | None, beds: Mapping[str, Testbed]) -> None:

@@ -17,7 +17,7 @@ from longshot.core.errors import UserError
     "-o", "--out", required=True, type=click.Path(path_type=Path), help="Folder to write; new or empty."
 )
 @click.option("--title", required=True, help="What the benchmark is called.")
-@click.option("--version", "number", default="1.0", show_default=True, help="Its version.")
+@click.option("--version", default="1.0", show_default=True, help="Its version.")
 @click.option(
     "--run",
     "runs",
@@ -28,7 +28,7 @@ from longshot.core.errors import UserError
 @click.option("--licence", default="", help="Licence of the task lists, such as CC-BY-4.0.")
 @click.option(
     "--source-licence",
-    "licences",
+    "source_licences",
     multiple=True,
     metavar="NAME=TEXT",
     help="Licence of a source's images, for the card; repeat for several.",
@@ -49,10 +49,10 @@ def command(
     testbeds: tuple[Path, ...],
     out: Path,
     title: str,
-    number: str,
+    version: str,
     runs: tuple[Path, ...],
     licence: str,
-    licences: tuple[str, ...],
+    source_licences: tuple[str, ...],
     citation: Path | None,
     text: str,
     datasets: tuple[str, ...],
@@ -67,30 +67,23 @@ def command(
       longshot release hard.parquet --run runs/hard --title "Hard toybox" -o hard-toybox
       longshot verify hard-toybox
 
-    The images themselves are not copied. 'longshot verify' tells others whether theirs are the same, 'longshot
-    score' measures
-    predictions from any code.
+    The images themselves are not copied. 'longshot verify' tells others whether theirs are the same, 'longshot score'
+    measures predictions from any code.
     """
     from longshot.datasets.registry import parse_dataset_options
-    from longshot.evaluation.results import Results
-    from longshot.releases.write import About, write_release
-    from longshot.testbeds.testbed import Testbed
+    from longshot.releases.write import release
 
-    beds: dict[str, Testbed] = {}
-    for path in testbeds:
-        if path.stem in beds:
-            raise UserError(f"Two testbeds are called '{path.stem}'; rename one of the files.")
-        beds[path.stem] = Testbed.load(path)
-    about = About(
+    folder = release(
+        list(testbeds),
+        out=out,
         title=title,
-        version=number,
+        version=version,
+        runs=runs,
         licence=licence,
-        licences=dict(_pair(value) for value in licences),
-        citation="" if citation is None else _read(citation),
+        source_licences=dict(_pair(option) for option in source_licences),
+        citation=citation or "",
         text=text,
-    )
-    folder = write_release(
-        out, beds, about, runs=[Results(run) for run in runs], datasets=parse_dataset_options(datasets)
+        datasets=parse_dataset_options(datasets),
     )
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     if as_json:
@@ -99,9 +92,9 @@ def command(
         )
         return
     size = sum(path.stat().st_size for path in files) / 1e6
-    tasks = sum(len(bed) for bed in beds.values())
+    tasks = sum(bed["tasks"] for bed in json.loads((folder / "release.json").read_text("utf-8"))["testbeds"])
     click.echo(
-        f"{folder}: {len(beds)} testbeds with {tasks:,} tasks, {len(files)} files, {size:.2f} MB; card in README.md"
+        f"{folder}: {len(testbeds)} testbeds with {tasks:,} tasks, {len(files)} files, {size:.2f} MB; card in README.md"
     )
     if not runs:
         click.echo("The card has no table of baselines; add one with --run RUN.")
@@ -112,10 +105,3 @@ def _pair(value: str) -> tuple[str, str]:
     if not equals or not name.strip():
         raise UserError(f"--source-licence '{value}' must have the form NAME=TEXT, as in birds=CC-BY-4.0.")
     return name.strip(), text.strip()
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"The citation file {path} cannot be read as text: {error}.") from error

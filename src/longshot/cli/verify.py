@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from longshot.cli.common import json_option, print_table
+from longshot.cli.faces import sentence
 from longshot.core.errors import UserError
 
 
@@ -22,8 +23,7 @@ from longshot.core.errors import UserError
 )
 @json_option
 def command(folder: Path, datasets: tuple[str, ...], as_json: bool) -> None:
-    """Check a release: every file against its hash, every task against your images. Exit code 2 when something
-    differs.
+    """Check a release: every file against its hash, every task against your images. Exit code 2 if something differs.
 
     \b
     Example:
@@ -31,16 +31,20 @@ def command(folder: Path, datasets: tuple[str, ...], as_json: bool) -> None:
       longshot verify hard-toybox --dataset birds=./birds
     """
     from longshot.datasets.registry import parse_dataset_options
-    from longshot.releases.verify import verify_release
+    from longshot.releases.verify import verify
 
-    findings = verify_release(folder, parse_dataset_options(datasets))
-    problems = [one for one in findings if one.problem]
+    checks = verify(folder, datasets=parse_dataset_options(datasets))
+    problems = [check for check in checks if check.template]
+    context = click.get_current_context()
+    rows = [(check.subject, sentence(UserError(check.template), context)) for check in checks]
     if as_json:
-        click.echo(json.dumps([{"what": one.what, "problem": one.problem} for one in findings], indent=2))
+        click.echo(json.dumps([{"what": subject, "problem": problem} for subject, problem in rows], indent=2))
     else:
-        print_table([{"checked": one.what, "found": one.problem or "as it should be"} for one in findings])
+        print_table(
+            [{"checked": subject, "found": problem or "as it should be"} for subject, problem in rows]
+        )
     if problems:
         raise UserError(
-            f"The release {folder} differs in {len(problems)} of {len(findings)} points, first: {problems[0].what}: "
-            f"{problems[0].problem.rstrip('.')}."
+            f"The release {folder} differs in {len(problems)} of {len(checks)} points, first: {problems[0].subject}: "
+            f"{problems[0].template.rstrip('.')}."
         )

@@ -83,6 +83,17 @@ def open_testbeds(
     return named
 
 
+def open_distinct_testbeds(
+    testbeds: TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike],
+) -> dict[str, Testbed]:
+    """The testbeds by name; two of the same name are one too many, even where they hold the same tasks."""
+    listed = [testbeds] if isinstance(testbeds, Testbed | str | Path) else list(testbeds)
+    beds = open_testbeds(testbeds)
+    if len(beds) < len(listed):
+        raise UserError(f"{len(listed)} testbeds have only {len(beds)} different names", "rename the files")
+    return beds
+
+
 def _open(testbed: TestbedLike) -> Testbed:
     return testbed if isinstance(testbed, Testbed) else Testbed.load(testbed)
 

@@ -20,37 +20,36 @@ def card(facts: Mapping[str, Any]) -> str:
             ("testbed", "tasks", "ways", "shots", "queries", "content hash"),
             [
                 (
-                    one["name"],
-                    f"{one['tasks']:,}",
-                    _range(one["ways"]),
-                    _range(one["shots"]),
-                    f"{one['queries']:,}",
-                    f"`{one['content_hash'][:16]}…`",
+                    bed["name"],
+                    f"{bed['tasks']:,}",
+                    _range(bed["ways"]),
+                    _range(bed["shots"]),
+                    f"{bed['queries']:,}",
+                    f"`{bed['content_hash'][:16]}…`",
                 )
-                for one in facts["testbeds"]
+                for bed in facts["testbeds"]
             ],
         ),
         "How each was drawn:\n"
         + "\n".join(
-            f"- **{one['name']}**: {one['said']}; seed {one['seed']}"
-            + (f"; features `{one['features'][:16]}…`" if one["features"] else "")
-            for one in facts["testbeds"]
+            f"- **{bed['name']}**: {bed['said']}; seed {bed['seed']}"
+            + (f"; features `{bed['features'][:16]}…`" if bed["features"] else "")
+            for bed in facts["testbeds"]
         ),
         "## Sources",
-        "The images are not part of this release. Bring your own copies; a copy is the same when its classes "
-        "and image "
+        "The images are not part of this release. Bring your own copies; a copy is the same when its classes and image "
         "names are (fingerprint) and the noted thumbnails agree.",
         _table(
             ("source", "classes", "images", "fingerprint", "licence of the images"),
             [
                 (
-                    one["name"],
-                    f"{one['classes']:,}",
-                    f"{one['images']:,}",
-                    f"`{one['fingerprint'][:16]}…`",
-                    one["licence"] or "not stated: ask its owners",
+                    source["name"],
+                    f"{source['classes']:,}",
+                    f"{source['images']:,}",
+                    f"`{source['fingerprint'][:16]}…`",
+                    source["licence"] or "not stated: ask its owners",
                 )
-                for one in facts["sources"]
+                for source in facts["sources"]
             ],
         ),
     ]
@@ -89,7 +88,7 @@ def _baselines(rows: Sequence[Mapping[str, Any]]) -> str:
         )
     heads = ("backbone", "method", "setting", *(["seed"] if seeds else []), *beds)
     return _table(
-        heads, [(*who, *(found.get(bed, "not run") for bed in beds)) for who, found in cells.items()]
+        heads, [(*who, *(by_bed.get(bed, "not run") for bed in beds)) for who, by_bed in cells.items()]
     )
 
 

@@ -1,5 +1,4 @@
-"""Small pictures of a sample of images: a fingerprint covers names, so these tell whether the pixels are the same
-too.
+"""Small pictures of some images. A fingerprint covers names; these tell whether the pixels are the same, too.
 
 Averages over 8 × 8 fields differ by well under one grey level between decoders, and by many between other pictures.
 """
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+
+from longshot.core.arrays import Floats
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -29,22 +29,22 @@ def thumbnails(dataset: Dataset, keys: list[str]) -> dict[str, str]:
     return {key: np.asarray(image).tobytes().hex() for key, image in zip(keys, small, strict=True)}
 
 
-def differing(dataset: Dataset, known: Mapping[str, str]) -> list[str]:
-    """Keys of those images, among the ones the dataset has, that look different from the thumbnails in ``known``."""
+def differing(dataset: Dataset, released: Mapping[str, str]) -> list[str]:
+    """Keys of those images, among the ones the dataset has, that look unlike their thumbnails in ``released``."""
     from longshot.datasets.images import ImageError
 
     present = set(dataset.keys.to_pylist())
-    found = []
-    for key in sorted(set(known) & present):
+    changed = []
+    for key in sorted(set(released) & present):
         try:
             now = thumbnails(dataset, [key])[key]
         except ImageError:
-            found.append(key)
+            changed.append(key)
             continue
-        if np.abs(_numbers(now) - _numbers(known[key])).mean() > TOLERANCE:
-            found.append(key)
-    return found
+        if np.abs(_numbers(now) - _numbers(released[key])).mean() > TOLERANCE:
+            changed.append(key)
+    return changed
 
 
-def _numbers(digits: str) -> NDArray[np.float64]:
+def _numbers(digits: str) -> Floats:
     return np.frombuffer(bytes.fromhex(digits), np.uint8).astype(np.float64)

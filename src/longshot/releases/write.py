@@ -1,27 +1,24 @@
-"""Write a release: testbeds, what they were made from, a table of baselines, hashes, and a card that tells all "
-"of it."""
+"""``longshot.release``: testbeds, what they were made from, a table of baselines, hashes, and a card for people."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from longshot.core.errors import UserError
 from longshot.core.files import hash_file, write_json, write_text
+from longshot.datasets.dataset import Dataset
+from longshot.evaluation.inputs import TestbedLike, open_distinct_testbeds
+from longshot.evaluation.results import Results
 from longshot.releases.card import card
 from longshot.releases.thumbnails import thumbnails
 from longshot.testbeds import columns
 from longshot.testbeds.origin import open_datasets, say_sampler
-
-if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
-    from longshot.evaluation.results import Results
-    from longshot.testbeds.testbed import Testbed
+from longshot.testbeds.testbed import Testbed
 
 FORMAT = 1
 FILE = "release.json"
@@ -29,66 +26,96 @@ SUMS = "SHA256SUMS"
 _PICTURES = 32  # images per source whose pixels a copy is compared with
 
 
-@dataclass(frozen=True)
-class About:
-    """What only the publisher knows."""
-
-    title: str
-    version: str = "1.0"
-    licence: str = ""  # of the testbeds themselves
-    licences: Mapping[str, str] = field(default_factory=dict)  # source → its own licence
-    citation: str = ""
-    text: str = ""  # a paragraph for the card
-
-
-def write_release(
-    out: str | os.PathLike[str],
-    testbeds: Mapping[str, Testbed],
-    about: About,
+def release(
+    testbeds: TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike],
     *,
-    runs: Sequence[Results] = (),
+    out: str | os.PathLike[str],
+    title: str,
+    version: str = "1.0",
+    runs: Results | str | os.PathLike[str] | Sequence[Results | str | os.PathLike[str]] = (),
+    licence: str = "",
+    source_licences: Mapping[str, str] | None = None,
+    citation: str | Path = "",
+    text: str = "",
     datasets: Mapping[str, Dataset | str | Path] | None = None,
 ) -> Path:
-    """Write the folder ``out``: testbeds/, release.json, README.md (the card) and SHA256SUMS.
+    """Write a benchmark that others can use: testbeds, a card, hashes and a table of baselines.
 
-    ``testbeds`` are named as their files will be. Every source must be at hand: classes, images and a few
-    thumbnails are
-    noted, so that others can tell whether their copy is the same. ``runs`` give the table of baselines: all they
-    hold on
-    these testbeds. The same call gives the same bytes.
+    The folder holds testbeds/, release.json, README.md (the card) and SHA256SUMS. The images themselves are not
+    copied: classes, counts and some thumbnails are noted, so that others can tell whether their copy is the same.
+    The same call gives the same bytes.
+
+    Parameters
+    ----------
+    testbeds : Testbed, path, sequence or mapping
+        What to release; a file keeps its name, a mapping gives names.
+    out : path
+        Folder to write; new or empty.
+    title : str
+        What the benchmark is called.
+    version : str
+        Its version.
+    runs : Results, path or sequence
+        Runs on these testbeds: all they hold on them becomes the table of baselines.
+    licence : str
+        Licence of the task lists, such as CC-BY-4.0.
+    source_licences : mapping, optional
+        Dataset → licence of its images.
+    citation : str or Path
+        Text to cite; a ``Path`` is a file that holds it.
+    text : str
+        A paragraph for the card.
+    datasets : mapping, optional
+        Name → dataset or path, for sources that do not lie where this machine saw them last. Every source must be at
+        hand.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Examples
+    --------
+    >>> release("hard.parquet", out="hard-toybox", title="Hard toybox", runs="runs/hard")  # doctest: +SKIP
     """
     from longshot import __version__
 
+    beds = open_distinct_testbeds(testbeds)
     folder = Path(out)
-    if not testbeds:
-        raise UserError(
-            "A release has no testbeds and at least 1 is needed; draw one with 'longshot sample'."
-        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} already holds something; a release goes into a new or empty folder.")
-    strangers = sorted(set(about.licences) - {name for bed in testbeds.values() for name in bed.datasets})
+    licences = source_licences or {}
+    strangers = sorted(set(licences) - {name for bed in beds.values() for name in bed.datasets})
     if strangers:
         raise UserError(f"A licence is given for '{strangers[0]}', which is no source of these testbeds.")
-    baselines = [row for results in runs for row in _baselines(results, testbeds)]
+    listed = [runs] if isinstance(runs, Results | str | os.PathLike) else runs
+    results = [run if isinstance(run, Results) else Results(run) for run in listed]
     facts: dict[str, Any] = {
         "format": FORMAT,
-        "title": about.title,
-        "version": about.version,
-        "text": about.text,
-        "licence": about.licence,
-        "citation": about.citation,
+        "title": title,
+        "version": version,
+        "text": text,
+        "licence": licence,
+        "citation": _read(citation) if isinstance(citation, Path) else citation,
         "made_with": f"longshot {__version__}",
-        "testbeds": [_testbed(name, bed) for name, bed in testbeds.items()],
-        "sources": _sources(testbeds, about, datasets),
-        "baselines": baselines,
+        "testbeds": [_testbed(name, bed) for name, bed in beds.items()],
+        "sources": _sources(beds, licences, datasets or {}),
+        "baselines": [row for run in results for row in _baselines(run, beds)],
     }
-    for name, bed in testbeds.items():
+    for name, bed in beds.items():
         bed.save(folder / "testbeds" / f"{name}.parquet")
     write_json(folder / FILE, facts)
     write_text(folder / "README.md", card(facts))
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     write_text(folder / SUMS, "".join(f"{hash_file(folder / name)}  {name}\n" for name in names))
     return folder
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"The citation file {path} cannot be read as text: {error}.") from error
 
 
 def _testbed(name: str, bed: Testbed) -> dict[str, Any]:
@@ -112,46 +139,49 @@ def _testbed(name: str, bed: Testbed) -> dict[str, Any]:
 
 
 def _sources(
-    testbeds: Mapping[str, Testbed], about: About, datasets: Mapping[str, Dataset | str | Path] | None
+    testbeds: Mapping[str, Testbed],
+    licences: Mapping[str, str],
+    datasets: Mapping[str, Dataset | str | Path],
 ) -> list[dict[str, Any]]:
     """Every dataset of the testbeds: fingerprint, counts, licence, and thumbnails of some images in use."""
     sources: dict[str, dict[str, Any]] = {}
     for bed in testbeds.values():
-        known = {name: path for name, path in (datasets or {}).items() if name in bed.datasets}
-        for name, dataset in open_datasets(bed, known).items():
-            before = sources.get(name)
-            if before is not None:
-                if before["fingerprint"] != dataset.fingerprint:
-                    raise UserError(
-                        f"Two testbeds of the release mean different datasets by '{name}' (fingerprints "
-                        f"{before['fingerprint'][:12]}… and {dataset.fingerprint[:12]}…); give one another name."
-                    )
-                continue
-            sources[name] = {
-                "name": name,
-                "fingerprint": dataset.fingerprint,
-                "classes": len(dataset.class_ids),
-                "images": len(dataset),
-                "splits_from": dataset.splits_from,
-                "licence": about.licences.get(name, ""),
-                "thumbnails": thumbnails(dataset, _sample(bed, name)),
-            }
-    unknown = sorted(set(datasets or {}) - set(sources))
+        at_hand = {name: dataset for name, dataset in datasets.items() if name in bed.datasets}
+        for name, dataset in open_datasets(bed, at_hand).items():
+            if name not in sources:
+                sources[name] = {
+                    "name": name,
+                    "fingerprint": dataset.fingerprint,
+                    "classes": len(dataset.class_ids),
+                    "images": len(dataset),
+                    "splits_from": dataset.splits_from,
+                    "licence": licences.get(name, ""),
+                    "thumbnails": thumbnails(dataset, _sample(bed, name)),
+                }
+            elif sources[name]["fingerprint"] != dataset.fingerprint:
+                raise UserError(
+                    f"Two testbeds of the release mean different datasets by '{name}' (fingerprints "
+                    f"{sources[name]['fingerprint'][:12]}… and {dataset.fingerprint[:12]}…)",
+                    "give one another name",
+                )
+    unknown = sorted(set(datasets) - set(sources))
     if unknown:
-        raise UserError(f"--dataset names '{unknown[0]}', but the sources are {', '.join(sorted(sources))}.")
+        raise UserError(
+            f"{{datasets}} names '{unknown[0]}', but the sources are {', '.join(sorted(sources))}."
+        )
     return [sources[name] for name in sorted(sources)]
 
 
 def _sample(bed: Testbed, name: str) -> list[str]:
     """Some keys of a source that the testbed uses, evenly over their sorted list."""
-    mine = np.flatnonzero((bed.table.column("dataset").cast("string").to_numpy(zero_copy_only=False)) == name)
+    datasets = bed.table.column("dataset").cast("string").to_numpy(zero_copy_only=False)
+    tasks = np.flatnonzero(datasets == name)
     used: set[str] = set()
     for part in ("support", "query"):
-        picked = np.unique(bed.column(part).take(mine).values)
+        picked = np.unique(bed.column(part).take(tasks).values)
         used.update(columns.dictionary(bed.table, part).take(picked).to_pylist())
     keys = sorted(used)
-    places = np.unique(np.linspace(0, len(keys) - 1, _PICTURES).astype(np.int64))
-    return [keys[place] for place in places]
+    return [keys[i] for i in np.unique(np.linspace(0, len(keys) - 1, _PICTURES).astype(np.int64))]
 
 
 def _baselines(results: Results, testbeds: Mapping[str, Testbed]) -> list[dict[str, Any]]:
@@ -160,8 +190,8 @@ def _baselines(results: Results, testbeds: Mapping[str, Testbed]) -> list[dict[s
     missing = results.missing()
     if missing:
         raise UserError(
-            f"The run {results.path} is not finished: {len(missing):,} units are missing; run its command again "
-            f"first."
+            f"The run {results.path} is not finished: {len(missing):,} units are missing",
+            "run its command again first",
         )
     rows = [
         {
@@ -174,7 +204,7 @@ def _baselines(results: Results, testbeds: Mapping[str, Testbed]) -> list[dict[s
     ]
     if not rows:
         raise UserError(
-            f"The run {results.path} holds nothing on the {len(names)} testbeds of the release; evaluate on "
-            f"them first."
+            f"The run {results.path} holds nothing on the {len(names)} testbeds of the release",
+            "evaluate on them first",
         )
     return rows
