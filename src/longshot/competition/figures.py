@@ -58,7 +58,7 @@ def difficulties(datasets: Sequence[Difficulty], prefix: str) -> str:
     """Bars from 0 to 100 per dataset: the worst team, up to the best, and what the best leaves (figure 3)."""
     height = 40
     with new_figure(height * len(datasets) + 46) as figure:
-        axes = new_axes(figure, left=12, right=12, top=2, bottom=40)
+        axes = new_axes(figure, (12, 12, 2, 40))
         lowest = min(0.0, *(100 * dataset.worst for dataset in datasets))
         axes.set_xlim(lowest, 100)
         axes.set_ylim(-height * len(datasets), 0)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.core.ragged import Ragged
@@ -54,7 +54,7 @@ def validation_tasks(dataset: Dataset, split: str, like: TaskRows, count: int) -
     classes = dataset.split_classes(split)
     rng = np.random.default_rng([_SEED, count])
     copied = np.linspace(0, len(like) - 1, count).round().astype(np.int64)
-    parts: dict[str, list[NDArray[np.int64]]] = {
+    parts: dict[str, list[Ints]] = {
         "support": [],
         "support_label": [],
         "query": [],
@@ -67,7 +67,7 @@ def validation_tasks(dataset: Dataset, split: str, like: TaskRows, count: int) -
             np.bincount(labels.row(task).astype(np.int64), minlength=way)[:way]
             for labels in (like.support_label, like.query_label)
         )
-        rows: dict[str, list[NDArray[np.int64]]] = {name: [np.empty(0, np.int64)] for name in parts}
+        rows: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in parts}
         for label, chosen in enumerate(rng.permutation(classes)[:way].tolist()):
             pool = dataset.rows(chosen)
             shuffled = pool.start + rng.permutation(pool.stop - pool.start)

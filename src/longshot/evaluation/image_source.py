@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.batches import ImageTask
 from longshot.core.errors import UserError
 from longshot.core.files import hash_text
@@ -60,9 +61,7 @@ class ImageSource:
         }
         return {"dataset": self.dataset.name, "networks": [facts]}
 
-    def tasks(
-        self, tasks: TaskRows, chosen: NDArray[np.int64], seed: int = 0
-    ) -> tuple[list[ImageTask], torch.Tensor]:
+    def tasks(self, tasks: TaskRows, chosen: Ints, seed: int = 0) -> tuple[list[ImageTask], torch.Tensor]:
         """The tasks at positions ``chosen`` (all of one shape) with their images, and query labels [B, Q]."""
         made, labels = [], []
         for position in chosen.tolist():
@@ -90,7 +89,7 @@ class ImageSource:
         weights = sum(parameter.numel() for parameter in self.network.parameters())
         return 4 * 4 * weights + support * 4 * 3 * height * width * 256
 
-    def _images(self, rows: NDArray[np.int64]) -> torch.Tensor:
+    def _images(self, rows: Ints) -> torch.Tensor:
         """[n, 3, H, W] float32 on the network's device."""
         transform, device = self.backbone.transform, self.backbone.device
         scale, shift = (
@@ -103,7 +102,7 @@ class ImageSource:
         """Build the network and decode a small dataset once, before threads meet in them."""
         _ = self.network, self._decoded
 
-    def _pixels(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def _pixels(self, rows: Ints) -> NDArray[np.uint8]:
         """Bytes [n, H, W, 3]; each thread reads through its own copy of the store."""
         if self._decoded is not None:
             return self._decoded[rows]
@@ -152,7 +151,7 @@ def _labels(labels: Ragged, position: int, images: torch.Tensor) -> torch.Tensor
     return torch.from_numpy(labels.row(position).astype(np.int64)).to(images.device)
 
 
-def same_shape(tasks: TaskRows, at_once: int) -> list[NDArray[np.int64]]:
+def same_shape(tasks: TaskRows, at_once: int) -> list[Ints]:
     """Positions of tasks with equal (way, support, query), in groups of at most ``at_once``; in task order."""
     groups: dict[tuple[int, int, int], list[list[int]]] = {}
     sizes = zip(

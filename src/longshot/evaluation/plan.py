@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats
 from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
 from longshot.core.tasks import TaskRows
@@ -223,7 +223,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _coarsity(testbed: Testbed) -> NDArray[np.float64] | None:
+def _coarsity(testbed: Testbed) -> Floats | None:
     if "coarsity" not in testbed.table.column_names:
         return None
     return np.asarray(testbed.table["coarsity"].cast("float64").to_numpy(), np.float64)

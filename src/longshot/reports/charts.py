@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats
 from longshot.reports.plots import percent_axis
 from longshot.reports.svg import (
     CHANCE,
@@ -26,7 +26,6 @@ from longshot.reports.svg import (
     to_svg,
 )
 
-Floats = NDArray[np.float64]
 FEW = 12  # values that stand for themselves
 POINTS = 60  # of a curve: more cannot be seen at this size and make the page heavy
 
@@ -70,7 +69,7 @@ def intervals(
     """
     height, step = 42, 9
     with new_figure(height * len(rows) + 46) as figure:
-        axes = new_axes(figure, left=12, right=12 + step * len(groups), top=2, bottom=40)
+        axes = new_axes(figure, (12, 12 + step * len(groups), 2, 40))
         bounds = [b for row in rows for b in (row.value, row.low, row.high) if b is not None]
         low, high = min([*bounds, 0] if zero else bounds), max([*bounds, 0] if zero else bounds)
         margin = 0.04 * (high - low) or 0.5
@@ -78,20 +77,20 @@ def intervals(
         axes.set_ylim(-height * len(rows), 0)
         _few_ticks(axes)
         ticks = [tick for tick in axes.get_xticks() if low - margin <= tick <= high + margin]
-        for place, row in enumerate(rows):
-            base = -place * height - height + 13
-            shown = SERIES[row.index % COLOURS]
+        for position, row in enumerate(rows):
+            base = -position * height - height + 13
+            colour = SERIES[row.index % COLOURS]
             axes.vlines(ticks, base - 6, base + 6, color=GRID, linewidth=0.8, zorder=0.4)
             if zero:
                 axes.vlines([0], base - 7, base + 7, **CHANCE)
             if row.low is not None and row.high is not None:
-                axes.plot([row.low, row.high], [base, base], color=shown, linewidth=2.6)
+                axes.plot([row.low, row.high], [base, base], color=colour, linewidth=2.6)
             axes.plot(
                 [row.value],
                 [base],
                 marker=marker(row.index),
                 markersize=8,
-                color=shown,
+                color=colour,
                 markeredgecolor=PAPER,
                 markeredgewidth=0.7,
             )
@@ -122,11 +121,11 @@ def _few_ticks(axes: Any) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
 
 
-def _ends(axes: Any, y: float, left: str, right: str) -> None:
+def _ends(axes: Any, y: float, at_start: str, at_end: str) -> None:
     """Text at both ends of a row, whatever the numbers on the axis."""
     across = axes.get_yaxis_transform()
-    axes.text(0, y, left, transform=across, color=INK, fontsize=11, va="bottom")
-    axes.text(1, y, right, transform=across, color=INK, fontsize=11, va="bottom", ha="right")
+    axes.text(0, y, at_start, transform=across, color=INK, fontsize=11, va="bottom")
+    axes.text(1, y, at_end, transform=across, color=INK, fontsize=11, va="bottom", ha="right")
 
 
 def thin(*arrays: Floats) -> list[Floats]:
@@ -138,18 +137,18 @@ def thin(*arrays: Floats) -> list[Floats]:
 def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str) -> str:
     """Accuracy against a measured difficulty: one smooth line with its band per series."""
     with new_figure(254) as figure:
-        axes = new_axes(figure, left=44, right=12, top=10, bottom=48)
+        axes = new_axes(figure, (44, 12, 10, 48))
         for curve in curves:
-            shown = SERIES[curve.index % COLOURS]
+            colour = SERIES[curve.index % COLOURS]
             if curve.low is not None and curve.high is not None:
                 axes.fill_between(
-                    curve.x, 100 * curve.low, 100 * curve.high, color=shown, alpha=0.18, linewidth=0
+                    curve.x, 100 * curve.low, 100 * curve.high, color=colour, alpha=0.18, linewidth=0
                 )
             # The marker of the legend: on every value of a few, else at the right end alone.
             axes.plot(
                 curve.x,
                 100 * curve.y,
-                color=shown,
+                color=colour,
                 linewidth=1.8,
                 marker=marker(curve.index),
                 markersize=6.5,
@@ -175,7 +174,7 @@ def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str) -> str:
 def reliability(curves: Sequence[Curve], *, prefix: str) -> str:
     """Share of right answers against confidence, the diagonal where both agree."""
     with new_figure(280) as figure:
-        axes = new_axes(figure, left=44, right=12, top=10, bottom=44)
+        axes = new_axes(figure, (44, 12, 10, 44))
         axes.plot([0, 100], [0, 100], **{**CHANCE, "color": MUTED})
         for curve in curves:
             axes.plot(

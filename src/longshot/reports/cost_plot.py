@@ -8,24 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats
 from longshot.reports.costs import duration
 from longshot.reports.svg import COLOURS, INK, MUTED, PAPER, SERIES, WIDTH, new_axes, new_figure, to_svg
 
 LabelBox = tuple[float, float, float, float]  # left, bottom, right, top in drawing units
 KINDS = {"frozen": "o", "adapted": "s", "meta-trained": "^"}
 _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 290, 44, 14, 12, 46
-_ANGLES = (
-    135,
-    45,
-    -45,
-    -135,
-    180,
-    0,
-    90,
-    -90,
-)  # of a number around its point, as tried: the front leaves to the right
+_ANGLES = (135, 45, -45, -135, 180, 0, 90, -90)  # of a number around its point, in the order they are tried
 _RADII = (10, 18, 26, 35, 46, 58, 72, 88, 104)
 
 
@@ -52,65 +43,65 @@ def marker_of(kind: str) -> str:
 def scatter(points: Sequence[Point], *, prefix: str) -> str:
     """Mean accuracy with its interval against seconds per task on a logarithmic axis; the front as stairs."""
     with new_figure(_HEIGHT) as figure:
-        axes = new_axes(figure, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
+        axes = new_axes(figure, (_LEFT, _RIGHT, _TOP, _BOTTOM))
         axes.set_xscale("log")
         seconds = np.array([max(point.seconds, 1e-9) for point in points])
-        left, right = _limits(seconds)
-        axes.set_xlim(left, right)
+        start, end = _limits(seconds)
+        axes.set_xlim(start, end)
         bounds = [100 * b for p in points for b in (p.low, p.mean, p.high) if not math.isnan(b)]
         margin = max(1.5, 0.08 * (max(bounds) - min(bounds)))
         axes.set_ylim(max(-1.0, min(bounds) - margin), min(101.0, max(bounds) + margin))
-        _stairs(axes, points, seconds, right)
+        _stairs(axes, points, seconds, end)
         for point, x in zip(points, seconds, strict=True):
-            shown = SERIES[point.index % COLOURS]
+            colour = SERIES[point.index % COLOURS]
             if not math.isnan(point.low):
-                axes.vlines([x], 100 * point.low, 100 * point.high, color=shown, linewidth=1.4)
+                axes.vlines([x], 100 * point.low, 100 * point.high, color=colour, linewidth=1.4)
             axes.plot(
                 [x],
                 [100 * point.mean],
                 marker=marker_of(point.kind),
                 markersize=8,
-                color=shown,
+                color=colour,
                 markeredgecolor=PAPER,
                 markeredgewidth=0.7,
                 zorder=3,
             )
         _number(axes, figure, points, seconds)
-        _time_axis(axes, left, right)
+        _time_axis(axes, start, end)
         axes.grid(axis="y")
         axes.set_xlabel("time per task (median, logarithmic)")
         axes.set_ylabel("accuracy (%)")
-        told = "; ".join(
+        description = "; ".join(
             f"{p.number} {p.label} {100 * p.mean:.1f} % in {duration(p.seconds)}" for p in points
         )
-        return to_svg(figure, prefix, f"Accuracy against time per task: {told}")
+        return to_svg(figure, prefix, f"Accuracy against time per task: {description}")
 
 
-def _limits(seconds: NDArray[np.float64]) -> tuple[float, float]:
+def _limits(seconds: Floats) -> tuple[float, float]:
     """Ends of the time axis: a tenth of the span beyond the points, and a factor of four at least."""
     low, high = float(seconds.min()), float(seconds.max())
     margin = max(0.1 * math.log(high / low), 0.5 * math.log(4))
     return low * math.exp(-margin), high * math.exp(margin)
 
 
-def _stairs(axes: Any, points: Sequence[Point], seconds: NDArray[np.float64], right: float) -> None:
+def _stairs(axes: Any, points: Sequence[Point], seconds: Floats, end: float) -> None:
     """The best that can be had within a time: level from each point of the front to the next slower one."""
     front = sorted((x, 100 * p.mean) for p, x in zip(points, seconds, strict=True) if p.front)
-    x, y = [one for one, _ in front], [one for _, one in front]
+    x, y = [coordinate for coordinate, _ in front], [coordinate for _, coordinate in front]
     axes.step(
-        [*x, right], [*y, y[-1]], where="post", color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1
+        [*x, end], [*y, y[-1]], where="post", color=MUTED, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1
     )
 
 
-def _time_axis(axes: Any, left: float, right: float) -> None:
+def _time_axis(axes: Any, start: float, end: float) -> None:
     """At most six round times, so that their labels never touch."""
-    decades = math.log10(right / left)
+    decades = math.log10(end / start)
     subs = (1.0,) if decades > 2.5 else (1.0, 3.0) if decades > 1.2 else (1.0, 2.0, 5.0)
     ticks = [
         sub * 10.0**power
-        for power in range(math.floor(math.log10(left)), math.ceil(math.log10(right)) + 1)
+        for power in range(math.floor(math.log10(start)), math.ceil(math.log10(end)) + 1)
         for sub in subs
-        if left <= sub * 10.0**power <= right
+        if start <= sub * 10.0**power <= end
     ]
     ticks = ticks[:: math.ceil(len(ticks) / 6)]
     axes.set_xticks(ticks, [_tick(tick) for tick in ticks])
@@ -127,7 +118,7 @@ def _tick(seconds: float) -> str:
     return f"{seconds:.1g} s"
 
 
-def _number(axes: Any, figure: Any, points: Sequence[Point], seconds: NDArray[np.float64]) -> None:
+def _number(axes: Any, figure: Any, points: Sequence[Point], seconds: Floats) -> None:
     """The number of each point beside it; a thin line leads to one that had to stand far off."""
     data = np.stack([seconds, [100 * point.mean for point in points]], axis=1)
     places = axes.transData.transform(data) * 72 / figure.dpi
@@ -144,22 +135,22 @@ def _number(axes: Any, figure: Any, points: Sequence[Point], seconds: NDArray[np
     for point, at, (x, y) in zip(points, data, places, strict=True):
         half = 3.6 * len(str(point.number)) + 1
         tried = [_box(x, y, angle, radius, half) for radius in _RADII for angle in _ANGLES]
-        place = next((i for i, box in enumerate(tried) if _free(box, taken)), None)
-        if place is None:  # no room: the table has all numbers
+        chosen = next((i for i, box in enumerate(tried) if _free(box, taken)), None)
+        if chosen is None:  # no room: the table has all numbers
             continue
-        left, bottom, right, top = tried[place]
-        taken.append(tried[place])
+        low_x, bottom, high_x, top = tried[chosen]
+        taken.append(tried[chosen])
         axes.annotate(
             str(point.number),
             at,
-            xytext=((left + right) / 2 - x, (bottom + top) / 2 - y),
+            xytext=((low_x + high_x) / 2 - x, (bottom + top) / 2 - y),
             textcoords="offset points",
             ha="center",
             va="center",
             color=INK,
             fontsize=10,
             weight="bold" if point.front else "normal",
-            arrowprops=None if place < len(_ANGLES) else far,
+            arrowprops=None if chosen < len(_ANGLES) else far,
         )
 
 

@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Bools, Floats
 from longshot.core.errors import UserError
 from longshot.reports import tables
 from longshot.reports.data import ReportData
 from longshot.reports.sheets import Sheet, SheetCell
-from longshot.reports.summary import Floats, SeriesEstimate, summarise, time_spent
+from longshot.reports.summary import SeriesEstimate, summarise, time_spent
 
 HEADS = ("Method", "Backbone", "Setting", "Network")
 NOTE = (
@@ -36,30 +36,30 @@ class Cost:
 def costs(data: ReportData, entries: dict[tuple[int, int], SeriesEstimate], bed: int) -> list[Cost]:
     """The series of a testbed whose times were recorded, the quickest first."""
     spent = {s: time_spent(cell) for s, cell in data.column(bed)}
-    known = sorted((s for s in spent if not math.isnan(spent[s][0])), key=lambda s: (spent[s][0], s))
-    seconds = np.array([spent[s][0] for s in known])
-    accuracy = np.array([entries[bed, s].mean for s in known])
+    timed = sorted((s for s in spent if not math.isnan(spent[s][0])), key=lambda s: (spent[s][0], s))
+    seconds = np.array([spent[s][0] for s in timed])
+    accuracy = np.array([entries[bed, s].mean for s in timed])
     front = pareto(seconds, accuracy)
-    return [Cost(entries[bed, s], *spent[s], bool(front[i])) for i, s in enumerate(known)]
+    return [Cost(entries[bed, s], *spent[s], bool(front[i])) for i, s in enumerate(timed)]
 
 
 def machines(data: ReportData) -> list[str]:
     """Where the runs of a report were made: ``AMD EPYC, 2 cores, cpu``, each once."""
-    found = [
+    described = [
         ", ".join([str(machine["processor"]), f"{machine['cores']} cores", str(machine["device"])])
         for run in data.runs
         for session in run.get("sessions", [])
         if {"processor", "cores", "device"} <= set(machine := session.get("machine", {}))
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(described))
 
 
-def pareto(seconds: Floats, accuracy: Floats) -> NDArray[np.bool_]:
+def pareto(seconds: Floats, accuracy: Floats) -> Bools:
     """Which of n points no other dominates: none is at least as quick and as accurate, and better at one. [n] → [n]"""
     quicker = seconds[None, :] <= seconds[:, None]
     better = accuracy[None, :] >= accuracy[:, None]
     strictly = (seconds[None, :] < seconds[:, None]) | (accuracy[None, :] > accuracy[:, None])
-    beaten: NDArray[np.bool_] = np.any(quicker & better & strictly, axis=1)
+    beaten: Bools = np.any(quicker & better & strictly, axis=1)
     return ~beaten
 
 
@@ -67,7 +67,7 @@ def duration(seconds: float) -> str:
     """Three figures and a unit: 0.00123 → ``1.23 ms``; a dash where there is no number."""
     if math.isnan(seconds):
         return "–"
-    size, unit = next((one for one in _UNITS if seconds >= one[0]), _UNITS[-1])
+    size, unit = next((candidate for candidate in _UNITS if seconds >= candidate[0]), _UNITS[-1])
     value = seconds / size
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
 
@@ -75,45 +75,45 @@ def duration(seconds: float) -> str:
 def sheets(data: ReportData) -> list[Sheet]:
     """One table per testbed, frozen networks first, the quickest first; UserError when no times were recorded."""
     entries = summarise(data)
-    found = []
+    layouts = []
     for b, bed in enumerate(data.beds):
-        mine = costs(data, entries, b)
-        kinds = dict.fromkeys(data.series[one.entry.series].kind for one in mine)
+        bed_costs = costs(data, entries, b)
+        kinds = dict.fromkeys(data.series[cost.entry.series].kind for cost in bed_costs)
         blocks = [
-            [_row(data, one) for one in mine if _kind(data, one) == kind]
+            [_row(data, cost) for cost in bed_costs if _kind(data, cost) == kind]
             for kind in sorted(kinds, key=_order)
         ]
         if blocks:
             columns = ("Accuracy", "Per task", "In all", "Front")
             heads = [("", head) for head in (*HEADS, *columns)]
-            found.append(Sheet(f"{bed.name}: accuracy and cost", heads, blocks, NOTE, labels=len(HEADS)))
-    if not found:
+            layouts.append(Sheet(f"{bed.name}: accuracy and cost", heads, blocks, NOTE, labels=len(HEADS)))
+    if not layouts:
         raise UserError(
-            f"The layout 'cost' needs the seconds of every task, and 0 of {len(data.beds)} testbeds have them; run "
-            "'longshot evaluate' again in a new folder."
+            f"The layout 'cost' needs the seconds of every task, and 0 of {len(data.beds)} testbeds have them",
+            "call {evaluate()} again with a new {out}",
         )
-    return found
+    return layouts
 
 
-def _kind(data: ReportData, one: Cost) -> str:
-    return data.series[one.entry.series].kind
+def _kind(data: ReportData, cost: Cost) -> str:
+    return data.series[cost.entry.series].kind
 
 
 def _order(kind: str) -> tuple[int, str]:
-    known = ("frozen", "adapted", "meta-trained")
-    return (known.index(kind) if kind in known else len(known), kind)
+    order = ("frozen", "adapted", "meta-trained")
+    return (order.index(kind) if kind in order else len(order), kind)
 
 
-def _row(data: ReportData, one: Cost) -> list[SheetCell]:
-    series = data.series[one.entry.series]
+def _row(data: ReportData, cost: Cost) -> list[SheetCell]:
+    series = data.series[cost.entry.series]
     label = series.method + (f" ({series.note})" if series.note else "")
     return [
         SheetCell(label),
         SheetCell(series.backbone),
         SheetCell(series.setting),
         SheetCell(series.kind),
-        SheetCell(tables.mean_and_half(one.entry), one.entry.mark),
-        SheetCell(duration(one.median)),
-        SheetCell(duration(one.total)),
-        SheetCell("front" if one.front else ""),
+        SheetCell(tables.mean_and_half(cost.entry), cost.entry.mark),
+        SheetCell(duration(cost.median)),
+        SheetCell(duration(cost.total)),
+        SheetCell("front" if cost.front else ""),
     ]

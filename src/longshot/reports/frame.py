@@ -18,14 +18,14 @@ def environment() -> Environment:
     """Templates that escape all they are given; a name that is not given is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
+    templates.filters.update(
         percent=tables.percent,
         number=_number,
         whole=_whole,
@@ -34,8 +34,8 @@ def environment() -> Environment:
         correlation=_correlation,
         duration=duration,
     )
-    made.globals.update(colour=svg.colour, swatch=swatch)
-    return made
+    templates.globals.update(colour=svg.colour, swatch=swatch)
+    return templates
 
 
 def asset(name: str) -> str:
@@ -47,21 +47,21 @@ def _number(value: float, digits: int = 2) -> str:
     return "–" if math.isnan(value) else f"{value:,.{digits}f}"
 
 
-def _slope(found: Any) -> str:
+def _slope(line: Any) -> str:
     """Points per unit with the interval: ``+1.2 [+0.9, +1.5]``."""
-    numbers = [100 * x for x in (found.slope, found.low, found.high)]
+    numbers = [100 * x for x in (line.slope, line.low, line.high)]
     size = max(abs(x) for x in numbers if not math.isnan(x))
     digits = 1 if size >= 10 else 2 if size >= 1 else 3
     texts = [f"{x:+.{digits}f}".replace("-", "−") for x in numbers]
-    return texts[0] + ("" if math.isnan(found.low) else f" [{texts[1]}, {texts[2]}]")
+    return texts[0] + ("" if math.isnan(line.low) else f" [{texts[1]}, {texts[2]}]")
 
 
-def _correlation(found: Any) -> str:
+def _correlation(estimate: Any) -> str:
     """A correlation with its interval; a dash where it is not defined."""
-    if math.isnan(found.r):
+    if math.isnan(estimate.r):
         return "–"
-    texts = [f"{x:+.2f}".replace("-", "−") for x in (found.r, found.low, found.high)]
-    return texts[0] + ("" if math.isnan(found.low) else f" [{texts[1]}, {texts[2]}]")
+    texts = [f"{x:+.2f}".replace("-", "−") for x in (estimate.r, estimate.low, estimate.high)]
+    return texts[0] + ("" if math.isnan(estimate.low) else f" [{texts[1]}, {texts[2]}]")
 
 
 def _whole(value: int) -> str:

@@ -6,7 +6,6 @@ A folder holds ``history.jsonl`` with one record per line. Read are ``step``, ``
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from pydantic import ValidationError
 
+from longshot.core.arrays import Floats
 from longshot.core.errors import UserError
 from longshot.core.files import atomic
+from longshot.core.settings import Loose
 from longshot.reports.data import unique_names
 from longshot.reports.svg import (
     COLOURS,
@@ -33,12 +34,21 @@ from longshot.reports.svg import (
     to_svg,
 )
 
-Floats = NDArray[np.float64]
 Draw = Callable[[Any, Sequence["TrainingHistory"], Palette], None]
 HISTORY = "history.jsonl"
 SUFFIXES = (".png", ".svg", ".pdf")
 POINTS = 120  # of a line of losses; where there are more records, neighbours are averaged
 HEIGHT = 254
+
+
+class HistoryLine(Loose):
+    """One line of a history; what was not validated is null, as is a loss that was not a number."""
+
+    step: float
+    seconds: float
+    loss: float | None
+    validation_accuracy: float | None = None
+    validation_interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,48 +84,40 @@ def _read(folder: Path, name: str) -> TrainingHistory:
     path = folder / HISTORY
     if not path.is_file():
         raise UserError(
-            f"{folder} is not the folder of a training: it has no {HISTORY}; 'longshot train' writes one."
+            f"{folder} is not the folder of a training: it has no {HISTORY}", "{train()} writes one"
         )
     records = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
-            records.append(_record(json.loads(line)))
-        except (ValueError, KeyError, TypeError) as error:
+            records.append(HistoryLine.model_validate_json(line))
+        except ValidationError as error:
+            detail = error.errors()[0]
+            reason = ": ".join(filter(None, (".".join(map(str, detail["loc"])), detail["msg"])))
             raise UserError(
-                f"Line {number} of {path} is no record of a training ({error}); run the same 'longshot train' again, "
-                "it goes on from its last checkpoint."
+                f"Line {number} of {path} is no record of a training ({reason})",
+                "call {train()} again as before, it goes on from its last checkpoint",
             ) from None
     if not records:
         raise UserError(
-            f"{path} holds 0 records and a learning curve needs at least 1; let the training go on."
+            f"{path} holds 0 records and a learning curve needs at least 1", "let the training go on"
         )
-    checked = [record for record in records if record["accuracy"] is not None]
-    accuracy = np.array([record["accuracy"] for record in checked], np.float64)
+    checked = [record for record in records if record.validation_accuracy is not None]
+    accuracy = np.array([record.validation_accuracy for record in checked], np.float64)
+    bounds = np.array([record.validation_interval or (math.nan, math.nan) for record in checked]).reshape(
+        -1, 2
+    )
     return TrainingHistory(
         name=name,
-        step=np.array([record["step"] for record in records], np.float64),
-        loss=np.array([record["loss"] for record in records], np.float64),
-        seconds=records[-1]["seconds"],
-        validated=np.array([record["step"] for record in checked], np.float64),
+        step=np.array([record.step for record in records], np.float64),
+        loss=np.array([record.loss for record in records], np.float64),
+        seconds=records[-1].seconds,
+        validated=np.array([record.step for record in checked], np.float64),
         accuracy=accuracy,
-        low=np.array([record["interval"][0] for record in checked], np.float64),
-        high=np.array([record["interval"][1] for record in checked], np.float64),
+        low=bounds[:, 0],
+        high=bounds[:, 1],
         # A training keeps a network when it beats all before it: the first of the highest.
         best=int(np.argmax(accuracy)) if len(accuracy) else None,
     )
-
-
-def _record(found: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a record as plain numbers."""
-    accuracy, interval = found.get("validation_accuracy"), found.get("validation_interval")
-    low, high = (math.nan, math.nan) if interval is None else interval
-    return {
-        "step": float(found["step"]),
-        "loss": math.nan if found["loss"] is None else float(found["loss"]),
-        "seconds": float(found["seconds"]),
-        "accuracy": None if accuracy is None else float(accuracy),
-        "interval": (float(low), float(high)),
-    }
 
 
 def _thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -126,30 +128,31 @@ def _thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 def draw_loss(axes: Any, trainings: Sequence[TrainingHistory], palette: Palette) -> None:
     """Training loss against the step, one line per training."""
-    for place, one in enumerate(trainings):
-        x, y = _thinned(one.step, one.loss)
-        axes.plot(x, y, **_line(place, len(x), palette))
+    for number, training in enumerate(trainings):
+        x, y = _thinned(training.step, training.loss)
+        axes.plot(x, y, **_line(number, len(x), palette))
     axes.set_ylabel("training loss")
     _finish(axes)
 
 
 def draw_validation(axes: Any, trainings: Sequence[TrainingHistory], palette: Palette) -> None:
     """Validation accuracy with its 95 % band against the step; a star where the best network was kept."""
-    for place, one in enumerate(trainings):
-        shown = palette.series[place % COLOURS]
-        axes.fill_between(one.validated, 100 * one.low, 100 * one.high, color=shown, alpha=0.18, linewidth=0)
-        if len(one.validated) == 1:  # a band of one point has no width
-            axes.vlines(one.validated, 100 * one.low, 100 * one.high, color=shown, linewidth=1.6)
-        style = _line(place, len(one.validated), palette)
-        axes.plot(one.validated, 100 * one.accuracy, **style)
-        best = one.best_at()
+    for number, training in enumerate(trainings):
+        colour = palette.series[number % COLOURS]
+        band = (training.validated, 100 * training.low, 100 * training.high)
+        axes.fill_between(*band, color=colour, alpha=0.18, linewidth=0)
+        if len(training.validated) == 1:  # a band of one point has no width
+            axes.vlines(*band, color=colour, linewidth=1.6)
+        style = _line(number, len(training.validated), palette)
+        axes.plot(training.validated, 100 * training.accuracy, **style)
+        best = training.best_at()
         if best is not None:
             axes.plot(
                 [best[0]],
                 [100 * best[1]],
                 marker="*",
                 markersize=13,
-                color=shown,
+                color=colour,
                 markeredgecolor=palette.ink,
                 markeredgewidth=0.7,
                 zorder=4,
@@ -158,12 +161,12 @@ def draw_validation(axes: Any, trainings: Sequence[TrainingHistory], palette: Pa
     _finish(axes)
 
 
-def _line(place: int, points: int, palette: Palette) -> dict[str, Any]:
+def _line(number: int, points: int, palette: Palette) -> dict[str, Any]:
     """The line of a training with the marker of the legend at its end; on all points where these are few."""
     return {
-        "color": palette.series[place % COLOURS],
+        "color": palette.series[number % COLOURS],
         "linewidth": 1.6,
-        "marker": marker(place),
+        "marker": marker(number),
         "markersize": 5.5,
         "markeredgecolor": palette.paper,
         "markeredgewidth": 0.7,
@@ -184,20 +187,20 @@ def _finish(axes: Any) -> None:
 
 def plots(trainings: Sequence[TrainingHistory], *, prefix: str = "curve") -> list[tuple[str, str]]:
     """(what, SVG for a page): the loss, and the validation accuracy where something was validated."""
-    found: list[tuple[str, str]] = []
-    for what, draw in _panels(trainings):
+    panels: list[tuple[str, str]] = []
+    for title, draw in _panels(trainings):
         with new_figure(HEIGHT) as figure:
-            draw(new_axes(figure, left=52, right=16, top=10, bottom=44), trainings, PAGE)
-            names = ", ".join(one.name for one in trainings)
-            found.append((what, to_svg(figure, f"{prefix}{len(found)}", f"{what} against step: {names}")))
-    return found
+            draw(new_axes(figure, (52, 16, 10, 44)), trainings, PAGE)
+            names = ", ".join(training.name for training in trainings)
+            panels.append((title, to_svg(figure, f"{prefix}{len(panels)}", f"{title} against step: {names}")))
+    return panels
 
 
 def _panels(trainings: Sequence[TrainingHistory]) -> list[tuple[str, Draw]]:
-    found: list[tuple[str, Draw]] = [("Training loss", draw_loss)]
-    if any(len(one.validated) for one in trainings):
-        found.append(("Validation accuracy", draw_validation))
-    return found
+    panels: list[tuple[str, Draw]] = [("Training loss", draw_loss)]
+    if any(len(training.validated) for training in trainings):
+        panels.append(("Validation accuracy", draw_validation))
+    return panels
 
 
 def write_curves(folders: Sequence[str | Path], out: str | Path) -> Path:
@@ -212,14 +215,14 @@ def write_curves(folders: Sequence[str | Path], out: str | Path) -> Path:
     several = 18 * len(trainings) if len(trainings) > 1 else 0
     width = WIDTH * len(panels)
     with new_figure(HEIGHT + several, width=width, palette=LIGHT) as figure:
-        for place, (_, draw) in enumerate(panels):
-            right = width - (place + 1) * WIDTH
-            axes = new_axes(figure, left=place * WIDTH + 52, right=right + 16, top=10, bottom=44 + several)
+        for number, (_, draw) in enumerate(panels):
+            right = width - (number + 1) * WIDTH
+            axes = new_axes(figure, (number * WIDTH + 52, right + 16, 10, 44 + several))
             draw(axes, trainings, LIGHT)
         if several:
             # By hand: a name that begins with an underscore is left out of a legend that Matplotlib gathers.
-            handles = [Line2D([], [], **_line(place, 1, LIGHT)) for place in range(len(trainings))]
-            names = [shorten(one.name, 90) for one in trainings]
+            handles = [Line2D([], [], **_line(number, 1, LIGHT)) for number in range(len(trainings))]
+            names = [shorten(training.name, 90) for training in trainings]
             figure.legend(handles, names, loc="lower left", frameon=False, labelcolor=LIGHT.ink)
         kind = path.suffix.lower()[1:]
         with atomic(path) as temporary:

@@ -38,8 +38,8 @@ def render_overlap(
     """
     a, b = meta["a"], meta["b"]
     within = a["fingerprint"] == b["fingerprint"]
-    told = {"a": a, "b": b, "counts": counts, "meta": meta}
-    sections = [(Section("counts", "What they share", told), "overlap_counts")]
+    facts = {"a": a, "b": b, "counts": counts, "meta": meta}
+    sections = [(Section("counts", "What they share", facts), "overlap_counts")]
     if meta["classes"]:
         shown = list(meta["classes"])[:_CLASSES]
         context = {"a": a, "b": b, "classes": shown, "more": len(meta["classes"]) - len(shown)}
@@ -87,6 +87,6 @@ def _shown(pairs: list[dict[str, Any]], images: Pictures | None) -> list[dict[st
         for side in "ab"
     }
     return [
-        {**pair, "source_a": left, "source_b": right}
-        for pair, left, right in zip(pairs, sources["a"], sources["b"], strict=True)
+        {**pair, "source_a": source_a, "source_b": source_b}
+        for pair, source_a, source_b in zip(pairs, sources["a"], sources["b"], strict=True)
     ]

@@ -207,9 +207,9 @@ def tasks(request: Request) -> Section | None:
     data = request.data
     judges = focused(data, request.focus)
     marked = {b: s for b in range(len(data.beds)) if (s := shown_series(request, b)) is not None}
-    found = albums(data, request.images, request.pictures, marked, judges)
+    pictures = albums(data, request.images, request.pictures, marked, judges)
     return Section(
-        "tasks", "Hardest and easiest tasks", {"albums": found, "beds": data.beds, "series": data.series}
+        "tasks", "Hardest and easiest tasks", {"albums": pictures, "beds": data.beds, "series": data.series}
     )
 
 

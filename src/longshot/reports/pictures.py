@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 from longshot.core.progress import Progress, progress
 from longshot.reports.data import Cell, ReportData, ReportTestbed
@@ -77,7 +77,7 @@ class Album:
     problem: str | None = None
 
 
-def difficulty(cells: Sequence[Cell]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def difficulty(cells: Sequence[Cell]) -> tuple[Ints, Floats]:
     """Tasks that every series has with their mean accuracy over the series; hardest first, ties by number."""
     tasks = cells[0].tasks
     for cell in cells[1:]:
@@ -106,15 +106,15 @@ def albums(
     judges: Sequence[int] | None,
 ) -> list[Album]:
     """One album per testbed; ``marked``: whose predictions are shown, ``judges``: who chooses the tasks."""
-    found = []
+    pages = []
     with progress("pictures", total=2 * count * len(data.beds), unit="tasks") as bar:
         for b, bed in enumerate(data.beds):
             column = [(s, cell) for s, cell in data.column(b) if judges is None or s in judges]
             if column:
-                found.append(
+                pages.append(
                     _album(b, bed, data, [cell for _, cell in column], marked[b], images, count, bar)
                 )
-    return found
+    return pages
 
 
 def _album(
@@ -151,14 +151,15 @@ def _album(
 
 def _picture(task: Task, cell: Cell, mean: float, images: FindImages, bar: Progress) -> TaskPicture:
     """Read the images of one task and mark the mistakes of one series."""
-    place = int(np.searchsorted(cell.tasks, task.index))
+    row = int(np.searchsorted(cell.tasks, task.index))
     assert cell.predictions is not None
-    predicted = np.asarray(cell.predictions[place].as_py() or [], dtype=np.int64)
+    predicted = np.asarray(cell.predictions[row].as_py() or [], dtype=np.int64)
     truth = np.asarray(task.query_label, dtype=np.int64)
     if len(predicted) != len(truth):
         raise UserError(
             f"Task {task.index} has {len(predicted)} predictions for {len(truth)} queries: the results do "
-            "not belong to the copy of the testbed in the run folder, run 'longshot evaluate' again."
+            "not belong to the copy of the testbed in the run folder",
+            "call {evaluate()} again",
         )
     rows = class_rows(task, images, predicted)
     bar.advance()
@@ -166,7 +167,7 @@ def _picture(task: Task, cell: Cell, mean: float, images: FindImages, bar: Progr
         task=task.index,
         way=task.way,
         mean=mean,
-        shown=float(cell.accuracy[place]),
+        shown=float(cell.accuracy[row]),
         wrong=int((predicted != truth).sum()),
         total=len(truth),
         rows=rows,
@@ -174,9 +175,7 @@ def _picture(task: Task, cell: Cell, mean: float, images: FindImages, bar: Progr
     )
 
 
-def class_rows(
-    task: Task, images: FindImages, predicted: NDArray[np.int64] | None = None
-) -> tuple[ClassRow, ...]:
+def class_rows(task: Task, images: FindImages, predicted: Ints | None = None) -> tuple[ClassRow, ...]:
     """The classes of a task with their thumbnails; with ``predicted`` [Q] mistakes come first, with the answer."""
     names = class_names(task.classes)
     truth = np.asarray(task.query_label, dtype=np.int64)
@@ -218,7 +217,9 @@ def class_rows(
 def class_names(class_ids: Sequence[str]) -> list[str]:
     """The last part of each id, or whole ids where last parts repeat within the task."""
     names = [class_id.rsplit("/", 1)[-1] for class_id in class_ids]
-    return [name if names.count(name) == 1 else whole for name, whole in zip(names, class_ids, strict=True)]
+    return [
+        name if names.count(name) == 1 else class_id for name, class_id in zip(names, class_ids, strict=True)
+    ]
 
 
 def thumbnail(image: Image) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Bools, Floats
 from longshot.reports.summary import interval
 from longshot.reports.svg import (
     CHANCE,
@@ -31,8 +31,8 @@ class PlotLine:
 
     index: int
     label: str
-    values: NDArray[np.float64]  # accuracy per task, 0 … 1
-    x: NDArray[np.float64] | None = None  # way or shot per task
+    values: Floats  # accuracy per task, 0 … 1
+    x: Floats | None = None  # way or shot per task
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Bin:
 
     label: str
     x: float
-    rows: NDArray[np.bool_]
+    rows: Bools
 
 
-def density(values: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.float64]:
+def density(values: Floats, grid: Floats) -> Floats:
     """Smoothed distribution of shares on ``grid`` [G] → [G], its highest point 1.
 
     Gaussian kernel with Silverman's bandwidth, at least 1.5 points, so that the steps of k / queries do not
@@ -58,7 +58,7 @@ def density(values: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[n
     mirrored = np.concatenate([centres, -centres, 2 - centres])
     weights = np.tile(counts, 3)
     height = np.exp(-0.5 * ((grid[:, None] - mirrored[None, :]) / width) ** 2) @ weights
-    scaled: NDArray[np.float64] = height / height.max()
+    scaled: Floats = height / height.max()
     return scaled
 
 
@@ -66,20 +66,20 @@ def distribution(lines: Sequence[PlotLine], chance: float, *, prefix: str) -> st
     """One row per series: the smoothed distribution of task accuracies, the middle 80 % and the mean."""
     row, top = 46, 4
     with new_figure(row * len(lines) + 44) as figure:
-        axes = new_axes(figure, left=12, right=12, top=top, bottom=40)
+        axes = new_axes(figure, (12, 12, top, 40))
         grid = np.linspace(0, 1, 201)
-        for place, line in enumerate(lines):
-            base = -place * row - row + 6
+        for position, line in enumerate(lines):
+            base = -position * row - row + 6
             shape = base + 22 * density(line.values, grid)
-            shown = SERIES[line.index % COLOURS]
+            colour = SERIES[line.index % COLOURS]
             axes.vlines([0, 20, 40, 60, 80, 100], base, base + 22, color=GRID, linewidth=0.8, zorder=0.4)
             axes.vlines([100 * chance], base, base + 22, **CHANCE)
-            axes.fill_between(100 * grid, base, shape, color=shown, alpha=0.28, linewidth=0)
-            axes.plot(100 * grid, shape, color=shown, linewidth=1.1)
+            axes.fill_between(100 * grid, base, shape, color=colour, alpha=0.28, linewidth=0)
+            axes.plot(100 * grid, shape, color=colour, linewidth=1.1)
             low, high = np.percentile(100 * line.values, [10, 90])
-            axes.plot([low, high], [base, base], color=shown, linewidth=3, solid_capstyle="butt")
+            axes.plot([low, high], [base, base], color=colour, linewidth=3, solid_capstyle="butt")
             mean = 100 * float(np.mean(line.values))
-            axes.plot([mean], [base], marker="o", markersize=6.5, color=shown, markeredgecolor=PAPER)
+            axes.plot([mean], [base], marker="o", markersize=6.5, color=colour, markeredgecolor=PAPER)
             number = f"{mean:.1f} %"
             axes.text(0, base + 25, shorten(line.label, 38), color=INK, fontsize=11, va="bottom")
             axes.text(100, base + 25, number, color=INK, fontsize=11, va="bottom", ha="right", weight="bold")
@@ -93,7 +93,7 @@ def distribution(lines: Sequence[PlotLine], chance: float, *, prefix: str) -> st
         return to_svg(figure, prefix, f"Distribution of task accuracies: {names}")
 
 
-def bins(values: NDArray[np.float64], *, exact: int = 12, ranges: int = 8) -> list[Bin]:
+def bins(values: Floats, *, exact: int = 12, ranges: int = 8) -> list[Bin]:
     """Group tasks by a value: one group each while there are few, else ranges with about equal counts."""
     distinct = np.unique(values)
     if len(distinct) <= exact:
@@ -101,8 +101,8 @@ def bins(values: NDArray[np.float64], *, exact: int = 12, ranges: int = 8) -> li
     edges = np.unique(np.quantile(values, np.linspace(0, 1, ranges + 1), method="nearest"))
     places = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
     grouped = []
-    for place in range(len(edges) - 1):
-        rows = places == place
+    for number in range(len(edges) - 1):
+        rows = places == number
         inside = values[rows]
         low, high = _short(float(inside.min())), _short(float(inside.max()))
         grouped.append(Bin(low if low == high else f"{low}–{high}", float(inside.mean()), rows))
@@ -115,24 +115,26 @@ def by_value(lines: Sequence[PlotLine], *, xlabel: str, chance: float | None, pr
     ``chance`` is the level of guessing; None when the x axis counts ways, where it is 1 / x.
     """
     with new_figure(270) as figure:
-        axes = new_axes(figure, left=44, right=12, top=10, bottom=44)
+        axes = new_axes(figure, (44, 12, 10, 44))
         grouped = [bins(line.x) for line in lines if line.x is not None]
         everything = np.unique([group.x for groups in grouped for group in groups])
         logarithmic = everything[0] > 0 and everything[-1] / everything[0] >= 8
         if logarithmic:
             axes.set_xscale("log")
-        for place, (line, groups) in enumerate(zip(lines, grouped, strict=True)):
-            shown = SERIES[line.index % COLOURS]
+        for position, (line, groups) in enumerate(zip(lines, grouped, strict=True)):
+            colour = SERIES[line.index % COLOURS]
             means, lows, highs = np.array([interval(line.values[group.rows]) for group in groups]).T * 100
             # Neighbouring series stand a little apart so that their whiskers can be told from each other.
-            shift = (place - (len(lines) - 1) / 2) * 0.006
+            shift = (position - (len(lines) - 1) / 2) * 0.006
             x = _shifted(np.array([group.x for group in groups]), shift, axes, everything, logarithmic)
-            known = ~np.isnan(lows)
-            axes.vlines(x[known], lows[known], highs[known], color=shown, linewidth=1.6)
+            with_interval = ~np.isnan(lows)
+            axes.vlines(
+                x[with_interval], lows[with_interval], highs[with_interval], color=colour, linewidth=1.6
+            )
             axes.plot(
                 x,
                 means,
-                color=shown,
+                color=colour,
                 marker=marker(line.index),
                 markersize=5.5,
                 markeredgecolor=PAPER,
@@ -153,21 +155,19 @@ def by_value(lines: Sequence[PlotLine], *, xlabel: str, chance: float | None, pr
         return to_svg(figure, prefix, f"Accuracy by {xlabel}: " + ", ".join(line.label for line in lines))
 
 
-def _shifted(
-    x: NDArray[np.float64], shift: float, axes: Any, everything: NDArray[np.float64], logarithmic: bool
-) -> NDArray[np.float64]:
+def _shifted(x: Floats, shift: float, axes: Any, everything: Floats, logarithmic: bool) -> Floats:
     low, high = float(everything[0]), float(everything[-1])
     if logarithmic:
         span, margin = np.log(high / low), 0.06
         axes.set_xlim(low * np.exp(-margin * span), high * np.exp(margin * span))
-        moved: NDArray[np.float64] = x * np.exp(shift * span)
+        moved: Floats = x * np.exp(shift * span)
         return moved
     margin = 0.06 * (high - low) or 0.5
     axes.set_xlim(low - margin, high + margin)
     return x + shift * (high - low)
 
 
-def _ticks(values: NDArray[np.float64], logarithmic: bool) -> list[float]:
+def _ticks(values: Floats, logarithmic: bool) -> list[float]:
     """The x values to name: themselves while there are few, else round numbers between them."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 

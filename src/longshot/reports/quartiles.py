@@ -8,13 +8,14 @@ from itertools import groupby
 
 import numpy as np
 
+from longshot.core.arrays import Floats
 from longshot.core.errors import UserError
 from longshot.reports import tables
 from longshot.reports.data import ReportData
 from longshot.reports.published import Number, Published
 from longshot.reports.sections.base import uniform
 from longshot.reports.sheets import Sheet, SheetCell
-from longshot.reports.summary import Floats, SeriesEstimate, column_marks, summarise
+from longshot.reports.summary import SeriesEstimate, column_marks, summarise
 
 Entries = dict[tuple[int, int], SeriesEstimate]
 FEWEST = 8  # tasks, two in each quartile
@@ -97,8 +98,8 @@ def quartile_table(
         lines.append(QuartileRow(s, label, series.backbone, series.setting, tuple(values)))
     note = ""
     if published is not None:
-        found, note = _published(published, first.way, first.shot, beside is not None)
-        lines += found
+        paper_rows, note = _published(published, first.way, first.shot, beside is not None)
+        lines += paper_rows
     lines.sort(key=lambda line: (line.setting != "inductive", line.published))
     heads = NAMES + ((f"Uniform testbed ({data.beds[beside].name})",) if beside is not None else ())
     ranges = [(float(coarsity[bins == q].min()), float(coarsity[bins == q].max())) for q in range(4)]
@@ -116,16 +117,16 @@ def quartile_tables(data: ReportData, published: Published | None = None) -> lis
     plain = [b for b, bed in enumerate(data.beds) if uniform(bed)]
     special = [b for b in range(len(data.beds)) if b not in plain]
     for chosen in (special, plain):
-        found = [
+        candidates = [
             quartile_table(data, entries, b, _beside(data, b, plain) if b in special else None, published)
             for b in chosen
         ]
-        if kept := [table for table in found if table is not None]:
-            return kept
+        if made := [table for table in candidates if table is not None]:
+            return made
     raise UserError(
         f"The layout 'quartiles' needs a testbed with the coarsity of at least {FEWEST} tasks, and 0 of "
-        f"{len(data.beds)} have one; draw it from a dataset with a taxonomy, as in "
-        "'longshot sample toybox --classes semantic'."
+        f"{len(data.beds)} have one",
+        "draw it from a dataset with a taxonomy, as in {sample(toybox, classes=semantic)}",
     )
 
 
@@ -157,12 +158,12 @@ def _published(paper: Published, way: Floats, shot: Floats, beside: bool) -> tup
     if not numbers:
         return [], f"{paper.source['short']} has no such table for {shape}."
     lines = []
-    for whole in numbers:
-        same = {"table": whole.table, "method": whole.method}
+    for number in numbers:
+        same = {"table": number.table, "method": number.method}
         values = [_number(paper.select(**same, sampling="semantic", part=part)) for part in PARTS]
         if beside:
             values.append(_number(paper.select(**same, sampling="uniform", part="whole")))
-        lines.append(QuartileRow(None, whole.label, whole.backbone, whole.setting, tuple(values)))
+        lines.append(QuartileRow(None, number.label, number.backbone, number.setting, tuple(values)))
     return lines, (
         f"Rows marked published are those of {paper.source['short']} on {numbers[0].testbed} "
         f"({paper.tasks:,} tasks), another dataset and backbone: they stand beside, they are not compared."
@@ -173,8 +174,12 @@ def _fits(number: Number, shape: str) -> bool:
     return f"{number.way}-way {number.shot}-shot" == shape
 
 
-def _number(found: list[Number]) -> MarkedMean | None:
-    return MarkedMean(found[0].mean, math.nan if found[0].half is None else found[0].half) if found else None
+def _number(numbers: list[Number]) -> MarkedMean | None:
+    return (
+        MarkedMean(numbers[0].mean, math.nan if numbers[0].half is None else numbers[0].half)
+        if numbers
+        else None
+    )
 
 
 def sheets(data: ReportData, published: Published | None = None) -> list[Sheet]:

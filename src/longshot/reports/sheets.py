@@ -31,45 +31,45 @@ class Sheet:
     labels: int = 2
 
 
-def markdown(one: Sheet) -> str:
+def markdown(sheet: Sheet) -> str:
     """A GitHub-flavoured table under its title."""
-    heads = [escape_markdown(f"{group}: {head}" if group else head) for group, head in one.heads]
-    aligned = [":---"] * one.labels + ["---:"] * (len(heads) - one.labels)
-    body = [[_markdown(cell) for cell in row] for block in one.blocks for row in block]
-    lines = [f"**{escape_markdown(one.title)}**", ""] if one.title else []
+    heads = [escape_markdown(f"{group}: {head}" if group else head) for group, head in sheet.heads]
+    aligned = [":---"] * sheet.labels + ["---:"] * (len(heads) - sheet.labels)
+    body = [[_markdown(cell) for cell in row] for block in sheet.blocks for row in block]
+    lines = [f"**{escape_markdown(sheet.title)}**", ""] if sheet.title else []
     lines += ["| " + " | ".join(cells) + " |" for cells in (heads, aligned, *body)]
-    return "\n".join([*lines, "", *([escape_markdown(one.note), ""] if one.note else [])])
+    return "\n".join([*lines, "", *([escape_markdown(sheet.note), ""] if sheet.note else [])])
 
 
-def latex(one: Sheet) -> str:
+def latex(sheet: Sheet) -> str:
     r"""A ``table`` for ``\input``, with the groups of columns above their heads; needs the package ``booktabs``."""
-    groups, rules, place = [], [], 1
-    for name, members in groupby(one.heads, key=lambda head: head[0]):
+    groups, rules, column = [], [], 1
+    for name, members in groupby(sheet.heads, key=lambda head: head[0]):
         width = len(list(members))
         groups.append(rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(name)}}}" if name else "&" * (width - 1))
         if name:
-            rules.append(rf"\cmidrule(lr){{{place}-{place + width - 1}}}")
-        place += width
+            rules.append(rf"\cmidrule(lr){{{column}-{column + width - 1}}}")
+        column += width
     above = [" & ".join(groups) + r" \\", "".join(rules)] if rules else []
     body: list[str] = []
-    for block in one.blocks:
+    for block in sheet.blocks:
         body += [r"\midrule"] if body else []
         body += [" & ".join(_latex(cell) for cell in row) + r" \\" for row in block]
-    caption = escape_latex(f"{one.title}. {one.note}" if one.title else one.note)
-    columns = "l" * one.labels + "r" * (len(one.heads) - one.labels)
+    caption = escape_latex(f"{sheet.title}. {sheet.note}" if sheet.title else sheet.note)
+    columns = "l" * sheet.labels + "r" * (len(sheet.heads) - sheet.labels)
     return "\n".join(
-        [*latex_table(caption, columns, [escape_latex(head) for _, head in one.heads], body, above), ""]
+        [*latex_table(caption, columns, [escape_latex(head) for _, head in sheet.heads], body, above), ""]
     )
 
 
 def to_markdown(sheets: Sequence[Sheet]) -> str:
     """Several tables in one Markdown text."""
-    return "\n".join(markdown(one) for one in sheets)
+    return "\n".join(markdown(sheet) for sheet in sheets)
 
 
 def to_latex(sheets: Sequence[Sheet]) -> str:
     """Several tables in one LaTeX text."""
-    return "% needs \\usepackage{booktabs}\n" + "\n".join(latex(one) for one in sheets)
+    return "% needs \\usepackage{booktabs}\n" + "\n".join(latex(sheet) for sheet in sheets)
 
 
 def _markdown(cell: SheetCell) -> str:

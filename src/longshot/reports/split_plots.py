@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 from longshot.core.files import atomic
 from longshot.reports.svg import marker, shorten
 
-Floats = NDArray[np.float64]
 KINDS = ("png", "svg", "pdf")
 # The report's series colours on white, in its order; sets of classes keep theirs everywhere.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#b6589a", "#4aa3dc", "#c98a00", "#6c7683", "#5b3fa0")
@@ -52,7 +51,7 @@ class SplitPanel:
     """One split of the C classes: ``sets`` maps train, validation and test to positions among them."""
 
     title: str
-    sets: Mapping[str, NDArray[np.int64]]
+    sets: Mapping[str, Ints]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,15 +82,15 @@ def plane(embeddings: Floats) -> tuple[Floats, Floats]:
     or classes that all agree, leave the missing coordinates 0.
     """
     centred = np.asarray(embeddings, np.float64) - np.mean(embeddings, axis=0)
-    left, values, _ = np.linalg.svd(centred, full_matrices=False)
+    vectors, values, _ = np.linalg.svd(centred, full_matrices=False)
     points = np.zeros((len(centred), 2))
-    kept = min(2, len(values))
-    points[:, :kept] = left[:, :kept] * values[:kept]
+    count = min(2, len(values))
+    points[:, :count] = vectors[:, :count] * values[:count]
     points *= np.where(points[np.abs(points).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
     shares = np.zeros(2)
     total = float((values**2).sum())
     if total > 0:
-        shares[:kept] = values[:kept] ** 2 / total
+        shares[:count] = values[:count] ** 2 / total
     return points, shares
 
 
@@ -125,24 +124,24 @@ def class_map(
             figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=_INK)
 
 
-def _draw_sets(axes: Any, points: Floats, sets: Mapping[str, NDArray[np.int64]]) -> None:
+def _draw_sets(axes: Any, points: Floats, sets: Mapping[str, Ints]) -> None:
     size = float(np.clip(1600 / len(points), 6, 30))  # a thousand classes must not become one blot
-    for place, (name, colour) in enumerate(SETS.items()):
-        mine = points[sets[name]]
+    for number, (name, colour) in enumerate(SETS.items()):
+        of_set = points[sets[name]]
         axes.scatter(
-            mine[:, 0],
-            mine[:, 1],
+            of_set[:, 0],
+            of_set[:, 1],
             s=size,
             color=colour,
             alpha=0.75,
-            marker=marker(place),
+            marker=marker(number),
             linewidth=0,
             label=name,
         )
-    for place, (name, colour) in enumerate(SETS.items()):
+    for number, (name, colour) in enumerate(SETS.items()):
         if len(sets[name]):
             x, y = points[sets[name]].mean(axis=0)
-            axes.scatter([x], [y], s=150, color=colour, marker=marker(place), edgecolor="white", linewidth=2)
+            axes.scatter([x], [y], s=150, color=colour, marker=marker(number), edgecolor="white", linewidth=2)
 
 
 def accuracy_by_divergence(
@@ -155,36 +154,36 @@ def accuracy_by_divergence(
     colours: Sequence[str] = PALETTE,
 ) -> None:
     """Mean accuracy with its interval at each divergence, and the regression line through the means."""
-    everything = np.concatenate([one.x for one in series])
+    everything = np.concatenate([line.x for line in series])
     span = float(np.ptp(everything)) or 1.0
     with _figure(path, 7, 4.2) as figure:
         axes = figure.subplots()
-        for place, one in enumerate(series):
-            colour = colours[place % len(colours)]
+        for number, line in enumerate(series):
+            colour = colours[number % len(colours)]
             # Neighbouring series stand a little apart so that their whiskers can be told from each other.
-            x = one.x + (place - (len(series) - 1) / 2) * 0.008 * span
-            if one.low is not None and one.high is not None:
-                axes.vlines(x, 100 * one.low, 100 * one.high, color=colour, linewidth=1.6)
-            label = one.label
-            if one.line is not None:
-                ends = np.array([one.x.min(), one.x.max()])
+            x = line.x + (number - (len(series) - 1) / 2) * 0.008 * span
+            if line.low is not None and line.high is not None:
+                axes.vlines(x, 100 * line.low, 100 * line.high, color=colour, linewidth=1.6)
+            label = line.label
+            if line.line is not None:
+                ends = np.array([line.x.min(), line.x.max()])
                 axes.plot(
-                    ends, 100 * (one.line[0] + one.line[1] * ends), color=colour, linewidth=1.2, alpha=0.7
+                    ends, 100 * (line.line[0] + line.line[1] * ends), color=colour, linewidth=1.2, alpha=0.7
                 )
-                label += f" ({100 * one.line[1]:+.2f} per unit)"
+                label += f" ({100 * line.line[1]:+.2f} per unit)"
             axes.plot(
                 x,
-                100 * one.mean,
-                linestyle="none" if one.line is not None else "solid",
+                100 * line.mean,
+                linestyle="none" if line.line is not None else "solid",
                 linewidth=1.4,
                 color=colour,
-                marker=marker(place),
+                marker=marker(number),
                 markersize=6.5,
                 markeredgecolor="white",
                 markeredgewidth=0.7,
                 label=label,
             )
-        lowest, highest = (f(f(one.mean) for one in series) for f in (min, max))
+        lowest, highest = (f(f(line.mean) for line in series) for f in (min, max))
         if chance is not None and lowest - chance <= 2 * (
             highest - lowest
         ):  # far below it would flatten all else

@@ -8,16 +8,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats
+from longshot.evaluation.paired_tests import SIGNIFICANCE, SeriesPair, compare_pairs
 from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries
 
 if TYPE_CHECKING:
     from longshot.statistics import Comparison
-
-Floats = NDArray[np.float64]
-SIGNIFICANCE = 0.05
-_TOGETHER = 64  # pairs tested at a time: bounds memory, changes no p
 
 
 @dataclass(frozen=True)
@@ -75,14 +72,14 @@ def time_spent(cell: Cell) -> tuple[float, float]:
     return float(np.median(seconds)), float(np.sum(seconds))
 
 
-def interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
+def interval(values: Floats) -> tuple[float, float, float]:
     """Mean and Student-t 95 % interval; the bounds are NaN for fewer than two values."""
     from longshot.statistics import mean_interval
 
-    found = mean_interval(values)
-    if len(values) < 2 or found.low is None or found.high is None:
-        return float(found.mean), math.nan, math.nan
-    return float(found.mean), float(found.low), float(found.high)
+    estimate = mean_interval(values)
+    if estimate.low is None or estimate.high is None:
+        return float(estimate.mean), math.nan, math.nan
+    return float(estimate.mean), float(estimate.low), float(estimate.high)
 
 
 TestedPairs = dict[tuple[int, int, int], "Tested"]  # (bed, a, b) with series a before b → b against a
@@ -104,36 +101,21 @@ class Tested:
 def compare_all(data: ReportData) -> TestedPairs:
     """Every pair of series on every testbed: sign-flip tests, p corrected by Holm over all of them.
 
-    The same tests, correction and random signs as 'longshot compare' on one run. All pairs count, not those
+    The same tests, correction and random signs as ``compare`` on one run. All pairs count, not those
     with the best alone: which series is best was seen in the same data. Pairs with fewer than two tasks in
     common are left out.
     """
-    from longshot.core.progress import progress
-    from longshot.statistics import compare_many, holm
-
-    jobs: dict[tuple[int, bytes], list[tuple[tuple[int, int, int], Floats, Floats]]] = {}
+    keys: list[tuple[int, int, int]] = []
+    pairs: list[SeriesPair] = []
     for bed in range(len(data.beds)):
-        for (a, one), (b, other) in combinations(data.column(bed), 2):
-            tasks, i, j = np.intersect1d(one.tasks, other.tasks, return_indices=True)
+        for (a, cell_a), (b, cell_b) in combinations(data.column(bed), 2):
+            tasks, rows_a, rows_b = np.intersect1d(cell_a.tasks, cell_b.tasks, return_indices=True)
             if len(tasks) >= 2:
-                # Pairs on the same tasks are tested together, with the same random signs.
-                group = jobs.setdefault((bed, tasks.tobytes()), [])
-                group.append(((bed, a, b), one.accuracy[i], other.accuracy[j]))
-    count = sum(map(len, jobs.values()))
-    # A sampled p cannot fall below 1 / (1 + resamples): enough of them that correction leaves room below 0.05.
-    resamples = max(9999, 100 * count)
-    found: dict[tuple[int, int, int], Comparison] = {}
-    with progress("compare", total=count, unit="pairs") as bar:
-        for group in jobs.values():
-            for start in range(0, len(group), _TOGETHER):
-                part = group[start : start + _TOGETHER]
-                before, after = (np.stack([job[side] for job in part], axis=1) for side in (1, 2))
-                tested = compare_many(before, after, resamples=resamples)
-                found.update({job[0]: one for job, one in zip(part, tested, strict=True)})
-                bar.advance(len(part))
-    keys = sorted(found)
-    corrected = holm([found[key].p for key in keys]) if keys else ()
-    return {key: Tested(found[key], float(p)) for key, p in zip(keys, corrected, strict=True)}
+                keys.append((bed, a, b))
+                pairs.append(
+                    SeriesPair((bed, tasks.tobytes()), cell_a.accuracy[rows_a], cell_b.accuracy[rows_b])
+                )
+    return {key: Tested(*tested) for key, tested in zip(keys, compare_pairs(pairs), strict=True)}
 
 
 def first_place(data: ReportData, bed: int, pairs: TestedPairs) -> tuple[dict[int, str], dict[int, float]]:
@@ -176,8 +158,8 @@ def column_marks(accuracy: Floats) -> list[str]:
         return [""] * count
     best = int(np.argmax(np.round(accuracy.mean(axis=0), 12)))
     pairs = list(combinations(range(count), 2))
-    one, other = (accuracy[:, [pair[side] for pair in pairs]] for side in (0, 1))
-    p_values = holm([c.p for c in compare_many(one, other, resamples=max(9999, 100 * len(pairs)))])
+    before, after = (accuracy[:, [pair[side] for pair in pairs]] for side in (0, 1))
+    p_values = holm([c.p for c in compare_many(before, after, resamples=max(9999, 100 * len(pairs)))])
     tied = {best} | {
         i + j - best
         for (i, j), p in zip(pairs, p_values, strict=True)
@@ -196,5 +178,5 @@ def leaders(
     return marked or [data.series[top.series]], top
 
 
-def _mean(values: NDArray[np.float64]) -> float:
+def _mean(values: Floats) -> float:
     return math.nan if np.isnan(values).any() else float(np.mean(values))

@@ -116,11 +116,12 @@ def new_figure(height: float, *, width: float = WIDTH, palette: Palette = PAGE) 
         logger.setLevel(level)
 
 
-def new_axes(figure: Figure, *, left: float, right: float, top: float, bottom: float) -> Any:
-    """Axes with margins in drawing units."""
+def new_axes(figure: Figure, margins: tuple[float, float, float, float]) -> Any:
+    """Axes inside ``margins`` in drawing units: at the left, right, top and bottom."""
+    west, east, top, bottom = margins
     width, height = figure.get_size_inches() * 72
     axes = figure.add_axes(
-        (left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height)
+        (west / width, bottom / height, 1 - (west + east) / width, 1 - (top + bottom) / height)
     )
     axes.patch.set_visible(False)
     return axes
@@ -138,16 +139,13 @@ def to_svg(figure: Figure, prefix: str, description: str) -> str:
     drawing = Xml.fromstring(buffer.getvalue().encode("utf-8"))
     for parent in list(drawing.iter()):
         for child in list(parent):
-            if child.tag in (
-                f"{_NS}metadata",
-                f"{_NS}style",
-            ):  # the page has its own
+            if child.tag in (f"{_NS}metadata", f"{_NS}style"):  # the page has its own
                 parent.remove(child)
     used = {
-        one or other
+        plain or in_url
         for element in drawing.iter()
         for value in element.attrib.values()
-        for one, other in _REFERENCE.findall(value)
+        for plain, in_url in _REFERENCE.findall(value)
     }
     for element in drawing.iter():
         element.tail = None
@@ -178,9 +176,9 @@ _REFERENCE = re.compile(r"^#(.+)$|url\(#([^)]+)\)")
 
 def _attribute(value: str, prefix: str) -> str:
     """Stand-in colours become variables, fonts the reader's, references point to the prefixed ids."""
-    value = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLES.get(found[0], found[0]), value)
+    value = re.sub(r"#[0-9a-f]{6}\b", lambda match: _VARIABLES.get(match[0], match[0]), value)
     value = re.sub(r"font-family: [^;]*;? ?", "", value)
-    value = re.sub(r"^#(?!\d{6}$)|url\(#", lambda found: f"{found[0]}{prefix}-", value)
+    value = re.sub(r"^#(?!\d{6}$)|url\(#", lambda match: f"{match[0]}{prefix}-", value)
     return " ".join(value.split())
 
 

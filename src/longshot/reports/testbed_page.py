@@ -113,14 +113,14 @@ def _changes(testbed: Testbed, _: Mapping[str, Any]) -> PageSection | None:
     """Loss and accuracy before and after the selection of images, and the rounds it took."""
     chance = float(np.mean(1 / testbed.table.column("way").to_numpy()))
     panels = []
-    for number, found in enumerate(describe.changes(testbed)):
-        guess = chance if found.name == "accuracy" else None
+    for number, change in enumerate(describe.changes(testbed)):
+        guess = chance if change.name == "accuracy" else None
         panels.append(
             PlotPanel(
-                found.name[:1].upper() + found.name[1:],
-                plots.change(found, prefix=f"change{number}", chance=guess),
-                f"Higher after selection in {found.raised:,} of {_plural(len(found.after), 'task')}, lower in "
-                f"{found.lowered:,}.",
+                change.name[:1].upper() + change.name[1:],
+                plots.change(change, prefix=f"change{number}", chance=guess),
+                f"Higher after selection in {change.raised:,} of {_plural(len(change.after), 'task')}, lower in "
+                f"{change.lowered:,}.",
                 "Above the tasks with support images drawn at random, below the same tasks and queries with the "
                 "selected support images; the dot is the mean"
                 + (", the dashed line guessing." if guess is not None else ".")
@@ -159,14 +159,14 @@ def _coarsity(testbed: Testbed) -> list[PlotPanel]:
 def _balance(testbed: Testbed) -> list[PlotPanel]:
     """How evenly the classes occur, one panel per dataset."""
     panels = []
-    for number, found in enumerate(describe.balances(testbed)):
-        low, high = found.usual
+    for number, balance in enumerate(describe.balances(testbed)):
+        low, high = balance.usual
         panels.append(
             PlotPanel(
-                f"Class balance of {found.dataset}",
-                plots.balance(found, prefix=f"balance{number}"),
-                f"{_ends(found.counts)} {found.outside:,} of "
-                f"{_plural(len(found.counts), 'class', 'classes')} outside {low:.1f} to {high:.1f}.",
+                f"Class balance of {balance.dataset}",
+                plots.balance(balance, prefix=f"balance{number}"),
+                f"{_ends(balance.counts)} {balance.outside:,} of "
+                f"{_plural(len(balance.counts), 'class', 'classes')} outside {low:.1f} to {high:.1f}.",
                 "One step per class that occurs. The dashed line is the equal share, the band where about 95 % of "
                 "the classes lie when every class is equally likely. A steep staircase through the band: the mean "
                 "accuracy speaks for few classes.",
@@ -221,7 +221,7 @@ def _shape(testbed: Testbed, _: Mapping[str, Any]) -> PageSection | None:
 
 def _others(testbed: Testbed, _: Mapping[str, Any]) -> PageSection | None:
     """Every other measured number as a histogram; what is the same in all tasks, or no number, in words."""
-    pairs = {f"{found.name}_{when}" for found in describe.changes(testbed) for when in ("before", "after")}
+    pairs = {f"{change.name}_{when}" for change in describe.changes(testbed) for when in ("before", "after")}
     panels, constant, silent = [], [], []
     for number, name in enumerate(name for name in testbed.measured if name not in pairs | {"coarsity"}):
         values = describe.measured(testbed, name)
@@ -291,20 +291,20 @@ def choose(testbed: Testbed, count: int) -> list[tuple[str, list[int]]]:
         if column not in testbed.measured or describe.measured(testbed, column) is None:
             continue
         values = testbed.table.column(column).cast(pa.float64()).to_numpy()
-        known = np.flatnonzero(np.isfinite(values))
-        if len(known) < 2 or values[known].min() == values[known].max():
+        finite = np.flatnonzero(np.isfinite(values))
+        if len(finite) < 2 or values[finite].min() == values[finite].max():
             continue
-        order = known[np.argsort(values[known], kind="stable")]
+        order = finite[np.argsort(values[finite], kind="stable")]
         low = order[: min(count, len(order) // 2)].tolist()
-        down = known[np.argsort(-values[known], kind="stable")].tolist()
+        down = finite[np.argsort(-values[finite], kind="stable")].tolist()
         groups = [(lowest, low), (highest, [row for row in down if row not in low][:count])]
         break
     taken = {row for _, rows in groups for row in rows}
-    rest = np.array([row for row in range(len(testbed)) if row not in taken], dtype=np.int64)
-    if len(rest):
+    remaining = np.array([row for row in range(len(testbed)) if row not in taken], dtype=np.int64)
+    if len(remaining):
         rng = np.random.default_rng(int(testbed.content_hash[:16], 16))
-        drawn = np.sort(rng.choice(rest, min(count, len(rest)), replace=False))
-        groups.append(("Drawn at random", drawn.tolist()))
+        picked = np.sort(rng.choice(remaining, min(count, len(remaining)), replace=False))
+        groups.append(("Drawn at random", picked.tolist()))
     return groups
 
 
@@ -331,15 +331,15 @@ def _ends(counts: Mapping[str, int]) -> str:
         return f"Every class in {_plural(counts[ids[0]], 'task')}."
     most, least = ids[:_NAMED], ids[_NAMED:][-_NAMED:][::-1]
     ends = [
-        f"{when} often: " + ", ".join(f"{one} ({counts[one]:,})" for one in group) + "."
+        f"{when} often: " + ", ".join(f"{class_id} ({counts[class_id]:,})" for class_id in group) + "."
         for when, group in (("Most", most), ("Least", least))
         if group
     ]
     return " ".join(ends)
 
 
-def _span(found: Mapping[str, Any]) -> str:
-    return _bounds([found["min"], found["max"]])
+def _span(bounds: Mapping[str, Any]) -> str:
+    return _bounds([bounds["min"], bounds["max"]])
 
 
 def _bounds(values: Sequence[Any]) -> str:

@@ -30,14 +30,15 @@ def sheets(data: ReportData, published: Published | None = None) -> list[Sheet]:
     if not shapes:
         raise UserError(
             f"The layout 'ways' needs a testbed with uniform classes and images and tasks of one shape, and 0 of "
-            f"{len(data.beds)} are such; draw one as in 'longshot sample toybox --way 5 --shot 5'."
+            f"{len(data.beds)} are such",
+            "draw one as in {sample(toybox, way=5, shot=5)}",
         )
     groups: dict[tuple[str, ...], list[int]] = {}
     for b in sorted(shapes, key=lambda b: shapes[b]):
         groups.setdefault(_datasets(data, b), []).append(b)
-    others = [bed.name for b, bed in enumerate(data.beds) if b not in shapes]
-    found = [_measured(data, entries, beds, shapes, others) for beds in groups.values()]
-    return [*found, *([_published(published)] if published is not None else [])]
+    not_shown = [bed.name for b, bed in enumerate(data.beds) if b not in shapes]
+    layouts = [_measured(data, entries, beds, shapes, not_shown) for beds in groups.values()]
+    return [*layouts, *([_published(published)] if published is not None else [])]
 
 
 def head(shot: float, metric: str) -> str:
@@ -69,7 +70,7 @@ def _measured(
     entries: dict[tuple[int, int], SeriesEstimate],
     beds: Sequence[int],
     shapes: dict[int, WayShot],
-    others: Sequence[str],
+    not_shown: Sequence[str],
 ) -> Sheet:
     heads: list[tuple[str, str]] = [("", label) for label in LABELS]
     columns: list[WayColumn] = []
@@ -95,8 +96,8 @@ def _measured(
         "classes or fewer, where it is always 100. Bold: first place in the column; = where several share it because "
         "Holm-corrected sign-flip tests on the same tasks do not tell them apart."
     )
-    if others:
-        note += f" Not uniform, or of several shapes, and not shown: {', '.join(others)}."
+    if not_shown:
+        note += f" Not uniform, or of several shapes, and not shown: {', '.join(not_shown)}."
     return Sheet(f"{names}, few and many ways", heads, [block for block in rows.values() if block], note, 3)
 
 
@@ -116,18 +117,18 @@ def _top5(data: ReportData, bed: int) -> WayColumn:
     tasks = data.shared(bed).tasks
     values = [cell.metrics["top5"][np.searchsorted(cell.tasks, tasks)] for _, cell in column]
     marks = column_marks(np.stack(values, axis=1))
-    found = {}
+    cells = {}
     for (s, cell), mark in zip(column, marks, strict=True):
         mean, low, high = interval(cell.metrics["top5"])
-        found[s] = SheetCell(_text(mean, (high - low) / 2), mark)
-    return found
+        cells[s] = SheetCell(_text(mean, (high - low) / 2), mark)
+    return cells
 
 
 def _published(paper: Published) -> Sheet:
     """The paper's table of ways, as printed."""
     printed = paper.select(table=3)
     keys = list(dict.fromkeys((n.way, n.shot, n.metric) for n in printed))
-    found = {
+    cells = {
         (n.label, n.way, n.shot, n.metric): SheetCell(_text(n.mean, n.half or float("nan"))) for n in printed
     }
     blocks = []
@@ -139,7 +140,7 @@ def _published(paper: Published) -> Sheet:
                     SheetCell(f"{label} (published)"),
                     SheetCell(printed[0].backbone),
                     SheetCell(setting),
-                    *(found[label, *key] for key in keys),
+                    *(cells[label, *key] for key in keys),
                 ]
                 for label in labels
             ]

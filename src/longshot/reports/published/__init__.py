@@ -42,9 +42,9 @@ class Published:
     notes: tuple[str, ...]
     numbers: tuple[Number, ...]
 
-    def select(self, **wanted: Any) -> list[Number]:
-        """The numbers whose fields equal ``wanted``: ``select(table=1, part="whole", sampling="semantic")``."""
-        return [n for n in self.numbers if all(getattr(n, key) == value for key, value in wanted.items())]
+    def select(self, **fields: Any) -> list[Number]:
+        """The numbers whose fields equal ``fields``: ``select(table=1, part="whole", sampling="semantic")``."""
+        return [n for n in self.numbers if all(getattr(n, key) == value for key, value in fields.items())]
 
 
 def published_names() -> list[str]:

@@ -49,21 +49,21 @@ def strongest(request: Request, bed: int, limit: int) -> tuple[list[tuple[int, C
     """The series of a testbed in the report's order; beyond ``limit`` only those with the highest means."""
     column = request.data.column(bed)
     ranked = sorted(column, key=lambda pair: -request.entries[bed, pair[0]].mean)[:limit]
-    kept = {s for s, _ in ranked}
-    return [(s, cell) for s, cell in column if s in kept], len(column) - len(kept)
+    strong = {s for s, _ in ranked}
+    return [(s, cell) for s, cell in column if s in strong], len(column) - len(strong)
 
 
 def focused(data: ReportData, focus: str | None) -> list[int] | None:
     """The series whose label, method or backbone holds the text."""
     if focus is None:
         return None
-    found = [s for s, series in enumerate(data.series) if focus.casefold() in series.label.casefold()]
-    if not found:
-        known = ", ".join(f"'{series.label}'" for series in data.series[:10])
+    matching = [s for s, series in enumerate(data.series) if focus.casefold() in series.label.casefold()]
+    if not matching:
+        labels = ", ".join(f"'{series.label}'" for series in data.series[:10])
         raise UserError(
-            f"No series of this run has '{focus}' in its name; there are {len(data.series)}: {known}."
+            f"No series of this run has '{focus}' in its name; there are {len(data.series)}: {labels}."
         )
-    return found
+    return matching
 
 
 def shown_series(request: Request, bed: int) -> int | None:
@@ -75,10 +75,10 @@ def shown_series(request: Request, bed: int) -> int | None:
 
 def plot_label(data: ReportData, series: int) -> str:
     """The label of a series in a plot: without the backbone where all have the same; transductive is marked."""
-    one = data.series[series]
+    shown = data.series[series]
     alone = len({other.backbone for other in data.series}) == 1 and len(data.series) > 1
-    text = one.method + (f" · {one.note}" if one.note else "") if alone else one.label
-    return text + (" (t)" if one.transductive else "")
+    text = shown.method + (f" · {shown.note}" if shown.note else "") if alone else shown.label
+    return text + (" (t)" if shown.transductive else "")
 
 
 def points(value: float, digits: int = 1) -> str:
@@ -86,19 +86,19 @@ def points(value: float, digits: int = 1) -> str:
     return "–" if math.isnan(value) else f"{100 * value:+.{digits}f}".replace("-", "−")
 
 
-def span(found: Interval, digits: int = 1) -> str:
+def span(interval: Interval, digits: int = 1) -> str:
     """``+1.2 [+0.8, +1.6]`` in points, or the estimate alone."""
-    text = points(found.mean, digits)
-    if found.low is None or found.high is None:
+    text = points(interval.mean, digits)
+    if interval.low is None or interval.high is None:
         return text
-    return f"{text} [{points(found.low, digits)}, {points(found.high, digits)}]"
+    return f"{text} [{points(interval.low, digits)}, {points(interval.high, digits)}]"
 
 
 def sampler(bed: ReportTestbed, choice: str) -> str:
     """The name of one of a testbed's sampler choices (``classes``, ``instances``, ``shape``), or nothing."""
     settings = bed.testbed.meta.get("sampler", {}) if bed.testbed is not None else {}
-    found = settings.get(choice) if isinstance(settings, dict) else None
-    return str(found.get("name", "")) if isinstance(found, dict) else str(found or "")
+    chosen = settings.get(choice) if isinstance(settings, dict) else None
+    return str(chosen.get("name", "")) if isinstance(chosen, dict) else str(chosen or "")
 
 
 def uniform(bed: ReportTestbed) -> bool:

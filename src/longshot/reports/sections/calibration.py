@@ -19,13 +19,14 @@ def calibrated(request: Request) -> Section:
     shown: set[int] = set()
     for b, bed in enumerate(data.beds):
         column, left_out = strongest(request, b, MAX_LINES)
-        found = [(s, one) for s, cell in column if (one := measure(bed, cell)) is not None]
+        measured = [(s, calibration) for s, cell in column if (calibration := measure(bed, cell)) is not None]
         curves = []
-        for s, one in found:
-            drawn = one.counts >= FEWEST
-            if drawn.any():
-                curves.append(Curve(s, plot_label(data, s), one.confidence[drawn], one.accuracy[drawn]))
-            lines.append((bed.name, s, data.series[s], one))
+        for s, calibration in measured:
+            filled = calibration.counts >= FEWEST
+            if filled.any():
+                shares = (calibration.confidence[filled], calibration.accuracy[filled])
+                curves.append(Curve(s, plot_label(data, s), *shares))
+            lines.append((bed.name, s, data.series[s], calibration))
         if curves:
             panels.append(
                 {

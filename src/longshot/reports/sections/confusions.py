@@ -39,15 +39,15 @@ def _panel(request: Request, bed: ReportTestbed, cell: Cell) -> dict[str, Any] |
     if bed.testbed is None or cell.predictions is None:
         return None
     try:
-        found = count_confusions(bed.testbed, cell.tasks, cell.predictions)
+        confusion = count_confusions(bed.testbed, cell.tasks, cell.predictions)
     except ValueError:  # the copy is of another testbed; the section of pictures says so
         return None
-    pairs = most_confused(found, TOP_PAIRS)
+    pairs = most_confused(confusion, TOP_PAIRS)
     if not pairs:
-        return {"heads": [], "rows": [], "pairs": [], "classes": len(found.classes), "problem": ""}
-    names = dict(zip(found.classes, class_names([name for _, name in found.classes]), strict=True))
-    several = len({dataset for dataset, _ in found.classes}) > 1
-    labels = {one: f"{one[0]}: {name}" if several else name for one, name in names.items()}
+        return {"heads": [], "rows": [], "pairs": [], "classes": len(confusion.classes), "problem": ""}
+    names = dict(zip(confusion.classes, class_names([name for _, name in confusion.classes]), strict=True))
+    several = len({dataset for dataset, _ in confusion.classes}) > 1
+    labels = {class_key: f"{class_key[0]}: {name}" if several else name for class_key, name in names.items()}
     shown, problem = [], ""
     for pair in pairs:
         directions = []
@@ -64,29 +64,29 @@ def _panel(request: Request, bed: ReportTestbed, cell: Cell) -> dict[str, Any] |
                 "directions": directions,
             }
         )
-    top = top_classes(found)
+    top = top_classes(confusion)
     return {
-        "heads": [labels[found.classes[i]] for i in top],
-        "rows": [(labels[found.classes[i]], [_square(found, i, j) for j in top]) for i in top],
+        "heads": [labels[confusion.classes[i]] for i in top],
+        "rows": [(labels[confusion.classes[i]], [_square(confusion, i, j) for j in top]) for i in top],
         "pairs": shown,
-        "classes": len(found.classes),
+        "classes": len(confusion.classes),
         "problem": problem,
     }
 
 
-def top_classes(found: Confusion, count: int = TOP_CLASSES) -> list[int]:
+def top_classes(confusion: Confusion, count: int = TOP_CLASSES) -> list[int]:
     """The classes with the most mistakes, of either direction, in the order of their names."""
-    right = found.counts.diagonal()
-    mistakes = np.asarray(found.counts.sum(axis=0)).reshape(-1) + np.asarray(
-        found.counts.sum(axis=1)
+    right = confusion.counts.diagonal()
+    mistakes = np.asarray(confusion.counts.sum(axis=0)).reshape(-1) + np.asarray(
+        confusion.counts.sum(axis=1)
     ).reshape(-1)
     order = np.argsort(-(mistakes - 2 * right), kind="stable")[:count]
     return sorted(int(i) for i in order)
 
 
-def _square(found: Confusion, true: int, other: int) -> dict[str, Any]:
+def _square(confusion: Confusion, true: int, other: int) -> dict[str, Any]:
     """One square of the heat map; ``rate`` is None for classes that never met in a task."""
-    count, chances = int(found.counts[true, other]), int(found.chances[true, other])
+    count, chances = int(confusion.counts[true, other]), int(confusion.chances[true, other])
     return {
         "count": count,
         "chances": chances,
@@ -103,10 +103,10 @@ def _pictures(request: Request, bed: ReportTestbed, cell: Cell, pair: ConfusedPa
     directions = []
     for true, predicted in ((pair.first, pair.second), (pair.second, pair.first)):
         # The same image can be mistaken in many tasks: it is shown once.
-        found = mistakes(
+        queries = mistakes(
             bed.testbed, cell.tasks, cell.predictions, pair.dataset, true, predicted, limit=10 * SHOTS
         )
-        keys = list(dict.fromkeys(one.key for one in found))[:SHOTS]
+        keys = list(dict.fromkeys(query.key for query in queries))[:SHOTS]
         if keys:
             sources = map(thumbnail, request.images(pair.dataset, keys))
             names = class_names([true, predicted])

@@ -14,19 +14,22 @@ def cost(request: Request) -> Section | None:
     """
     panels, kinds = [], set[str]()
     for b, bed in enumerate(request.data.beds):
-        found = costs(request.data, request.entries, b)
-        if not found:
+        bed_costs = costs(request.data, request.entries, b)
+        if not bed_costs:
             continue
-        points = [_point(request, one, place) for place, one in enumerate(found, start=1)]
-        drawn = sorted(points, key=lambda point: (not point.front, -point.mean))[:MAX_ROWS]
+        points = [
+            _point(request, series_cost, number) for number, series_cost in enumerate(bed_costs, start=1)
+        ]
+        shown = sorted(points, key=lambda point: (not point.front, -point.mean))[:MAX_ROWS]
         kinds |= {point.kind for point in points}
         panels.append(
             {
                 "bed": bed.name,
-                "svg": scatter(sorted(drawn, key=lambda point: point.number), prefix=f"cost{b}"),
-                "left_out": len(points) - len(drawn),
+                "svg": scatter(sorted(shown, key=lambda point: point.number), prefix=f"cost{b}"),
+                "left_out": len(points) - len(shown),
                 "lines": [
-                    (p, request.data.series[p.index], one) for p, one in zip(points, found, strict=True)
+                    (p, request.data.series[p.index], series_cost)
+                    for p, series_cost in zip(points, bed_costs, strict=True)
                 ],
             }
         )
@@ -42,16 +45,16 @@ def cost(request: Request) -> Section | None:
     return Section("cost", "Accuracy and cost", context)
 
 
-def _point(request: Request, one: Cost, number: int) -> Point:
-    entry = one.entry
+def _point(request: Request, series_cost: Cost, number: int) -> Point:
+    entry = series_cost.entry
     return Point(
         entry.series,
         number,
         plot_label(request.data, entry.series),
         request.data.series[entry.series].kind,
-        one.median,
+        series_cost.median,
         entry.mean,
         entry.low,
         entry.high,
-        one.front,
+        series_cost.front,
     )

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats
 from longshot.reports import quartiles
 from longshot.reports.charts import FEW, Curve, rolling, thin
 from longshot.reports.data import Cell, ReportTestbed
 from longshot.reports.sections.base import MAX_LINES, Request, Section, plot_label, strongest, uniform
 from longshot.reports.summary import column_marks, highest, interval
 
-Floats = NDArray[np.float64]
 WINDOW = 200  # tasks, as in the semantic-sampling paper's figure 5
 FEWEST = 12  # tasks for a curve
 SMALLEST = 10  # tasks that share a value for it to be drawn
@@ -25,18 +24,18 @@ def measured(bed: ReportTestbed, cell: Cell) -> dict[str, Floats]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found: dict[str, Floats] = {}
+    columns: dict[str, Floats] = {}
     if cell.coarsity is not None:
-        found["coarsity"] = cell.coarsity
+        columns["coarsity"] = cell.coarsity
     for name in bed.testbed.measured if bed.testbed is not None else ():
         column = bed.testbed.table.column(name)  # type: ignore[union-attr]
         kind = column.type
-        if name not in found and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        if name not in columns and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             values = pc.fill_null(pc.cast(column, pa.float64()), float("nan")).to_numpy()
-            found[name] = values[cell.tasks]
+            columns[name] = values[cell.tasks]
     # Equal up to rounding is equal: the order of a sum must not make two values of one.
-    found = {name: np.round(x, 9) for name, x in found.items()}
-    return {name: x for name, x in found.items() if len(np.unique(x[np.isfinite(x)])) > 1}
+    columns = {name: np.round(x, 9) for name, x in columns.items()}
+    return {name: x for name, x in columns.items() if len(np.unique(x[np.isfinite(x)])) > 1}
 
 
 def window(count: int) -> int:
@@ -46,7 +45,7 @@ def window(count: int) -> int:
 
 def difficulty(request: Request) -> Section | None:
     """Rolling accuracy, slopes and correlations; tables by coarsity quartile and by dataset."""
-    data, panels, others, tables = request.data, [], [], []
+    data, panels, correlations, tables = request.data, [], [], []
     shown: set[int] = set()
     by_dataset = []
     for b, bed in enumerate(data.beds):
@@ -60,7 +59,7 @@ def difficulty(request: Request) -> Section | None:
             if lines:
                 panels.append(_panel(request, b, name, lines, left_out))
                 shown.update(s for s, _, _ in lines)
-        others += [
+        correlations += [
             (bed.name, name, data.series[lead], lead, related[name])
             for name in columns
             if related[name].n >= 4
@@ -69,18 +68,18 @@ def difficulty(request: Request) -> Section | None:
         table = quartiles.quartile_table(data, request.entries, b, published=paper)
         if table is not None:
             tables.append(table)
-        if (found := _datasets(request, b)) is not None:
-            by_dataset.append(found)
-    if not (panels or others or tables or by_dataset):
+        if (table_by_dataset := _datasets(request, b)) is not None:
+            by_dataset.append(table_by_dataset)
+    if not (panels or correlations or tables or by_dataset):
         return None
-    extra = [one for one in others if one[1] != "coarsity"]
+    extra = [line for line in correlations if line[1] != "coarsity"]
     return Section(
         "difficulty",
         "What makes tasks hard",
         {
             "panels": panels,
             "legend": [(s, data.series[s]) for s in sorted(shown)],
-            "others": extra and others,
+            "others": extra and correlations,
             "tables": tables,
             "by_dataset": by_dataset,
             "series": data.series,
@@ -91,9 +90,9 @@ def difficulty(request: Request) -> Section | None:
 
 def _plotted(columns: dict[str, Floats], related: dict[str, Any]) -> list[str]:
     """Coarsity, and the columns that go most closely with accuracy."""
-    rest = [name for name in columns if name != "coarsity" and np.isfinite(related[name].r)]
-    rest.sort(key=lambda name: -abs(related[name].r))
-    return [name for name in columns if name == "coarsity"] + rest[:OTHERS]
+    names = [name for name in columns if name != "coarsity" and np.isfinite(related[name].r)]
+    names.sort(key=lambda name: -abs(related[name].r))
+    return [name for name in columns if name == "coarsity"] + names[:OTHERS]
 
 
 def curve(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats]:
@@ -109,10 +108,12 @@ def curve(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         values = values[counts >= SMALLEST]
         means, low, high = np.array([interval(y[x == value]) for value in values]).reshape(-1, 3).T
         return values, means, low, high
-    found = rolling_mean(x, y, window(len(x)))
-    _, first, count = np.unique(np.round(found.x, 9), return_index=True, return_counts=True)
+    smoothed = rolling_mean(x, y, window(len(x)))
+    _, first, count = np.unique(np.round(smoothed.x, 9), return_index=True, return_counts=True)
     middle = first + count // 2
-    x_mean, mean, low, high = thin(*(a[middle] for a in (found.x, found.mean, found.low, found.high)))
+    x_mean, mean, low, high = thin(
+        *(a[middle] for a in (smoothed.x, smoothed.mean, smoothed.low, smoothed.high))
+    )
     return x_mean, mean, low, high
 
 
@@ -120,8 +121,8 @@ def _usable(x: Floats | None, y: Floats) -> tuple[Floats, Floats]:
     """The tasks on which the column was measured."""
     if x is None:
         return np.empty(0), np.empty(0)
-    known = np.isfinite(x)
-    return x[known], y[known]
+    finite = np.isfinite(x)
+    return x[finite], y[finite]
 
 
 def _related(x: Floats, y: Floats) -> Any:
@@ -139,12 +140,12 @@ def _panel(
     for s, x, y in lines:
         curves.append(Curve(s, plot_label(request.data, s), *curve(x, y)))
         facts.append((s, plot_label(request.data, s), slope(x, y), _related(x, y)))
-    place = len(name) + sum(map(ord, name))  # ids of plots need no user text
+    column_number = len(name) + sum(map(ord, name))  # ids of plots need no user text
     return {
         "bed": request.data.beds[b].name,
         "column": name,
         "window": window(len(lines[0][1])) if len(np.unique(lines[0][1])) > FEW else None,
-        "svg": rolling(curves, xlabel=name, prefix=f"roll{b}x{place}"),
+        "svg": rolling(curves, xlabel=name, prefix=f"roll{b}x{column_number}"),
         "facts": facts,
         "left_out": left_out,
     }

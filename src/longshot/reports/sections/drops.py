@@ -49,26 +49,26 @@ def bed_drops(data: ReportData, a: int, b: int) -> list[tuple[int, list[Drop]]]:
     paired = False
     if beds[0] is not None and beds[1] is not None and len(beds[0]) == len(beds[1]):
         paired = bool(shared_queries(beds[0], beds[1]).all())
-    found = []
+    by_series = []
     for s in range(len(data.series)):
-        one, other = data.cells.get((a, s)), data.cells.get((b, s))
-        if one is None or other is None or not set(one.datasets) & set(other.datasets):
+        before, after = data.cells.get((a, s)), data.cells.get((b, s))
+        if before is None or after is None or not set(before.datasets) & set(after.datasets):
             continue
-        rows = [np.arange(len(cell.tasks)) for cell in (one, other)]
+        rows = [np.arange(len(cell.tasks)) for cell in (before, after)]
         if paired:
-            _, rows[0], rows[1] = np.intersect1d(one.tasks, other.tasks, return_indices=True)
+            _, rows[0], rows[1] = np.intersect1d(before.tasks, after.tasks, return_indices=True)
             if not len(rows[0]):
                 continue
-        names = [[cell.datasets[i] for i in row] for cell, row in zip((one, other), rows, strict=True)]
-        found.append((s, drops(one.accuracy[rows[0]], other.accuracy[rows[1]], *names, paired=paired)))
-    return found
+        names = [[cell.datasets[i] for i in row] for cell, row in zip((before, after), rows, strict=True)]
+        by_series.append((s, drops(before.accuracy[rows[0]], after.accuracy[rows[1]], *names, paired=paired)))
+    return by_series
 
 
 def _panel(request: Request, a: int, b: int, lines: list[tuple[int, list[Drop]]]) -> dict[str, Any]:
     data = request.data
     rows = []
-    for s, found in sorted(lines, key=lambda line: line[1][-1].drop.mean)[:MAX_ROWS]:
-        overall = found[-1]
+    for s, series_drops in sorted(lines, key=lambda line: line[1][-1].drop.mean)[:MAX_ROWS]:
+        overall = series_drops[-1]
         low, high = overall.drop.low, overall.drop.high
         note = f"{100 * overall.mean_a:.1f} → {100 * overall.mean_b:.1f}: {points(-overall.drop.mean)}"
         rows.append(
@@ -86,7 +86,7 @@ def _panel(request: Request, a: int, b: int, lines: list[tuple[int, list[Drop]]]
         for i in (a, b)
         for name in ("way", "shot")
     ]
-    several = any(len(found) > 2 for _, found in lines)
+    several = any(len(series_drops) > 2 for _, series_drops in lines)
     return {
         "bed": data.beds[b].name,
         "svg": intervals(rows, xlabel="change of accuracy (points)", prefix=f"drop{b}", zero=True),
@@ -94,7 +94,9 @@ def _panel(request: Request, a: int, b: int, lines: list[tuple[int, list[Drop]]]
         "other_shape": shapes[:2] != shapes[2:],
         "left_out": max(0, len(lines) - MAX_ROWS),
         "lines": [
-            (s, data.series[s], one) for s, found in lines for one in (found if several else found[-1:])
+            (s, data.series[s], part_drop)
+            for s, series_drops in lines
+            for part_drop in (series_drops if several else series_drops[-1:])
         ],
     }
 
@@ -103,21 +105,21 @@ def _difficulty(data: ReportData) -> list[dict[str, Any]]:
     """Intrinsic and modelling difficulty of every dataset of every testbed with at least two series."""
     from longshot.statistics import dataset_difficulty
 
-    found = []
+    lines = []
     for b, bed in enumerate(data.beds):
         shared = data.shared(b)
         if len(shared.series) < 2 or len(shared.tasks) < 2:
             continue
-        for one in dataset_difficulty(shared.accuracy, shared.datasets):
-            best, worst = shared.series[one.best], shared.series[one.worst]
-            found.append(
+        for part in dataset_difficulty(shared.accuracy, shared.datasets):
+            best, worst = shared.series[part.best], shared.series[part.worst]
+            lines.append(
                 {
                     "bed": bed.name,
-                    "dataset": one.dataset,
-                    "intrinsic": one.intrinsic,
-                    "modelling": one.modelling,
+                    "dataset": part.dataset,
+                    "intrinsic": part.intrinsic,
+                    "modelling": part.modelling,
                     "best": (best, data.series[best]),
                     "worst": (worst, data.series[worst]),
                 }
             )
-    return found
+    return lines

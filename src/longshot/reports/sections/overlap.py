@@ -11,11 +11,11 @@ def overlap(request: Request) -> Section | None:
     lines = []
     for run in request.data.runs:
         for backbone, by_testbed in run.get("upstream", {}).items():
-            for testbed, found in by_testbed.items():
+            for testbed, leaks in by_testbed.items():
                 if testbed in names:
-                    lines += [{"backbone": backbone, "testbed": names[testbed], **leak} for leak in found]
+                    lines += [{"backbone": backbone, "testbed": names[testbed], **leak} for leak in leaks]
     if not lines:
         return None
-    lines = [line for place, line in enumerate(lines) if line not in lines[:place]]
+    lines = [line for number, line in enumerate(lines) if line not in lines[:number]]
     leaky = [line for line in lines if line["images"] or line["classes"]]
     return Section("overlap", "Training and test data", {"lines": lines, "leaky": leaky})

@@ -13,22 +13,22 @@ def differences(request: Request, bed: int) -> tuple[int, list[tuple[int, Tested
     """The best series, and each other from the highest mean down: (series, test, whether the test's sign is turned)."""
     column = request.data.column(bed)
     best = highest(column)
-    found = []
+    tests = []
     for s, _ in column:
         tested = request.pairs.get((bed, min(s, best), max(s, best)))
         if s != best and tested is not None:
-            found.append((s, tested, s < best))
-    return best, sorted(found, key=lambda one: -request.entries[bed, one[0]].mean)
+            tests.append((s, tested, s < best))
+    return best, sorted(tests, key=lambda test: -request.entries[bed, test[0]].mean)
 
 
 def paired(request: Request) -> Section | None:
     """Each series against the best on the same tasks: difference, interval, wins, ties and losses."""
     data, panels = request.data, []
     for b, bed in enumerate(data.beds):
-        best, found = differences(request, b)
-        if not found:
+        best, tests = differences(request, b)
+        if not tests:
             continue
-        lines = [_line(request, s, tested, turned) for s, tested, turned in found]
+        lines = [_line(request, s, tested, turned) for s, tested, turned in tests]
         rows = [
             EstimateRow(
                 line["series"],
@@ -46,7 +46,7 @@ def paired(request: Request) -> Section | None:
                 "bed": bed.name,
                 "best": data.series[best],
                 "index": best,
-                "tasks": found[0][1].result.n,
+                "tasks": tests[0][1].result.n,
                 "svg": svg,
                 "left_out": max(0, len(lines) - MAX_ROWS),
                 "lines": lines,

@@ -19,16 +19,16 @@ def ranks(request: Request) -> Section | None:
     """Average ranks with the critical difference per testbed, and a table of Meta-Dataset ranks."""
     data = request.data
     shared = {b: data.shared(b) for b in range(len(data.beds))}
-    wanted = {
-        b: one
-        for b, one in shared.items()
-        if len(one.tasks) >= 2
-        and (len(one.series) >= 3 or (len(one.series) == 2 and len(set(one.datasets)) >= 2))
+    ranked = {
+        b: bed_tasks
+        for b, bed_tasks in shared.items()
+        if len(bed_tasks.tasks) >= 2
+        and (len(bed_tasks.series) >= 3 or (len(bed_tasks.series) == 2 and len(set(bed_tasks.datasets)) >= 2))
     }
-    if not wanted:
+    if not ranked:
         return None
-    panels = [_panel(data, b, one) for b, one in wanted.items()]
-    return Section("ranks", "Ranks", {"panels": panels, **source_ranks(data, wanted)})
+    panels = [_panel(data, b, bed_tasks) for b, bed_tasks in ranked.items()]
+    return Section("ranks", "Ranks", {"panels": panels, **source_ranks(data, ranked)})
 
 
 def blocks(shared: Shared) -> tuple[str, Any]:
@@ -44,36 +44,36 @@ def _panel(data: ReportData, b: int, shared: Shared) -> dict[str, Any]:
     from longshot.statistics import critical_difference
 
     kind, scores = blocks(shared)
-    found = critical_difference(scores)
-    order = [int(i) for i in found.order]
-    reach = found.difference / 2
+    ranking = critical_difference(scores)
+    order = [int(i) for i in ranking.order]
+    reach = ranking.difference / 2
     rows = [
         EstimateRow(
             shared.series[i],
             plot_label(data, shared.series[i]),
-            float(found.ranks[i]),
-            float(found.ranks[i]) - reach,
-            float(found.ranks[i]) + reach,
-            f"{found.ranks[i]:.2f}",
+            float(ranking.ranks[i]),
+            float(ranking.ranks[i]) - reach,
+            float(ranking.ranks[i]) + reach,
+            f"{ranking.ranks[i]:.2f}",
         )
         for i in order[:MAX_ROWS]
     ]
-    places = [tuple(order.index(i) for i in (group[0], group[-1])) for group in found.groups]
+    places = [tuple(order.index(i) for i in (group[0], group[-1])) for group in ranking.groups]
     groups = [(first, min(last, MAX_ROWS - 1)) for first, last in places if first < MAX_ROWS - 1]
     svg = intervals(rows, xlabel="average rank (1 is the best)", prefix=f"rank{b}", groups=groups)
     return {
         "bed": data.beds[b].name,
         "svg": svg,
-        "blocks": found.blocks,
+        "blocks": ranking.blocks,
         "kind": kind,
-        "difference": found.difference,
-        "p": found.p,
-        "chi": found.chi_square,
+        "difference": ranking.difference,
+        "p": ranking.p,
+        "chi": ranking.chi_square,
         "left_out": max(0, len(order) - MAX_ROWS),
     }
 
 
-def source_ranks(data: ReportData, wanted: dict[int, Shared]) -> dict[str, Any]:
+def source_ranks(data: ReportData, ranked: dict[int, Shared]) -> dict[str, Any]:
     """Meta-Dataset ranks of the series on every source (a dataset of a testbed), and their averages.
 
     The average is over all sources, for series that have them all.
@@ -81,15 +81,17 @@ def source_ranks(data: ReportData, wanted: dict[int, Shared]) -> dict[str, Any]:
     from longshot.statistics import meta_dataset_ranks
 
     sources, columns = [], []
-    for b, one in wanted.items():
-        names = np.asarray(one.datasets, str)
-        for name in dict.fromkeys(one.datasets):
-            rows = one.accuracy[names == name]
+    for b, bed_tasks in ranked.items():
+        names = np.asarray(bed_tasks.datasets, str)
+        for name in dict.fromkeys(bed_tasks.datasets):
+            rows = bed_tasks.accuracy[names == name]
             if len(rows) < 2:
                 continue
             means, lows, highs = np.array([interval(values) for values in rows.T]).T
-            sources.append((data.beds[b].name, name if len(set(one.datasets)) > 1 else ""))
-            columns.append(dict(zip(one.series, meta_dataset_ranks(means, (highs - lows) / 2), strict=True)))
+            sources.append((data.beds[b].name, name if len(set(bed_tasks.datasets)) > 1 else ""))
+            columns.append(
+                dict(zip(bed_tasks.series, meta_dataset_ranks(means, (highs - lows) / 2), strict=True))
+            )
     lines = []
     for s in sorted({s for column in columns for s in column}):
         places = [float(column[s]) if s in column else math.nan for column in columns]

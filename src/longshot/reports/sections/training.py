@@ -10,13 +10,13 @@ def training(request: Request) -> Section | None:
     """Loss and validation accuracy against the step; there when folders of trainings were given."""
     if not request.trainings:
         return None
-    drawn = request.trainings[:MAX_LINES]
+    shown = request.trainings[:MAX_LINES]
     context = {
-        "panels": plots(drawn),
+        "panels": plots(shown),
         "trainings": list(enumerate(request.trainings)),
-        "left_out": len(request.trainings) - len(drawn),
+        "left_out": len(request.trainings) - len(shown),
         "limit": MAX_LINES,
-        "thinned": any(len(one.step) > POINTS for one in drawn),
+        "thinned": any(len(history.step) > POINTS for history in shown),
         "points": POINTS,
     }
     return Section("training", "Learning curves", context)
