@@ -15,12 +15,12 @@ def test_the_demo(run_cli: Callable[..., subprocess.CompletedProcess[str]], tmp_
     report = tmp_path / "out" / "report.html"
     assert f"report: {report}" in done.stdout
     assert "look-alikes" in report.read_text("utf-8")
-    found = {
+    accuracies = {
         (r["testbed"], r["backbone"]): r["accuracy"] for r in Results(tmp_path / "out" / "run").summary()
     }
     run = Results(tmp_path / "out" / "run").run
     (story,) = run["backbones"]["efficientnet-lite0"].values()
     assert story["networks"][0]["preprocessing"] == BACKBONES["efficientnet-lite0"]
-    network = {bed: found[bed, "efficientnet-lite0"] for bed in ("mixed", "look-alikes")}
+    network = {bed: accuracies[bed, "efficientnet-lite0"] for bed in ("mixed", "look-alikes")}
     assert network["mixed"] > network["look-alikes"] + 0.2
-    assert network["mixed"] > found["mixed", "pixels"] + 0.2
+    assert network["mixed"] > accuracies["mixed", "pixels"] + 0.2

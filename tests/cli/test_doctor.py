@@ -23,7 +23,7 @@ def install(site: Path, package: str, code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "state", "told"),
+    ("code", "state", "detail"),
     [
         ("", "ok", "timm:NAME backbones (timm 9.9)"),
         ("raise RuntimeError('built for another torch')", "broken", "RuntimeError: built for another torch"),
@@ -37,11 +37,11 @@ def test_an_extra_is_ok_when_it_can_be_imported(
     monkeypatch: pytest.MonkeyPatch,
     code: str,
     state: str,
-    told: str,
+    detail: str,
 ) -> None:
     install(tmp_path / "site", "timm", code)
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
     )
     rows = {row["what"]: row for row in json.loads(run_cli("doctor", "--json").stdout)}
-    assert rows["extra timm"]["state"] == state and told in rows["extra timm"]["detail"]
+    assert rows["extra timm"]["state"] == state and detail in rows["extra timm"]["detail"]

@@ -16,10 +16,10 @@ def test_from_training_to_results(run_cli: RunCli, photos: Path, tmp_path: Path)
     """Train, then use the folder as a backbone on the street."""
     arguments = ["protonet(way=2, shot=2, query=3)", photos, "--network", "cnn4(width=8)", "--size", "16"]
     more = ["--steps", "10", "--validation-tasks", "10", "-o", tmp_path / "net", "--json"]
-    told = json.loads(run_cli("train", *arguments, *more).stdout)
-    assert told["steps"] == 10
-    assert 0 <= told["validation_accuracy"] <= 1
-    assert told["notes"] == ["5 of 8 classes are held out for validation"]
+    facts = json.loads(run_cli("train", *arguments, *more).stdout)
+    assert facts["steps"] == 10
+    assert 0 <= facts["validation_accuracy"] <= 1
+    assert facts["notes"] == ["5 of 8 classes are held out for validation"]
     run_cli("sample", photos, "--tasks", "20", "--way", "3", "-o", tmp_path / "bed.parquet")
     done = run_cli(
         *("evaluate", tmp_path / "bed.parquet", "--backbone", tmp_path / "net", "--method", "protonet"),
@@ -71,8 +71,8 @@ def test_settings_that_tuning_found(run_cli: RunCli, photos: Path, tmp_path: Pat
     )
     arguments = ["--steps", "2", "--validation-tasks", "5", "-o", tmp_path / "net", "--json"]
     assert json.loads(run_cli("train", file, photos, *arguments).stdout)["steps"] == 2
-    told = json.loads((tmp_path / "net" / "training.json").read_text("utf-8"))["settings"]
-    assert told["network"] == "cnn4(width=4)"
-    assert told["optimiser"].startswith("sgd(lr=0.01")
-    assert told["algorithm"].startswith("matching")
+    settings = json.loads((tmp_path / "net" / "training.json").read_text("utf-8"))["settings"]
+    assert settings["network"] == "cnn4(width=4)"
+    assert settings["optimiser"].startswith("sgd(lr=0.01")
+    assert settings["algorithm"].startswith("matching")
     assert (tmp_path / "net" / "curves.svg").is_file()
