@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.features.extract import embed as embed
     from longshot.features.features import Features as Features
     from longshot.methods.registry import list_methods as list_methods
+    from longshot.releases.verify import verify as verify
+    from longshot.releases.write import release as release
     from longshot.splits import open_split as open_split
     from longshot.splits.build import make_split as make_split
     from longshot.splits.split import Split as Split
@@ -74,6 +76,8 @@ _VERBS: dict[str, str] = {
     "compare": "longshot.evaluation.compare",
     "report": "longshot.api.reports",
     "train": "longshot.training.loop",
+    "release": "longshot.releases.write",
+    "verify": "longshot.releases.verify",
     "score": "longshot.evaluation.scoring",
     "doctor": "longshot.api.doctor",
 }

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from longshot.cli.common import json_option
-from longshot.core.errors import UserError
+from longshot.cli.common import datasets_option, json_option, pairs_option
 
 
 @click.command()
@@ -26,24 +25,17 @@ from longshot.core.errors import UserError
     help="A run on these testbeds: its rows become the table of baselines; repeat for several.",
 )
 @click.option("--licence", default="", help="Licence of the task lists, such as CC-BY-4.0.")
-@click.option(
+@pairs_option(
     "--source-licence",
     "source_licences",
-    multiple=True,
-    metavar="NAME=TEXT",
-    help="Licence of a source's images, for the card; repeat for several.",
+    "NAME=TEXT",
+    "Licence of a source's images, for the card; repeat for several.",
 )
 @click.option(
     "--citation", type=click.Path(path_type=Path), metavar="FILE", help="Text to cite, such as BibTeX."
 )
 @click.option("--text", default="", help="A paragraph for the card.")
-@click.option(
-    "--dataset",
-    "datasets",
-    multiple=True,
-    metavar="NAME=PATH",
-    help="Where a source lives, if not where it was before.",
-)
+@datasets_option("Where a source lives, if not where it was before.")
 @json_option
 def command(
     testbeds: tuple[Path, ...],
@@ -52,10 +44,10 @@ def command(
     version: str,
     runs: tuple[Path, ...],
     licence: str,
-    source_licences: tuple[str, ...],
+    source_licences: dict[str, str],
     citation: Path | None,
     text: str,
-    datasets: tuple[str, ...],
+    datasets: dict[str, str],
     as_json: bool,
 ) -> None:
     """Write a benchmark that others can use: the TESTBEDs, a card, hashes and a table of baselines.
@@ -70,20 +62,19 @@ def command(
     The images themselves are not copied. 'longshot verify' tells others whether theirs are the same, 'longshot score'
     measures predictions from any code.
     """
-    from longshot.datasets.registry import parse_dataset_options
-    from longshot.releases.write import release
+    import longshot
 
-    folder = release(
+    folder = longshot.release(
         list(testbeds),
         out=out,
         title=title,
         version=version,
         runs=runs,
         licence=licence,
-        source_licences=dict(_pair(option) for option in source_licences),
+        source_licences=source_licences,
         citation=citation or "",
         text=text,
-        datasets=parse_dataset_options(datasets),
+        datasets=datasets,
     )
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     if as_json:
@@ -98,10 +89,3 @@ def command(
     )
     if not runs:
         click.echo("The card has no table of baselines; add one with --run RUN.")
-
-
-def _pair(value: str) -> tuple[str, str]:
-    name, equals, text = value.partition("=")
-    if not equals or not name.strip():
-        raise UserError(f"--source-licence '{value}' must have the form NAME=TEXT, as in birds=CC-BY-4.0.")
-    return name.strip(), text.strip()

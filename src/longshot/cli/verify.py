@@ -7,22 +7,15 @@ from pathlib import Path
 
 import click
 
-from longshot.cli.common import json_option, print_table
-from longshot.cli.faces import sentence
+from longshot.cli.common import datasets_option, json_option, print_table
 from longshot.core.errors import UserError
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option(
-    "--dataset",
-    "datasets",
-    multiple=True,
-    metavar="NAME=PATH",
-    help="Where a source lives; default: where this machine saw it last.",
-)
+@datasets_option("Where a source lives; default: where this machine saw it last.")
 @json_option
-def command(folder: Path, datasets: tuple[str, ...], as_json: bool) -> None:
+def command(folder: Path, datasets: dict[str, str], as_json: bool) -> None:
     """Check a release: every file against its hash, every task against your images. Exit code 2 if something differs.
 
     \b
@@ -30,13 +23,11 @@ def command(folder: Path, datasets: tuple[str, ...], as_json: bool) -> None:
       longshot verify hard-toybox
       longshot verify hard-toybox --dataset birds=./birds
     """
-    from longshot.datasets.registry import parse_dataset_options
-    from longshot.releases.verify import verify
+    import longshot
 
-    checks = verify(folder, datasets=parse_dataset_options(datasets))
+    checks = longshot.verify(folder, datasets=datasets)
     problems = [check for check in checks if check.template]
-    context = click.get_current_context()
-    rows = [(check.subject, sentence(UserError(check.template), context)) for check in checks]
+    rows = [(check.subject, check.problem) for check in checks]
     if as_json:
         click.echo(json.dumps([{"what": subject, "problem": problem} for subject, problem in rows], indent=2))
     else:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from longshot.core.errors import PythonFace, UserError, render
+from longshot.core.errors import UserError, in_words
 from longshot.core.files import hash_file
 from longshot.core.progress import progress
 from longshot.core.settings import Loose, read_json
@@ -32,8 +32,8 @@ class ReleaseCheck:
 
     @property
     def problem(self) -> str:
-        """What is wrong, in the words of Python; empty when nothing is."""
-        return render(self.template, PythonFace())
+        """What is wrong; empty when nothing is."""
+        return in_words(self.template)
 
 
 class _TestbedFacts(Loose):
