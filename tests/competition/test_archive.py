@@ -143,16 +143,67 @@ def test_the_sandbox_can_read_it_whatever_the_umask(tmp_path):
 )
 def test_a_damaged_zip_is_unpacked_or_refused(tmp_path, changes, cut):
     """Bytes changed anywhere in a zip: nothing but UserError comes out, and nothing lands beside the folder."""
-    place = tmp_path / "fuzz"
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir()
-    source = pack(place / "s.zip", {"model.py": b"x = 1\n" * 50, "lib/net.py": bytes(range(256))})
+    folder = tmp_path / "fuzz"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    source = pack(folder / "s.zip", {"model.py": b"x = 1\n" * 50, "lib/net.py": bytes(range(256))})
     data = bytearray(source.read_bytes())
     for position, value in changes:
         data[position % len(data)] = value
     source.write_bytes(data[: changes[0][0] % len(data)] if cut else data)
     try:
-        unpack(source, place / "out", ArchiveLimits(bytes=1 << 20))
+        unpack(source, folder / "out", ArchiveLimits(bytes=1 << 20))
     except UserError:
-        assert not (place / "out").exists()
-    assert {path.name for path in place.iterdir()} <= {"s.zip", "out"}
+        assert not (folder / "out").exists()
+    assert {path.name for path in folder.iterdir()} <= {"s.zip", "out"}
+
+
+def held(tmp_path: Path, contents: dict[str, bytes], **limits: int) -> bool:
+    """Whether a zip and a folder of these files are both taken; they are told alike."""
+    zipped, folder = pack(tmp_path / "s.zip", contents), tmp_path / "s"
+    for name, data in contents.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    taken = []
+    for number, source in enumerate((zipped, folder)):
+        try:
+            unpack(source, tmp_path / f"out-{number}", ArchiveLimits(**limits))
+            taken.append(True)
+        except UserError:
+            taken.append(False)
+    assert taken[0] == taken[1]
+    return taken[0]
+
+
+@pytest.mark.parametrize(("files", "taken"), [(3, True), (2, False)])
+def test_as_many_files_as_are_allowed(tmp_path, files, taken):
+    assert held(tmp_path, {"model.py": b"", "a": b"", "b": b""}, files=files) is taken
+
+
+@pytest.mark.parametrize(("most", "taken"), [(10, True), (9, False)])
+def test_as_many_bytes_as_are_allowed(tmp_path, most, taken):
+    assert held(tmp_path, {"model.py": b"12345", "a": b"12345"}, bytes=most) is taken
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [("a/" * 11 + "x", True), ("a/" * 12 + "x", False), ("x" * 200, True), ("x" * 201, False)],
+)
+def test_paths_of_twelve_parts_of_200_bytes(tmp_path, name, taken):
+    source = pack(tmp_path / "s.zip", {"model.py": b"", name: b""})
+    if taken:
+        assert (unpack(source, tmp_path / "out") / name).is_file()
+    else:
+        with pytest.raises(UserError, match="in it is not allowed"):
+            unpack(source, tmp_path / "out")
+
+
+def test_what_is_allowed_by_default():
+    assert ArchiveLimits() == ArchiveLimits(files=2_000, bytes=524_288_000, depth=12)
+
+
+def test_two_folders_are_not_entered(tmp_path):
+    source = pack(tmp_path / "s.zip", {"a/model.py": b"", "b/model.py": b""})
+    with pytest.raises(UserError, match=r"there is no model\.py at its top"):
+        unpack(source, tmp_path / "out")

@@ -42,14 +42,14 @@ def attack(competition: Competition, folder: Path, tmp_path: Path, **limits: flo
 
 def box_processes() -> list[str]:
     """Processes that run as the user of this test's sandbox."""
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and entry.stat().st_uid == USER:
-                found.append(entry.name)
+                processes.append(entry.name)
         except OSError:
             continue
-    return found
+    return processes
 
 
 def test_an_honest_submission_is_scored(competition, submission, tmp_path):
@@ -67,9 +67,9 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("what", READERS)
-def test_reading_what_is_not_its_own_fails(competition, submission, tmp_path, what):
-    target = READERS[what].replace("ORGANISER", repr(str(competition.folder / "competition.yaml")))
+@pytest.mark.parametrize("secret", READERS)
+def test_reading_what_is_not_its_own_fails(competition, submission, tmp_path, secret):
+    target = READERS[secret].replace("ORGANISER", repr(str(competition.folder / "competition.yaml")))
     outcome, _ = attack(competition, submission(meta=f"open({target}).read()\nreturn MyLearner()"), tmp_path)
     assert outcome.scores is None
     assert outcome.reason.startswith("it failed in meta_fit")
@@ -126,16 +126,16 @@ def test_memory_in_many_processes(competition, submission, tmp_path):
     assert box_processes() == []
 
 
-@pytest.mark.parametrize("place", ["/box/work/big", "/tmp/big", "/dev/shm/big"])
-def test_filling_the_disk(competition, submission, tmp_path, place):
-    body = f"with open('{place}', 'wb') as f:\n    while True: f.write(bytes(1 << 20))\n"
+@pytest.mark.parametrize("path", ["/box/work/big", "/tmp/big", "/dev/shm/big"])
+def test_filling_the_disk(competition, submission, tmp_path, path):
+    body = f"with open('{path}', 'wb') as f:\n    while True: f.write(bytes(1 << 20))\n"
     outcome, _ = attack(competition, submission(meta=body), tmp_path)
     assert "No space left on device" in outcome.reason
 
 
-@pytest.mark.parametrize("place", ["/box/submission/x", "/usr/x", "/box/program/inside/x", "/x", "/dev/x"])
-def test_writing_outside_its_folder(competition, submission, tmp_path, place):
-    outcome, _ = attack(competition, submission(meta=f"open('{place}', 'w')\nreturn MyLearner()"), tmp_path)
+@pytest.mark.parametrize("path", ["/box/submission/x", "/usr/x", "/box/program/inside/x", "/x", "/dev/x"])
+def test_writing_outside_its_folder(competition, submission, tmp_path, path):
+    outcome, _ = attack(competition, submission(meta=f"open('{path}', 'w')\nreturn MyLearner()"), tmp_path)
     assert outcome.scores is None
     assert "Read-only file system" in outcome.reason or "Permission denied" in outcome.reason
 
@@ -181,9 +181,9 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("what", ANSWERS)
-def test_broken_answers(competition, submission, tmp_path, what):
-    expression, reason = ANSWERS[what]
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_broken_answers(competition, submission, tmp_path, answer):
+    expression, reason = ANSWERS[answer]
     outcome, _ = attack(competition, submission(predict=f"return {expression}"), tmp_path)
     assert outcome.scores is None
     assert reason in outcome.reason

@@ -68,8 +68,8 @@ def test_ingestion_sees_no_query_label_and_no_order_that_tells_it(bundle, compet
     pixels = CompetitionData(competition).pixels("two")
     assert not np.array_equal(shuffled, pixels)
     hidden = CompetitionData(competition).test_tasks(competition.phase("feedback"), 1)
-    for task, known in zip(tasks, hidden, strict=True):  # renamed rows are the same images
-        assert np.array_equal(shuffled[task["query"]], pixels[known.query])
+    for task, original in zip(tasks, hidden, strict=True):  # renamed rows are the same images
+        assert np.array_equal(shuffled[task["query"]], pixels[original.query])
 
 
 def test_a_written_out_method_runs_in_a_bundle(bundle, tmp_path, needs_sandbox):
@@ -131,11 +131,11 @@ MISTAKES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", MISTAKES)
-def test_mistakes_are_named(bundle, what):
-    change, words = MISTAKES[what]
-    (*_, found) = [text for text in check_bundle(changed(bundle, change)) if words in text] or [""]
-    assert words in found
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_named(bundle, mistake):
+    change, words = MISTAKES[mistake]
+    (*_, sentence) = [text for text in check_bundle(changed(bundle, change)) if words in text] or [""]
+    assert words in sentence
 
 
 def test_an_unquoted_date_is_named(bundle):
@@ -149,8 +149,8 @@ def test_a_zip_of_a_folder_is_named(bundle, tmp_path):
     path = tmp_path / "nested.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("mine/competition.yaml", "version: 2")
-    (found,) = check_bundle(path)
-    assert "zip the folder's contents" in found
+    (sentence,) = check_bundle(path)
+    assert "zip the folder's contents" in sentence
 
 
 def test_what_is_no_zip(tmp_path):

@@ -27,7 +27,7 @@ from longshot.competition.inside import drive
 from longshot.competition.settings import load
 from longshot.competition.store import Store
 
-folder, marks, when, what = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]
+folder, marks, when, function = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]
 
 def hold():
     (marks / "held").touch()
@@ -44,10 +44,10 @@ def held(real):
         return result
     return call
 
-place, _, name = what.rpartition(".")
-if place:
-    place = {"worker": worker, "queue": queue, "drive": drive, "ingestion": ingestion}[place]
-    setattr(place, name, held(getattr(place, name)))
+module, _, name = function.rpartition(".")
+if module:
+    module = {"worker": worker, "queue": queue, "drive": drive, "ingestion": ingestion}[module]
+    setattr(module, name, held(getattr(module, name)))
 competition = load(folder)
 worker.work(competition, Store(competition), lease=100_000, tell=held(print) if name == "tell" else print)
 """
@@ -72,8 +72,8 @@ def start(competition: Competition, tmp_path: Path) -> Iterator[Callable[[str, s
     """Start a worker and wait until it holds still at a point."""
     begun: list[subprocess.Popen[str]] = []
 
-    def one(when: str, what: str) -> subprocess.Popen[str]:
-        arguments = [sys.executable, "-c", PROGRAM, competition.folder, tmp_path, when, what]
+    def begin(when: str, function: str) -> subprocess.Popen[str]:
+        arguments = [sys.executable, "-c", PROGRAM, competition.folder, tmp_path, when, function]
         process = subprocess.Popen(
             arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path
         )
@@ -83,7 +83,7 @@ def start(competition: Competition, tmp_path: Path) -> Iterator[Callable[[str, s
             time.sleep(0.02)
         return process
 
-    yield one
+    yield begin
     for process in begun:
         process.kill()
         process.wait()
@@ -100,12 +100,12 @@ def descendants(pid: int) -> set[Process]:
             except OSError:
                 continue
             parents.setdefault(int(words[1]), []).append((int(entry.name), words[19]))
-    found, todo = set(), [pid]
+    family, todo = set(), [pid]
     while todo:
         below = parents.get(todo.pop(), [])
-        found.update(below)
+        family.update(below)
         todo += [number for number, _ in below]
-    return found
+    return family
 
 
 def lives(process: Process) -> bool:
@@ -126,29 +126,29 @@ def lease_over(store: Store) -> None:
 
 
 def check_scored_once(competition: Competition, store: Store, number: int) -> None:
-    found = store.submission(number)
-    assert found["state"] == "scored"
-    told = [row["what"] for row in store.history(number)]
-    assert sum("scored" in what for what in told) == 1
-    place = queue.archive_path(competition, number)
-    scores = json.loads((place / "seed-1" / "scores.json").read_text())
-    assert scores["overall"]["normalized_accuracy"] == found["score"]
-    assert sorted(path.name for path in place.iterdir()) == ["seed-1", "submission"]
-    assert not (place / "seed-1" / "code").exists()
+    submission = store.submission(number)
+    assert submission["state"] == "scored"
+    lines = [row["what"] for row in store.history(number)]
+    assert sum("scored" in line for line in lines) == 1
+    folder = queue.archive_path(competition, number)
+    scores = json.loads((folder / "seed-1" / "scores.json").read_text())
+    assert scores["overall"]["normalized_accuracy"] == submission["score"]
+    assert sorted(path.name for path in folder.iterdir()) == ["seed-1", "submission"]
+    assert not (folder / "seed-1" / "code").exists()
 
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_killed_worker(competition, store, submission, start, point):
-    when, what, expected = POINTS[point]
+    when, function, expected = POINTS[point]
     child = "import os, time\nif os.fork() == 0:\n    time.sleep(10_000)\nreturn MyLearner()"
     number = enter(competition, store, submission(meta=child))
-    process = start(when, what)
+    process = start(when, function)
     boxed = descendants(process.pid)
     if point == "the submission runs":
         assert len(boxed) >= 4  # bubblewrap twice, the submission and its child
     process.send_signal(signal.SIGKILL)
     process.wait()
-    while any(lives(one) for one in boxed):  # a box that outlived its worker would end in the test's timeout
+    while any(map(lives, boxed)):  # a box that outlived its worker would end in the test's timeout
         time.sleep(0.02)
     state = store.submission(number)["state"]
     assert state == ("scored" if expected == "scored" else "running")
@@ -163,12 +163,12 @@ def test_a_late_worker_does_not_touch_its_successors_run(competition, store, sub
     late = start("before", "queue.finish")
     lease_over(store)
     assert worker.work(competition, store) == 1
-    place = queue.archive_path(competition, number) / "seed-1"
-    before = (store.history(number), (place / "scores.json").stat())
+    folder = queue.archive_path(competition, number) / "seed-1"
+    before = (store.history(number), (folder / "scores.json").stat())
     (tmp_path / "go").touch()
     out, _ = late.communicate()
     assert "taken over by another worker" in out
-    assert (store.history(number), (place / "scores.json").stat()) == before
+    assert (store.history(number), (folder / "scores.json").stat()) == before
     check_scored_once(competition, store, number)
 
 
@@ -176,15 +176,15 @@ def test_a_lost_run_is_ended_and_not_run_to_its_end(competition, store, submissi
     """The submission sleeps for an hour; its worker hears that the run is another's and ends the box."""
     number = enter(competition, store, submission(meta="import time\ntime.sleep(3600)"))
     monkeypatch.setattr(queue, "alive", lambda *_: False)
-    told: list[str] = []
+    lines: list[str] = []
 
     def stop_after_one(text: str) -> None:
-        told.append(text)
+        lines.append(text)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         worker.work(competition, store, lease=0.4, tell=stop_after_one)
-    assert told == [f"submission {number}, seed 1: failed: it was stopped from outside"]
+    assert lines == [f"submission {number}, seed 1: failed: it was stopped from outside"]
 
 
 def test_a_fault_of_the_runner_does_not_stop_the_queue(competition, store, submission, monkeypatch, capsys):
@@ -199,8 +199,8 @@ def test_a_fault_of_the_runner_does_not_stop_the_queue(competition, store, submi
     monkeypatch.setattr(worker, "_outcome", faulty)
     assert worker.work(competition, store) == 1
     assert store.submission(good)["state"] == "scored"
-    found = store.submission(bad)
-    assert (found["state"], found["reason"]) == ("failed", "the runner failed (RuntimeError)")
+    failed = store.submission(bad)
+    assert (failed["state"], failed["reason"]) == ("failed", "the runner failed (RuntimeError)")
     assert "a bug" in capsys.readouterr().err
 
 

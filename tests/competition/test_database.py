@@ -44,22 +44,22 @@ class Server:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     pytest.importorskip("psycopg", reason="needs the package psycopg")
-    places = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
-    if found := shutil.which("initdb"):
-        places.insert(0, Path(found).resolve().parent)
-    programs = next((place for place in places if (place / "initdb").is_file()), None)
+    installed = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
+    if initdb := shutil.which("initdb"):
+        installed.insert(0, Path(initdb).resolve().parent)
+    programs = next((folder for folder in installed if (folder / "initdb").is_file()), None)
     if programs is None:
         pytest.skip("needs a PostgreSQL server on the machine (Debian: apt-get install postgresql)")
     folder = Path(tempfile.mkdtemp(prefix="longshot-pg-"))  # a short path: names of sockets are limited
     if os.geteuid() == 0:
         os.chown(folder, 65534, 65534)  # the server refuses to run as root
-    one = Server(programs, folder)
-    one.run("initdb", "-U", "longshot", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+    postgres = Server(programs, folder)
+    postgres.run("initdb", "-U", "longshot", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
     try:
-        one.run("pg_ctl", "-w", "-o", f"-k {folder} -c listen_addresses='' -c fsync=off", "start")
-        yield one
+        postgres.run("pg_ctl", "-w", "-o", f"-k {folder} -c listen_addresses='' -c fsync=off", "start")
+        yield postgres
     finally:
-        one.run("pg_ctl", "-m", "immediate", "stop")
+        postgres.run("pg_ctl", "-m", "immediate", "stop")
         shutil.rmtree(folder)
 
 
@@ -75,19 +75,19 @@ def competition(competition: Competition, server: Server) -> Competition:
 
 @pytest.fixture
 def store(competition: Competition) -> Iterator[Store]:
-    one = Store(competition)
-    yield one
-    one.engine.dispose()
+    opened = Store(competition)
+    yield opened
+    opened.engine.dispose()
 
 
 @pytest.fixture
 def enter(competition: Competition, store: Store, submission) -> Callable[..., int]:
     folder = submission()
 
-    def one(team: str = "a", phase: str = "feedback") -> int:
+    def enter_submission(team: str = "a", phase: str = "feedback") -> int:
         return queue.enter(competition, store, folder, team=team, phase=phase, league="free-style")
 
-    return one
+    return enter_submission
 
 
 def test_a_submission_from_entry_to_score_and_again(store, enter):
@@ -107,11 +107,11 @@ def test_many_workers_claim_every_run_once(store, enter):
     numbers = [enter(f"team {i}") for i in range(20)]
 
     def drain(name: int) -> list[int]:
-        mine = []
+        finished = []
         while (claimed := queue.claim(store, f"w{name}")) is not None:
             assert queue.finish(store, claimed, f"w{name}", score=0.5, duration=1.0, reason=None)
-            mine.append(claimed.submission)
-        return mine
+            finished.append(claimed.submission)
+        return finished
 
     with ThreadPoolExecutor(8) as pool:
         claimed = [number for part in pool.map(drain, range(8)) for number in part]
@@ -158,8 +158,8 @@ def test_the_last_seeds_that_end_at_once_settle_the_submission(store, enter, mon
     monkeypatch.setattr(queue, "_settle", settle_and_wait)
     assert queue.finish(store, second, "w", score=0.4, duration=1.0, reason=None)
     other.join()
-    found = store.submission(number)
-    assert (found["state"], found["score"]) == ("scored", 0.3)
+    submission = store.submission(number)
+    assert (submission["state"], submission["score"]) == ("scored", 0.3)
 
 
 def test_a_dead_worker_loses_its_run(store, enter):

@@ -86,16 +86,16 @@ def under_load(
 
 
 def check_each_scored_once(competition: Competition, store: Store, count: int) -> None:
-    found = store.rows(submissions.select())
-    assert [row["id"] for row in found] == list(range(1, count + 1))
-    assert {row["state"] for row in found} == {"scored"}
+    entered = store.rows(submissions.select())
+    assert [row["id"] for row in entered] == list(range(1, count + 1))
+    assert {row["state"] for row in entered} == {"scored"}
     assert {(row["state"], row["attempt"]) for row in store.rows(runs.select())} == {("scored", 1)}
-    told = [row for row in store.rows(events.select()) if ": scored" in row["what"]]
-    assert sorted(row["submission"] for row in told) == list(range(1, count + 1))
+    ends = [row for row in store.rows(events.select()) if ": scored" in row["what"]]
+    assert sorted(row["submission"] for row in ends) == list(range(1, count + 1))
     for number in range(1, count + 1):
-        place = queue.archive_path(competition, number)
-        assert sorted(path.name for path in place.iterdir()) == ["seed-1", "submission"]
-        assert (place / "seed-1" / "scores.json").is_file()
+        folder = queue.archive_path(competition, number)
+        assert sorted(path.name for path in folder.iterdir()) == ["seed-1", "submission"]
+        assert (folder / "seed-1" / "scores.json").is_file()
     assert not [path for path in (competition.folder / "submissions").iterdir() if path.name.startswith(".")]
 
 

@@ -75,12 +75,12 @@ def predictions(folder: Path, data: Path, tasks: int = 4) -> tuple[list[list[int
     dataset = open_dataset(data)
     shape = AnyShape(min_way=2, max_way=4, min_shot=1, max_shot=3, query=4)
     testbed = sample(dataset, tasks=tasks, shape=shape, seed=5)
-    told = json.loads((folder / "settings.json").read_text().replace("{here}", str(folder)))
+    described = json.loads((folder / "settings.json").read_text().replace("{here}", str(folder)))
     out = folder.parent / f"{folder.name}-run"
     run = evaluate(
         testbed,
-        backbones=" + ".join(told["backbones"]),
-        methods=told["method"],
+        backbones=" + ".join(described["backbones"]),
+        methods=described["method"],
         datasets={dataset.name: dataset},
         out=out,
         device="cpu",
@@ -146,7 +146,7 @@ def test_in_the_sandbox_it_answers_as_outside(run_cli, competition, network, tmp
 def test_a_network_is_trained_in_meta_fit(run_cli, competition, tmp_path, method, algorithm, data):
     folder = tmp_path / "made"
     settings = ["steps=3", "batch=2", "size=16"]
-    options = [word for one in settings for word in ("--set", one)]
+    options = [word for setting in settings for word in ("--set", setting)]
     made = ("--train", algorithm, "--backbone", "cnn4(width=4)", "--league", "meta-learning", *options)
     run_cli("compete", "make-submission", method, folder, *made)
     config = json.loads((folder / "config.json").read_text())
@@ -162,9 +162,9 @@ def test_a_network_is_trained_in_meta_fit(run_cli, competition, tmp_path, method
 
 def test_a_network_takes_the_method_it_was_trained_for(network, tmp_path):
     made = make_submission(str(network), tmp_path / "net")
-    told = json.loads((tmp_path / "net" / "settings.json").read_text())
-    assert told["method"] == "matching"
-    assert told["backbones"] == ["{here}/network-0/network.safetensors"]
+    described = json.loads((tmp_path / "net" / "settings.json").read_text())
+    assert described["method"] == "matching"
+    assert described["backbones"] == ["{here}/network-0/network.safetensors"]
     assert made.weights == (str(network),)
 
 
@@ -174,14 +174,14 @@ def test_own_code_goes_with_what_it_imports(own, tmp_path):
     )
     with zipfile.ZipFile(made.path) as archive:
         names = set(archive.namelist())
-        told = json.loads(archive.read("settings.json"))
+        described = json.loads(archive.read("settings.json"))
     assert names == {"model.py", "settings.json", "metadata", "own/model.py", "own/near.py"}
-    assert told["method"] == "{here}/own/model.py:Nearest(power=3.0)"
+    assert described["method"] == "{here}/own/model.py:Nearest(power=3.0)"
     assert made.weights == ()
 
 
 @pytest.mark.parametrize(
-    ("asked", "options", "reason"),
+    ("method_or_network", "options", "reason"),
     [
         ("protonet", {}, "needs a network to look through"),
         ("protonett", {"backbone": "pixels"}, "did you mean 'protonet'"),
@@ -206,9 +206,9 @@ def test_own_code_goes_with_what_it_imports(own, tmp_path):
         ("finetune-all", {"backbone": "efficientnet-lite0"}, "chooses a setting on validation classes"),
     ],
 )
-def test_what_cannot_be_a_submission(asked, options, reason, tmp_path):
+def test_what_cannot_be_a_submission(method_or_network, options, reason, tmp_path):
     with pytest.raises(UserError, match=reason):
-        make_submission(asked, tmp_path / "out", **options)
+        make_submission(method_or_network, tmp_path / "out", **options)
     assert not list(tmp_path.iterdir())
 
 

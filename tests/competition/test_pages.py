@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -17,7 +18,7 @@ from longshot.competition import queue, sandbox
 from longshot.competition.board import leaderboard_page
 from longshot.competition.bundle import write as bundle
 from longshot.competition.fact_sheet import dump
-from longshot.competition.figures import Difficulty, difficulties
+from longshot.competition.figures import Difficulty, curve, difficulties
 from longshot.competition.inside.scoring import METRICS, TaskScore, student, summarize
 from longshot.competition.pages import details_page
 from longshot.competition.settings import Competition
@@ -64,9 +65,9 @@ def fill(competition: Competition, store: Store, folder: Path) -> None:
         scores = scores_of(level, number)
         mean = scores["overall"][METRICS[0]]
         assert queue.finish(store, claimed, "w", score=mean, duration=1.0, reason=None)
-        place = run_folder(competition, entered, 1)
-        place.mkdir()
-        (place / "scores.json").write_text(json.dumps(scores))
+        folder_of_run = run_folder(competition, entered, 1)
+        folder_of_run.mkdir()
+        (folder_of_run / "scores.json").write_text(json.dumps(scores))
 
 
 @pytest.fixture
@@ -121,6 +122,88 @@ def test_the_board_says_who_is_where_and_until_when(page):
         assert heading in words
 
 
+def planted(overall: float, half: float | None, **datasets: float) -> dict[str, Any]:
+    """scores.json with the same values in every metric."""
+
+    def group(mean: float) -> dict[str, Any]:
+        halves = dict.fromkeys([f"{metric}_ci95" for metric in METRICS], half)
+        return {"tasks": 4, **dict.fromkeys(METRICS, mean), **halves}
+
+    return {
+        "overall": group(overall),
+        "by_dataset": {name: group(mean) for name, mean in datasets.items()},
+        "by_ways": {"2": group(overall), "10": group(overall)},
+        "by_shots": {"1": group(overall)},
+    }
+
+
+def enter_planted(
+    competition: Competition, store: Store, folder: Path, team: str, phase: str, *runs: dict[str, Any]
+) -> None:
+    """A team with these scores.json, one for each seed of the phase."""
+    number = queue.enter(competition, store, folder, team=team, phase=phase, league="free-style")
+    for seed, scores in enumerate(runs, start=1):
+        claimed = queue.claim(store, "w")
+        score = scores["overall"][METRICS[0]]
+        assert queue.finish(store, claimed, "w", score=score, duration=1.0, reason=None)
+        run_folder(competition, number, seed).mkdir()
+        (run_folder(competition, number, seed) / "scores.json").write_text(json.dumps(scores))
+
+
+def table_rows(text: str, heading: str) -> list[list[str]]:
+    """The cells of the table below a heading."""
+    body = re.search(r"<tbody>(.*?)</tbody>", text[text.index(f"{heading}</h2>") :], re.DOTALL)
+    assert body is not None
+    rows = re.findall(r"<tr>(.*?)</tr>", body[1], re.DOTALL)
+    return [
+        [cell.strip() for cell in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL)] for row in rows
+    ]
+
+
+def test_the_board_shows_the_worst_run_and_the_difficulty_of_datasets(competition, submission):
+    store, folder = Store(competition), submission()
+    good = [planted(mean, 0.0321, easy=0.9, hard=0.6) for mean in (0.75, 0.5, 0.625)]
+    good[1] = planted(0.5, 0.0123, easy=0.875, hard=0.5)
+    enter_planted(competition, store, folder, "good", "final", *good)
+    bad = [planted(mean, None, easy=0.25, hard=-0.125) for mean in (0.25, 0.2, 0.125)]
+    enter_planted(competition, store, folder, "bad", "final", *bad)
+    text = leaderboard_page(competition, store, "final")
+    rows = table_rows(text, "League free-style")
+    assert [row[:6] for row in rows] == [
+        ["1", "good", "", "0.5000", "± 0.0123", "1"],
+        ["2", "bad", "", "0.1250", "–", "2"],
+    ]
+    assert table_rows(text, "Difficulty of the datasets") == [
+        ["easy", "0.125", "0.625"],  # 1 − best, best − worst
+        ["hard", "0.500", "0.625"],
+    ]
+    assert "entries" not in text  # all of them are drawn
+
+
+def test_the_figures_show_the_first_eight_of_nine(competition, submission):
+    phases = tuple(phase.model_copy(update={"per_day": 0}) for phase in competition.phases)
+    generous, folder = competition.model_copy(update={"phases": phases}), submission()
+    store = Store(generous)
+    for number in range(8):
+        enter_planted(
+            generous, store, folder, f"team {number}", "feedback", planted(number / 10, 0.01, easy=0.5)
+        )
+    assert "Here and below" not in leaderboard_page(generous, store, "feedback")
+    enter_planted(generous, store, folder, "last", "feedback", planted(-0.1, 0.01, easy=-0.5))
+    text = leaderboard_page(generous, store, "feedback")
+    assert "Here and below: the first 8 of 9 entries." in text
+    assert len(table_rows(text, "League free-style")) == 9
+    assert table_rows(text, "Difficulty of the datasets") == [["easy", "0.500", "0.000"]]
+
+
+def test_a_curve_has_its_points_in_order_and_its_band():
+    group = {METRICS[0]: 0.5, f"{METRICS[0]}_ci95": 0.125}
+    line = curve(3, "name", {"10": group, "2": {METRICS[0]: 0.25, f"{METRICS[0]}_ci95": None}})
+    assert (line.index, line.label) == (3, "name")
+    points = (line.x, line.y, line.low, line.high)
+    assert [values.tolist() for values in points] == [[2, 10], [0.25, 0.5], [0.25, 0.375], [0.25, 0.625]]
+
+
 def test_details_of_a_run(tmp_path):
     words = check_harmless(details_page(f"{ATTACK} 3", scores_of(0.7, 0)))
     assert f"{ATTACK} 3" in words and f"birds{IMAGE}" in words
@@ -150,20 +233,20 @@ def test_details_written_by_a_bundle_are_harmless(tmp_path):
 
 
 def test_bars_of_difficulty_reach_from_the_worst_to_the_best():
-    drawn = difficulties([Difficulty(ATTACK, 0.25, 0.75), Difficulty("b", -0.1, 0.5)], "d")
-    assert "25.0 / 75.0" in drawn and "-10.0 / 50.0" in drawn
-    assert ATTACK not in drawn
+    figure = difficulties([Difficulty(ATTACK, 0.25, 0.75), Difficulty("b", -0.1, 0.5)], "d")
+    assert "25.0 / 75.0" in figure and "-10.0 / 50.0" in figure
+    assert ATTACK not in figure
 
 
 @pytest.mark.browser
 def test_in_a_browser_no_script_runs(browser, page):
     opened = browser.new_page(viewport={"width": 1000, "height": 800})
-    said: list[str] = []
-    opened.on("console", lambda message: said.append(message.text))
-    opened.on("pageerror", lambda error: said.append(str(error)))
+    messages: list[str] = []
+    opened.on("console", lambda message: messages.append(message.text))
+    opened.on("pageerror", lambda error: messages.append(str(error)))
     opened.goto(page.resolve().as_uri())
     assert opened.evaluate("window.hacked === undefined && document.scripts.length === 0")
-    assert said == []
+    assert messages == []
     assert opened.locator("section table").first.locator("tbody tr").count() == 3
     for width in (1000, 360):  # a phone: nothing but the tables may be wider than the screen
         opened.set_viewport_size({"width": width, "height": 800})

@@ -18,14 +18,14 @@ def test_every_cell_is_there():
 def test_tables_agree_with_each_other():
     # The mean over the ten datasets (table 10) is the overall mean (table 5), up to rounding.
     overall = table(5).rows
-    for column, method, place in (
+    for column, method, position in (
         (0, "train-from-scratch", 0),
         (1, "metadelta", 1),
         (2, "train-from-scratch", 2),
         (3, "metadelta", 3),
     ):
         cells = [row[column][0] for row in table(10).rows.values()]
-        assert sum(cells) / 10 == pytest.approx(overall[method][place][0], abs=0.06)
+        assert sum(cells) / 10 == pytest.approx(overall[method][position][0], abs=0.06)
 
 
 def test_against_the_printed_text(shared):

@@ -27,11 +27,11 @@ def store(competition: Competition) -> Store:
 def enter(competition, store, submission):
     folder = submission()
 
-    def one(team: str = "a", phase: str = "feedback", **options: object) -> int:
+    def enter_submission(team: str = "a", phase: str = "feedback", **options: object) -> int:
         options.setdefault("league", "free-style")
         return queue.enter(competition, store, folder, team=team, phase=phase, **options)
 
-    return one
+    return enter_submission
 
 
 def score(store: Store, value: float | None, reason: str | None = None) -> queue.Claim:
@@ -52,10 +52,10 @@ def test_many_workers_claim_every_run_once(store, enter):
     numbers = [enter(f"team {i}") for i in range(12)]
 
     def drain(worker: int) -> list[int]:
-        mine = []
+        claims = []
         while (claimed := queue.claim(store, f"w{worker}")) is not None:
-            mine.append(claimed.submission)
-        return mine
+            claims.append(claimed.submission)
+        return claims
 
     with ThreadPoolExecutor(6) as pool:
         claimed = [number for part in pool.map(drain, range(6)) for number in part]
@@ -118,8 +118,8 @@ def test_what_kills_its_worker_three_times_is_given_up(store, enter):
         with store.change() as connection:
             connection.execute(runs.update().values(seen=0.0))
     assert queue.claim(store, "w") is None
-    found = store.submission(number)
-    assert found["state"] == "failed" and "died 3 times" in found["reason"]
+    submission = store.submission(number)
+    assert submission["state"] == "failed" and "died 3 times" in submission["reason"]
 
 
 def test_the_worst_of_three_seeds_counts(competition, store, enter):
@@ -216,11 +216,11 @@ def test_hostile_submissions_fail_with_their_reason_and_the_queue_goes_on(
         queue.enter(competition, store, source, team=f"t{team}", phase="feedback", league="free-style")
     assert worker.work(competition, store) == len(sources)
     for number, reason in enumerate(expected, start=1):
-        found = store.submission(number)
-        assert found["state"] == "failed" and reason in found["reason"]
-        place = queue.archive_path(competition, number)
-        assert reason in (place / "seed-1" / "log.txt").read_text()
-        assert sorted(path.name for path in (place / "seed-1").iterdir()) == ["log.txt"]
+        row = store.submission(number)
+        assert row["state"] == "failed" and reason in row["reason"]
+        folder = queue.archive_path(competition, number)
+        assert reason in (folder / "seed-1" / "log.txt").read_text()
+        assert sorted(path.name for path in (folder / "seed-1").iterdir()) == ["log.txt"]
     assert store.submission(len(sources))["state"] == "scored"
     assert not list(tmp_path.rglob("evil.py"))
 

@@ -49,10 +49,10 @@ def competition(
     return CompetitionData(made), phase
 
 
-def uniform(found: Counter[int], low: int, high: int) -> float:
+def uniform(counts: Counter[int], low: int, high: int) -> float:
     """The p-value of the counts under U{low … high}; nothing lies outside."""
-    assert set(found) <= set(range(low, high + 1))
-    return float(stats.chisquare([found[value] for value in range(low, high + 1)]).pvalue)
+    assert set(counts) <= set(range(low, high + 1))
+    return float(stats.chisquare([counts[value] for value in range(low, high + 1)]).pvalue)
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,8 @@ def test_ways_and_shots_are_independent(many):
 
 
 def test_every_class_is_drawn_alike(many):
-    drawn = Counter(int(row) // 50 for task in many for row in task.query)
-    counts = [drawn[c] // 20 for c in range(25)]  # 20 queries each time
+    queries = Counter(int(row) // 50 for task in many for row in task.query)
+    counts = [queries[c] // 20 for c in range(25)]  # 20 queries each time
     assert stats.chisquare(counts).pvalue > LEVEL
 
 
@@ -95,17 +95,15 @@ def orders(tasks: list[HiddenTask], part: str) -> NDArray[np.float64]:
     labels = [
         getattr(task, f"{part}_label") / (task.ways - 1) for task in tasks if task.shots * task.ways >= 10
     ]
-    return np.array([[cut.mean() for cut in np.array_split(one, 10)] for one in labels])
+    return np.array([[cut.mean() for cut in np.array_split(row, 10)] for row in labels])
 
 
 @pytest.mark.parametrize("part", ["support", "query"])
 def test_the_order_says_nothing_about_the_labels(many, part):
-    found = orders(many, part)
-    assert (stats.ttest_1samp(found, 0.5).pvalue > LEVEL).all()
-    later = np.corrcoef(found[:, 0], found[:, 9])[
-        0, 1
-    ]  # sets have as many of each label, so a little below 0
-    assert abs(later) < 0.25
+    means = orders(many, part)
+    assert (stats.ttest_1samp(means, 0.5).pvalue > LEVEL).all()
+    # Sets have as many of each label, so a little below 0.
+    assert abs(np.corrcoef(means[:, 0], means[:, 9])[0, 1]) < 0.25
 
 
 def test_the_order_of_queries_does_not_follow_from_that_of_the_support(tmp_path):
@@ -144,7 +142,7 @@ def test_the_secret_is_made_once_whoever_comes_first(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "is_file", look)
     assert data.secret() == "made by another"
-    assert sorted(one.name for one in path.parent.iterdir()) == ["secret"]
+    assert sorted(file.name for file in path.parent.iterdir()) == ["secret"]
 
 
 def test_the_secret_is_for_the_organiser_alone(tmp_path):

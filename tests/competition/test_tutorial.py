@@ -26,11 +26,11 @@ SHORT = {r"^(TASKS|STEPS) = \d+": r"\1 = 2", r"^CHECK = \d+": "CHECK = 1"}
 
 def blocks(document: str) -> list[tuple[str, str, str]]:
     """(language, file it is to be written to, text) of every fenced block."""
-    found = []
+    fenced = []
     for language, name, text in BLOCK.findall((DOCS / document).read_text("utf-8")):
         first = text.partition("\n")[0]
-        found.append((language, name or (first[2:] if first.startswith("# ") else ""), text))
-    return found
+        fenced.append((language, name or (first[2:] if first.startswith("# ") else ""), text))
+    return fenced
 
 
 def replaced(text: str, changes: dict[str, str]) -> str:
@@ -53,8 +53,8 @@ def run(line: str, desk: Path) -> str:
         ["bash", "-c", line], cwd=desk, env=room, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
-    told = done.stderr[done.stderr.index("error:") :] if "error:" in done.stderr else ""
-    return done.stdout + told
+    error = done.stderr[done.stderr.index("error:") :] if "error:" in done.stderr else ""
+    return done.stdout + error
 
 
 def follow(document: str, desk: Path) -> int:

@@ -48,7 +48,7 @@ _ORGANISER = """\
 Upload this zip as a competition bundle. Leagues are a field of the fact sheet, since only the first leaderboard of a
 competition is ranked. The ingestion program brings the Longshot package along, so that submissions may import it where
 the docker image has what the imported part needs: NumPy and torch, and for the baselines and submissions that 'longshot
-compete make-submission' wrote also Pillow, PyYAML, pyarrow and safetensors.
+compete make-submission' wrote also Pillow, PyYAML, pyarrow, pydantic and safetensors.
 """
 
 _SLOW = """
