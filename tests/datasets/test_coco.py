@@ -198,11 +198,11 @@ def test_super_categories_and_metadataset_split(coco: Path) -> None:
 
 
 def test_the_split_is_the_published_one(shared: Path) -> None:
-    from longshot.datasets.formats.coco import TEST, VALIDATION
+    from longshot.datasets.formats.coco import SPLITS
 
     spec = json.loads((shared / "data" / "meta-dataset-specs" / "mscoco_dataset_spec.json").read_text())
     names = [spec["class_names"][str(i)] for i in range(80)]
-    assert (set(names[:40]), set(names[40:])) == (set(VALIDATION), set(TEST))
+    assert (set(names[:40]), set(names[40:])) == (set(SPLITS["validation"]), set(SPLITS["test"]))
 
 
 def test_whole_images_have_the_class_that_covers_most(coco: Path, capsys: pytest.CaptureFixture[str]) -> None:

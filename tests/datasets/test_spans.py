@@ -76,6 +76,6 @@ def test_a_file_that_ends_early_is_told(tmp_path: Path) -> None:
 def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
     images = store(tmp_path)
     (tmp_path / "all.bin").unlink()
-    with pytest.raises(UserError, match=r"Cannot read .*all.bin: no such file"):
+    with pytest.raises(UserError, match=r"Cannot open .*all.bin: no such file"):
         images.read(0)
     assert images.stamp(0) == (-1, -1)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.folder import taxonomy_of_ids
+from longshot.datasets.files import need_stamp
+from longshot.datasets.formats.base import assemble
 from longshot.datasets.images import ImageError, to_rgb
 from longshot.datasets.stores import escape_name
 
@@ -27,23 +28,21 @@ _LABELS = ("labels", "label", "y", "targets")
 _NAMES = ("class_names", "classes", "label_names")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class ArrayStore:
-    """Row i is record ``records[i]`` of the array ``member`` in ``path``."""
+    """Row i is record i of the array ``member`` in ``path``."""
 
     path: str
     member: str
-    records: NDArray[np.int64]
 
     def read(self, row: int) -> Image:
         """One record as RGB; floats must lie in 0..1."""
         from PIL import Image
 
-        record = int(self.records[row])
-        pixels = _images(self.path, self.member)[record]
+        pixels = _images(self.path, self.member)[row]
         if pixels.dtype.kind == "f":
             if not (np.isfinite(pixels).all() and pixels.min() >= 0 and pixels.max() <= 1):
-                raise ImageError(f"{self.path}, record {record}", "floats must lie between 0 and 1")
+                raise ImageError(f"{self.path}, record {row}", "floats must lie between 0 and 1")
             pixels = np.rint(pixels.astype(np.float64) * 255.0).astype(np.uint8)
         if pixels.ndim == 3 and pixels.shape[2] == 1:
             pixels = pixels[:, :, 0]
@@ -65,33 +64,27 @@ def open_arrays(path: Path, name: str) -> Dataset:
                     f"(found: {', '.join(file.files) or 'none'})."
                 )
             shape = _check_shape(path, image_name)
-            others = {entry: file[entry] for entry in file.files if entry != image_name}
+            arrays = {entry: file[entry] for entry in file.files if entry != image_name}
     except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
         pickled = "allow_pickle" in str(error)
         reason = "it holds Python objects; save labels as str or int arrays" if pickled else str(error)
         raise UserError(f"Cannot read {path} as NumPy arrays: {reason.rstrip('.')}.") from error
-    labels = others.pop(label_name)
+    labels = arrays.pop(label_name)
     if labels.shape != (shape[0],) or labels.dtype.kind not in "iuUS":
         raise UserError(
             f"Array '{label_name}' of {path} is {labels.dtype} {list(labels.shape)}; {shape[0]:,} whole "
             f"numbers or strings are needed, one per image."
         )
-    names_array = next((others.pop(n) for n in list(others) if n.lower() in _NAMES), None)
+    names_array = next((arrays.pop(n) for n in list(arrays) if n.lower() in _NAMES), None)
     classes = _class_of(labels, names_array, path)
-    order = np.lexsort((np.arange(shape[0]), classes))
-    class_ids, starts = np.unique(classes[order], return_index=True)
-    ids = tuple(str(c) for c in class_ids)
-    keys = pa.array([f"{classes[i]}/{i}" for i in order.tolist()], pa.string())
-    attributes = _attributes(others, order, path)
-    return Dataset(
-        name=name,
-        class_ids=ids,
-        offsets=np.append(starts, shape[0]).astype(np.int64),
-        keys=keys,
-        store=ArrayStore(str(path), image_name, order.astype(np.int64)),
-        source=escape_name(str(path)),
-        taxonomy=taxonomy_of_ids(ids),
-        attributes=attributes,
+    return assemble(
+        name,
+        escape_name(str(path)),
+        classes,
+        [f"{class_id}/{record}" for record, class_id in enumerate(classes.tolist())],
+        ArrayStore(str(path), image_name),
+        attributes=_attributes(arrays, shape[0], path),
+        nested=True,
     )
 
 
@@ -129,17 +122,17 @@ def _class_of(labels: NDArray[Any], names: NDArray[Any] | None, path: Path) -> N
     return named
 
 
-def _attributes(others: dict[str, NDArray[Any]], order: NDArray[np.int64], path: Path) -> pa.Table | None:
+def _attributes(arrays: dict[str, NDArray[Any]], images: int, path: Path) -> pa.Table | None:
     """Every other array [N] is an attribute column."""
     columns = {}
-    for entry, values in others.items():
-        if values.shape != order.shape or values.dtype.kind not in "biufUS":
+    for entry, values in arrays.items():
+        if values.shape != (images,) or values.dtype.kind not in "biufUS":
             raise UserError(
                 f"Array '{entry}' of {path} is {values.dtype} {list(values.shape)}; an attribute has one "
-                f"number, bool or string per image [{len(order)}]."
+                f"number, bool or string per image [{images}]."
             )
         text = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
-        columns[entry] = pa.array(text[order].tolist() if text.dtype.kind == "U" else text[order])
+        columns[entry] = pa.array(text.tolist() if text.dtype.kind == "U" else text)
     return pa.table(columns) if columns else None
 
 
@@ -165,23 +158,22 @@ def _header(path: Path, member: str) -> tuple[tuple[int, ...], np.dtype[Any], in
     return shape, dtype, info.header_offset + 30 + name_length + extra_length + inner, fortran
 
 
-_open: dict[tuple[str, str, int], NDArray[Any]] = {}
+_open: dict[tuple[str, str, int, int], NDArray[Any]] = {}
 _open_lock = threading.Lock()
 
 
 def _images(path: str, member: str) -> NDArray[Any]:
     """The images [N, …]: memory-mapped inside the .npz, or read whole, once per process, when compressed."""
-    try:
-        known = (path, member, Path(path).stat().st_mtime_ns)
-    except OSError as error:
-        raise UserError(f"Cannot open {path}: {(error.strerror or '').lower()}.") from error
+    address = (path, member, *need_stamp(path))
     with _open_lock:
-        if known not in _open:
+        if address not in _open:
             shape, dtype, offset, fortran = _header(Path(path), member)
             if offset < 0:
                 with np.load(path, allow_pickle=False) as file:
-                    _open[known] = file[member]
+                    _open[address] = file[member]
             else:
                 order: Any = "F" if fortran else "C"
-                _open[known] = np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)
-        return _open[known]
+                _open[address] = np.memmap(
+                    path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order
+                )
+        return _open[address]

@@ -45,10 +45,10 @@ def find_bad(dataset: Dataset, workers: int | None = None, *, refresh: bool = Fa
     stamped = isinstance(store, Stamped)
     stamps = [store.stamp(row) for row in rows] if isinstance(store, Stamped) else []
     keys: list[str] = dataset.keys.to_pylist()
-    known = {} if refresh or not stamped else _load(dataset.source)
+    earlier = {} if refresh or not stamped else _load(dataset.source)
     outcome: dict[int, str] = {}  # row -> reason, "" when it reads well
     for row in rows:
-        if stamped and (before := known.get((keys[row], *stamps[row]))) is not None:
+        if stamped and (before := earlier.get((keys[row], *stamps[row]))) is not None:
             outcome[row] = before
     todo = [row for row in rows if row not in outcome]
 
@@ -107,12 +107,10 @@ def leave_out(dataset: Dataset, bad: Mapping[str, str]) -> Dataset:
 
 def _load(source: str) -> dict[tuple[str, int, int], str]:
     try:
-        columns = pq.read_table(scan_file(source, "check")).to_pydict()
+        names = ["key", "size", "stamp", "reason"]
+        columns = pq.read_table(scan_file(source, "check"), columns=names).to_pydict()
         return {
-            (key, size, stamp): reason
-            for key, size, stamp, reason in zip(
-                columns["key"], columns["size"], columns["stamp"], columns["reason"], strict=True
-            )
+            (key, size, stamp): reason for key, size, stamp, reason in zip(*columns.values(), strict=True)
         }
     except (OSError, pa.ArrowException, KeyError):
         return {}  # nothing known, or a damaged file: decoding again is always right

@@ -98,9 +98,9 @@ def _splits_by_folder(class_ids: Sequence[str], shown: str) -> dict[str, tuple[s
     home: dict[str, str] = {}
     repeated: set[str] = set()
     for class_id in class_ids:
-        top, _, rest = class_id.partition("/")
-        if home.setdefault(rest, top) != top:
-            repeated.add(rest)
+        top, _, inner = class_id.partition("/")
+        if home.setdefault(inner, top) != top:
+            repeated.add(inner)
         split = canonical_split(top) or top
         splits[split] = (*splits.get(split, ()), class_id)
     if repeated:

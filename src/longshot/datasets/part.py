@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
+from longshot.core.ragged import offsets_of
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.stores import RowsStore
@@ -35,7 +36,7 @@ def take_rows(dataset: Dataset, rows: Ints, **changes: Any) -> Dataset:
     part = replace(
         dataset,
         class_ids=class_ids,
-        offsets=np.concatenate([[0], np.cumsum(sizes[present])]).astype(np.int64),
+        offsets=offsets_of(sizes[present]),
         keys=dataset.keys.take(pa.array(rows)),
         store=RowsStore(dataset.store, rows),
         taxonomy=None if dataset.taxonomy is None else dataset.taxonomy.restrict(class_ids),

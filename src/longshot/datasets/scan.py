@@ -7,23 +7,28 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, cache_dir, hash_text
 from longshot.core.progress import progress
+from longshot.core.ragged import offsets_of
+from longshot.core.settings import Loose, read_record
 from longshot.core.wording import count, first
+from longshot.datasets.files import reason_of
 from longshot.datasets.images import is_image_name
 from longshot.datasets.stores import escape_name, open_zip
 
-_FORMAT = 1  # raise it when the rules of a scan change: old files are then scanned anew
 _IGNORED_FOLDERS = frozenset(("__MACOSX", "__pycache__", "@eaDir", "System Volume Information"))
+Stamp = tuple[int, ...]
 
 
 @dataclass
@@ -31,11 +36,32 @@ class Scan:
     """What lies below a root: images by class, and the stamps that say whether this is still true."""
 
     class_ids: tuple[str, ...]
-    offsets: NDArray[np.int64]  # [C+1]
+    offsets: Ints  # [C+1]
     keys: pa.Array  # [N] strings, class-major
-    stamps: dict[str, list[int]]  # what was looked at -> its time of change (and size)
+    stamps: dict[str, Stamp]  # what was looked at -> its time of change (and size)
     prefix: str = ""  # a zip's common top folder, with its slash
-    notes: list[str] = field(default_factory=list)  # what was left out, in words
+    notes: tuple[str, ...] = ()  # what was left out, in words
+
+    @property
+    def sizes(self) -> Ints:
+        """Images per class [C]."""
+        return np.diff(self.offsets)
+
+    @property
+    def classes(self) -> NDArray[np.str_]:
+        """The class id of each image [N]."""
+        return np.repeat(np.array(self.class_ids), self.sizes)
+
+
+class ScanFile(Loose):
+    """What a remembered scan holds beside its keys."""
+
+    format: Literal[1] = 1  # raise it when the rules of a scan change: old files are then scanned anew
+    class_ids: tuple[str, ...]
+    offsets: tuple[int, ...]
+    stamps: dict[str, tuple[int, ...]]
+    prefix: str
+    notes: tuple[str, ...]
 
 
 def scan_folder(root: Path, *, refresh: bool = False) -> Scan:
@@ -56,15 +82,15 @@ def scan_file(source: str, kind: str) -> Path:
 def _cached(source: str, scan: Callable[[], Scan], refresh: bool) -> Scan:
     file = scan_file(source, "scan")
     if not refresh:
-        known = _load(file)
-        if known is not None and all(_stamp(path) == stamp for path, stamp in known.stamps.items()):
-            return known
+        earlier = _load(file)
+        if earlier is not None and all(_stamp(path) == stamp for path, stamp in earlier.stamps.items()):
+            return earlier
     fresh = scan()
     _save(file, fresh)
     return fresh
 
 
-def _stamp(path: str) -> list[int] | None:
+def _stamp(path: str) -> Stamp | None:
     """What changes when a folder's list of entries, or a file's content, does; None when it is gone."""
     try:
         return _stamp_of(os.stat(path))  # noqa: PTH116  once per folder
@@ -72,29 +98,28 @@ def _stamp(path: str) -> list[int] | None:
         return None
 
 
-def _stamp_of(status: os.stat_result) -> list[int]:
-    """[time of change in ns] of a folder, with the size for a file."""
-    return [status.st_mtime_ns] if stat.S_ISDIR(status.st_mode) else [status.st_mtime_ns, status.st_size]
+def _stamp_of(status: os.stat_result) -> Stamp:
+    """The time of change in ns of a folder, with the size for a file."""
+    return (status.st_mtime_ns,) if stat.S_ISDIR(status.st_mode) else (status.st_mtime_ns, status.st_size)
 
 
-def _settled(stamp: list[int]) -> list[int]:
+def _settled(stamp: Stamp) -> Stamp:
     """The stamp to remember. A folder that changed a moment ago can change again within the same tick of its
     clock, unseen: its stamp is then one that never matches, and the next opening scans again."""
     tick = 2_000_000_000 if stamp[0] % 1_000_000_000 == 0 else 50_000_000  # FAT and NFS count whole seconds
-    return stamp if time.time_ns() - stamp[0] > tick else [-1]
+    return stamp if time.time_ns() - stamp[0] > tick else (-1,)
 
 
 def _save(file: Path, scan: Scan) -> None:
-    meta = {
-        "format": _FORMAT,
-        "class_ids": scan.class_ids,
-        "offsets": scan.offsets.tolist(),
-        "stamps": scan.stamps,
-        "prefix": scan.prefix,
-        "notes": scan.notes,
-    }
+    meta = ScanFile(
+        class_ids=scan.class_ids,
+        offsets=tuple(scan.offsets.tolist()),
+        stamps=scan.stamps,
+        prefix=scan.prefix,
+        notes=scan.notes,
+    )
     # JSON escapes the lone surrogates of undecodable folder names, so this is plain ASCII.
-    schema = pa.schema([("key", pa.string())], metadata={"longshot": json.dumps(meta)})
+    schema = pa.schema([("key", pa.string())], metadata={"longshot": json.dumps(meta.model_dump())})
     with atomic(file) as temporary:
         pq.write_table(pa.table([scan.keys], schema=schema), temporary, compression="zstd")
 
@@ -102,21 +127,18 @@ def _save(file: Path, scan: Scan) -> None:
 def _load(file: Path) -> Scan | None:
     try:
         table = pq.read_table(file)
-        meta = json.loads(table.schema.metadata[b"longshot"])
-        if meta["format"] != _FORMAT:
-            return None
-        keys = table["key"].combine_chunks()
-        offsets = np.array(meta["offsets"], dtype=np.int64)
-        return Scan(tuple(meta["class_ids"]), offsets, keys, meta["stamps"], meta["prefix"], meta["notes"])
-    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError):
+        meta = read_record(ScanFile, json.loads(table.schema.metadata[b"longshot"]), "The scan")
+        keys, offsets = table["key"].combine_chunks(), np.array(meta.offsets, dtype=np.int64)
+        return Scan(meta.class_ids, offsets, keys, meta.stamps, meta.prefix, meta.notes)
+    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, UserError):
         return None  # absent, damaged or of another version: scanning again is always right
 
 
 def _walk(root: Path) -> Scan:
     """One os.scandir per folder, depth first; nothing is opened and no file is stat'ed."""
     images: dict[str, list[str]] = {}  # folder (escaped, relative) -> image names (escaped)
-    others: dict[str, int] = {}  # folder -> number of files that are no images
-    stamps: dict[str, list[int]] = {}
+    other_files: dict[str, int] = {}  # folder -> number of files that are no images
+    stamps: dict[str, Stamp] = {}
     parents: set[str] = set()
     pending: list[tuple[str, str, tuple[tuple[int, int], ...]]] = [(str(root), "", ())]
     with progress(f"scan {escape_name(root.name)}", unit="files") as bar:
@@ -128,7 +150,7 @@ def _walk(root: Path) -> Scan:
                     continue  # a link back to a folder above
                 above = (*above, (status.st_dev, status.st_ino))
                 with os.scandir(path) as entries:
-                    found, other = [], 0
+                    names, other = [], 0
                     for entry in entries:
                         name = entry.name
                         if name.startswith("."):
@@ -138,18 +160,16 @@ def _walk(root: Path) -> Scan:
                                 parents.add(relative)
                                 pending.append((entry.path, _join(relative, escape_name(name)), above))
                         elif is_image_name(name):
-                            found.append(escape_name(name))
+                            names.append(escape_name(name))
                         else:
                             other += 1
             except OSError as error:
                 where = escape_name(path if len(path) < 300 else path[:300] + "…")
-                raise UserError(
-                    f"Cannot list folder {where}: {(error.strerror or str(error)).lower()}."
-                ) from error
+                raise UserError(f"Cannot list folder {where}: {reason_of(error)}.") from error
             stamps[path] = _settled(_stamp_of(status))
-            images[relative], others[relative] = found, other
-            bar.advance(len(found) + other)
-    return _arrange(str(root), images, others, parents, stamps)
+            images[relative], other_files[relative] = names, other
+            bar.advance(len(names) + other)
+    return _arrange(str(root), images, other_files, parents, stamps)
 
 
 def _list_zip(path: Path) -> Scan:
@@ -157,7 +177,7 @@ def _list_zip(path: Path) -> Scan:
     stamp = _stamp(str(path))
     _, members = open_zip(str(path))
     images: dict[str, list[str]] = {}
-    others: dict[str, int] = {}
+    other_files: dict[str, int] = {}
     for name, info in members.items():
         pure = PurePosixPath(name)
         if pure.is_absolute() or ".." in pure.parts or "\0" in name:
@@ -171,7 +191,7 @@ def _list_zip(path: Path) -> Scan:
             continue
         folder = "" if str(pure.parent) == "." else str(pure.parent)
         if not is_image_name(pure.name):
-            others[folder] = others.get(folder, 0) + 1
+            other_files[folder] = other_files.get(folder, 0) + 1
             images.setdefault(folder, [])
         elif info.flag_bits & 0x1:
             raise UserError(
@@ -187,9 +207,9 @@ def _list_zip(path: Path) -> Scan:
     prefix = _top_folder(images, parents)
     if prefix:
         images = {k[len(prefix) :]: v for k, v in images.items() if k.startswith(prefix)} | {"": []}
-        others = {k[len(prefix) :]: v for k, v in others.items() if k.startswith(prefix)}
+        other_files = {k[len(prefix) :]: v for k, v in other_files.items() if k.startswith(prefix)}
         parents = {k[len(prefix) :] for k in parents if k.startswith(prefix)} | {""}
-    return _arrange(str(path), images, others, parents, {str(path): _settled(stamp or [-1])}, prefix)
+    return _arrange(str(path), images, other_files, parents, {str(path): _settled(stamp or (-1,))}, prefix)
 
 
 def _above(folder: str) -> Iterable[str]:
@@ -215,9 +235,9 @@ def _join(folder: str, name: str) -> str:
 def _arrange(
     source: str,
     images: dict[str, list[str]],
-    others: dict[str, int],
+    other_files: dict[str, int],
     parents: set[str],
-    stamps: dict[str, list[int]],
+    stamps: dict[str, Stamp],
     prefix: str = "",
 ) -> Scan:
     """Order what was found class-major, and refuse what cannot be a dataset."""
@@ -230,16 +250,16 @@ def _arrange(
                 f"{shown} holds {count(stray, 'image')} but no class folders; put the images of each class "
                 f"into a folder of its own, named after the class."
             )
-        found = count(sum(others.values()), "file")
+        files = count(sum(other_files.values()), "file")
         raise UserError(
-            f"{shown} holds no images ({found} of other kinds found); give a folder of class folders with "
+            f"{shown} holds no images ({files} of other kinds found); give a folder of class folders with "
             f"images such as .jpg or .png."
         )
     empty = sorted(
         folder for folder, names in images.items() if folder and not names and folder not in parents
     )
     if empty:
-        files = sum(others.get(folder, 0) for folder in empty)
+        files = sum(other_files.get(folder, 0) for folder in empty)
         raise UserError(
             f"{shown} has {count(empty, 'class folder')} without images ({first(empty)}; "
             f"{count(files, 'file')} of other kinds found), and each class needs at least one image: add "
@@ -250,11 +270,6 @@ def _arrange(
         notes.append(
             f"{count(stray, 'image')} directly in {shown} ({first(stray)}) in no class folder: left out"
         )
-    keys: list[str] = []
-    offsets = [0]
-    for class_id in class_ids:
-        keys.extend(f"{class_id}/{name}" for name in sorted(images[class_id]))
-        offsets.append(len(keys))
-    return Scan(
-        class_ids, np.array(offsets, dtype=np.int64), pa.array(keys, pa.string()), stamps, prefix, notes
-    )
+    keys = [f"{class_id}/{name}" for class_id in class_ids for name in sorted(images[class_id])]
+    offsets = offsets_of([len(images[class_id]) for class_id in class_ids])
+    return Scan(class_ids, offsets, pa.array(keys, pa.string()), stamps, prefix, tuple(notes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.csv as pacsv
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import SPLITS, canonical_split
+from longshot.datasets.files import repeated
 from longshot.taxonomy.dag import Taxonomy
 
 KEY_COLUMNS = (
@@ -68,15 +69,21 @@ def attribute_column(values: pa.ChunkedArray, name: str, where: str) -> pa.Chunk
     return values.cast(pa.string())
 
 
-def resolve_classes(names: Iterable[str], class_ids: Sequence[str], where: str) -> list[str]:
-    """Class ids for ids, or for class names that are unique; names that fit nothing are in the error."""
-    known = set(class_ids)
+def _owners(class_ids: Sequence[str]) -> Callable[[str], list[str]]:
+    """A function that tells which classes have an id, or else a name."""
+    ids = set(class_ids)
     by_name: dict[str, list[str]] = {}
     for class_id in class_ids:
         by_name.setdefault(class_id.rsplit("/", 1)[-1], []).append(class_id)
+    return lambda name: [name] if name in ids else by_name.get(name, [])
+
+
+def resolve_classes(names: Iterable[str], class_ids: Sequence[str], where: str) -> list[str]:
+    """Class ids for ids, or for class names that are unique; names that fit nothing are in the error."""
+    owners_of = _owners(class_ids)
     resolved, wrong = [], []
     for name in names:
-        owners = [name] if name in known else by_name.get(name, [])
+        owners = owners_of(name)
         if len(owners) == 1:
             resolved.append(owners[0])
         else:
@@ -130,15 +137,11 @@ def read_taxonomy(data: bytes, class_ids: Sequence[str], where: str) -> Taxonomy
         raise UserError(
             f"{where} needs the columns parent and child (found: {', '.join(table.column_names)})."
         )
-    by_name: dict[str, list[str]] = {}
-    for class_id in class_ids:
-        by_name.setdefault(class_id.rsplit("/", 1)[-1], []).append(class_id)
-    known = set(class_ids)
+    owners_of = _owners(class_ids)
 
     def node(name: str | None) -> str:
-        name = name or ""
-        owners = by_name.get(name, [])
-        return owners[0] if name not in known and len(owners) == 1 else name
+        owners = owners_of(name or "")
+        return owners[0] if len(owners) == 1 else name or ""
 
     pairs = zip(table[parent].to_pylist(), table[child].to_pylist(), strict=True)
     taxonomy = Taxonomy.from_edges((node(above), node(below)) for above, below in pairs)
@@ -160,23 +163,22 @@ def read_attributes(data: bytes, keys: pa.Array, where: str) -> pa.Table:
     if column is None:
         raise UserError(f"{where} needs a column key or path (found: {', '.join(header(data, where))}).")
     table = read_csv(data, where, text_columns=[column])
-    given = table[column].combine_chunks()
+    described = table[column].combine_chunks()
     table = table.drop_columns([column])
-    repeated = pc.value_counts(given).to_pylist()
-    twice = [entry["values"] for entry in repeated if entry["counts"] > 1]
+    twice = repeated(map(str, described.to_pylist()))
     if twice:
         raise UserError(f"{where} describes {count(twice, 'image')} more than once ({first(twice)}).")
-    unknown = pc.filter(given, pc.invert(pc.is_in(given, value_set=keys))).to_pylist()
-    if len(unknown) == len(given):
+    unknown = pc.filter(described, pc.invert(pc.is_in(described, value_set=keys))).to_pylist()
+    if len(unknown) == len(described):
         raise UserError(
-            f"None of the {len(given):,} paths in {where} is an image of the dataset ({first(unknown)}); "
+            f"None of the {len(described):,} paths in {where} is an image of the dataset ({first(unknown)}); "
             f"write them relative to the folder, such as '{keys[0]}'."
         )
     if unknown:
         note(
             f"{where} describes {count(unknown, 'image')} that the dataset does not have ({first(unknown)})."
         )
-    rows = pc.index_in(keys, value_set=given)
+    rows = pc.index_in(keys, value_set=described)
     return pa.table(
         {name: attribute_column(table[name], name, where).take(rows) for name in table.column_names}
     )

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import ImageStore
+from longshot.datasets.files import file_stamp, need_stamp, reason_of
 from longshot.datasets.images import ImageError, decode
 
 if TYPE_CHECKING:
@@ -69,16 +69,16 @@ class FileStore:
         try:
             data = Path(self._path(row)).read_bytes()
         except OSError as error:
-            raise ImageError(where, (error.strerror or str(error)).lower()) from error
+            raise ImageError(where, reason_of(error)) from error
         return decode(data, where)
 
     def stamp(self, row: int) -> tuple[int, int]:
         """(size, time of change in ns); (-1, -1) when the file is gone."""
-        try:
-            status = os.stat(self._path(row))  # noqa: PTH116  called for every file
-        except OSError:
-            return -1, -1
-        return status.st_size, status.st_mtime_ns
+        return file_stamp(self._path(row))
+
+    def take(self, rows: Ints) -> FileStore:
+        """A store of these rows."""
+        return FileStore(self.root, self.keys.take(pa.array(rows)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ class RowsStore:
     """Some rows of another store: row i is ``store``'s row ``rows[i]``."""
 
     store: ImageStore
-    rows: NDArray[np.int64]
+    rows: Ints
 
     def read(self, row: int) -> Image:
         """Read from the store behind."""
@@ -130,17 +130,13 @@ def open_zip(path: str) -> tuple[zipfile.ZipFile, Members]:
 
     The process id is part of what is remembered: a forked worker would share the parent's file position.
     """
-    try:
-        status = Path(path).stat()
-    except OSError as error:
-        raise UserError(f"Cannot open {path}: {(error.strerror or '').lower()}.") from error
-    known = (path, os.getpid(), status.st_mtime_ns, status.st_size)
+    address = (path, os.getpid(), *need_stamp(path))
     with _zips_lock:
-        if known not in _zips:
-            for old in [k for k in _zips if k[:2] == known[:2]]:
+        if address not in _zips:
+            for old in [other for other in _zips if other[:2] == address[:2]]:
                 del _zips[old]
-            _zips[known] = _read_directory(path)
-        return _zips[known]
+            _zips[address] = _read_directory(path)
+        return _zips[address]
 
 
 def _read_directory(path: str) -> tuple[zipfile.ZipFile, Members]:

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.core.wording import count, first, note
-from longshot.datasets.dataset import Dataset, canonical_split
-from longshot.datasets.folder import taxonomy_of_ids
+from longshot.datasets.dataset import SPLITS, Dataset, canonical_split
+from longshot.datasets.files import repeated
+from longshot.datasets.formats.base import assemble
 from longshot.datasets.sidecars import KEY_COLUMNS, attribute_column, find_column, header, read_csv
 from longshot.datasets.stores import FileStore, escape_name, unescape_name
 from longshot.taxonomy.dag import Taxonomy
@@ -28,17 +29,14 @@ def open_table(path: Path, name: str) -> Dataset:
     """The dataset that a table lists. Keys are its paths, class ids its labels; rows are put class-major."""
     table = _read(path)
     columns = table.column_names
-    found = {
-        "path": find_column(columns, PATH_COLUMNS),
-        "label": find_column(columns, LABEL_COLUMNS),
-    }
-    absent = [need for need, column in found.items() if column is None]
+    named = {"path": find_column(columns, PATH_COLUMNS), "label": find_column(columns, LABEL_COLUMNS)}
+    absent = [need for need, column in named.items() if column is None]
     if absent:
         raise UserError(
             f"{path} has no column for the {' and the '.join(absent)} "
             f"(found: {', '.join(columns) or 'none'}); name the columns 'path' and 'label'."
         )
-    path_column, label_column = str(found["path"]), str(found["label"])
+    path_column, label_column = str(named["path"]), str(named["label"])
     if not table.num_rows:
         raise UserError(f"{path} has no rows; at least one image is needed.")
     labels = _text(table[label_column], label_column, path)
@@ -48,33 +46,29 @@ def open_table(path: Path, name: str) -> Dataset:
         pa.table([labels, keys], names=["label", "key"]), [("label", "ascending"), ("key", "ascending")]
     )
     table, labels, keys = table.take(order), labels.take(order), keys.take(order)
-    counted = pc.value_counts(labels)
-    class_ids = tuple(counted.field("values").to_pylist())
-    offsets = np.concatenate([[0], np.cumsum(counted.field("counts").to_numpy())]).astype(np.int64)
-
-    rest = [column for column in columns if column not in (path_column, label_column)]
-    parent_column = find_column(rest, PARENT_COLUMNS)
-    split_column = find_column(rest, ("split",))
-    taxonomy = taxonomy_of_ids(class_ids)
+    extra = [column for column in columns if column not in (path_column, label_column)]
+    parent_column = find_column(extra, PARENT_COLUMNS)
+    split_column = find_column(extra, ("split",))
+    taxonomy = None
     if parent_column is not None:
         taxonomy = _taxonomy(labels, _text(table[parent_column], parent_column, path))
-        rest.remove(parent_column)
+        extra.remove(parent_column)
     splits: dict[str, tuple[str, ...]] = {}
     if split_column is not None:
         splits = _splits(labels, table[split_column].cast(pa.string()), str(path))
         if splits:
-            rest.remove(split_column)
-    attributes = pa.table({column: attribute_column(table[column], column, str(path)) for column in rest})
-    return Dataset(
-        name=name,
-        class_ids=class_ids,
-        offsets=offsets,
-        keys=keys,
-        store=FileStore(str(path.parent), keys),
-        source=escape_name(str(path)),
+            extra.remove(split_column)
+    attributes = pa.table({column: attribute_column(table[column], column, str(path)) for column in extra})
+    return assemble(
+        name,
+        escape_name(str(path)),
+        labels.to_pylist(),
+        keys,
+        FileStore(str(path.parent), keys),
+        attributes=attributes if extra else None,
         taxonomy=taxonomy,
-        attributes=attributes if rest else None,
         splits=splits,
+        nested=parent_column is None,
     )
 
 
@@ -126,14 +120,13 @@ def _keys(paths: list[str], table: Path) -> pa.Array:
             f"{table} lists {count(missing, 'file')} of {len(paths):,} that do not exist "
             f"({first(missing)}); paths are taken relative to {base}."
         )
-    array = pa.array(keys, pa.string())
-    if pc.count_distinct(array).as_py() != len(array):
-        twice = [entry["values"] for entry in pc.value_counts(array).to_pylist() if entry["counts"] > 1]
+    twice = repeated(keys)
+    if twice:
         raise UserError(
-            f"{table} lists {count(twice, 'file')} more than once ({first(twice)}), and an image has "
-            f"one row and one label; remove the others."
+            f"{table} lists {count(twice, 'file')} more than once ({first(twice)}), and an image has one row and one "
+            f"label; remove the others."
         )
-    return array
+    return pa.array(keys, pa.string())
 
 
 def _taxonomy(labels: pa.Array, parents: pa.Array) -> Taxonomy:
@@ -159,6 +152,4 @@ def _splits(labels: pa.Array, values: pa.ChunkedArray, where: str) -> dict[str, 
             note(f"column 'split' of {where} {reason}: kept as an attribute, not as a split of classes.")
             return {}
         splits.setdefault(split, []).append(label)
-    return {
-        split: tuple(sorted(splits[split])) for split in ("train", "validation", "test") if split in splits
-    }
+    return {split: tuple(sorted(splits[split])) for split in SPLITS if split in splits}

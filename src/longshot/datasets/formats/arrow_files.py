@@ -14,7 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
+from longshot.core.ragged import offsets_of
+from longshot.datasets.files import file_stamp, need_stamp, reason_of
 from longshot.datasets.images import ImageError, decode
 
 if TYPE_CHECKING:
@@ -29,7 +32,7 @@ class CellStore:
 
     files: tuple[str, ...]
     file: NDArray[np.integer]  # [N]
-    cell: NDArray[np.int64]  # [N]
+    cell: Ints  # [N]
     column: str
 
     def read(self, row: int) -> Image:
@@ -46,7 +49,7 @@ class CellStore:
             try:
                 data = (Path(path).parent / name).read_bytes()
             except OSError as error:
-                reason = f"it holds only a path, and there {(error.strerror or str(error)).lower()}"
+                reason = f"it holds only a path, and there {reason_of(error)}"
                 raise ImageError(where, reason) from error
         if data is None:
             raise ImageError(where, "the cell is empty")
@@ -54,11 +57,7 @@ class CellStore:
 
     def stamp(self, row: int) -> tuple[int, int]:
         """(size, time of change in ns) of the file; (-1, -1) when it is gone."""
-        try:
-            status = Path(self.files[int(self.file[row])]).stat()
-        except OSError:
-            return -1, -1
-        return status.st_size, status.st_mtime_ns
+        return file_stamp(self.files[int(self.file[row])])
 
 
 def open_arrow(path: str) -> pa.Table:
@@ -66,7 +65,7 @@ def open_arrow(path: str) -> pa.Table:
 
     Arrow trusts the offsets in a file, and a damaged one would end the process: they are checked first.
     """
-    with _told(path):
+    with _explained(path):
         table = _reader(path).read_all()
         table.validate(full=True)
         return table
@@ -76,7 +75,7 @@ def schema_of(path: str) -> pa.Schema:
     """The columns of a file, Arrow or Parquet."""
     if path.endswith(".parquet"):
         return open_parquet(path).schema_arrow
-    with _told(path):
+    with _explained(path):
         return _reader(path).schema
 
 
@@ -88,7 +87,7 @@ def _reader(path: str) -> Any:
 
 
 @contextlib.contextmanager
-def _told(path: str) -> Iterator[None]:
+def _explained(path: str) -> Iterator[None]:
     """What Arrow says of a damaged file, as one sentence."""
     try:
         yield
@@ -101,7 +100,7 @@ def _told(path: str) -> Iterator[None]:
 
 def open_parquet(path: str) -> pq.ParquetFile:
     """A Parquet file: its footer is read, no column yet."""
-    with _told(path):
+    with _explained(path):
         return pq.ParquetFile(path, memory_map=True)
 
 
@@ -109,7 +108,7 @@ def columns_of(path: str, names: list[str]) -> pa.Table:
     """Some columns of a file, read whole; the image column stays where it is."""
     if not path.endswith(".parquet"):
         return open_arrow(path).select(names)
-    with _told(path):
+    with _explained(path):
         return open_parquet(path).read(names)
 
 
@@ -117,43 +116,39 @@ def _reason(error: Exception) -> str:
     return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
 
 
-_Known = tuple[str, int, int]  # path, time of change, size
+_Address = tuple[str, int, int]  # path and stamp
 _lock = threading.Lock()
-_tables: dict[tuple[_Known, str], pa.ChunkedArray] = {}
-_parquet: dict[_Known, tuple[pq.ParquetFile, NDArray[np.int64]]] = {}  # with the first row of each group
-_groups: dict[tuple[_Known, str, int], pa.ChunkedArray] = {}  # the one used last comes last
+_tables: dict[tuple[_Address, str], pa.ChunkedArray] = {}
+_parquet: dict[_Address, tuple[pq.ParquetFile, Ints]] = {}  # with the first row of each group
+_groups: dict[tuple[_Address, str, int], pa.ChunkedArray] = {}  # the one used last comes last
 
 
 def _read_cell(path: str, column: str, cell: int) -> Any:
     """One cell as plain Python; files are opened once per process, and again when they changed."""
-    try:
-        status = Path(path).stat()
-    except OSError as error:
-        raise UserError(f"Cannot open {path}: {(error.strerror or str(error)).lower()}.") from error
-    known = (path, status.st_mtime_ns, status.st_size)
+    address = (path, *need_stamp(path))
     try:
         if path.endswith(".parquet"):
-            values, first_row = _group(known, column, cell)
+            values, first_row = _group(address, column, cell)
             return values[cell - first_row].as_py()
         with _lock:
-            values = _once(_tables, (known, column), lambda: open_arrow(path)[column])
+            values = _once(_tables, (address, column), lambda: open_arrow(path)[column])
         return values[cell].as_py()
     except (pa.ArrowException, OSError, ValueError, IndexError) as error:
         raise ImageError(f"{path}, row {cell:,}", _reason(error)) from error
 
 
-def _once(kept: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
-    if key not in kept:
-        kept[key] = make()
-    return kept[key]
+def _once(made: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
+    if key not in made:
+        made[key] = make()
+    return made[key]
 
 
-def _group(known: _Known, column: str, cell: int) -> tuple[pa.ChunkedArray, int]:
+def _group(address: _Address, column: str, cell: int) -> tuple[pa.ChunkedArray, int]:
     """(the image column of the row group that holds ``cell``, the group's first row)."""
     with _lock:  # also while reading: threads that need the same group must not each read it
-        file, starts = _once(_parquet, known, lambda: _starts(open_parquet(known[0])))
+        file, starts = _once(_parquet, address, lambda: _starts(open_parquet(address[0])))
         number = int(np.searchsorted(starts, cell, side="right")) - 1
-        key = (known, column, number)
+        key = (address, column, number)
         values = _groups.pop(key, None)
         if values is None:
             values = file.read_row_group(number, columns=[column])[column]
@@ -164,6 +159,6 @@ def _group(known: _Known, column: str, cell: int) -> tuple[pa.ChunkedArray, int]
         return values, int(starts[number])
 
 
-def _starts(file: pq.ParquetFile) -> tuple[pq.ParquetFile, NDArray[np.int64]]:
+def _starts(file: pq.ParquetFile) -> tuple[pq.ParquetFile, Ints]:
     sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-    return file, np.concatenate([[0], np.cumsum(sizes)])[:-1].astype(np.int64)
+    return file, offsets_of(sizes)[:-1]

@@ -12,8 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.core.calls import Called
+from longshot.core.ragged import offsets_of
 from longshot.datasets.dataset import Dataset, ImageStore
-from longshot.datasets.stores import RowsStore, escape_name
+from longshot.datasets.folder import taxonomy_of_ids
+from longshot.datasets.stores import FileStore, RowsStore, escape_name
 from longshot.taxonomy.dag import Taxonomy
 
 
@@ -48,24 +50,41 @@ def assemble(
     attributes: pa.Table | None = None,
     taxonomy: Taxonomy | None = None,
     splits: Mapping[str, tuple[str, ...]] | None = None,
+    nested: bool = False,
 ) -> Dataset:
     """Rows in any order → a class-major dataset; within a class the rows keep their order.
 
-    ``classes`` [N] are class ids, ``keys`` [N] stable names; row i of ``store`` and ``attributes`` is ``keys[i]``.
+    Parameters
+    ----------
+    name, source : str
+        What the dataset is called, and the text under which it opens again.
+    classes : sequence [N] of str
+        The class id of each row.
+    keys : sequence [N] of str
+        Stable names; row i of ``store`` and ``attributes`` is ``keys[i]``.
+    store : ImageStore
+        Where the images are read from.
+    attributes, taxonomy, splits : optional
+        As in :class:`Dataset`.
+    nested : bool
+        The taxonomy is what nested class ids (``Fruit/Apple``) spell out.
     """
     ids, labels = np.unique(np.asarray(classes, dtype=np.str_), return_inverse=True)
     order = np.argsort(labels, kind="stable").astype(np.int64)
-    sizes = np.bincount(labels, minlength=len(ids))
     in_order = bool((order == np.arange(len(order))).all())
     named = keys if isinstance(keys, pa.Array) else pa.array(keys, pa.string())
+    if not in_order:
+        named = named.take(pa.array(order))
+        store = store.take(order) if isinstance(store, FileStore) else RowsStore(store, order)
+        attributes = None if attributes is None else attributes.take(pa.array(order))
     return Dataset(
         name=name,
         class_ids=tuple(ids.tolist()),
-        offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        keys=named if in_order else named.take(pa.array(order)),
-        store=store if in_order else RowsStore(store, order),
+        offsets=offsets_of(np.bincount(labels, minlength=len(ids))),
+        keys=named,
+        store=store,
         source=source,
-        taxonomy=taxonomy,
-        attributes=attributes if attributes is None or in_order else attributes.take(pa.array(order)),
+        taxonomy=taxonomy_of_ids(ids.tolist()) if nested else taxonomy,
+        attributes=attributes,
         splits=dict(splits or {}),
     )

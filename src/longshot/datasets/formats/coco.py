@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,84 +16,14 @@ from numpy.typing import NDArray
 from longshot.core.errors import UserError
 from longshot.core.wording import count, note
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.coco_boxes import CropStore, crop_boxes, read_boxes
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.listing import image_names, need_all, need_folder
 from longshot.datasets.stores import FileStore
 
-# Meta-Dataset's classes: 40 for validation (these), the other 40 of MS-COCO for test, none for training.
-VALIDATION = frozenset(
-    (
-        *("person", "motorcycle", "train", "traffic light", "fire hydrant", "parking meter", "cat", "dog"),
-        *(
-            "elephant",
-            "bear",
-            "zebra",
-            "backpack",
-            "umbrella",
-            "handbag",
-            "suitcase",
-            "snowboard",
-            "sports ball",
-        ),
-        *(
-            "kite",
-            "baseball glove",
-            "skateboard",
-            "surfboard",
-            "knife",
-            "sandwich",
-            "broccoli",
-            "carrot",
-            "donut",
-        ),
-        *(
-            "cake",
-            "dining table",
-            "toilet",
-            "tv",
-            "laptop",
-            "remote",
-            "cell phone",
-            "microwave",
-            "oven",
-            "book",
-        ),
-        *("clock", "teddy bear", "hair drier", "toothbrush"),
-    )
-)
-TEST = frozenset(
-    (
-        *(
-            "bicycle",
-            "car",
-            "airplane",
-            "bus",
-            "truck",
-            "boat",
-            "stop sign",
-            "bench",
-            "bird",
-            "horse",
-            "sheep",
-        ),
-        *(
-            "cow",
-            "giraffe",
-            "tie",
-            "frisbee",
-            "skis",
-            "baseball bat",
-            "tennis racket",
-            "bottle",
-            "wine glass",
-        ),
-        *("cup", "fork", "spoon", "bowl", "banana", "apple", "orange", "hot dog", "pizza", "chair", "couch"),
-        *("potted plant", "bed", "mouse", "keyboard", "toaster", "sink", "refrigerator", "vase", "scissors"),
-    )
-)
+# Meta-Dataset's classes: 40 of MS-COCO for validation, the other 40 for test, none for training.
+SPLITS: dict[str, list[str]] = json.loads(files(__package__).joinpath("coco_splits.json").read_text("utf-8"))
 
 
 class Coco(Format):
@@ -144,7 +76,7 @@ class Coco(Format):
             f"unpack all of {self.part}.zip into {folder}",
         )
         return (
-            self._crops(path, name, folder, index) if self.crops else self._whole(path, name, folder, index)
+            self._crops(path, name, folder, index) if self.crops else self._images(path, name, folder, index)
         )
 
     def _crops(self, path: Path, name: str, folder: Path, index: pa.Table) -> Dataset:
@@ -157,12 +89,12 @@ class Coco(Format):
             if number:
                 note(f"{number:,} of {len(boxes):,} boxes of {self.part} are {reason}: left out.")
         classes = np.array(index["class"].to_pylist())
-        kept = np.flatnonzero(~(empty | small))
-        if not len(kept):
+        chosen = np.flatnonzero(~(empty | small))
+        if not len(chosen):
             raise UserError(
                 f"None of the {len(boxes):,} boxes of {path} is left; choose min_side below {self.min_side}."
             )
-        order = kept[np.lexsort((index["id"].to_numpy()[kept], classes[kept]))]
+        order = chosen[np.lexsort((index["id"].to_numpy()[chosen], classes[chosen]))]
         rows = index.take(pa.array(order))
         area = boxes[order, 2] * boxes[order, 3] / sizes[order].prod(axis=1)
         keys = pc.binary_join_element_wise(rows["class"], rows["id"].cast(pa.string()), "/").combine_chunks()
@@ -177,7 +109,7 @@ class Coco(Format):
         store = CropStore(FileStore(str(folder), rows["file"].combine_chunks()), cut[order], sizes[order])
         return self._dataset(path, name, classes[order], keys, store, attributes)
 
-    def _whole(self, path: Path, name: str, folder: Path, index: pa.Table) -> Dataset:
+    def _images(self, path: Path, name: str, folder: Path, index: pa.Table) -> Dataset:
         area = pc.multiply(index["w"], index["h"])
         single = index.append_column("area", area).filter(pc.invert(index["crowd"]))
         without = pc.count_distinct(index["file"]).as_py() - pc.count_distinct(single["file"]).as_py()
@@ -189,23 +121,23 @@ class Coco(Format):
         ordered = by_class.sort_by(
             [("file", "ascending"), ("area_sum", "descending"), ("class", "ascending")]
         )
-        files = np.array(ordered["file"].to_pylist())
-        top = np.flatnonzero(np.concatenate([[True], files[1:] != files[:-1]]))
-        categories = np.diff(np.append(top, len(files)))
+        images = np.array(ordered["file"].to_pylist())
+        top = np.flatnonzero(np.concatenate([[True], images[1:] != images[:-1]]))
+        categories = np.diff(np.append(top, len(images)))
         chosen = ordered.take(pa.array(top))
         per_image = index.group_by("file", use_threads=False).aggregate(
             [("objects", "max"), ("crowd", "any")]
         )
-        found = per_image.take(pc.index_in(chosen["file"], value_set=per_image["file"].combine_chunks()))
+        totals = per_image.take(pc.index_in(chosen["file"], value_set=per_image["file"].combine_chunks()))
         classes = np.array(chosen["class"].to_pylist())
-        order = pa.array(np.lexsort((files[top], classes)))
+        order = pa.array(np.lexsort((images[top], classes)))
         keys = chosen["file"].combine_chunks().take(order)
         attributes = pa.table(
             {
-                "objects": found["objects_max"],
+                "objects": totals["objects_max"],
                 "own_objects": chosen["id_count"],
                 "categories": pa.array(categories),
-                "crowd": found["crowd_any"],
+                "crowd": totals["crowd_any"],
             }
         )
         store = FileStore(str(folder), keys)
@@ -223,10 +155,10 @@ class Coco(Format):
         ids = sorted(set(classes.tolist()))
         splits = {
             split: members
-            for split, names in (("validation", VALIDATION), ("test", TEST))
+            for split, names in SPLITS.items()
             if (members := tuple(c for c in ids if c.rsplit("/", 1)[1] in names))
         }
-        known = sum(len(members) for members in splits.values()) == len(ids)
+        complete = sum(len(members) for members in splits.values()) == len(ids)
         return assemble(
             name,
             self.source(path),
@@ -234,8 +166,8 @@ class Coco(Format):
             keys,
             store,
             attributes=attributes,
-            taxonomy=taxonomy_of_ids(ids),
-            splits=splits if known else {},
+            splits=splits if complete else {},
+            nested=True,
         )
 
 
@@ -243,8 +175,6 @@ def _annotations(path: Path, part: str) -> Path:
     for file in (path / "annotations" / f"instances_{part}.json", path / f"instances_{part}.json"):
         if file.is_file():
             return file
-    others = sorted(
-        f.stem.removeprefix("instances_") for f in (path / "annotations").glob("instances_*.json")
-    )
-    remedy = f"there is coco(part='{others[0]}')" if others else "unpack annotations_trainval2017.zip there"
+    parts = sorted(file.stem.removeprefix("instances_") for file in path.glob("annotations/instances_*.json"))
+    remedy = f"there is coco(part='{parts[0]}')" if parts else "unpack annotations_trainval2017.zip there"
     raise UserError(f"{path} has no annotations/instances_{part}.json; {remedy}.")

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.core.wording import count, first
+from longshot.datasets.files import reason_of
 from longshot.datasets.images import ImageError, decode, to_rgb
 from longshot.datasets.stores import FileStore, unescape_name
 
@@ -42,21 +43,19 @@ class CropStore:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise ImageError(where, (error.strerror or str(error)).lower()) from error
+            raise ImageError(where, reason_of(error)) from error
         try:
             with Pillow.open(io.BytesIO(data)) as opened:
                 opened.load()
                 image = to_rgb(opened)
         except Exception:  # said in one sentence by the usual decoder
             image = decode(data, where)
-        wanted = tuple(self.sizes[row].tolist())
-        if image.size != wanted:
-            shown = " × ".join(map(str, image.size))
-            raise ImageError(
-                where, f"it is {shown} pixels, and {' × '.join(map(str, wanted))} in its annotation"
-            )
-        left, top, right, bottom = self.boxes[row].tolist()
-        return image.crop((left, top, right, bottom))
+        annotated = tuple(self.sizes[row].tolist())
+        if image.size != annotated:
+            actual, expected = (" × ".join(map(str, size)) for size in (image.size, annotated))
+            raise ImageError(where, f"it is {actual} pixels, and {expected} in its annotation")
+        x0, y0, x1, y1 = self.boxes[row].tolist()
+        return image.crop((x0, y0, x1, y1))
 
     def stamp(self, row: int) -> tuple[int, int]:
         """That of the file behind."""
@@ -103,12 +102,12 @@ def read_boxes(file: Path) -> pa.Table:
         raise UserError(
             f"{file} gives {number - len(set(columns['id'])):,} of {number:,} annotations an id that another has."
         )
-    for column, what in (("file", "images"), ("class", "categories")):
-        lost = [i for i, value in zip(columns["id"], columns[column], strict=True) if value is None]
-        if lost:
+    for column, noun in (("file", "images"), ("class", "categories")):
+        unlisted = [i for i, value in zip(columns["id"], columns[column], strict=True) if value is None]
+        if unlisted:
             raise UserError(
-                f"{file} has {count(lost, 'annotation')} of {number:,} of {what} that it does not list (annotation "
-                f"{first(lost)}); copy or unpack it again."
+                f"{file} has {count(unlisted, 'annotation')} of {number:,} of {noun} that it does not list "
+                f"(annotation {first(unlisted)}); copy or unpack it again."
             )
     return pa.table(columns)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,12 +14,13 @@ from numpy.typing import NDArray
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.folder import taxonomy_of_ids
+from longshot.datasets.files import repeated
 from longshot.datasets.formats.base import Format, assemble
-from longshot.datasets.formats.cure_or_objects import OBJECTS
 from longshot.datasets.formats.listing import images_below, need_folder
 from longshot.datasets.stores import FileStore
 
+# the hundred objects as class ids, in the order of their numbers: category/number-name
+OBJECTS = tuple(resources.files(__package__).joinpath("cure_or_objects.txt").read_text("utf-8").split())
 # background_device_orientation_object_challenge_level.jpg, each a number that counts from 1 (the level from 0)
 _NAME = (
     r"^(?:.*/)?(?P<background>\d)_(?P<device>\d)_(?P<orientation>\d)_(?P<object>\d{1,3})_"
@@ -33,9 +35,8 @@ _CHALLENGES = (
     *("none", "resize", "underexposure", "overexposure", "blur", "contrast"),
     *("dirty-lens-1", "dirty-lens-2", "salt-and-pepper"),
 )
-_MINI = np.array(
-    [99, 68, 5, 71, 40, 12, 23, 61, 94, 69]
-)  # mini-CURE-OR's objects 1 to 10, by their usual numbers
+# mini-CURE-OR's objects 1 to 10, by their usual numbers
+_MINI = np.array([99, 68, 5, 71, 40, 12, 23, 61, 94, 69])
 _HIGHEST = {
     "background": len(_BACKGROUNDS),
     "device": len(_DEVICES),
@@ -80,20 +81,22 @@ class CureOr(Format):
             files = files.take(pa.array(plain))
             codes = {part: values[plain] for part, values in codes.items()}
         keys = pc.extract_regex(files, pattern=r"(?P<name>[^/]+)$").field("name")
-        _check_unique(keys, path)
-        place = np.argsort(np.argsort(OBJECTS))[codes["object"] - 1]  # of the class among the sorted ids
-        order = np.lexsort((*(codes[part] for part in reversed(_HIGHEST)), place))
+        twice = repeated(keys.to_pylist())
+        if twice:
+            raise UserError(
+                f"{count(twice, 'image')} of {path} ({first(twice)}) lie in more than one folder; remove the copies."
+            )
+        order = np.lexsort([codes[part] for part in reversed(_HIGHEST)])  # within a class
         codes = {part: values[order] for part, values in codes.items()}
         files, keys = files.take(pa.array(order)), keys.take(pa.array(order))
-        classes = np.array(OBJECTS)[codes["object"] - 1]
         return assemble(
             name,
             self.source(path),
-            classes,
+            np.array(OBJECTS)[codes["object"] - 1],
             keys,
             FileStore(str(path), files),
             attributes=_attributes(codes),
-            taxonomy=taxonomy_of_ids(sorted(set(classes.tolist()))),
+            nested=True,
         )
 
 
@@ -120,14 +123,6 @@ def _codes(files: pa.Array, path: Path, objects: int) -> dict[str, NDArray[np.in
                 f"{highest}; are they images of CURE-OR?"
             )
     return codes
-
-
-def _check_unique(keys: pa.Array, path: Path) -> None:
-    if pc.count_distinct(keys).as_py() != len(keys):
-        twice = [entry["values"] for entry in pc.value_counts(keys).to_pylist() if entry["counts"] > 1]
-        raise UserError(
-            f"{count(twice, 'image')} of {path} ({first(twice)}) lie in more than one folder; remove the copies."
-        )
 
 
 def _attributes(codes: dict[str, NDArray[np.int64]]) -> pa.Table:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset
+from longshot.datasets.files import repeated
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.listing import folders, image_names, need_all, need_folder
 from longshot.datasets.sidecars import attribute_column, header, read_csv
@@ -67,18 +68,19 @@ class DanishFungi(Format):
             table = table.filter(pc.is_valid(table["species"]))
         if not len(table):
             raise UserError(f"{path} has no row with a species; copy the tables of Danish Fungi again.")
-        given = table["image_path"].combine_chunks()
-        keys = pc.extract_regex(given, pattern=r"(?P<name>[^/\\]+)$").field("name")
-        if pc.count_distinct(keys).as_py() != len(keys):
-            twice = [entry["values"] for entry in pc.value_counts(keys).to_pylist() if entry["counts"] > 1]
+        keys = pc.extract_regex(table["image_path"].combine_chunks(), pattern=r"(?P<name>[^/\\]+)$").field(
+            "name"
+        )
+        twice = repeated(keys.to_pylist())
+        if twice:
             raise UserError(
                 f"The tables of {path} list {count(twice, 'photo')} more than once ({first(twice)})."
             )
         folder, files = self._find(path, tables[0][0], keys.to_pylist())
         classes = np.array(table["species"].to_pylist())
         order = pa.array(np.lexsort((np.array(keys.to_pylist()), classes)))
-        rest = [column for column in table.column_names if column not in _NAMES]
-        attributes = pa.table({c: attribute_column(table[c], c, str(tables[0][0])) for c in rest})
+        extra = [column for column in table.column_names if column not in _NAMES]
+        attributes = pa.table({c: attribute_column(table[c], c, str(tables[0][0])) for c in extra})
         return assemble(
             name,
             self.source(path),
@@ -91,7 +93,7 @@ class DanishFungi(Format):
 
     def _tables(self, path: Path) -> list[tuple[Path, str]]:
         """(file, part) of one of the two datasets, in the folder or one below."""
-        found: dict[bool, list[tuple[Path, str]]] = {}
+        tables: dict[bool, list[tuple[Path, str]]] = {}
         for mini, kind in ((False, "DF20"), (True, "DF20M")):
             for word, part in _PARTS.items():
                 pattern = f"{kind}-{word}_metadata_PROD*.csv"
@@ -100,8 +102,8 @@ class DanishFungi(Format):
                     raise UserError(
                         f"{path} has {len(files)} versions of a table ({first([f.name for f in files])}); keep one."
                     )
-                found.setdefault(mini, []).extend((file, part) for file in files)
-        kinds = [mini for mini, files in found.items() if files]
+                tables.setdefault(mini, []).extend((file, part) for file in files)
+        kinds = [mini for mini, files in tables.items() if files]
         if not kinds:
             raise UserError(
                 f"{path} has no table called DF20-train_metadata_PROD*.csv or DF20M-…; unpack DF20-metadata.zip there."
@@ -111,38 +113,42 @@ class DanishFungi(Format):
                 f"{path} has both DF20 and DF20-Mini; choose with danish-fungi(mini=True) or (mini=False)."
             )
         chosen = kinds[0] if self.mini is None else self.mini
-        if not found[chosen]:
+        if not tables[chosen]:
             raise UserError(
                 f"{path} has no table of {'DF20-Mini' if chosen else 'DF20'}; leave out mini={chosen}."
             )
-        return found[chosen]
+        return tables[chosen]
 
     def _find(self, path: Path, table: Path, keys: list[str]) -> tuple[Path, list[str]]:
         """The folder of the photos, and the name of each there: the copies of 300 pixels spell endings otherwise."""
         if self.images is not None:
-            places = [path / self.images]
+            candidates = [path / self.images]
         else:
-            places = [path, *folders(path), *(inner for outer in folders(path) for inner in folders(outer))]
+            candidates = [
+                path,
+                *folders(path),
+                *(inner for outer in folders(path) for inner in folders(outer)),
+            ]
         best: tuple[int, Path, list[str | None]] | None = None
-        for place in places:
-            there = image_names(place)
+        for folder in candidates:
+            there = image_names(folder)
             if not there and self.images is None:
                 continue
             exact, by_stem = set(there), {_stem(file): file for file in there}
             files = [key if key in exact else by_stem.get(_stem(key)) for key in keys]
             lacking = sum(file is None for file in files)
             if best is None or lacking < best[0]:
-                best = (lacking, place, files)
+                best = (lacking, folder, files)
             if not lacking:
                 break
         if best is None:
             raise UserError(
                 f"{path} has tables but no folder of photos; unpack DF20-300px.tar.gz or the like there."
             )
-        _, place, files = best
+        _, folder, files = best
         missing = [key for key, file in zip(keys, files, strict=True) if file is None]
-        need_all(missing, len(keys), "photo", table, f"unpack all photos into {place}")
-        return place, [file for file in files if file is not None]
+        need_all(missing, len(keys), "photo", table, f"unpack all photos into {folder}")
+        return folder, [file for file in files if file is not None]
 
 
 def _stem(file: str) -> str:

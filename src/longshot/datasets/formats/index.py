@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from longshot.core.errors import UserError
 from longshot.core.files import atomic, hash_json
+from longshot.datasets.files import need_stamp
 from longshot.datasets.scan import scan_file
 
 _STAMP = b"longshot-stamp"
@@ -19,28 +19,20 @@ def remembered(
     source: str, files: Sequence[Path], build: Callable[[], pa.Table], *, refresh: bool = False
 ) -> pa.Table:
     """``build()``, or what it gave before for the same source when ``files`` have the same names, sizes and times."""
-    stamp = hash_json([[str(file), *_status(file)] for file in files]).encode()
-    kept = scan_file(source, "index")
+    stamp = hash_json([[str(file), *need_stamp(file)] for file in files]).encode()
+    cached = scan_file(source, "index")
     if not refresh:
         try:
-            table = pq.read_table(kept)
+            table = pq.read_table(cached)
             if (table.schema.metadata or {}).get(_STAMP) == stamp:
                 return table
         except (OSError, pa.ArrowException):
             pass  # none yet, or damaged: building again is always right
     table = build()
-    with atomic(kept) as temporary:
+    with atomic(cached) as temporary:
         pq.write_table(
             table.replace_schema_metadata({**(table.schema.metadata or {}), _STAMP: stamp}),
             temporary,
             compression="zstd",
         )
     return table
-
-
-def _status(file: Path) -> tuple[int, int]:
-    try:
-        status = file.stat()
-    except OSError as error:
-        raise UserError(f"Cannot open {file}: {(error.strerror or str(error)).lower()}.") from error
-    return status.st_size, status.st_mtime_ns

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import pyarrow as pa
 
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.formats.base import Format
+from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.scan import scan_folder
 from longshot.datasets.stores import FileStore
 
@@ -50,28 +51,21 @@ class LFW(Format):
                 f"{root} has {count(wrong, 'image')} of {len(keys):,} that are not called PERSON/PERSON_0001.jpg as in "
                 f"LFW ({first(wrong)}); open it as a plain folder of class folders, or remove them."
             )
-        sizes = np.diff(scan.offsets)
-        kept = np.flatnonzero(sizes >= self.least)
-        if not len(kept):
+        sizes, enough = scan.sizes, scan.sizes >= self.least
+        if not enough.any():
             raise UserError(
                 f"None of the {len(sizes):,} people in {root} has {self.least} images (the most is {sizes.max()}); "
                 f"lower it with lfw(least={sizes.max()})."
             )
-        if len(kept) < len(sizes):
+        if not enough.all():
             note(
-                f"{len(kept):,} of {len(sizes):,} people in {root} have at least {self.least} images; the others are "
-                f"left out (lfw(least=1) takes all)."
+                f"{enough.sum():,} of {len(sizes):,} people in {root} have at least {self.least} images; the "
+                f"others are left out (lfw(least=1) takes all)."
             )
-        rows = np.flatnonzero(np.repeat(sizes >= self.least, sizes))
-        chosen = scan.keys.take(rows)
-        return Dataset(
-            name=name,
-            class_ids=tuple(scan.class_ids[i] for i in kept),
-            offsets=np.concatenate([[0], np.cumsum(sizes[kept])]).astype(np.int64),
-            keys=chosen,
-            store=FileStore(str(root), chosen),
-            source=self.source(path),
-        )
+        chosen = np.repeat(enough, sizes)
+        chosen_keys = scan.keys.filter(pa.array(chosen))
+        store = FileStore(str(root), chosen_keys)
+        return assemble(name, self.source(path), scan.classes[chosen], chosen_keys, store)
 
 
 def _root(path: Path) -> Path:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first
+from longshot.datasets.files import read_object, reason_of
 from longshot.datasets.images import is_image_name
 from longshot.datasets.scan import scan_folder
 from longshot.datasets.stores import escape_name
@@ -23,7 +22,7 @@ def image_names(folder: Path) -> list[str]:
         with os.scandir(folder) as entries:
             return sorted(escape_name(entry.name) for entry in entries if is_image_name(entry.name))
     except OSError as error:
-        raise UserError(f"Cannot list folder {folder}: {(error.strerror or str(error)).lower()}.") from error
+        raise UserError(f"Cannot list folder {folder}: {reason_of(error)}.") from error
 
 
 def folders(root: Path) -> list[Path]:
@@ -31,7 +30,7 @@ def folders(root: Path) -> list[Path]:
     try:
         return sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     except OSError as error:
-        raise UserError(f"Cannot list folder {root}: {(error.strerror or str(error)).lower()}.") from error
+        raise UserError(f"Cannot list folder {root}: {reason_of(error)}.") from error
 
 
 def images_below(root: Path, *, refresh: bool = False) -> pa.Array:
@@ -50,33 +49,18 @@ def need_folder(path: Path, form: str, layout: str) -> None:
         )
 
 
-def need_all(missing: Sequence[object], total: int, what: str, where: Path, remedy: str) -> None:
+def need_all(missing: Sequence[object], total: int, noun: str, where: Path, remedy: str) -> None:
     """UserError with counts when files that a list names are not there."""
     if missing:
         raise UserError(
-            f"{where} lists {count(missing, what)} of {total:,} that {'is' if len(missing) == 1 else 'are'} "
+            f"{where} lists {count(missing, noun)} of {total:,} that {'is' if len(missing) == 1 else 'are'} "
             f"not there ({first(missing)}); {remedy}."
         )
 
 
-def read_json(file: Path) -> dict[str, Any]:
-    """The object in a JSON file; UserError when it is missing, damaged or something else."""
-    try:
-        content = json.loads(file.read_bytes())
-    except OSError as error:
-        raise UserError(f"Cannot open {file}: {(error.strerror or str(error)).lower()}.") from error
-    except ValueError as error:
-        raise UserError(f"{file} is not valid JSON ({error}); copy or unpack it again.") from error
-    if not isinstance(content, dict):
-        raise UserError(
-            f"{file} holds a {type(content).__name__} where a JSON object is needed; unpack it again."
-        )
-    return content
-
-
 def read_names(file: Path) -> dict[str, str]:
     """A JSON object of texts, as a table of names is."""
-    content = read_json(file)
+    content = read_object(file)
     wrong = [key for key, value in content.items() if not isinstance(value, str)]
     if wrong:
         raise UserError(

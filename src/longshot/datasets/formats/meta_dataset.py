@@ -16,8 +16,16 @@ from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.example_proto import ProtoError, parse_example
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.meta_dataset_spec import SPEC_SPLITS, Spec, SpecClass, read_spec
+from longshot.datasets.formats.numbered import count_within
 from longshot.datasets.formats.spans import read_span
-from longshot.datasets.formats.tfrecord import Index, RecordDecoder, index_files, store_of, unframe
+from longshot.datasets.formats.tfrecord import (
+    RecordDecoder,
+    RecordIndex,
+    index_files,
+    span_columns,
+    store_of,
+    unframe,
+)
 from longshot.datasets.images import ImageError
 from longshot.datasets.stores import escape_name
 from longshot.taxonomy.dag import Taxonomy
@@ -48,17 +56,11 @@ class MetaDataset(Format):
         files = class_files(path, spec, ".tfrecords")
 
         def build() -> pa.Table:
-            found = index_files(files, f"index {name}", verify=self.verify)
-            check_counts(path, spec, [len(index) for index in found])
-            for file, index in zip(files, found, strict=True):
+            indexes = index_files(files, f"index {name}", verify=self.verify)
+            check_counts(path, spec, [len(index) for index in indexes])
+            for file, index in zip(files, indexes, strict=True):
                 _check_first(file, index)
-            return pa.table(
-                {
-                    "file": np.repeat(np.arange(len(files), dtype=np.int32), [len(i) for i in found]),
-                    "offset": np.concatenate([index.offsets for index in found]),
-                    "length": np.concatenate([index.lengths for index in found]),
-                }
-            )
+            return pa.table(span_columns(indexes))
 
         source = self.source(path)
         index = remembered(source, [path / _SPEC, *files], build, refresh=refresh)
@@ -87,7 +89,7 @@ def find_spec(path: Path) -> Spec:
 
 def class_files(path: Path, spec: Spec, suffix: str) -> list[Path]:
     """The file of every class, in the order of ``spec.classes``; UserError with the number of missing ones."""
-    files = [path / f"{one.number}{suffix}" for one in spec.classes]
+    files = [path / f"{spec_class.number}{suffix}" for spec_class in spec.classes]
     missing = [file.name for file in files if not file.is_file()]
     if missing:
         raise UserError(
@@ -97,15 +99,16 @@ def class_files(path: Path, spec: Spec, suffix: str) -> list[Path]:
     return files
 
 
-def check_counts(path: Path, spec: Spec, found: Sequence[int]) -> None:
+def check_counts(path: Path, spec: Spec, counts: Sequence[int]) -> None:
     """UserError when the classes do not hold the images that the spec says."""
-    wrong = [(c, n) for c, n in zip(spec.classes, found, strict=True) if c.images != n]
+    wrong = [(c, n) for c, n in zip(spec.classes, counts, strict=True) if c.images != n]
     if wrong:
-        one, number = wrong[0]
+        spec_class, number = wrong[0]
         more = f" and {len(wrong) - 1:,} more classes differ" if len(wrong) > 1 else " differs"
         raise UserError(
-            f"{path} holds {sum(found):,} records, its {_SPEC} says {sum(c.images for c in spec.classes):,}: class "
-            f"{one.number} ('{one.name}') with {number:,} instead of {one.images:,}{more}; convert the source again."
+            f"{path} holds {sum(counts):,} records, its {_SPEC} says {sum(c.images for c in spec.classes):,}: class "
+            f"{spec_class.number} ('{spec_class.name}') with {number:,} instead of {spec_class.images:,}{more}",
+            "convert the source again",
         )
 
 
@@ -117,8 +120,7 @@ def spec_dataset(
     Position p of a split in Meta-Dataset's episodes is the class ``dataset.split_classes(split)[p]``.
     """
     ids = _class_ids(spec)
-    sizes = np.bincount(file, minlength=len(ids))
-    numbers = np.arange(len(file)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    numbers = count_within(np.bincount(file, minlength=len(ids)))
     keys = [f"{ids[f]}/{prefix}{n}" for f, n in zip(file.tolist(), numbers.tolist(), strict=True)]
     by_split: dict[str, tuple[str, ...]] = {}
     start = 0
@@ -134,19 +136,19 @@ def spec_dataset(
 def _class_ids(spec: Spec) -> list[str]:
     """WordNet ids for ILSVRC; elsewhere number and name, so that sorted ids are in the order of the spec."""
     if spec.kind == "hierarchical":
-        return [one.name for one in spec.classes]
-    width = max(4, len(str(max(one.number for one in spec.classes))))
-    return [f"{one.number:0{width}d}-{_flat(one)}" for one in spec.classes]
+        return [spec_class.name for spec_class in spec.classes]
+    width = max(4, len(str(max(spec_class.number for spec_class in spec.classes))))
+    return [f"{spec_class.number:0{width}d}-{_flat(spec_class)}" for spec_class in spec.classes]
 
 
-def _flat(one: SpecClass) -> str:
-    return escape_name(one.name.strip().replace("/", "_"))  # a slash would make it a path
+def _flat(spec_class: SpecClass) -> str:
+    return escape_name(spec_class.name.strip().replace("/", "_"))  # a slash would make it a path
 
 
 def _taxonomy(spec: Spec, ids: Sequence[str]) -> Taxonomy | None:
     """ILSVRC's graph (the union of its splits' graphs, under one root), Omniglot's alphabets, else none."""
     if spec.kind == "bilevel":
-        groups = [one.group for one in spec.classes]
+        groups = [spec_class.group for spec_class in spec.classes]
         edges = [("", group) for group in dict.fromkeys(groups)]
         return Taxonomy.from_edges([*edges, *zip(groups, ids, strict=True)])
     if spec.kind == "flat":
@@ -160,7 +162,7 @@ def _taxonomy(spec: Spec, ids: Sequence[str]) -> Taxonomy | None:
     return Taxonomy.from_edges(edges, {node["wn_id"]: str(node["words"]) for node in nodes})
 
 
-def _check_first(file: Path, index: Index) -> None:
+def _check_first(file: Path, index: RecordIndex) -> None:
     """UserError when the first whole record of a file has no image: then none has.
 
     A record whose checksum fails says nothing; it is told when its image is read, and can be left out then.

@@ -17,15 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.core.wording import first
 from longshot.datasets.dataset import Dataset
+from longshot.datasets.files import file_stamp
 from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.meta_dataset import check_counts, class_files, find_spec, spec_dataset
+from longshot.datasets.formats.numbered import count_within
 from longshot.datasets.images import ImageError, to_rgb
 
 if TYPE_CHECKING:
@@ -66,8 +68,7 @@ class MetaDatasetHdf5(Format):
         index = remembered(source, [path / "dataset_spec.json", *files], build, refresh=refresh)
         sizes = index["images"].to_numpy()
         file = np.repeat(np.arange(len(files)), sizes)
-        numbers = np.arange(len(file)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        store = Hdf5Store(tuple(str(f) for f in files), file, numbers)
+        store = Hdf5Store(tuple(str(f) for f in files), file, count_within(sizes))
         return spec_dataset(name, source, spec, file, store, prefix="h5-")
 
 
@@ -76,8 +77,8 @@ class Hdf5Store:
     """Row i is the group ``numbers[i]`` of ``files[file[i]]``."""
 
     files: tuple[str, ...]
-    file: NDArray[np.int64]  # [N]
-    numbers: NDArray[np.int64]  # [N]
+    file: Ints  # [N]
+    numbers: Ints  # [N]
 
     def read(self, row: int) -> Image:
         """One image, from an array of bytes [H, W], [H, W, 1], [H, W, 3] or [H, W, 4]."""
@@ -102,11 +103,7 @@ class Hdf5Store:
 
     def stamp(self, row: int) -> tuple[int, int]:
         """(size, time of change in ns) of the file; (-1, -1) when it is gone."""
-        try:
-            status = Path(self.files[int(self.file[row])]).stat()
-        except OSError:
-            return -1, -1
-        return status.st_size, status.st_mtime_ns
+        return file_stamp(self.files[int(self.file[row])])
 
 
 def _h5py() -> Any:
@@ -142,11 +139,10 @@ _open: OrderedDict[tuple[str, int, int, int], Any] = OrderedDict()
 
 def _open_file(path: str) -> Any:
     """The file, kept open in this process until it changes; a forked worker opens its own."""
-    status = os.stat(path)  # noqa: PTH116  once per image
-    known = (path, os.getpid(), status.st_mtime_ns, status.st_size)
-    if known not in _open:
-        _open[known] = _h5py().File(path, "r")
+    address = (path, os.getpid(), *file_stamp(path))
+    if address not in _open:
+        _open[address] = _h5py().File(path, "r")
         if len(_open) > _MOST_OPEN:
             _open.popitem(last=False)[1].close()
-    _open.move_to_end(known)
-    return _open[known]
+    _open.move_to_end(address)
+    return _open[address]

@@ -40,7 +40,7 @@ class Spec:
     @property
     def classes(self) -> list[SpecClass]:
         """All classes, split by split."""
-        return [one for members in self.splits.values() for one in members]
+        return [spec_class for members in self.splits.values() for spec_class in members]
 
 
 def read_spec(file: Path) -> Spec:
@@ -89,7 +89,7 @@ def _bilevel(raw: Mapping[str, Any]) -> dict[str, tuple[SpecClass, ...]]:
         members.append(_classes(raw, range(start, stop), str(names[str(number)])))
         start = stop
     return {
-        split: tuple(one for number in numbers for one in members[number])
+        split: tuple(spec_class for number in numbers for spec_class in members[number])
         for split, numbers in _ranges(raw["superclasses_per_split"]).items()
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,14 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.calls import parameters
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, cache_dir, hash_text
+from longshot.core.ragged import offsets_of
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import SPLITS, Dataset, ImageStore, canonical_split
-from longshot.datasets.folder import taxonomy_of_ids
+from longshot.datasets.files import need_stamp, repeated
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.images import to_rgb
 from longshot.datasets.stores import escape_name
@@ -38,18 +39,28 @@ def check_texts(form: Format) -> None:
             raise UserError(f"The setting {key} of {form.name} is a name in quotes, not {value!r}.")
 
 
-def chosen_splits(asked: str | None, there: Sequence[str], path: Path) -> list[str]:
-    """The parts of an archive to open: the one asked for (``val`` is ``validation``), or all."""
-    if asked is None:
+def chosen_splits(split: str | None, there: Sequence[str], path: Path) -> list[str]:
+    """The parts of an archive to open: the one called ``split`` (``val`` is ``validation``), or all."""
+    if split is None:
         return list(there)
-    wanted = canonical_split(asked) or asked
-    found = [part for part in there if part == asked or (canonical_split(part) or part) == wanted]
-    if not found:
+    canonical = canonical_split(split) or split
+    parts = [part for part in there if part == split or (canonical_split(part) or part) == canonical]
+    if not parts:
         raise UserError(
-            f"{path} has no split '{asked}' (found: {', '.join(there) or 'none'}); choose one of these or leave "
-            f"the setting out to open all."
+            f"{path} has no split '{split}' (found: {', '.join(there) or 'none'})",
+            "choose one of these or leave the setting out to open all",
         )
-    return found
+    return parts
+
+
+def count_within(sizes: ArrayLike) -> Ints:
+    """0 … n − 1 for each part of n rows, one part behind the other.
+
+    >>> count_within([2, 3]).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    offsets = offsets_of(sizes)
+    return np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
 
 
 def record_dataset(
@@ -57,7 +68,7 @@ def record_dataset(
     source: str,
     classes: Texts,
     splits: Texts,
-    numbers: NDArray[np.int64],
+    numbers: Ints,
     store: ImageStore,
     attributes: pa.Table | None = None,
 ) -> Dataset:
@@ -85,8 +96,8 @@ def record_dataset(
         keys,
         store,
         attributes=attributes,
-        taxonomy=taxonomy_of_ids(sorted(set(classes.tolist()))),
         splits=divided,
+        nested=True,
     )
 
 
@@ -122,15 +133,8 @@ def unpacked(packed: Path, write: Callable[[Path], None], *, refresh: bool = Fal
 
     ``write(target)`` makes it, once; another time or size of ``packed`` makes it anew.
     """
-    try:
-        status = packed.stat()
-    except OSError as error:
-        raise UserError(f"Cannot open {packed}: {(error.strerror or str(error)).lower()}.") from error
-    place = escape_name(str(packed.absolute()))
-    target = (
-        cache_dir("unpacked")
-        / f"{hash_text(place, str(status.st_size), str(status.st_mtime_ns))[:32]}-{escape_name(packed.stem)}"
-    )
+    address = hash_text(escape_name(str(packed.absolute())), *map(str, need_stamp(packed)))
+    target = cache_dir("unpacked") / f"{address[:32]}-{escape_name(packed.stem)}"
     if refresh or not target.is_file():
         with atomic(target) as temporary:
             write(temporary)
@@ -152,7 +156,7 @@ def label_names(labels: NDArray[np.integer], names: Sequence[str], where: str) -
 def flat_names(names: Sequence[str], where: str) -> list[str]:
     """Class names as ids of one part: a slash in ``T-shirt/top`` is no hierarchy and becomes a dash."""
     flat = [name.strip().replace("/", "-") for name in names]
-    twice = sorted({name for name, number in Counter(flat).items() if number > 1})
+    twice = repeated(flat)
     if twice:
         raise UserError(
             f"{where} names {count(twice, 'class', 'classes')} twice ({first(twice)}); a name tells one class."

@@ -92,29 +92,22 @@ class ObjectNet(Format):
                 f"{path} has {len(scan.class_ids):,} of ObjectNet's {len(labels):,} classes (not {first(gone)})."
             )
         shared = np.array([labels[c] in imagenet for c in scan.class_ids])
-        kept = np.ones(len(shared), bool) if self.overlap is None else shared == self.overlap
-        if not kept.any():
+        chosen = np.ones(len(shared), bool) if self.overlap is None else shared == self.overlap
+        if not chosen.any():
             raise UserError(
-                f"None of the {len(kept)} classes of {path} is {'' if self.overlap else 'not '}in ImageNet; leave out "
-                f"overlap={self.overlap}."
+                f"None of the {len(chosen)} classes of {path} is {'' if self.overlap else 'not '}in ImageNet; leave "
+                f"out overlap={self.overlap}."
             )
-        sizes = np.diff(scan.offsets)
-        rows = pa.array(np.flatnonzero(np.repeat(kept, sizes)))
-        of = np.repeat(np.array(scan.class_ids), np.where(kept, sizes, 0))
-        keys = scan.keys.take(rows)
-        store = FileStore(str(path / "images"), keys)
+        rows = np.repeat(chosen, scan.sizes)
+        classes, keys = scan.classes[rows], scan.keys.filter(pa.array(rows))
+        names = [labels[class_id] for class_id in classes.tolist()]
         attributes = pa.table(
             {
-                "label": pa.array([labels[c] for c in of.tolist()], pa.string()),
-                "in_imagenet": pa.array([labels[c] in imagenet for c in of.tolist()], pa.bool_()),
-                "imagenet": pa.array([imagenet.get(labels[c]) for c in of.tolist()], pa.string()),
+                "label": pa.array(names, pa.string()),
+                "in_imagenet": pa.array([label in imagenet for label in names], pa.bool_()),
+                "imagenet": pa.array([imagenet.get(label) for label in names], pa.string()),
             }
         )
-        return assemble(
-            name,
-            self.source(path),
-            of,
-            keys,
-            TrimmedStore(store, 1) if self.trim else store,
-            attributes=attributes,
-        )
+        files = FileStore(str(path / "images"), keys)
+        store = TrimmedStore(files, 1) if self.trim else files
+        return assemble(name, self.source(path), classes, keys, store, attributes=attributes)

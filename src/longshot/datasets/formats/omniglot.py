@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.folder import taxonomy_of_ids
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.listing import need_folder
 from longshot.datasets.scan import Scan, scan_folder, scan_zip
@@ -70,12 +69,12 @@ class Omniglot(Format):
     @classmethod
     def recognise(cls, path: Path) -> bool:
         """Both parts lie in the folder."""
-        return path.is_dir() and all(_place(path, part) is not None for part, _, _ in _PARTS)
+        return path.is_dir() and all(_find_part(path, part) is not None for part, _, _ in _PARTS)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         """Both parts as one dataset; class ids and keys are the same for zips and folders."""
         need_folder(path, "Omniglot", "images_background and images_evaluation")
-        missing = [part for part, _, _ in _PARTS if _place(path, part) is None]
+        missing = [part for part, _, _ in _PARTS if _find_part(path, part) is None]
         if missing:
             raise UserError(
                 f"{path} lacks {' and '.join(missing)} (neither a .zip nor a folder); put both parts of Omniglot into "
@@ -90,10 +89,10 @@ class Omniglot(Format):
             scans.append(scan)
             stores.append(store)
             splits[split] = scan.class_ids
-        both = sorted(set(scans[0].class_ids) & set(scans[1].class_ids))
-        if both:
+        shared = sorted(set(scans[0].class_ids) & set(scans[1].class_ids))
+        if shared:
             raise UserError(
-                f"{count(both, 'character')} of {path} ({first(both)}) are in both parts of Omniglot, which share "
+                f"{count(shared, 'character')} of {path} ({first(shared)}) are in both parts of Omniglot, which share "
                 f"none; unpack images_background and images_evaluation again."
             )
         return self._join(path, name, scans, stores, splits)
@@ -106,7 +105,7 @@ class Omniglot(Format):
         stores: list[FileStore | ZipStore],
         splits: dict[str, tuple[str, ...]],
     ) -> Dataset:
-        classes = np.concatenate([np.repeat(scan.class_ids, np.diff(scan.offsets)) for scan in scans])
+        classes = np.concatenate([scan.classes for scan in scans])
         keys = pa.concat_arrays([scan.keys for scan in scans])
         turns = range(len(_TURNS) if self.rotations else 1)
         all_classes = np.concatenate([np.char.add(classes, _TURNS[turn]) for turn in turns])
@@ -123,38 +122,34 @@ class Omniglot(Format):
             np.tile(np.arange(len(keys), dtype=np.int64), len(turns))[order],
             np.repeat(np.arange(len(turns), dtype=np.int8), len(keys))[order],
         )
-        whole = {
+        with_turns = {
             split: tuple(sorted(f"{c}{_TURNS[turn]}" for c in members for turn in turns))
             for split, members in splits.items()
         }
-        ids = sorted({c for members in whole.values() for c in members})
         return assemble(
             name,
             self.source(path),
             all_classes[order],
             all_keys.take(pa.array(order)),
             store,
-            taxonomy=taxonomy_of_ids(ids),
-            splits=whole,
+            splits=with_turns,
+            nested=True,
         )
 
 
-def _place(path: Path, part: str) -> Path | None:
+def _find_part(path: Path, part: str) -> Path | None:
     """The folder of a part, else its zip, else None."""
-    for place in (path / part, path / f"{part}.zip"):
-        if place.exists():
-            return place
-    return None
+    return next((file for file in (path / part, path / f"{part}.zip") if file.exists()), None)
 
 
 def _open_part(path: Path, part: str, refresh: bool) -> tuple[Scan, FileStore | ZipStore]:
-    place = _place(path, part)
-    assert place is not None
-    if place.is_dir():
-        scan = scan_folder(place, refresh=refresh)
-        return scan, FileStore(str(place), scan.keys)
-    scan = scan_zip(place, refresh=refresh)
-    return scan, ZipStore(str(place), scan.keys, scan.prefix)
+    file = _find_part(path, part)
+    assert file is not None
+    if file.is_dir():
+        scan = scan_folder(file, refresh=refresh)
+        return scan, FileStore(str(file), scan.keys)
+    scan = scan_zip(file, refresh=refresh)
+    return scan, ZipStore(str(file), scan.keys, scan.prefix)
 
 
 def _check_ids(scan: Scan, where: Path, usual: int) -> None:

@@ -15,10 +15,11 @@ from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset, canonical_split
-from longshot.datasets.folder import taxonomy_of_ids
+from longshot.datasets.files import read_object
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.index import remembered
-from longshot.datasets.formats.listing import folders, need_folder, read_json
+from longshot.datasets.formats.listing import folders, need_folder
+from longshot.datasets.formats.numbered import count_within
 from longshot.datasets.scan import Scan, scan_folder
 from longshot.datasets.sidecars import check_splits
 from longshot.datasets.stores import FileStore
@@ -68,15 +69,12 @@ class Orbit(Format):
         )
         files = pa.concat_arrays([_prefixed(mode.scan.keys, mode.folder) for mode in modes])
         videos = [_split_path(path, mode, video) for mode in modes for video in mode.scan.class_ids]
-        sizes = np.concatenate([np.diff(mode.scan.offsets) for mode in modes])
-        frame = np.concatenate([np.arange(size) for size in sizes])
-        kept = np.flatnonzero(frame % self.step == 0)
-        video = np.repeat(np.arange(len(videos)), sizes)[kept]
-        classes = np.array([f"{user}/{thing}" for user, thing, _, _ in videos])
-        order = np.lexsort((np.arange(len(kept)), np.unique(classes, return_inverse=True)[1][video]))
-        rows, video = pa.array(kept[order]), video[order]
-        files = files.take(rows)
-        attributes = _attributes(videos, pa.array(video), index.take(rows))
+        sizes = np.concatenate([mode.scan.sizes for mode in modes])
+        chosen = np.flatnonzero(count_within(sizes) % self.step == 0)
+        video = np.repeat(np.arange(len(videos)), sizes)[chosen]
+        classes = np.array([f"{user}/{item}" for user, item, _, _ in videos])
+        files = files.take(pa.array(chosen))
+        attributes = _attributes(videos, pa.array(video), index.take(pa.array(chosen)))
         _tell_coverage(attributes, name)
         splits: dict[str, set[str]] = {}
         at = 0
@@ -85,7 +83,6 @@ class Orbit(Format):
             at += len(members)
             if mode.split is not None:
                 splits.setdefault(mode.split, set()).update(members)
-        ids = sorted(set(classes.tolist()))
         return assemble(
             name,
             self.source(path),
@@ -93,7 +90,7 @@ class Orbit(Format):
             files,
             FileStore(str(path), files),
             attributes=attributes,
-            taxonomy=taxonomy_of_ids(ids),
+            nested=True,
             splits=check_splits({split: tuple(sorted(m)) for split, m in splits.items()}, str(path)),
         )
 
@@ -101,7 +98,7 @@ class Orbit(Format):
 def _modes(path: Path, refresh: bool) -> list[_Mode]:
     """train, validation and test where they are; otherwise the folder itself holds the users."""
     named = [folder for folder in folders(path) if canonical_split(folder.name) is not None]
-    found = [
+    modes = [
         _Mode(
             canonical_split(folder.name),
             folder.name,
@@ -110,15 +107,15 @@ def _modes(path: Path, refresh: bool) -> list[_Mode]:
         )
         for folder in named
     ]
-    if not found:
+    if not modes:
         if (path / "annotations").exists():
             raise UserError(
                 f"{path} has annotations but none of the folders train, validation and test; ORBIT's frames lie at "
                 f"{_LAYOUT}."
             )
         # One of the three by itself: its annotations lie beside the others'.
-        found = [_Mode(None, "", scan_folder(path, refresh=refresh), path.parent / "annotations" / path.name)]
-    return found
+        modes = [_Mode(None, "", scan_folder(path, refresh=refresh), path.parent / "annotations" / path.name)]
+    return modes
 
 
 def _split_path(path: Path, mode: _Mode, video: str) -> tuple[str, str, str, str]:
@@ -129,8 +126,8 @@ def _split_path(path: Path, mode: _Mode, video: str) -> tuple[str, str, str, str
             f"The images of {path / mode.folder / video} are not where ORBIT's frames are ({_LAYOUT}); give the folder "
             f"that holds train, validation and test."
         )
-    user, thing, kind, name = parts
-    return user, thing, kind, name
+    user, item, kind, name = parts
+    return user, item, kind, name
 
 
 def _prefixed(keys: pa.Array, folder: str) -> pa.Array:
@@ -161,16 +158,16 @@ def _read_annotations(modes: list[_Mode]) -> pa.Table:
                 )
                 frames = [key.rsplit("/", 1)[1] for key in rows.to_pylist()]
                 file = mode.annotations / f"{video.rsplit('/', 1)[1]}.json"
-                known = read_json(file) if file in pending else {}
+                annotations = read_object(file) if file in pending else {}
                 pending.discard(file)
-                extra = sorted(set(known) - set(frames))
+                extra = sorted(set(annotations) - set(frames))
                 if extra:
                     raise UserError(
-                        f"{file} annotates {count(extra, 'frame')} of {len(known):,} that {video} does not have "
+                        f"{file} annotates {count(extra, 'frame')} of {len(annotations):,} that {video} does not have "
                         f"({first(extra)}); unpack the video again, or the annotations that belong to it."
                     )
                 for frame in frames:
-                    _append(columns, known.get(frame) or {}, file, frame)
+                    _append(columns, annotations.get(frame) or {}, file, frame)
                 bar.advance(len(frames))
             if pending:
                 names = sorted(file.stem for file in pending)
@@ -221,10 +218,10 @@ def _attributes(videos: list[tuple[str, str, str, str]], video: pa.Array, index:
 
 def _tell_coverage(attributes: pa.Table, name: str) -> None:
     """A note when issues are annotated for some frames only."""
-    known = len(attributes) - attributes["quality_issues"].null_count
-    if known < len(attributes):
-        share = 100 * known / len(attributes)
+    annotated = len(attributes) - attributes["quality_issues"].null_count
+    if annotated < len(attributes):
+        share = 100 * annotated / len(attributes)
         note(
-            f"quality issues of '{name}' are annotated for {known:,} of {len(attributes):,} frames ({share:.0f} %), "
-            f"empty for the others."
+            f"quality issues of '{name}' are annotated for {annotated:,} of {len(attributes):,} frames "
+            f"({share:.0f} %), empty for the others."
         )

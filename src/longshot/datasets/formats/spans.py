@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
+from longshot.datasets.files import file_stamp, need_stamp, reason_of
 from longshot.datasets.images import ImageError, decode
 
 if TYPE_CHECKING:
@@ -60,10 +60,8 @@ class SpanStore:
 
     def stamp(self, row: int) -> tuple[int, int]:
         """(length, time of change of the file in ns); (-1, -1) when the file is gone."""
-        try:
-            return int(self.length[row]), Path(self.files[int(self.file[row])]).stat().st_mtime_ns
-        except OSError:
-            return -1, -1
+        _, changed = file_stamp(self.files[int(self.file[row])])
+        return (int(self.length[row]) if changed >= 0 else -1), changed
 
 
 class _Handle:
@@ -84,8 +82,9 @@ class _Handle:
             return os.read(self.number, length)
 
 
-_Known = tuple[str, int, int, int]  # path, process, time of change, size
-_open: dict[_Known, _Handle] = {}  # the one used last comes last
+_open: dict[
+    tuple[str, int, int, int], _Handle
+] = {}  # by path, process and stamp; the one used last comes last
 _lock = threading.Lock()
 _MOST_OPEN = 256  # well below the 1,024 that systems usually allow
 
@@ -96,14 +95,13 @@ def read_span(path: str, offset: int, length: int) -> bytes:
     Reads carry their own position, so threads share the file; the process id is part of what is remembered, so that
     a forked worker opens its own.
     """
+    address = (path, os.getpid(), *need_stamp(path))
     try:
-        status = os.stat(path)  # noqa: PTH116  once per image
-        known = (path, os.getpid(), status.st_mtime_ns, status.st_size)
         with _lock:
-            handle = _open.pop(known, None) or _Handle(path)
+            handle = _open.pop(address, None) or _Handle(path)
             while len(_open) >= _MOST_OPEN:
                 del _open[next(iter(_open))]
-            _open[known] = handle
+            _open[address] = handle
         return handle.read(offset, length)
     except OSError as error:
-        raise UserError(f"Cannot read {path}: {(error.strerror or str(error)).lower()}.") from error
+        raise UserError(f"Cannot read {path}: {reason_of(error)}.") from error

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,13 @@ import pyarrow as pa
 
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
+from longshot.datasets.files import read_object
 from longshot.datasets.formats.example_proto import Value, parse_example
 from longshot.datasets.formats.index import remembered
+from longshot.datasets.formats.numbered import count_within
 from longshot.datasets.formats.spans import read_span
 from longshot.datasets.formats.tfds_features import Feature, guess_features, read_features
-from longshot.datasets.formats.tfrecord import Index, index_file, index_files, parse_record
+from longshot.datasets.formats.tfrecord import index_file, index_files, parse_record, span_columns
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _SHARD = re.compile(r"(?P<name>\w+)-(?P<split>[\w-]+)\.(?P<form>\w+)-(?P<number>\d{5,})-of-(?P<count>\d{5,})")
@@ -56,8 +56,9 @@ def version_folders(path: Path) -> list[Path]:
         return [path]
     inside = [p for p in sorted(path.iterdir()) if p.is_dir()]
     deeper = [p for config in inside if not _VERSION.fullmatch(config.name) for p in config.iterdir()]
-    found = [p for p in (*inside, *deeper) if _VERSION.fullmatch(p.name) and p.is_dir() and _is_prepared(p)]
-    return sorted(found, key=lambda p: [int(part) for part in p.name.split(".")])
+    versions = [p for p in (*inside, *deeper) if _VERSION.fullmatch(p.name) and p.is_dir()]
+    prepared = [p for p in versions if _is_prepared(p)]
+    return sorted(prepared, key=lambda p: [int(part) for part in p.name.split(".")])
 
 
 def _is_prepared(path: Path) -> bool:
@@ -98,13 +99,9 @@ def _info(folder: Path) -> dict[str, Any]:
     if not file.is_file():
         note(f"{folder} has no dataset_info.json, so the numbers of its records are not checked.")
         return {}
-    try:
-        info = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} is not readable JSON ({error}); prepare the dataset again.") from error
-    form = str(info.get("fileFormat", info.get("file_format", "tfrecord"))) if isinstance(info, dict) else "?"
-    _check_form(folder, form)
-    return dict(info)
+    info = read_object(file)
+    _check_form(folder, str(info.get("fileFormat", info.get("file_format", "tfrecord"))))
+    return info
 
 
 def _check_form(folder: Path, form: str) -> None:
@@ -117,33 +114,35 @@ def _check_form(folder: Path, form: str) -> None:
 
 def _shards(folder: Path, info: dict[str, Any]) -> dict[str, list[Path]]:
     """The files of each split in order; splits as dataset_info.json orders them. UserError for missing ones."""
-    found: dict[str, dict[int, Path]] = {}
-    wanted: dict[str, int] = {}
+    present: dict[str, dict[int, Path]] = {}
+    expected: dict[str, int] = {}
     for file in sorted(folder.iterdir()):
         match = _SHARD.fullmatch(file.name)
         if match:
             _check_form(folder, match["form"])
-            found.setdefault(match["split"], {})[int(match["number"])] = file
-            wanted[match["split"]] = int(match["count"])
-    if not found:
+            present.setdefault(match["split"], {})[int(match["number"])] = file
+            expected[match["split"]] = int(match["count"])
+    if not present:
         raise UserError(
             f"There are no shards such as {folder.parent.name}-train.tfrecord-00000-of-00001 in {folder}."
         )
-    for split, members in found.items():
-        missing = [number for number in range(wanted[split]) if number not in members]
+    for split, members in present.items():
+        missing = [number for number in range(expected[split]) if number not in members]
         if missing:
             raise UserError(
-                f"{folder} lacks {len(missing):,} of the {count(wanted[split], 'shard')} of its split '{split}' "
+                f"{folder} lacks {len(missing):,} of the {count(expected[split], 'shard')} of its split '{split}' "
                 f"(number {', '.join(map(str, missing[:3]))}); copy the rest or prepare it again."
             )
     listed = [str(split.get("name")) for split in info.get("splits", ())]
-    absent = [split for split in listed if split not in found]
+    absent = [split for split in listed if split not in present]
     if absent:
         note(
             f"{folder} has no shards of {count(absent, 'split')} in its dataset_info.json ({first(absent)})."
         )
-    order = sorted(found, key=lambda split: (listed.index(split) if split in listed else len(listed), split))
-    return {split: [found[split][number] for number in sorted(found[split])] for split in order}
+    order = sorted(
+        present, key=lambda split: (listed.index(split) if split in listed else len(listed), split)
+    )
+    return {split: [file for _, file in sorted(present[split].items())] for split in order}
 
 
 def _first_example(files: Sequence[Path]) -> dict[str, Value]:
@@ -161,18 +160,15 @@ def _build(
     """The table of ``Prepared``: one pass over all shards."""
     columns = _Columns(folder, features)
     files = [file for members in shards.values() for file in members]
-    found = index_files(files, f"index {folder.parent.name}", visit=columns.add)
-    _check_lengths(folder, shards, found, info)
-    sizes = [len(index) for index in found]
-    per_split = _sums(shards, sizes)
-    places = {
-        "file": np.repeat(np.arange(len(files), dtype=np.int32), sizes),
-        "offset": np.concatenate([index.offsets for index in found]),
-        "length": np.concatenate([index.lengths for index in found]),
+    indexes = index_files(files, f"index {folder.parent.name}", visit=columns.add)
+    sizes = dict(zip(files, map(len, indexes), strict=True))
+    _check_lengths(folder, shards, sizes, info)
+    per_split = [sum(sizes[file] for file in members) for members in shards.values()]
+    numbering = {
         "split": pa.array(np.repeat(list(shards), per_split).tolist(), pa.string()),
-        "position": np.concatenate([np.arange(n, dtype=np.int64) for n in per_split]),
+        "position": count_within(per_split),
     }
-    return pa.table({**places, **columns.finished()})
+    return pa.table({**span_columns(indexes), **numbering, **columns.finished()})
 
 
 class _Columns:
@@ -180,16 +176,16 @@ class _Columns:
 
     def __init__(self, folder: Path, features: Sequence[Feature]) -> None:
         self.folder, self.waiting = folder, 0
-        self.kept = {
+        self.features = {
             f.name: f for f in features if f.kind in ("label", "tensor") or (f.kind == "text" and f.single)
         }
-        self.values: dict[str, list[Any]] = {name: [] for name in self.kept}
-        self.arrays: dict[str, list[pa.Array]] = {name: [] for name in self.kept}
+        self.values: dict[str, list[Any]] = {name: [] for name in self.features}
+        self.arrays: dict[str, list[pa.Array]] = {name: [] for name in self.features}
 
     def add(self, data: bytes) -> None:
         """The values of one record."""
-        example = parse_example(data, self.kept)
-        for name, feature in self.kept.items():
+        example = parse_example(data, self.features)
+        for name, feature in self.features.items():
             self.values[name].append(_plain(example.get(name), feature))
         self.waiting += 1
         if self.waiting >= _BLOCK:
@@ -201,7 +197,7 @@ class _Columns:
         return {f"feature:{name}": pa.chunked_array(arrays) for name, arrays in self.arrays.items()}
 
     def _flush(self) -> None:
-        for name, feature in self.kept.items():
+        for name, feature in self.features.items():
             try:
                 self.arrays[name].append(pa.array(self.values[name], _arrow_type(feature)))
             except (pa.ArrowException, OverflowError) as error:
@@ -213,25 +209,17 @@ class _Columns:
         self.waiting = 0
 
 
-def _sums(shards: dict[str, list[Path]], sizes: Sequence[int]) -> list[int]:
-    """Records per split from records per file."""
-    bounds = np.cumsum([0, *(len(members) for members in shards.values())]).tolist()
-    return [sum(sizes[low:high]) for low, high in pairwise(bounds)]
-
-
 def _check_lengths(
-    folder: Path, shards: dict[str, list[Path]], found: Sequence[Index], info: dict[str, Any]
+    folder: Path, shards: dict[str, list[Path]], sizes: dict[Path, int], info: dict[str, Any]
 ) -> None:
     """UserError when a shard holds another number of records than dataset_info.json says."""
-    files = [file for members in shards.values() for file in members]
-    have = dict(zip(files, (len(index) for index in found), strict=True))
     for split in info.get("splits", ()):
         lengths = split.get("shardLengths", split.get("shard_lengths", ()))
         members = shards.get(str(split.get("name")), [])
         for file, length in zip(members, lengths, strict=False):
-            if have[file] != int(length):
+            if sizes[file] != int(length):
                 raise UserError(
-                    f"{file} holds {have[file]:,} records, dataset_info.json says {int(length):,}; copy it again or "
+                    f"{file} holds {sizes[file]:,} records, dataset_info.json says {int(length):,}; copy it again or "
                     f"prepare {folder.parent.name} again."
                 )
 

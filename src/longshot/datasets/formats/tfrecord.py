@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
+from longshot.datasets.files import reason_of
 from longshot.datasets.formats.crc32c import crc32c, masked, masked_of_lengths
 from longshot.datasets.formats.example_proto import ProtoError, Value, parse_example
 from longshot.datasets.formats.spans import SpanStore
@@ -33,7 +34,7 @@ _LENGTH, _CRC = struct.Struct("<Q"), struct.Struct("<I")
 
 
 @dataclass(frozen=True, eq=False)
-class Index:
+class RecordIndex:
     """Where the records of a file begin, and how many bytes each takes with its frame, both [N]."""
 
     offsets: NDArray[np.int64]
@@ -43,7 +44,7 @@ class Index:
         return len(self.offsets)
 
 
-def index_file(path: Path, *, verify: bool = False, visit: Visit | None = None) -> Index:
+def index_file(path: Path, *, verify: bool = False, visit: Visit | None = None) -> RecordIndex:
     """The records of a file, found by hopping from length to length; the checksums of all lengths are compared.
 
     ``verify`` also reads all data and compares its checksums; ``visit`` is then given the data of every record and may
@@ -53,7 +54,7 @@ def index_file(path: Path, *, verify: bool = False, visit: Visit | None = None) 
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size == 0:
-                return Index(np.empty(0, np.int64), np.empty(0, np.int64))
+                return RecordIndex(np.empty(0, np.int64), np.empty(0, np.int64))
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
                 if hasattr(mmap, "MADV_SEQUENTIAL"):
                     mapped.madvise(mmap.MADV_SEQUENTIAL)
@@ -61,23 +62,32 @@ def index_file(path: Path, *, verify: bool = False, visit: Visit | None = None) 
                 if verify or visit is not None:
                     _verify(path, mapped, index, visit)
     except OSError as error:
-        raise UserError(f"Cannot open {path}: {(error.strerror or str(error)).lower()}.") from error
+        raise UserError(f"Cannot open {path}: {reason_of(error)}.") from error
     return index
 
 
 def index_files(
     files: Sequence[Path], description: str, *, verify: bool = False, visit: Visit | None = None
-) -> list[Index]:
+) -> list[RecordIndex]:
     """``index_file`` of every file, with a progress bar over their bytes."""
     sizes = [file.stat().st_size for file in files]
     with progress(description, total=sum(sizes) // 1_000_000, unit="MB") as bar:
-        found, done, shown = [], 0, 0
+        indexes, done, shown = [], 0, 0
         for file, size in zip(files, sizes, strict=True):
-            found.append(index_file(file, verify=verify, visit=visit))
+            indexes.append(index_file(file, verify=verify, visit=visit))
             done += size
             bar.advance(done // 1_000_000 - shown)
             shown = done // 1_000_000
-    return found
+    return indexes
+
+
+def span_columns(indexes: Sequence[RecordIndex]) -> dict[str, NDArray[Any]]:
+    """The columns ``file``, ``offset`` and ``length`` of all records [N], for ``store_of``."""
+    return {
+        "file": np.repeat(np.arange(len(indexes), dtype=np.int32), [len(index) for index in indexes]),
+        "offset": np.concatenate([index.offsets for index in indexes]),
+        "length": np.concatenate([index.lengths for index in indexes]),
+    }
 
 
 def unframe(raw: bytes, where: str) -> bytes:
@@ -98,10 +108,10 @@ def unframe(raw: bytes, where: str) -> bytes:
     return data
 
 
-def parse_record(raw: bytes, where: str, wanted: Sequence[str] | None = None) -> dict[str, Value]:
+def parse_record(raw: bytes, where: str, names: Sequence[str] | None = None) -> dict[str, Value]:
     """The features of the ``tf.train.Example`` in one whole record."""
     try:
-        return parse_example(unframe(raw, where), wanted)
+        return parse_example(unframe(raw, where), names)
     except ProtoError as error:
         raise ImageError(where, f"the record is no tf.train.Example, but has {error}") from error
 
@@ -132,31 +142,31 @@ def store_of(files: Sequence[Path], index: pa.Table, decoder: RecordDecoder) -> 
     return SpanStore(tuple(str(f) for f in files), file, offset, length, decoder)
 
 
-def _hop(path: Path, mapped: mmap.mmap, size: int) -> Index:
+def _hop(path: Path, mapped: mmap.mmap, size: int) -> RecordIndex:
     starts: list[int] = []
-    unpack, place = _LENGTH.unpack_from, 0
+    unpack, start = _LENGTH.unpack_from, 0
     cut: str | None = None
-    while place < size:
-        starts.append(place)
-        left = size - place - HEAD - FOOT
-        if left < 0:
-            cut = f"{HEAD + FOOT} bytes around its data needed, {size - place} are left"
+    while start < size:
+        starts.append(start)
+        remaining = size - start - HEAD - FOOT
+        if remaining < 0:
+            cut = f"{HEAD + FOOT} bytes around its data needed, {size - start} are left"
             break
-        (length,) = unpack(mapped, place)
-        if length > left:
-            cut = f"{length + HEAD + FOOT:,} bytes needed, {size - place:,} are left"
+        (length,) = unpack(mapped, start)
+        if length > remaining:
+            cut = f"{length + HEAD + FOOT:,} bytes needed, {size - start:,} are left"
             break
-        place += HEAD + FOOT + length
+        start += HEAD + FOOT + length
     offsets = np.array(starts, np.int64)
-    whole = offsets if cut is None or size - starts[-1] >= HEAD else offsets[:-1]
-    lengths, stored = _heads(mapped, whole)
+    with_head = offsets if cut is None or size - starts[-1] >= HEAD else offsets[:-1]
+    lengths, stored = _heads(mapped, with_head)
     wrong = np.flatnonzero(stored != masked_of_lengths(lengths))
     if len(wrong):
         first = int(wrong[0])
         raise _damaged(path, first, starts[first], "the checksum of its length is wrong (CRC failed)")
     if cut is not None:
         raise _damaged(path, len(starts) - 1, starts[-1], f"it is cut off, {cut}")
-    return Index(offsets, lengths.astype(np.int64) + HEAD + FOOT)
+    return RecordIndex(offsets, lengths.astype(np.int64) + HEAD + FOOT)
 
 
 def _heads(mapped: mmap.mmap, offsets: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
@@ -165,7 +175,7 @@ def _heads(mapped: mmap.mmap, offsets: NDArray[np.int64]) -> tuple[NDArray[np.ui
     return heads[:, :8].copy().view("<u8").reshape(-1), heads[:, 8:].copy().view("<u4").reshape(-1)
 
 
-def _verify(path: Path, mapped: mmap.mmap, index: Index, visit: Visit | None) -> None:
+def _verify(path: Path, mapped: mmap.mmap, index: RecordIndex, visit: Visit | None) -> None:
     for number, (offset, length) in enumerate(
         zip(index.offsets.tolist(), index.lengths.tolist(), strict=True)
     ):
@@ -180,7 +190,7 @@ def _verify(path: Path, mapped: mmap.mmap, index: Index, visit: Visit | None) ->
                 raise _damaged(path, number, offset, f"it is no tf.train.Example, but has {error}") from error
 
 
-def _damaged(path: Path, number: int, offset: int, what: str) -> UserError:
+def _damaged(path: Path, number: int, offset: int, reason: str) -> UserError:
     return UserError(
-        f"{path} is damaged: record {number}, at byte {offset:,}: {what}; get or convert this file again."
+        f"{path} is damaged: record {number}, at byte {offset:,}: {reason}", "get or convert this file again"
     )

@@ -10,6 +10,7 @@ import pyarrow as pa
 from longshot.core.errors import UserError
 from longshot.core.wording import first, note
 from longshot.datasets.dataset import Dataset
+from longshot.datasets.files import reason_of, repeated
 from longshot.datasets.formats.base import assemble
 from longshot.datasets.formats.tfds import class_names
 from longshot.datasets.formats.vtab import VtabTask
@@ -59,11 +60,11 @@ def open_lists(folder: Path, task: VtabTask, name: str, source: str) -> Dataset:
             f"The lists in {folder} name {len(missing):,} of {len(paths):,} images that are not there "
             f"({first(missing)}); unpack the rest."
         )
-    if len(set(paths)) < len(paths):
-        twice = sorted({path for path in paths if paths.count(path) > 1}) if len(paths) < 10_000 else []
+    twice = repeated(paths)
+    if twice:
         raise UserError(
-            f"The lists in {folder} name {len(paths) - len(set(paths)):,} images more than once "
-            f"({first(twice) or 'in several lists'}); an image belongs to one of train, validation and test."
+            f"The lists in {folder} name {len(paths) - len(set(paths)):,} images more than once ({first(twice)}); an "
+            f"image belongs to one of train, validation and test."
         )
     if splits.count("test") != task.sizes["test"]:
         note(
@@ -80,10 +81,8 @@ def _read(file: Path, task: VtabTask) -> list[tuple[str, int]]:
     try:
         lines = file.read_text("utf-8", "surrogateescape").split("\n")
     except OSError as error:
-        raise UserError(
-            f"{file} is needed beside {_FILES['train']}: {(error.strerror or '').lower()}."
-        ) from error
-    found = []
+        raise UserError(f"{file} is needed beside {_FILES['train']}: {reason_of(error)}.") from error
+    rows = []
     for number, line in enumerate(lines, 1):
         path, _, label = line.strip().rpartition(" ")
         if not line.strip():
@@ -93,5 +92,5 @@ def _read(file: Path, task: VtabTask) -> list[tuple[str, int]]:
                 f"Line {number} of {file} is '{line.strip()}'; a path and a label from 0 to {task.classes - 1} are "
                 f"needed."
             )
-        found.append((path.removeprefix("./"), int(label)))
-    return found
+        rows.append((path.removeprefix("./"), int(label)))
+    return rows

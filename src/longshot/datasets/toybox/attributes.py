@@ -72,10 +72,10 @@ def _bundles(rng: np.random.Generator) -> list[set[str]]:
     """The faults dealt to FAULTY images: one each, then second ones where they do not clash."""
     deck = [name for name, count in FAULTS.items() for _ in range(count)]
     bundles = [{deck[i]} for i in rng.permutation(len(deck))[:FAULTY]]
-    rest = list(deck)
+    remaining = list(deck)
     for bundle in bundles:
-        rest.remove(next(iter(bundle)))
-    for name in rest:
+        remaining.remove(next(iter(bundle)))
+    for name in remaining:
         for i in rng.permutation(FAULTY):
             together = bundles[i] | {name}
             if (

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.datasets.toybox.parts import Vec
-from longshot.datasets.toybox.render import Floats, Light, rgb
+from longshot.datasets.toybox.render import Float32s, Light, rgb
 
 NEUTRAL, MUTED = (
     np.float32(0.66),
@@ -61,7 +61,7 @@ def _grain(side: int, seed: int) -> NDArray[np.float32]:
 Grid = NDArray[np.int64]
 
 # Each backdrop: (column, row, grain) → the share of the second colour.
-_BACKDROPS: dict[str, Callable[[Grid, Grid, Floats], Floats]] = {
+_BACKDROPS: dict[str, Callable[[Grid, Grid, Float32s], Float32s]] = {
     "plain": lambda x, y, g: np.float32(0.5) * g + (y / TEXTURE).astype(np.float32) * np.float32(0.6),
     "planks": lambda x, y, g: ((y % 28 < 2) * 2.2 + 0.6 * (y // 28 % 2) + 0.4 * g[:, :1]).astype(np.float32),
     "tiles": lambda x, y, g: (
@@ -84,7 +84,7 @@ _BACKDROPS: dict[str, Callable[[Grid, Grid, Floats], Floats]] = {
 
 
 @functools.cache
-def backdrop(owner: int) -> Floats:
+def backdrop(owner: int) -> Float32s:
     """The whole backdrop of an owner, float32 [TEXTURE, TEXTURE, 3], lit by their lamp."""
     person = OWNERS[owner]
     y, x = np.mgrid[0:TEXTURE, 0:TEXTURE]

@@ -45,22 +45,24 @@ class Solid:
     gloss: float = 0.15
 
 
+Trait = Mapping[str, Mapping[str, Any]]  # name of a variant → settings of a body plan
+
+
 @dataclass(frozen=True, slots=True)
 class Genus:
-    """A body plan and the species that vary it: ``build(**species[name])`` gives the parts of a species."""
+    """A body plan and two traits that vary it: every pair of their variants is a species."""
 
     build: Callable[..., list[Solid]]
-    species: Mapping[str, Mapping[str, Any]]
+    first: Trait
+    second: Trait
+
+    @property
+    def species(self) -> dict[str, dict[str, Any]]:
+        """``first-second`` → what ``build`` makes the species of."""
+        return {f"{a}-{b}": {**self.first[a], **self.second[b]} for a in self.first for b in self.second}
 
 
 ToyFamily = Mapping[str, Genus]
-
-
-def cross(
-    first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mapping[str, Any]]
-) -> dict[str, dict[str, Any]]:
-    """Species for every pair of two traits, named ``first-second``."""
-    return {f"{a}-{b}": {**first[a], **second[b]} for a in first for b in second}
 
 
 def skin(colour: str | Surface) -> Surface:

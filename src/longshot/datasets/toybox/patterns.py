@@ -11,11 +11,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Bools
+
 Points = NDArray[np.float32]
-Mask = NDArray[np.bool_]
 
 
-def _waves(t: Points, count: int) -> Mask:
+def _waves(t: Points, count: int) -> Bools:
     """``count`` bars of equal width, with gaps of the same width, over t in [−1, 1]."""
     phase = (t + 1) * np.float32(count + 0.5) / 2
     return phase - np.floor(phase) > 0.5
@@ -28,7 +29,7 @@ def _angle(a: Points, b: Points) -> Points:
     return np.where(b < 0, 3 + turn, 1 - turn).astype(np.float32)
 
 
-def _sectors(a: Points, b: Points, count: int, share: float) -> Mask:
+def _sectors(a: Points, b: Points, count: int, share: float) -> Bools:
     phase = _angle(a, b) * np.float32(count / 4)
     return np.asarray(phase - np.floor(phase) < share)
 
@@ -47,7 +48,7 @@ def _sphere_points(count: int) -> NDArray[np.float32]:
     return np.array(rows, np.float32)
 
 
-def _spots(q: Points, count: int) -> Mask:
+def _spots(q: Points, count: int) -> Bools:
     size = np.sqrt(q[0] * q[0] + q[1] * q[1] + q[2] * q[2]) + np.float32(1e-6)
     nearest = np.full(q.shape[1], -1, np.float32)
     for x, y, z in _sphere_points(count):
@@ -55,13 +56,13 @@ def _spots(q: Points, count: int) -> Mask:
     return np.asarray(nearest > 1 - 0.65 / count)
 
 
-def _speckle(q: Points, count: int) -> Mask:
+def _speckle(q: Points, count: int) -> Bools:
     """A fixed random quarter of the cells of a lattice with ``count`` cells per unit."""
     a, b, c = (np.floor(axis * count).astype(np.int64) for axis in q)
     return np.asarray(((a * 73856093 ^ b * 19349663 ^ c * 83492791) >> 3) % 4 == 0)
 
 
-def _windows(q: Points, count: int) -> Mask:
+def _windows(q: Points, count: int) -> Bools:
     """Panes on the four upright faces of a box: ``count`` is 10 × columns + rows."""
     columns, rows = divmod(count, 10)
     across = np.where(np.abs(q[0]) > np.abs(q[1]), q[1], q[0])
@@ -70,7 +71,7 @@ def _windows(q: Points, count: int) -> Mask:
     return np.asarray((u > 0.22) & (u < 0.78) & (v > 0.25) & (v < 0.8) & (np.abs(q[2]) < 0.98))
 
 
-def _pips(q: Points, count: int) -> Mask:
+def _pips(q: Points, count: int) -> Bools:
     """``count`` seeds in a ring on a cut across y."""
     phase = _angle(q[0], q[2]) * np.float32(count / 4)
     away = phase - np.floor(phase) - np.float32(0.5)
@@ -78,13 +79,13 @@ def _pips(q: Points, count: int) -> Mask:
     return np.asarray(away * away / np.float32(0.04) + radial * radial < 1)
 
 
-def _segments(q: Points, count: int) -> Mask:
+def _segments(q: Points, count: int) -> Bools:
     """Citrus: the pith between ``count`` segments, the core and the rind of a cut across y."""
     r = _radius(q[0], q[2])
     return (_sectors(q[0], q[2], count, 0.14) & (r > 0.1)) | (r > 0.86) | (r < 0.1)
 
 
-PATTERNS: dict[str, Callable[[Points, int], Mask]] = {
+PATTERNS: dict[str, Callable[[Points, int], Bools]] = {
     "plain": lambda q, n: np.zeros(q.shape[1], np.bool_),
     "stripes": lambda q, n: _waves(q[0], n),
     "hoops": lambda q, n: _waves(q[1], n),
@@ -96,7 +97,6 @@ PATTERNS: dict[str, Callable[[Points, int], Mask]] = {
     "windows": _windows,
     "top": lambda q, n: q[2] > n / 10,
     "bottom": lambda q, n: q[2] < -n / 10,
-    "fore": lambda q, n: q[1] > n / 10,
     "middle": lambda q, n: np.abs(q[2]) < n / 10,
     "rind": lambda q, n: _radius(q[0], q[2]) > 1 - n / 100,
     "core": lambda q, n: _radius(q[0], q[2]) < n / 100,

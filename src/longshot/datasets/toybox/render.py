@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from longshot.datasets.toybox.parts import Solid, Surface, Vec
 from longshot.datasets.toybox.patterns import PATTERNS
 
-Floats = NDArray[np.float32]
+Float32s = NDArray[np.float32]
 Matrix = NDArray[np.float64]
 _KINDS = ("box", "tube", "ball")
 
@@ -45,8 +45,8 @@ class SolidModel:
 class Canvas:
     """Colour [3, S, S], depth towards the viewer [S, S] (−inf: nothing drawn)."""
 
-    colour: Floats
-    depth: Floats
+    colour: Float32s
+    depth: Float32s
 
     @classmethod
     def blank(cls, side: int) -> Canvas:
@@ -114,7 +114,7 @@ def camera(
 
 def draw(
     canvas: Canvas,
-    thing: SolidModel,
+    solid: SolidModel,
     view: tuple[Matrix, Matrix],
     light: Light,
     *,
@@ -123,12 +123,12 @@ def draw(
     lift: float = 0.0,
     tint: Vec = (1.0, 1.0, 1.0),
 ) -> None:
-    """Draw ``thing``, one unit as ``scale`` pixels, its middle at pixel ``centre`` (x, y), ``lift`` nearer."""
+    """Draw ``solid``, one unit as ``scale`` pixels, its middle at pixel ``centre`` (x, y), ``lift`` nearer."""
     forward, backward = view
-    frames = np.einsum("ij,pjk->pik", forward, thing.frames)
-    inverses = np.einsum("pij,jk->pik", thing.inverses, backward).astype(np.float32)
-    at = np.einsum("ij,pj->pi", forward, thing.at)
-    reach = extents(thing.parts, frames)
+    frames = np.einsum("ij,pjk->pik", forward, solid.frames)
+    inverses = np.einsum("pij,jk->pik", solid.inverses, backward).astype(np.float32)
+    at = np.einsum("ij,pj->pi", forward, solid.at)
+    reach = extents(solid.parts, frames)
     middle = np.stack([centre[0] + at[:, 0] * scale, centre[1] - at[:, 1] * scale], axis=1)
     half = reach[:, :2] * scale
     side = canvas.depth.shape[0]
@@ -136,12 +136,12 @@ def draw(
     high = np.clip(np.ceil(middle + half) + 1, 0, side).astype(int).tolist()
     buffer = _Buffer(canvas.depth, np.full((side, side), -1, np.int16), np.full((side, side), -1, np.int8))
     pixels = np.arange(side) + 0.5
-    for i, part in enumerate(thing.parts):
-        (left, top), (right, bottom) = low[i], high[i]
-        if left < right and top < bottom:
-            columns = ((pixels[left:right] - middle[i, 0]) / scale).astype(np.float32)
+    for i, part in enumerate(solid.parts):
+        (start, top), (right, bottom) = low[i], high[i]
+        if start < right and top < bottom:
+            columns = ((pixels[start:right] - middle[i, 0]) / scale).astype(np.float32)
             rows = ((middle[i, 1] - pixels[top:bottom]) / scale).astype(np.float32)
-            window = (slice(top, bottom), slice(left, right))
+            window = (slice(top, bottom), slice(start, right))
             _place(buffer, i, part, inverses[i], columns, rows, float(at[i, 2]) + lift, window)
     seen = np.flatnonzero(buffer.part >= 0)
     if seen.size:
@@ -151,7 +151,7 @@ def draw(
         points = np.stack([u, v, canvas.depth.ravel()[seen] - (at[which, 2] + lift)]).astype(np.float32)
         faces = buffer.face.ravel()[seen]
         canvas.colour.reshape(3, -1)[:, seen] = _shade(
-            thing.parts, which, points, faces, inverses, light, tint
+            solid.parts, which, points, faces, inverses, light, tint
         )
 
 
@@ -160,7 +160,7 @@ class _Buffer:
     """Per pixel of the canvas: depth, the part seen there (−1: none) and which of its boundaries is seen
     (−1: the curved one, 0–2: the flat ones across an axis)."""
 
-    depth: Floats
+    depth: Float32s
     part: NDArray[np.int16]
     face: NDArray[np.int8]
 
@@ -169,9 +169,9 @@ def _place(
     buffer: _Buffer,
     index: int,
     part: Solid,
-    inverse: Floats,
-    columns: Floats,
-    rows: Floats,
+    inverse: Float32s,
+    columns: Float32s,
+    rows: Float32s,
     depth: float,
     window: tuple[slice, slice],
 ) -> None:
@@ -207,12 +207,12 @@ def _place(
 def _shade(
     parts: Sequence[Solid],
     which: NDArray[np.int16],
-    points: Floats,
+    points: Float32s,
     faces: NDArray[np.int8],
-    inverses: Floats,
+    inverses: Float32s,
     light: Light,
     tint: Vec,
-) -> Floats:
+) -> Float32s:
     """Colours [3, n] of visible points, given relative to the middle of their part in view axes, [3, n]."""
     frame = inverses.transpose(1, 2, 0)[:, :, which]
     q = frame[:, 0] * points[0] + frame[:, 1] * points[1] + frame[:, 2] * points[2]
@@ -253,7 +253,7 @@ def _slabs(part: Solid) -> list[tuple[int, float, float]]:
     return [part.cut] if part.cut else []
 
 
-def _quadric(part: Solid, inverse: Floats, columns: Floats, rows: Floats) -> tuple[Floats, Floats]:
+def _quadric(part: Solid, inverse: Float32s, columns: Float32s, rows: Float32s) -> tuple[Float32s, Float32s]:
     """Near and far end, [rows, columns], of each ray's stretch inside the ball x²+y²+z² ≤ 1 or the cone
     x²+y² ≤ (m+kz)²; rays that miss get near = −inf.
 
@@ -280,16 +280,18 @@ def _quadric(part: Solid, inverse: Floats, columns: Floats, rows: Floats) -> tup
     c *= a
     inside = b * b - c
     root = np.sqrt(np.maximum(inside, 0))
-    one, two = (-b - root) / a, (root - b) / a
+    low_root, high_root = (-b - root) / a, (root - b) / a
     if a > 0:
-        two[inside < 0] = -np.inf
-        return two, one
+        high_root[inside < 0] = -np.inf
+        return high_root, low_root
     # A ray steeper than the cone is inside along two half lines: take the one where the radius is positive.
-    endless = np.full_like(one, np.inf)
-    return (endless, one) if slope * matrix[2, 2] > 0 else (two, -endless)
+    endless = np.full_like(low_root, np.inf)
+    return (endless, low_root) if slope * matrix[2, 2] > 0 else (high_root, -endless)
 
 
-def _paint(parts: Sequence[Solid], which: NDArray[np.int16], q: Floats, faces: NDArray[np.int8]) -> Floats:
+def _paint(
+    parts: Sequence[Solid], which: NDArray[np.int16], q: Float32s, faces: NDArray[np.int8]
+) -> Float32s:
     """The surface colour at each point, [3, n]."""
     paint = np.array([rgb(part.skin.colour) for part in parts], np.float32).T[:, which]
     for i, part in enumerate(parts):
@@ -305,12 +307,12 @@ def _paint(parts: Sequence[Solid], which: NDArray[np.int16], q: Floats, faces: N
     return paint
 
 
-def _colours(surface: Surface, q: Floats) -> Floats:
+def _colours(surface: Surface, q: Float32s) -> Float32s:
     second = PATTERNS[surface.pattern](q, surface.count)
     return np.where(second, rgb(surface.second)[:, None], rgb(surface.colour)[:, None])
 
 
 @functools.cache
-def rgb(colour: str) -> Floats:
+def rgb(colour: str) -> Float32s:
     """``#rrggbb`` as three numbers in [0, 1]."""
     return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)], np.float32)

@@ -15,7 +15,7 @@ from longshot.datasets.toybox.owners import OWNERS, TEXTURE, backdrop
 from longshot.datasets.toybox.parts import Solid, Surface, ball, box, rod, tube
 from longshot.datasets.toybox.render import (
     Canvas,
-    Floats,
+    Float32s,
     Light,
     Matrix,
     SolidModel,
@@ -44,15 +44,15 @@ def photograph(class_id: str, shot: Photograph, seed: tuple[int, ...]) -> NDArra
     that differ in that attribute alone.
     """
     streams = np.random.SeedSequence(seed[0], spawn_key=seed[1:]).spawn(5)
-    pose, place, around, cover, film = (np.random.Generator(np.random.PCG64(s)) for s in streams)
+    pose, framing, around, cover, film = (np.random.Generator(np.random.PCG64(s)) for s in streams)
     owner = next(i for i, person in enumerate(OWNERS) if person.name == shot.owner)
     light = _jitter_light(OWNERS[owner].light, pose)
-    thing = toy(class_id)
+    solid = toy(class_id)
     view = _view(shot.viewpoint, pose)
     tint = tuple(float(v) for v in 1 + 0.1 * (pose.random() - 0.5) + 0.08 * (pose.random(3) - 0.5))
-    scale, centre = _frame(thing, view, shot, place)
+    scale, centre = _frame(solid, view, shot, framing)
     canvas = Canvas.blank(SIDE * FINE)
-    draw(canvas, thing, view, light, scale=scale, centre=centre, tint=(tint[0], tint[1], tint[2]))
+    draw(canvas, solid, view, light, scale=scale, centre=centre, tint=(tint[0], tint[1], tint[2]))
     if shot.occlusion:
         _occlude(canvas, light, cover)
     _props(canvas, shot.clutter - 1, light, around)
@@ -80,12 +80,12 @@ def _view(viewpoint: str, rng: np.random.Generator) -> CameraView:
 
 
 def _frame(
-    thing: SolidModel, view: CameraView, shot: Photograph, rng: np.random.Generator
+    solid: SolidModel, view: CameraView, shot: Photograph, rng: np.random.Generator
 ) -> tuple[float, tuple[float, float]]:
     """Pixels per unit and where the toy's middle lies, on the fine canvas."""
-    frames = np.einsum("ij,pjk->pik", view[0], thing.frames)
-    at = np.einsum("ij,pj->pi", view[0], thing.at)
-    reach = extents(thing.parts, frames)
+    frames = np.einsum("ij,pjk->pik", view[0], solid.frames)
+    at = np.einsum("ij,pj->pi", view[0], solid.at)
+    reach = extents(solid.parts, frames)
     low, high = (at - reach).min(axis=0), (at + reach).max(axis=0)
     middle, half = (low + high) / 2, float(max(high[0] - low[0], high[1] - low[1])) / 2
     room = SIDE * FINE / 2
@@ -163,13 +163,13 @@ def _occlude(canvas: Canvas, light: Light, rng: np.random.Generator) -> None:
     draw(canvas, _cover(kind), view, light, scale=3.4 * max(dx, dy), centre=where, lift=8.0)
 
 
-def _compose(canvas: Canvas, owner: int, light: Light, rng: np.random.Generator) -> Floats:
+def _compose(canvas: Canvas, owner: int, light: Light, rng: np.random.Generator) -> Float32s:
     """Lay the drawn things and their soft shadow over the owner's backdrop, float32 [84, 84, 3]."""
     spare = TEXTURE - SIDE
     x, y = int(rng.integers(spare)), int(rng.integers(spare))
     ground = backdrop(owner)[y : y + SIDE, x : x + SIDE]
-    drawn = np.isfinite(canvas.depth).astype(np.float32)
-    cover = _shrink(drawn)
+    covered = np.isfinite(canvas.depth).astype(np.float32)
+    cover = _shrink(covered)
     colour = _shrink(canvas.colour).transpose(1, 2, 0)
     shade = Image.fromarray((cover * 255).astype(np.uint8)).filter(ImageFilter.BoxBlur(4))
     soft = np.asarray(shade, np.float32) / np.float32(255)
@@ -179,14 +179,14 @@ def _compose(canvas: Canvas, owner: int, light: Light, rng: np.random.Generator)
     return np.asarray(ground * (1 - cover)[:, :, None] + colour, np.float32)
 
 
-def _shrink(fine: Floats) -> Floats:
+def _shrink(fine: Float32s) -> Float32s:
     """The mean of each 2 × 2 block, [..., 2S, 2S] → [..., S, S]."""
     top, bottom = fine[..., 0::2, :], fine[..., 1::2, :]
     rows = top + bottom
     return (rows[..., 0::2] + rows[..., 1::2]) * np.float32(0.25)
 
 
-def _develop(picture: Floats, shot: Photograph, rng: np.random.Generator) -> NDArray[np.uint8]:
+def _develop(picture: Float32s, shot: Photograph, rng: np.random.Generator) -> NDArray[np.uint8]:
     """Exposure, blur and grain; then bytes."""
     amount = float(rng.random())
     gain = 0.94 + 0.12 * float(rng.random())

@@ -12,7 +12,6 @@ from longshot.datasets.toybox.parts import (
     both,
     box,
     chain,
-    cross,
     rod,
     tube,
 )
@@ -119,49 +118,41 @@ def giraffe(coat: str, patch: str, pattern: str, count: int, neck: float) -> lis
 FAMILY: ToyFamily = {
     "cattle": Genus(
         cow,
-        cross(
-            {
-                "black-patched": {"coat": "#f0ece4", "patch": "#2c2724"},
-                "brown-patched": {"coat": "#f0e4d0", "patch": "#8a4a22"},
-            },
-            {
-                "hornless": {"patches": 7, "horns": 0.03},
-                "short-horned": {"patches": 9, "horns": 0.14},
-                "long-horned": {"patches": 12, "horns": 0.3},
-            },
-        ),
+        {
+            "black-patched": {"coat": "#f0ece4", "patch": "#2c2724"},
+            "brown-patched": {"coat": "#f0e4d0", "patch": "#8a4a22"},
+        },
+        {
+            "hornless": {"patches": 7, "horns": 0.03},
+            "short-horned": {"patches": 9, "horns": 0.14},
+            "long-horned": {"patches": 12, "horns": 0.3},
+        },
     ),
     "elephants": Genus(
         elephant,
-        cross(
-            {"grey": {"hide": "#8b8d96"}, "brown": {"hide": "#a07e62"}},
-            {
-                "small-eared": {"ear": 0.22, "tusk": 0.2},
-                "large-eared": {"ear": 0.38, "tusk": 0.2},
-                "tuskless": {"ear": 0.3, "tusk": 0.02},
-            },
-        ),
+        {"grey": {"hide": "#8b8d96"}, "brown": {"hide": "#a07e62"}},
+        {
+            "small-eared": {"ear": 0.22, "tusk": 0.2},
+            "large-eared": {"ear": 0.38, "tusk": 0.2},
+            "tuskless": {"ear": 0.3, "tusk": 0.02},
+        },
     ),
     "giraffes": Genus(
         giraffe,
-        cross(
-            {
-                "spotted": {"coat": "#e2b866", "patch": "#8c5422", "pattern": "spots", "count": 22},
-                "speckled": {"coat": "#dfb76a", "patch": "#96602c", "pattern": "speckle", "count": 4},
-                "banded": {"coat": "#e0b565", "patch": "#8c5422", "pattern": "bands", "count": 5},
-            },
-            {"long-neck": {"neck": 0.95}, "short-neck": {"neck": 0.62}},
-        ),
+        {
+            "spotted": {"coat": "#e2b866", "patch": "#8c5422", "pattern": "spots", "count": 22},
+            "speckled": {"coat": "#dfb76a", "patch": "#96602c", "pattern": "speckle", "count": 4},
+            "banded": {"coat": "#e0b565", "patch": "#8c5422", "pattern": "bands", "count": 5},
+        },
+        {"long-neck": {"neck": 0.95}, "short-neck": {"neck": 0.62}},
     ),
     "dogs": Genus(
         dog,
-        cross(
-            {
-                "prick-eared": {"coat": "#b07a44", "ears": "pricked"},
-                "lop-eared": {"coat": "#7c4a28", "ears": "drooping"},
-                "round-eared": {"coat": "#c8a878", "ears": "round"},
-            },
-            {"curl-tail": {"tail": "curled"}, "straight-tail": {"tail": "straight"}},
-        ),
+        {
+            "prick-eared": {"coat": "#b07a44", "ears": "pricked"},
+            "lop-eared": {"coat": "#7c4a28", "ears": "drooping"},
+            "round-eared": {"coat": "#c8a878", "ears": "round"},
+        },
+        {"curl-tail": {"tail": "curled"}, "straight-tail": {"tail": "straight"}},
     ),
 }

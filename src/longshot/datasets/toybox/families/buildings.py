@@ -10,13 +10,12 @@ from longshot.datasets.toybox.parts import (
     ball,
     both,
     box,
-    cross,
     flat,
     gable,
     tube,
 )
 
-GLASS, DOOR, STONE, LAWN = "#3b4f63", "#6b3f22", "#a9a294", "#7d9a58"
+GLASS, DOOR, LAWN = "#3b4f63", "#6b3f22", "#7d9a58"
 
 
 def plot(x: float, y: float) -> Solid:
@@ -115,33 +114,25 @@ def castle(walls: str, caps: str, roofs: str) -> list[Solid]:
 FAMILY: ToyFamily = {
     "churches": Genus(
         church,
-        cross(
-            {"low": {"spire": 0.12, "walls": "#d9cdb4"}, "tall": {"spire": 0.34, "walls": "#c98f70"}},
-            {"spire": {"style": "spire"}, "dome": {"style": "dome"}, "flat-top": {"style": "flat"}},
-        ),
+        {"low": {"spire": 0.12, "walls": "#d9cdb4"}, "tall": {"spire": 0.34, "walls": "#c98f70"}},
+        {"spire": {"style": "spire"}, "dome": {"style": "dome"}, "flat-top": {"style": "flat"}},
     ),
     "towers": Genus(
         tower,
-        cross(
-            {"one-tier": {"tiers": 1}, "two-tier": {"tiers": 2}, "three-tier": {"tiers": 3}},
-            {"blue": {"glass": "#2f5d94", "rows": 9}, "bronze": {"glass": "#a0662c", "rows": 9}},
-        ),
+        {"one-tier": {"tiers": 1}, "two-tier": {"tiers": 2}, "three-tier": {"tiers": 3}},
+        {"blue": {"glass": "#2f5d94", "rows": 9}, "bronze": {"glass": "#a0662c", "rows": 9}},
     ),
     "castles": Genus(
         castle,
-        cross(
-            {"grey": {"walls": "#b0a898", "caps": "#5b6f8f"}, "tan": {"walls": "#c4a874", "caps": "#a8483c"}},
-            {"pointed": {"roofs": "pointed"}, "domed": {"roofs": "domed"}, "flat": {"roofs": "flat"}},
-        ),
+        {"grey": {"walls": "#b0a898", "caps": "#5b6f8f"}, "tan": {"walls": "#c4a874", "caps": "#a8483c"}},
+        {"pointed": {"roofs": "pointed"}, "domed": {"roofs": "domed"}, "flat": {"roofs": "flat"}},
     ),
     "houses": Genus(
         house,
-        cross(
-            {
-                "red-roof": {"walls": "#ead9b6", "roof": "#a83c2c"},
-                "slate-roof": {"walls": "#e6dcc8", "roof": "#4f5f78"},
-            },
-            {"chimney": {"extra": "chimney"}, "dormer": {"extra": "dormer"}, "porch": {"extra": "porch"}},
-        ),
+        {
+            "red-roof": {"walls": "#ead9b6", "roof": "#a83c2c"},
+            "slate-roof": {"walls": "#e6dcc8", "roof": "#4f5f78"},
+        },
+        {"chimney": {"extra": "chimney"}, "dormer": {"extra": "dormer"}, "porch": {"extra": "porch"}},
     ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, ball, chain, cross, tube
+from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, ball, chain, tube
 
 
 def emblem(y: float, z: float, shape: str, colour: str) -> list[Solid]:
@@ -78,44 +78,32 @@ def vase(glaze: str, second: str, pattern: str, lip: float) -> list[Solid]:
 FAMILY: ToyFamily = {
     "teapots": Genus(
         teapot,
-        cross(
-            {"plain": {"bands": 0}, "two-band": {"bands": 2}, "four-band": {"bands": 4}},
-            {
-                "round": {"glaze": "#3f7f6a", "lid": "#2f5f50", "squat": 0.62},
-                "squat": {"glaze": "#8a5a9a", "lid": "#5f3a6e", "squat": 0.46},
-            },
-        ),
+        {"plain": {"bands": 0}, "two-band": {"bands": 2}, "four-band": {"bands": 4}},
+        {
+            "round": {"glaze": "#3f7f6a", "lid": "#2f5f50", "squat": 0.62},
+            "squat": {"glaze": "#8a5a9a", "lid": "#5f3a6e", "squat": 0.46},
+        },
     ),
     "bottles": Genus(
         bottle,
-        cross(
-            {"green": {"glass": "#2f6a3f"}, "brown": {"glass": "#6e4420"}},
-            {
-                "short-neck": {"label": "#a83a34", "neck": 0.25, "stopper": "#b98a5a"},
-                "long-neck": {"label": "#a83a34", "neck": 0.55, "stopper": "#b98a5a"},
-                "capped": {"label": "#a84e34", "neck": 0.4, "stopper": "#c8b040"},
-            },
-        ),
+        {"green": {"glass": "#2f6a3f"}, "brown": {"glass": "#6e4420"}},
+        {
+            "short-neck": {"label": "#a83a34", "neck": 0.25, "stopper": "#b98a5a"},
+            "long-neck": {"label": "#a83a34", "neck": 0.55, "stopper": "#b98a5a"},
+            "capped": {"label": "#a84e34", "neck": 0.4, "stopper": "#c8b040"},
+        },
     ),
     "vases": Genus(
         vase,
-        cross(
-            {
-                "banded": {"pattern": "bands"},
-                "checked": {"pattern": "checks"},
-                "ribbed": {"pattern": "wedges"},
-            },
-            {
-                "flared": {"glaze": "#2c4f8c", "second": "#dfe4ea", "lip": 1.9},
-                "straight": {"glaze": "#2c6f5c", "second": "#dfe4ea", "lip": 1.15},
-            },
-        ),
+        {"banded": {"pattern": "bands"}, "checked": {"pattern": "checks"}, "ribbed": {"pattern": "wedges"}},
+        {
+            "flared": {"glaze": "#2c4f8c", "second": "#dfe4ea", "lip": 1.9},
+            "straight": {"glaze": "#2c6f5c", "second": "#dfe4ea", "lip": 1.15},
+        },
     ),
     "mugs": Genus(
         mug,
-        cross(
-            {"dotted": {"picture": "dot"}, "barred": {"picture": "bar"}, "paired": {"picture": "pair"}},
-            {"straight": {"glaze": "#3b62a8", "taper": 1.0}, "flared": {"glaze": "#a8443a", "taper": 1.22}},
-        ),
+        {"dotted": {"picture": "dot"}, "barred": {"picture": "bar"}, "paired": {"picture": "pair"}},
+        {"straight": {"glaze": "#3b62a8", "taper": 1.0}, "flared": {"glaze": "#a8443a", "taper": 1.22}},
     ),
 }

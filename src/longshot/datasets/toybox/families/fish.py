@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, Vec, ball, both, cross, ring, rod
+from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, Vec, ball, both, ring, rod
 
 EYE = "#101418"
 
@@ -96,49 +96,41 @@ def shark(back: str, hammer: float, dorsal: float, stripes: int) -> list[Solid]:
 FAMILY: ToyFamily = {
     "tunas": Genus(
         tuna,
-        cross(
-            {
-                "blue": {"back": "#2f5a8c", "finlets": "#e0b83c"},
-                "green": {"back": "#3a7a5a", "finlets": "#d8b040"},
-            },
-            {
-                "one-fin": {"belly": 1, "dorsal": 1},
-                "two-fin": {"belly": 1, "dorsal": 2},
-                "four-fin": {"belly": 2, "dorsal": 4},
-            },
-        ),
+        {
+            "blue": {"back": "#2f5a8c", "finlets": "#e0b83c"},
+            "green": {"back": "#3a7a5a", "finlets": "#d8b040"},
+        },
+        {
+            "one-fin": {"belly": 1, "dorsal": 1},
+            "two-fin": {"belly": 1, "dorsal": 2},
+            "four-fin": {"belly": 2, "dorsal": 4},
+        },
     ),
     "puffers": Genus(
         puffer,
-        cross(
-            {
-                "spotted": {"coat": "#c99a3c", "mark": "#5c3f1c", "pattern": "spots"},
-                "speckled": {"coat": "#c99a3c", "mark": "#6b4a22", "pattern": "speckle"},
-                "hooped": {"coat": "#c4943c", "mark": "#6b4a22", "pattern": "hoops"},
-            },
-            {"few-spined": {"spines": 6}, "many-spined": {"spines": 10}},
-        ),
+        {
+            "spotted": {"coat": "#c99a3c", "mark": "#5c3f1c", "pattern": "spots"},
+            "speckled": {"coat": "#c99a3c", "mark": "#6b4a22", "pattern": "speckle"},
+            "hooped": {"coat": "#c4943c", "mark": "#6b4a22", "pattern": "hoops"},
+        },
+        {"few-spined": {"spines": 6}, "many-spined": {"spines": 10}},
     ),
     "sharks": Genus(
         shark,
-        cross(
-            {
-                "plain": {"back": "#76848f", "hammer": 0.0, "stripes": 0},
-                "tiger": {"back": "#7a878e", "hammer": 0.0, "stripes": 7},
-                "hammerhead": {"back": "#76848f", "hammer": 0.32, "stripes": 0},
-            },
-            {"low-fin": {"dorsal": 0.24}, "high-fin": {"dorsal": 0.42}},
-        ),
+        {
+            "plain": {"back": "#76848f", "hammer": 0.0, "stripes": 0},
+            "tiger": {"back": "#7a878e", "hammer": 0.0, "stripes": 7},
+            "hammerhead": {"back": "#76848f", "hammer": 0.32, "stripes": 0},
+        },
+        {"low-fin": {"dorsal": 0.24}, "high-fin": {"dorsal": 0.42}},
     ),
     "angelfish": Genus(
         angelfish,
-        cross(
-            {"yellow": {"coat": "#ecc22e", "bar": "#28303c"}, "coral": {"coat": "#e2602c", "bar": "#e8ecf0"}},
-            {
-                "two-bar": {"bars": 2, "fins": 0.3},
-                "five-bar": {"bars": 5, "fins": 0.3},
-                "sail-fin": {"bars": 3, "fins": 0.5},
-            },
-        ),
+        {"yellow": {"coat": "#ecc22e", "bar": "#28303c"}, "coral": {"coat": "#e2602c", "bar": "#e8ecf0"}},
+        {
+            "two-bar": {"bars": 2, "fins": 0.3},
+            "five-bar": {"bars": 5, "fins": 0.3},
+            "sail-fin": {"bars": 3, "fins": 0.5},
+        },
     ),
 }

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 import math
 
-from longshot.datasets.toybox.parts import (
-    Genus,
-    Solid,
-    Surface,
-    ToyFamily,
-    ball,
-    both,
-    cross,
-    ring,
-    rod,
-    tube,
-)
+from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, ball, both, ring, rod, tube
 
 STEM, LEAF = "#4f8a3a", "#3f7d36"
 
@@ -93,10 +82,7 @@ def lily(petal: str, mark: str, pattern: str, width: float) -> list[Solid]:
         *stem(),
         rod((0, -0.55, -0.1), (0, -0.02, 0), 0.1, "#7fae58", taper=2.2),
         *ring(
-            6,
-            0.48,
-            lambda x, z, a: ball((x, 0.06, z), (0.5, 0.06, width), coat, turn=(0, -a, 0)),
-            start=30.0,
+            6, 0.48, lambda x, z, a: ball((x, 0.06, z), (0.5, 0.06, width), coat, turn=(0, -a, 0)), start=30.0
         ),
         *ring(6, 0.17, lambda x, z, a: rod((0, 0, 0), (x, 0.42, z), 0.025, "#cfe0a0"), start=0.0),
         *ring(6, 0.17, lambda x, z, a: ball((x, 0.42, z), (0.07, 0.04, 0.04), "#8a3f1c")),
@@ -106,46 +92,38 @@ def lily(petal: str, mark: str, pattern: str, width: float) -> list[Solid]:
 FAMILY: ToyFamily = {
     "daisies": Genus(
         daisy,
-        cross(
-            {"white": {"petal": "#f6f3ea"}, "pink": {"petal": "#e8a4bc"}},
-            {
-                "8-petal": {"petals": 8, "heart": "#e8b424", "heart_size": 0.26},
-                "13-petal": {"petals": 13, "heart": "#e8b424", "heart_size": 0.26},
-                "large-heart": {"petals": 13, "heart": "#dca020", "heart_size": 0.38},
-            },
-        ),
+        {"white": {"petal": "#f6f3ea"}, "pink": {"petal": "#e8a4bc"}},
+        {
+            "8-petal": {"petals": 8, "heart": "#e8b424", "heart_size": 0.26},
+            "13-petal": {"petals": 13, "heart": "#e8b424", "heart_size": 0.26},
+            "large-heart": {"petals": 13, "heart": "#dca020", "heart_size": 0.38},
+        },
     ),
     "tulips": Genus(
         tulip,
-        cross(
-            {
-                "plain": {"petal": "#c4283e", "edge": "#c4283e", "pattern": "plain"},
-                "tipped": {"petal": "#c4283e", "edge": "#f0c060", "pattern": "top"},
-                "flamed": {"petal": "#c8324a", "edge": "#f2d9c0", "pattern": "bands"},
-            },
-            {"closed": {"open_by": -4.0}, "open": {"open_by": 20.0}},
-        ),
+        {
+            "plain": {"petal": "#c4283e", "edge": "#c4283e", "pattern": "plain"},
+            "tipped": {"petal": "#c4283e", "edge": "#f0c060", "pattern": "top"},
+            "flamed": {"petal": "#c8324a", "edge": "#f2d9c0", "pattern": "bands"},
+        },
+        {"closed": {"open_by": -4.0}, "open": {"open_by": 20.0}},
     ),
     "lilies": Genus(
         lily,
-        cross(
-            {
-                "plain": {"petal": "#ea9a9a", "mark": "#ea9a9a", "pattern": "plain"},
-                "speckled": {"petal": "#ec9c96", "mark": "#a8324a", "pattern": "speckle"},
-                "ribbed": {"petal": "#ea9a9a", "mark": "#f8e6dc", "pattern": "middle"},
-            },
-            {"broad": {"width": 0.2}, "narrow": {"width": 0.12}},
-        ),
+        {
+            "plain": {"petal": "#ea9a9a", "mark": "#ea9a9a", "pattern": "plain"},
+            "speckled": {"petal": "#ec9c96", "mark": "#a8324a", "pattern": "speckle"},
+            "ribbed": {"petal": "#ea9a9a", "mark": "#f8e6dc", "pattern": "middle"},
+        },
+        {"broad": {"width": 0.2}, "narrow": {"width": 0.12}},
     ),
     "pansies": Genus(
         pansy,
-        cross(
-            {
-                "violet": {"petal": "#6a3aa0", "lower": "#6a3aa0", "blotch": "#2a1440"},
-                "blue": {"petal": "#3f62c4", "lower": "#3f62c4", "blotch": "#1c1440"},
-                "two-tone": {"petal": "#6a3aa0", "lower": "#ecc840", "blotch": "#2a1440"},
-            },
-            {"small-eyed": {"size": 0.3}, "large-eyed": {"size": 0.62}},
-        ),
+        {
+            "violet": {"petal": "#6a3aa0", "lower": "#6a3aa0", "blotch": "#2a1440"},
+            "blue": {"petal": "#3f62c4", "lower": "#3f62c4", "blotch": "#1c1440"},
+            "two-tone": {"petal": "#6a3aa0", "lower": "#ecc840", "blotch": "#2a1440"},
+        },
+        {"small-eyed": {"size": 0.3}, "large-eyed": {"size": 0.62}},
     ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, ball, cross, rod, tube
+from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, ball, rod, tube
 
 STALK, LEAF = "#5d4325", "#4c8a34"
 
@@ -80,46 +80,38 @@ def pear(peel: str, blush: str, pattern: str, neck: float) -> list[Solid]:
 FAMILY: ToyFamily = {
     "apples": Genus(
         apple,
-        cross(
-            {
-                "red": {"peel": "#a81c2a", "blush": "#b8342e", "count": 9},
-                "striped": {"peel": "#b8302c", "blush": "#d8a03c", "count": 11},
-                "green": {"peel": "#8fb83c", "blush": "#a4c44c", "count": 3},
-            },
-            {"one-leaf": {"leaves": 1}, "two-leaf": {"leaves": 2}},
-        ),
+        {
+            "red": {"peel": "#a81c2a", "blush": "#b8342e", "count": 9},
+            "striped": {"peel": "#b8302c", "blush": "#d8a03c", "count": 11},
+            "green": {"peel": "#8fb83c", "blush": "#a4c44c", "count": 3},
+        },
+        {"one-leaf": {"leaves": 1}, "two-leaf": {"leaves": 2}},
     ),
     "melons": Genus(
         melon,
-        cross(
-            {
-                "dark": {"rind": "#2f6a34", "stripe": "#1f4a28", "stripes": 12},
-                "pale": {"rind": "#6fa24e", "stripe": "#2f6a34", "stripes": 12},
-                "broad": {"rind": "#6fa24e", "stripe": "#2f6a34", "stripes": 7},
-            },
-            {"red-flesh": {"flesh": "#d8443e", "pips": 14}, "yellow-flesh": {"flesh": "#ecc24c", "pips": 9}},
-        ),
+        {
+            "dark": {"rind": "#2f6a34", "stripe": "#1f4a28", "stripes": 12},
+            "pale": {"rind": "#6fa24e", "stripe": "#2f6a34", "stripes": 12},
+            "broad": {"rind": "#6fa24e", "stripe": "#2f6a34", "stripes": 7},
+        },
+        {"red-flesh": {"flesh": "#d8443e", "pips": 14}, "yellow-flesh": {"flesh": "#ecc24c", "pips": 9}},
     ),
     "pears": Genus(
         pear,
-        cross(
-            {
-                "green": {"peel": "#a9bd46", "blush": "#9ab040", "pattern": "plain"},
-                "blushed": {"peel": "#b4bd46", "blush": "#c98a42", "pattern": "wedges"},
-                "russet": {"peel": "#b4b048", "blush": "#96863a", "pattern": "speckle"},
-            },
-            {"short": {"neck": 0.0}, "long": {"neck": 0.22}},
-        ),
+        {
+            "green": {"peel": "#a9bd46", "blush": "#9ab040", "pattern": "plain"},
+            "blushed": {"peel": "#b4bd46", "blush": "#c98a42", "pattern": "wedges"},
+            "russet": {"peel": "#b4b048", "blush": "#96863a", "pattern": "speckle"},
+        },
+        {"short": {"neck": 0.0}, "long": {"neck": 0.22}},
     ),
     "citrus": Genus(
         citrus,
-        cross(
-            {
-                "orange": {"peel": "#ec8a1c", "flesh": "#f5a32e"},
-                "blood-orange": {"peel": "#d8541e", "flesh": "#b8303a"},
-                "lemon": {"peel": "#efcb32", "flesh": "#f4e48a"},
-            },
-            {"round": {"segments": 10, "tip": 0.0}, "nippled": {"segments": 8, "tip": 0.14}},
-        ),
+        {
+            "orange": {"peel": "#ec8a1c", "flesh": "#f5a32e"},
+            "blood-orange": {"peel": "#d8541e", "flesh": "#b8303a"},
+            "lemon": {"peel": "#efcb32", "flesh": "#f4e48a"},
+        },
+        {"round": {"segments": 10, "tip": 0.0}, "nippled": {"segments": 8, "tip": 0.14}},
     ),
 }

@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from longshot.datasets.toybox.parts import (
-    Genus,
-    Solid,
-    Surface,
-    ToyFamily,
-    ball,
-    both,
-    box,
-    cross,
-    flat,
-    rod,
-    tube,
-)
+from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, ball, both, box, flat, rod, tube
 
 OAK, WALNUT, PINE = "#b98a4e", "#8a5a34", "#d2a868"
 
@@ -66,7 +54,7 @@ def table(wood: str, top: str, foot: str) -> list[Solid]:
 
 def sofa(cloth: str, cushions: int, arms: str) -> list[Solid]:
     width = 0.9 / cushions
-    rest: dict[str, Solid] = {
+    armrests: dict[str, Solid] = {
         "round": tube((1.0, 0.0, 0.5), 0.16, 0.46, cloth, "y"),
         "square": box((1.0, 0.0, 0.42), (0.12, 0.46, 0.28), cloth),
     }
@@ -82,7 +70,7 @@ def sofa(cloth: str, cushions: int, arms: str) -> list[Solid]:
             ]
             for x in seats
         ),
-        *both(rest[arms]),
+        *both(armrests[arms]),
     ]
 
 
@@ -113,49 +101,38 @@ def cabinet(wood: str, drawers: int, doors: int, knob: str) -> list[Solid]:
 FAMILY: ToyFamily = {
     "tables": Genus(
         table,
-        cross(
-            {
-                "round": {"wood": OAK, "top": "round"},
-                "square": {"wood": OAK, "top": "square"},
-                "oval": {"wood": OAK, "top": "oval"},
-            },
-            {"legged": {"foot": "legged"}, "pedestal": {"foot": "pedestal"}},
-        ),
+        {
+            "round": {"wood": OAK, "top": "round"},
+            "square": {"wood": OAK, "top": "square"},
+            "oval": {"wood": OAK, "top": "oval"},
+        },
+        {"legged": {"foot": "legged"}, "pedestal": {"foot": "pedestal"}},
     ),
     "sofas": Genus(
         sofa,
-        cross(
-            {"two-seat": {"cushions": 2}, "three-seat": {"cushions": 3}},
-            {
-                "round-arm": {"cloth": "#7c5a86", "arms": "round"},
-                "square-arm": {"cloth": "#7c5a86", "arms": "square"},
-                "green": {"cloth": "#4a7a5a", "arms": "square"},
-            },
-        ),
+        {"two-seat": {"cushions": 2}, "three-seat": {"cushions": 3}},
+        {
+            "round-arm": {"cloth": "#7c5a86", "arms": "round"},
+            "square-arm": {"cloth": "#7c5a86", "arms": "square"},
+            "green": {"cloth": "#4a7a5a", "arms": "square"},
+        },
     ),
     "cabinets": Genus(
         cabinet,
-        cross(
-            {
-                "brass-knob": {"wood": PINE, "knob": "#d8b84a"},
-                "black-knob": {"wood": PINE, "knob": "#2a2622"},
-            },
-            {
-                "three-drawer": {"drawers": 3, "doors": 0},
-                "four-drawer": {"drawers": 4, "doors": 0},
-                "two-door": {"drawers": 1, "doors": 2},
-            },
-        ),
+        {"brass-knob": {"wood": PINE, "knob": "#d8b84a"}, "black-knob": {"wood": PINE, "knob": "#2a2622"}},
+        {
+            "three-drawer": {"drawers": 3, "doors": 0},
+            "four-drawer": {"drawers": 4, "doors": 0},
+            "two-door": {"drawers": 1, "doors": 2},
+        },
     ),
     "chairs": Genus(
         chair,
-        cross(
-            {
-                "slat-back": {"back": "slatted"},
-                "ladder-back": {"back": "ladder"},
-                "solid-back": {"back": "solid"},
-            },
-            {"oak": {"wood": OAK, "cushion": "#a83a34"}, "walnut": {"wood": "#6e4426", "cushion": "#4a7050"}},
-        ),
+        {
+            "slat-back": {"back": "slatted"},
+            "ladder-back": {"back": "ladder"},
+            "solid-back": {"back": "solid"},
+        },
+        {"oak": {"wood": OAK, "cushion": "#a83a34"}, "walnut": {"wood": "#6e4426", "cushion": "#4a7050"}},
     ),
 }

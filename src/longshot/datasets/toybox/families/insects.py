@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from longshot.datasets.toybox.parts import (
-    Genus,
-    Solid,
-    Surface,
-    ToyFamily,
-    ball,
-    both,
-    chain,
-    cross,
-    flat,
-    rod,
-)
+from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, ball, both, chain, flat, rod
 
 BLACK, EYE = "#2a2522", "#c23a2e"
 
@@ -97,49 +86,41 @@ def dragonfly(body: str, hoops: int, tip: str, wing: float) -> list[Solid]:
 FAMILY: ToyFamily = {
     "bees": Genus(
         bee,
-        cross(
-            {"gold": {"coat": "#e8b020", "fur": "#d8a030"}, "white": {"coat": "#e8e4d8", "fur": "#b8763a"}},
-            {
-                "three-hoop": {"hoops": 3, "slim": 1.0},
-                "five-hoop": {"hoops": 5, "slim": 1.0},
-                "slender": {"hoops": 4, "slim": 0.7},
-            },
-        ),
+        {"gold": {"coat": "#e8b020", "fur": "#d8a030"}, "white": {"coat": "#e8e4d8", "fur": "#b8763a"}},
+        {
+            "three-hoop": {"hoops": 3, "slim": 1.0},
+            "five-hoop": {"hoops": 5, "slim": 1.0},
+            "slender": {"hoops": 4, "slim": 0.7},
+        },
     ),
     "butterflies": Genus(
         butterfly,
-        cross(
-            {
-                "spotted": {"pattern": "spots", "count": 14},
-                "barred": {"pattern": "stripes", "count": 3},
-                "hooped": {"pattern": "hoops", "count": 3},
-            },
-            {
-                "short-tail": {"wing": "#e07c22", "edge": "#2a2018", "lower": 0.36},
-                "long-tail": {"wing": "#e0b82a", "edge": "#2a2018", "lower": 0.54},
-            },
-        ),
+        {
+            "spotted": {"pattern": "spots", "count": 14},
+            "barred": {"pattern": "stripes", "count": 3},
+            "hooped": {"pattern": "hoops", "count": 3},
+        },
+        {
+            "short-tail": {"wing": "#e07c22", "edge": "#2a2018", "lower": 0.36},
+            "long-tail": {"wing": "#e0b82a", "edge": "#2a2018", "lower": 0.54},
+        },
     ),
     "dragonflies": Genus(
         dragonfly,
-        cross(
-            {"teal": {"body": "#2a8a94"}, "red": {"body": "#b83a2e"}},
-            {
-                "clear": {"hoops": 5, "tip": "", "wing": 0.14},
-                "banded-wing": {"hoops": 5, "tip": "#8a6a3a", "wing": 0.14},
-                "broad-wing": {"hoops": 8, "tip": "", "wing": 0.2},
-            },
-        ),
+        {"teal": {"body": "#2a8a94"}, "red": {"body": "#b83a2e"}},
+        {
+            "clear": {"hoops": 5, "tip": "", "wing": 0.14},
+            "banded-wing": {"hoops": 5, "tip": "#8a6a3a", "wing": 0.14},
+            "broad-wing": {"hoops": 8, "tip": "", "wing": 0.2},
+        },
     ),
     "beetles": Genus(
         beetle,
-        cross(
-            {
-                "plain": {"shell": "#b82c22", "mark": "#b82c22", "pattern": "plain", "count": 0},
-                "spotted": {"shell": "#b82c22", "mark": "#1c1614", "pattern": "spots", "count": 9},
-                "banded": {"shell": "#b83024", "mark": "#1c1614", "pattern": "hoops", "count": 2},
-            },
-            {"horned": {"horn": 0.34}, "hornless": {"horn": 0.0}},
-        ),
+        {
+            "plain": {"shell": "#b82c22", "mark": "#b82c22", "pattern": "plain", "count": 0},
+            "spotted": {"shell": "#b82c22", "mark": "#1c1614", "pattern": "spots", "count": 9},
+            "banded": {"shell": "#b83024", "mark": "#1c1614", "pattern": "hoops", "count": 2},
+        },
+        {"horned": {"horn": 0.34}, "hornless": {"horn": 0.0}},
     ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, ball, box, cross, flat, rod, tube
+from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, ball, box, flat, rod, tube
 
 STEEL, DARK, ASH = "#aeb6bd", "#565e66", "#c99a58"
 
@@ -103,37 +103,29 @@ def spade(blade: str, top: str, wood: str) -> list[Solid]:
 FAMILY: ToyFamily = {
     "saws": Genus(
         saw,
-        cross(
-            {"coarse": {"teeth": 6}, "medium": {"teeth": 9}, "fine": {"teeth": 13}},
-            {
-                "closed-grip": {"handle": "#a4622e", "hole": False},
-                "open-grip": {"handle": "#a86a34", "hole": True},
-            },
-        ),
+        {"coarse": {"teeth": 6}, "medium": {"teeth": 9}, "fine": {"teeth": 13}},
+        {
+            "closed-grip": {"handle": "#a4622e", "hole": False},
+            "open-grip": {"handle": "#a86a34", "hole": True},
+        },
     ),
     "spades": Genus(
         spade,
-        cross(
-            {"pointed": {"blade": "pointed"}, "square": {"blade": "square"}, "forked": {"blade": "fork"}},
-            {"knobbed": {"top": "knob", "wood": ASH}, "t-grip": {"top": "t-grip", "wood": ASH}},
-        ),
+        {"pointed": {"blade": "pointed"}, "square": {"blade": "square"}, "forked": {"blade": "fork"}},
+        {"knobbed": {"top": "knob", "wood": ASH}, "t-grip": {"top": "t-grip", "wood": ASH}},
     ),
     "screwdrivers": Genus(
         screwdriver,
-        cross(
-            {"red": {"grip": "#c8302c"}, "yellow": {"grip": "#e2b424"}},
-            {
-                "stubby": {"ribs": 6, "shaft": 0.5},
-                "standard": {"ribs": 6, "shaft": 0.95},
-                "ribbed": {"ribs": 11, "shaft": 0.95},
-            },
-        ),
+        {"red": {"grip": "#c8302c"}, "yellow": {"grip": "#e2b424"}},
+        {
+            "stubby": {"ribs": 6, "shaft": 0.5},
+            "standard": {"ribs": 6, "shaft": 0.95},
+            "ribbed": {"ribs": 11, "shaft": 0.95},
+        },
     ),
     "hammers": Genus(
         hammer,
-        cross(
-            {"claw": {"head": "claw"}, "ball-peen": {"head": "ball"}, "sledge": {"head": "sledge"}},
-            {"blue-grip": {"grip": "#2f5fa8"}, "red-grip": {"grip": "#c03a2a"}},
-        ),
+        {"claw": {"head": "claw"}, "ball-peen": {"head": "ball"}, "sledge": {"head": "sledge"}},
+        {"blue-grip": {"grip": "#2f5fa8"}, "red-grip": {"grip": "#c03a2a"}},
     ),
 }

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from longshot.datasets.toybox.parts import (
-    Genus,
-    Solid,
-    Surface,
-    ToyFamily,
-    ball,
-    both,
-    box,
-    cross,
-    flat,
-    tube,
-)
+from longshot.datasets.toybox.parts import Genus, Solid, Surface, ToyFamily, ball, both, box, flat, tube
 
 TYRE, GLASS, STEEL, LAMP, TAIL = "#26262b", "#28506e", "#b9bfc4", "#fff2b0", "#b3121d"
 
@@ -126,30 +115,22 @@ def tractor(paint: str, cab: str) -> list[Solid]:
 FAMILY: ToyFamily = {
     "buses": Genus(
         bus,
-        cross(
-            {"blue": {"paint": "#2468b4"}, "green": {"paint": "#2f8a58"}},
-            {"plain": {"stripes": 0}, "one-stripe": {"stripes": 1}, "two-stripe": {"stripes": 2}},
-        ),
+        {"blue": {"paint": "#2468b4"}, "green": {"paint": "#2f8a58"}},
+        {"plain": {"stripes": 0}, "one-stripe": {"stripes": 1}, "two-stripe": {"stripes": 2}},
     ),
     "tractors": Genus(
         tractor,
-        cross(
-            {"green": {"paint": "#2e7d38"}, "red": {"paint": "#b23a28"}},
-            {"cab": {"cab": "cab"}, "canopy": {"cab": "canopy"}, "open": {"cab": "open"}},
-        ),
+        {"green": {"paint": "#2e7d38"}, "red": {"paint": "#b23a28"}},
+        {"cab": {"cab": "cab"}, "canopy": {"cab": "canopy"}, "open": {"cab": "open"}},
     ),
     "trucks": Genus(
         truck,
-        cross(
-            {"red": {"paint": "#c22a26"}, "ochre": {"paint": "#d6951e"}},
-            {"tipper": {"load": "tipper"}, "tanker": {"load": "tanker"}, "van": {"load": "van"}},
-        ),
+        {"red": {"paint": "#c22a26"}, "ochre": {"paint": "#d6951e"}},
+        {"tipper": {"load": "tipper"}, "tanker": {"load": "tanker"}, "van": {"load": "van"}},
     ),
     "cars": Genus(
         car,
-        cross(
-            {"orange": {"paint": "#e0701c"}, "yellow": {"paint": "#e6c22a"}},
-            {"saloon": {"shape": "saloon"}, "estate": {"shape": "estate"}, "pickup": {"shape": "pickup"}},
-        ),
+        {"orange": {"paint": "#e0701c"}, "yellow": {"paint": "#e6c22a"}},
+        {"saloon": {"shape": "saloon"}, "estate": {"shape": "estate"}, "pickup": {"shape": "pickup"}},
     ),
 }
