@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
+
 import click
 
 from longshot.core.errors import UserError
 
 # functions of ``longshot`` whose command has another name
-_COMMANDS = {
+COMMAND_OF = {
+    "open_dataset": "datasets show",
     "list_datasets": "datasets",
     "find_overlap": "datasets overlap",
     "datasets.add_dataset": "datasets add",
@@ -15,6 +19,14 @@ _COMMANDS = {
     "datasets.describe_dataset": "datasets show",
     "datasets.list_formats": "datasets formats",
     "datasets.overlap.leave_out_overlap": "datasets without",
+    "list_backbones": "backbones",
+    "open_taxonomy": "taxonomy show",
+    "make_split": "split",
+    "compare_splits": "splits compare",
+    "measure_attributes": "attributes",
+    "list_methods": "methods",
+    "check_method": "methods check",
+    "run_study": "study run",
     "competition.create": "compete init",
     "competition.status": "compete status",
     "competition.export_bundle": "compete bundle",
@@ -26,20 +38,16 @@ class ShellFace:
     """``{tasks:600}`` as ``--tasks 600``, by the options of the command that was called where it has them."""
 
     def __init__(self, command: click.Command | None = None) -> None:
-        options = command.params if command is not None else []
-        self._flags = {
-            option.name: "-o" if "-o" in option.opts else max(option.opts, key=len)
-            for option in options
-            if isinstance(option, click.Option)
-        }
+        self._flags = {} if command is None else _flags(command)
 
     def parameter(self, name: str, value: str | None) -> str:
-        flag = self._flags.get(name, f"--{name.replace('_', '-')}")
-        return flag if value is None or value == "True" else f"{flag} {value}"
+        return _written(self._flags.get(name) or _flag_anywhere(name), value)
 
     def call(self, name: str, arguments: list[str], settings: dict[str, str]) -> str:
-        flags = [self.parameter(key, value) for key, value in settings.items()]
-        return f"'{' '.join(['longshot', _COMMANDS.get(name, name.replace('.', ' ')), *arguments, *flags])}'"
+        words = command_words(name)
+        flags = _flags_of(words)
+        shown = [_written(flags.get(key) or _flag_anywhere(key), value) for key, value in settings.items()]
+        return f"'{' '.join(['longshot', words, *arguments, *shown])}'"
 
 
 class StudyFace(ShellFace):
@@ -50,6 +58,11 @@ class StudyFace(ShellFace):
             return super().parameter(name, value)
         text = "…" if value is None else value.lower() if value in ("True", "False") else value
         return f"--set {name}={text}"
+
+
+def command_words(function: str) -> str:
+    """The command of a function of ``longshot``: ``make_split`` → ``split``."""
+    return COMMAND_OF.get(function, function.replace(".", " "))
 
 
 def face_of(context: click.Context | None) -> ShellFace:
@@ -63,3 +76,49 @@ def face_of(context: click.Context | None) -> ShellFace:
 def sentence(error: UserError, context: click.Context | None) -> str:
     """The error as the command that was called would say it."""
     return error.render(face_of(context))
+
+
+def every_command() -> Iterator[tuple[str, click.Command]]:
+    """(words, command) of every command and sub-command: ``splits compare`` and its like."""
+    from longshot.cli.main import COMMANDS, cli
+
+    def below(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+        yield words, command
+        for name, inner in command.commands.items() if isinstance(command, click.Group) else ():
+            yield from below(f"{words} {name}", inner)
+
+    context = click.Context(cli)
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        if command is not None:
+            yield from below(name, command)
+
+
+def _written(flag: str, value: str | None) -> str:
+    return flag if value is None or value == "True" else f"{flag} {value}"
+
+
+def _flags(command: click.Command) -> dict[str, str]:
+    """Parameter → how it is given: an option's flag, an argument's place in capitals."""
+    flags = {}
+    for param in command.params:
+        if isinstance(param, click.Option):
+            flags[str(param.name)] = "-o" if "-o" in param.opts else max(param.opts, key=len)
+        else:
+            flags[str(param.name)] = (param.metavar or str(param.name).upper()).strip("[]")
+    return flags
+
+
+@cache
+def _flags_of(words: str) -> dict[str, str]:
+    return next((_flags(command) for name, command in every_command() if name == words), {})
+
+
+@cache
+def _flag_anywhere(name: str) -> str:
+    """The flag that a parameter has in the first command that has it."""
+    for _, command in every_command():
+        flag = _flags(command).get(name, "")
+        if flag.startswith("-"):
+            return flag
+    return f"--{name.replace('_', '-')}"
