@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from longshot.api.reports import report
 from longshot.reports.data import load
 from longshot.reports.page import SECTIONS
-from longshot.reports.report import report
 from longshot.reports.summary import summarise
 
 from .conftest import MakeRun

@@ -14,7 +14,6 @@ import torch
 
 from longshot.core.tasks import TaskRows
 from longshot.evaluation.choices import leaves_open
-from longshot.evaluation.inputs import backbone_parts
 from longshot.evaluation.plan import Backbones, EvaluationPlan, Methods, Testbeds
 from longshot.evaluation.stores import RunFolder, RunMemory, RunStore
 from longshot.evaluation.threads import one_thread
@@ -99,8 +98,7 @@ def _embedding(plan: EvaluationPlan) -> tuple[list[dict[str, Any]], dict[str, in
             continue
         for dataset in plan.datasets.values():
             parts = [
-                estimate_embedding(dataset, part, device=str(plan.device))
-                for part in backbone_parts(backbone)
+                estimate_embedding(dataset, part, device=str(plan.device)) for part in plan.parts(backbone)
             ]
             dims[backbone] = sum(int(part["dim"]) for part in parts)
             for part in parts:

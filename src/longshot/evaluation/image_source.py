@@ -24,7 +24,7 @@ from longshot.evaluation.inputs import backbone_parts
 if TYPE_CHECKING:
     from longshot.core.ragged import Ragged
     from longshot.datasets.dataset import Dataset
-    from longshot.features.backbones.base import ModuleBackbone
+    from longshot.features.backbones.base import Backbone, ModuleBackbone, Precomputed
     from longshot.networks.base import Network
 
 
@@ -170,8 +170,13 @@ def same_shape(tasks: TaskRows, at_once: int) -> list[Ints]:
     return [np.asarray(group, np.int64) for group in ordered]
 
 
-def adaptable(name: str, method: str, device: str) -> ModuleBackbone:
-    """The backbone as a network that methods can adapt; UserError when it is none."""
+def adaptable(
+    name: str, method: str, device: str, opened: Backbone | Precomputed | None = None
+) -> ModuleBackbone:
+    """The backbone called ``name`` (``opened`` where it is an object) as a network that methods can adapt.
+
+    UserError when it is none, or several.
+    """
     from longshot.features.backbones import load_backbone
     from longshot.features.backbones.base import ModuleBackbone, no_network
 
@@ -181,7 +186,7 @@ def adaptable(name: str, method: str, device: str) -> ModuleBackbone:
             f"The method {method} adapts one network, but '{name}' is {len(parts)} side by side",
             "give one of them",
         )
-    backbone = load_backbone(name, device)
+    backbone = opened or load_backbone(name, device)
     if not isinstance(backbone, ModuleBackbone):
         raise no_network(name)
     return backbone

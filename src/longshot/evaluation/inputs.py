@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import UserError
 from longshot.core.files import hash_text
+from longshot.methods.base import AnyMethod, Method
+from longshot.methods.images import ImageMethod
+from longshot.methods.registry import get_method
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
+    from longshot.features.backbones.base import Backbone, Precomputed
     from longshot.features.features import Features
 
 TestbedLike = Testbed | str | Path
@@ -57,6 +61,26 @@ class FeatureSource:
         }
 
 
+def as_list(given: Any) -> list[Any]:
+    """One thing or several as a list; text, arrays and modules are one thing.
+
+    >>> as_list("pixels"), as_list(("a", "b"))
+    (['pixels'], ['a', 'b'])
+    """
+    several = isinstance(given, Sequence | Set | ValuesView | Iterator) and not isinstance(given, str | bytes)
+    return list(given) if several else [given]
+
+
+def describe_value(value: object) -> str:
+    """A value with its type, for messages.
+
+    >>> describe_value(3)
+    '3 (int)'
+    """
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '…'} ({type(value).__name__})"
+
+
 def open_testbeds(
     testbeds: TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike],
 ) -> dict[str, Testbed]:
@@ -64,9 +88,8 @@ def open_testbeds(
     if isinstance(testbeds, Mapping):
         named = {str(name): _open(testbed) for name, testbed in testbeds.items()}
     else:
-        listed = [testbeds] if isinstance(testbeds, Testbed | str | Path) else list(testbeds)
         named = {}
-        for source in listed:
+        for source in as_list(testbeds):
             testbed = _open(source)
             name = testbed.content_hash[:8] if isinstance(source, Testbed) else Path(source).stem
             other = named.setdefault(name, testbed)
@@ -87,15 +110,37 @@ def open_distinct_testbeds(
     testbeds: TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike],
 ) -> dict[str, Testbed]:
     """The testbeds by name; two of the same name are one too many, even where they hold the same tasks."""
-    listed = [testbeds] if isinstance(testbeds, Testbed | str | Path) else list(testbeds)
+    count = len(testbeds) if isinstance(testbeds, Mapping) else len(as_list(testbeds))
     beds = open_testbeds(testbeds)
-    if len(beds) < len(listed):
-        raise UserError(f"{len(listed)} testbeds have only {len(beds)} different names", "rename the files")
+    if len(beds) < count:
+        raise UserError(f"{count} testbeds have only {len(beds)} different names", "rename the files")
     return beds
 
 
-def _open(testbed: TestbedLike) -> Testbed:
-    return testbed if isinstance(testbed, Testbed) else Testbed.load(testbed)
+def _open(testbed: object) -> Testbed:
+    if isinstance(testbed, Testbed):
+        return testbed
+    if not isinstance(testbed, str | Path):
+        raise UserError(
+            f"{{testbeds}} is or holds {describe_value(testbed)}, but it must be a Testbed, the path of a testbed "
+            "file, or several of those."
+        )
+    return Testbed.load(testbed)
+
+
+def open_methods(methods: object) -> list[Method | ImageMethod]:
+    """The methods behind names and objects, each once."""
+    listed = as_list(methods)
+    if not listed:
+        raise UserError("No method was given and at least 1 is needed", "pass {methods:protonet}")
+    for method in listed:
+        if not isinstance(method, str | AnyMethod):
+            raise UserError(
+                f"{{methods}} is or holds {describe_value(method)}, but it must be the name of a method (see "
+                "{list_methods()}), a method object, or several of those."
+            )
+    chosen = [get_method(method) for method in listed]
+    return list({method.call: method for method in chosen}.values())
 
 
 def backbone_parts(name: str) -> list[str]:
@@ -108,16 +153,54 @@ def backbone_name(name: str) -> str:
     return " + ".join(backbone_parts(name))
 
 
-def check_backbones(backbones: Sequence[str | Features], device: str) -> None:
-    """UserError for an unknown backbone or a missing library, before anything is opened."""
-    from longshot.features.backbones import load_backbone
+@dataclass(frozen=True)
+class OpenedBackbones:
+    """The backbones of an evaluation by the names they have in its results, in the order asked for."""
 
-    if not backbones:
-        raise UserError("No backbone was given and at least 1 is needed", "pass {backbones:pixels}")
-    for backbone in backbones:
-        if isinstance(backbone, str):
-            for part in backbone_parts(backbone):
+    names: list[str]
+    features: dict[str, dict[str, Features]]  # of those that are features: by fingerprint of their dataset
+    objects: dict[str, Backbone | Precomputed]  # of those that are arrays or modules
+
+
+def open_backbones(backbones: object, device: str) -> OpenedBackbones:
+    """Open what serves as backbones: names, features, arrays, modules.
+
+    UserError for an unknown name, a missing library, an object of another kind, before anything is computed.
+    """
+    from longshot.features.backbones import load_backbone, open_backbone
+    from longshot.features.features import Features
+
+    opened = OpenedBackbones([], {}, {})
+    called: set[str] = set()
+    for backbone in as_list(backbones):
+        if isinstance(backbone, str | Path):
+            name = backbone_name(str(backbone))
+            called.add(name)
+            for part in backbone_parts(name):
                 load_backbone(part, device)
+        elif isinstance(backbone, Features):
+            name = backbone.backbone
+            first = opened.features.setdefault(name, {}).setdefault(backbone.fingerprint, backbone)
+            if first.hash != backbone.hash:
+                raise UserError(
+                    f"Two features of the dataset '{backbone.dataset}' are both named after the backbone '{name}' "
+                    "but differ",
+                    "evaluate them into two run folders",
+                )
+        else:
+            source = open_backbone(backbone, device, parameter="backbones")
+            name = source.name
+            opened.objects.setdefault(name, source)
+        if name not in opened.names:
+            opened.names.append(name)
+    if not opened.names:
+        raise UserError("No backbone was given and at least 1 is needed", "pass {backbones:pixels}")
+    if called & set(opened.features):
+        raise UserError(
+            f"The backbone '{min(called & set(opened.features))}' is given by name and as features",
+            "give it once",
+        )
+    return opened
 
 
 def find_datasets(
@@ -147,25 +230,6 @@ def find_datasets(
             elif fingerprint not in by_fingerprint:
                 by_fingerprint[fingerprint] = registry.find(fingerprint, name)
     return by_fingerprint
-
-
-def group_features(backbones: Sequence[str | Features]) -> dict[str, dict[str, Features]]:
-    """Features objects by backbone name, then by fingerprint of their dataset."""
-    grouped: dict[str, dict[str, Features]] = {}
-    for backbone in backbones:
-        if isinstance(backbone, str):
-            continue
-        first = grouped.setdefault(backbone.backbone, {}).setdefault(backbone.fingerprint, backbone)
-        if first.hash != backbone.hash:
-            raise UserError(
-                f"Two features of the dataset '{backbone.dataset}' are both named after the backbone "
-                f"'{backbone.backbone}' but differ",
-                "evaluate them into two run folders",
-            )
-    names = {backbone_name(b) for b in backbones if isinstance(b, str)} & set(grouped)
-    if names:
-        raise UserError(f"The backbone '{min(names)}' is given by name and as features", "give it once")
-    return grouped
 
 
 def features_for(

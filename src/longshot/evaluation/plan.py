@@ -19,28 +19,28 @@ from longshot.evaluation.image_source import ImageSource, adaptable
 from longshot.evaluation.inputs import (
     FeatureSource,
     TestbedLike,
-    backbone_name,
     backbone_parts,
-    check_backbones,
     features_for,
     find_datasets,
-    group_features,
+    open_backbones,
+    open_methods,
     open_testbeds,
 )
 from longshot.evaluation.run_record import add_entry, add_testbed
 from longshot.evaluation.units import Unit, chunks
-from longshot.methods.base import AnyMethod, Method
+from longshot.features.backbones.base import Backbone
+from longshot.methods.base import Method
 from longshot.methods.images import ImageMethod
-from longshot.methods.registry import get_method
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
-    from longshot.features.backbones.base import ModuleBackbone
+    from longshot.features.backbones import BackboneLike
+    from longshot.features.backbones.base import ModuleBackbone, Precomputed
     from longshot.features.features import Features
 
 Testbeds = TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike]
-Backbones: TypeAlias = "str | Features | Sequence[str | Features]"
+Backbones: TypeAlias = "BackboneLike | Sequence[BackboneLike]"
 Methods = str | Method | ImageMethod | Sequence[str | Method | ImageMethod]
 _UNIT_OF_IMAGES = 4  # tasks per unit of a method that adapts a network: each may cost seconds or minutes
 
@@ -62,26 +62,27 @@ class EvaluationPlan:
         workers: int | None,
         seed: int,
     ) -> None:
-        self.methods = _methods(methods)
+        self.methods = open_methods(methods)
         self.device = pick_device(device)
         self.seed = seed
         if workers is not None and workers < 1:
             raise UserError(f"{workers} workers were asked for and at least 1 is needed", "raise {workers}")
         self.workers = workers or _cores()
-        listed = _listed(backbones)
-        check_backbones(listed, device)
-        opened = open_testbeds(testbeds)
-        self.testbeds = {bed.content_hash: bed for bed in opened.values()}
-        self.names = {bed.content_hash: name for name, bed in reversed(opened.items())}
-        self.given = group_features(listed)
-        names = [backbone_name(b) if isinstance(b, str) else b.backbone for b in listed]
-        self.backbones = list(dict.fromkeys(names))
-        named = [name for name in self.backbones if name not in self.given]
-        self.datasets = find_datasets(opened, datasets or {}) if named else {}
+        opened = open_backbones(backbones, device)
+        self.backbones, self.given, self.objects = opened.names, opened.features, opened.objects
+        testbeds_by_name = open_testbeds(testbeds)
+        self.testbeds = {bed.content_hash: bed for bed in testbeds_by_name.values()}
+        self.names = {bed.content_hash: name for name, bed in reversed(testbeds_by_name.items())}
+        needs_data = any(name not in self.given for name in self.backbones)
+        self.datasets = find_datasets(testbeds_by_name, datasets or {}) if needs_data else {}
         for name in self.given:
-            for testbed in opened.values():
+            for testbed in self.testbeds.values():
                 for dataset, fingerprint in testbed.datasets.items():
                     features_for(self.given, name, dataset, fingerprint)
+        for source in self.objects.values():
+            if not isinstance(source, Backbone):
+                for opened_dataset in self.datasets.values():
+                    source.rows(opened_dataset)  # an array with other rows than the dataset is refused here
         self.networks = {name: self._adaptable(name, device) for name in self.backbones if self.on_images}
         for method in self.on_images:
             if leaves_open(method):
@@ -105,7 +106,7 @@ class EvaluationPlan:
                 "given",
                 "give the network itself as {backbones}",
             )
-        return adaptable(backbone, method, device)
+        return adaptable(backbone, method, device, self.objects.get(backbone))
 
     def register(self, run: dict[str, Any]) -> None:
         """Enter testbeds and methods into run.json; UserError where a name already means something else."""
@@ -185,10 +186,14 @@ class EvaluationPlan:
                 from longshot.features.extract import embed
 
                 opened, device = self.datasets[fingerprint], str(self.device)
-                parts = backbone_parts(backbone)
+                parts = self.parts(backbone)
                 source = FeatureSource(backbone, tuple(embed(opened, part, device=device) for part in parts))
             self._sources[backbone, fingerprint] = source
         return self._sources[backbone, fingerprint]
+
+    def parts(self, backbone: str) -> Sequence[str | Backbone | Precomputed]:
+        """What ``embed`` takes for a backbone: the object itself, or the names that stand side by side."""
+        return [self.objects[backbone]] if backbone in self.objects else backbone_parts(backbone)
 
     def _image_source(self, backbone: str, fingerprint: str) -> ImageSource:
         if (backbone, fingerprint) not in self._images:
@@ -202,20 +207,6 @@ class EvaluationPlan:
         if key not in self._bound:
             self._bound[key] = testbed.bind(dataset, rows.keys, rows.fingerprint)
         return self._bound[key]
-
-
-def _listed(backbones: Backbones) -> list[str | Features]:
-    from longshot.features.features import Features
-
-    return [backbones] if isinstance(backbones, str | Features) else list(backbones)
-
-
-def _methods(methods: Methods) -> list[Method | ImageMethod]:
-    listed = [methods] if isinstance(methods, str | AnyMethod) else list(methods)
-    if not listed:
-        raise UserError("No method was given and at least 1 is needed", "pass {methods:protonet}")
-    chosen = [get_method(method) for method in listed]
-    return list({method.call: method for method in chosen}.values())
 
 
 def _cores() -> int:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from longshot.core.errors import UserError
-from longshot.core.files import write_text
 from longshot.reports import tables
-from longshot.reports.data import ReportData, Runs, load
+from longshot.reports.data import ReportData
 
 if TYPE_CHECKING:
     from longshot.reports.pictures import FindImages
@@ -25,69 +24,6 @@ FORMATS = ("html", *_TABLES)
 _ENDINGS = {".html": "html", ".htm": "html", ".md": "md", ".csv": "csv", ".tex": "latex", ".json": "json"}
 PAPERS = ("quartiles", "ways")  # layouts of the semantic-sampling paper
 LAYOUTS = ("plain", *PAPERS, "cost")  # the first for all formats, the others for Markdown and LaTeX
-
-
-def report(
-    runs: Runs | ReportData,
-    out: str | Path,
-    *,
-    format: str | None = None,
-    images: FindImages | None = None,
-    pictures: int = 2,
-    title: str | None = None,
-    focus: str | None = None,
-    layout: str = "plain",
-    published: str | None = None,
-    training: Sequence[str | Path] = (),
-) -> Path:
-    """Write the report of one or several runs to ``out`` and return its path.
-
-    Parameters
-    ----------
-    runs : path, Results, list of those, or ReportData
-        What to report on.
-    out : path
-        The file to write.
-    format : str, optional
-        ``"html"`` for a page, ``"md"``, ``"csv"``, ``"latex"`` or ``"json"`` for the table alone; by default what the
-        file's ending stands for.
-    images : callable, optional
-        ``images(dataset_name, keys) -> list of PIL images`` gives the pictures; without it, or when it raises a
-        ``UserError``, the page says so in one line.
-    pictures : int
-        How many of the hardest and of the easiest tasks each testbed shows.
-    title : str, optional
-        Heading of the page.
-    focus : str, optional
-        Choose and mark those tasks by the series whose name holds this text, instead of by the mean over all series
-        with the marks of the best.
-    layout : str
-        Of Markdown and LaTeX: ``"quartiles"`` by coarsity and ``"ways"`` by the number of classes, as in tables 1 to 3
-        of the semantic-sampling paper, or ``"cost"`` for time beside accuracy.
-    published : str, optional
-        ``"semantic"`` puts that paper's own numbers beside, marked as published.
-    training : sequence of paths
-        Folders of trainings whose learning curves the page shows.
-
-    Returns
-    -------
-    Path
-        Where the report is.
-    """
-    text = render(
-        runs if isinstance(runs, ReportData) else load(runs),
-        format=format or format_of(out),
-        images=images,
-        pictures=pictures,
-        title=title,
-        focus=focus,
-        layout=layout,
-        published=published,
-        training=training,
-    )
-    path = Path(out)
-    write_text(path, text)
-    return path
 
 
 def format_of(out: str | Path) -> str:
@@ -116,7 +52,20 @@ def render(
     published: str | None = None,
     training: Sequence[str | Path] = (),
 ) -> str:
-    """The report as text."""
+    """The report as text.
+
+    Parameters
+    ----------
+    data : ReportData
+        What :func:`longshot.reports.data.load` read.
+    format : str
+        ``"html"`` for a page, ``"md"``, ``"csv"``, ``"latex"`` or ``"json"`` for the table alone.
+    images : callable, optional
+        ``images(dataset_name, keys) -> list of PIL images`` gives the pictures; without it, or when it raises a
+        ``UserError``, the page says so in one line.
+    pictures, title, focus, layout, published, training
+        As in ``longshot.report``.
+    """
     paper = _paper(format, layout, published)
     if training and format != "html":
         raise UserError(

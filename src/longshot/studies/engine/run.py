@@ -17,8 +17,6 @@ from longshot.studies.engine.presets import RECIPES, Study
 from longshot.studies.semantic.scores import measured
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from longshot.datasets.dataset import Dataset
     from longshot.evaluation.results import Results
     from longshot.studies.engine.tables import TableFile
@@ -216,16 +214,11 @@ def _sampled(draw: Any) -> Testbed:
 
 def _report(study: Study, datasets: Sequence[Dataset], out: Path, name: str | None) -> None:
     """The page of the run, with pictures from the datasets at hand."""
-    import pyarrow as pa
+    from longshot.core.files import write_text
+    from longshot.evaluation.pictures import find_images
+    from longshot.reports.data import load
+    from longshot.reports.report import render
 
-    from longshot.reports.report import report
-
-    named = {dataset.name: dataset for dataset in datasets}
-
-    def images(name: str, keys: Sequence[str]) -> list[Image]:
-        dataset = named[name]
-        return [dataset.image(int(row)) for row in dataset.find_rows(pa.array(keys, pa.string()))]
-
-    report(
-        out / "run", out / "report.html", images=images, title=f"{study.title}: {name or datasets[0].name}"
-    )
+    images = find_images(datasets={dataset.name: dataset for dataset in datasets})
+    title = f"{study.title}: {name or datasets[0].name}"
+    write_text(out / "report.html", render(load(out / "run"), images=images, title=title))
