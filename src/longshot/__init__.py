@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what type checkers and editors see; the same names as in the tables below
     from longshot import competition as competition
+    from longshot import datasets as datasets
     from longshot.api.datasets import find_overlap as find_overlap
     from longshot.api.datasets import open_taxonomy as open_taxonomy
     from longshot.api.doctor import doctor as doctor
@@ -108,7 +109,12 @@ _NOUNS: dict[str, str] = {
     "MatchedInstances": "longshot.testbeds.shifted",
     "ImageLimits": "longshot.testbeds.pools",
 }
-__all__ = ["__version__", "competition", *_NOUNS, *_VERBS]
+# rooms with functions of their own that messages mention, and what is imported with them
+_ROOMS: dict[str, tuple[str, ...]] = {
+    "competition": ("longshot.competition",),
+    "datasets": ("longshot.datasets.overlap",),
+}
+__all__ = ["__version__", *_ROOMS, *_NOUNS, *_VERBS]
 
 
 def __getattr__(name: str) -> Any:
@@ -118,8 +124,10 @@ def __getattr__(name: str) -> Any:
         attribute: Any = public(getattr(import_module(_VERBS[name]), name), name)
     elif name in _NOUNS:
         attribute = getattr(import_module(_NOUNS[name]), name)
-    elif name == "competition":
-        attribute = import_module("longshot.competition")
+    elif name in _ROOMS:
+        for module in _ROOMS[name]:
+            import_module(module)
+        attribute = import_module(f"longshot.{name}")
     else:
         raise AttributeError(f"module 'longshot' has no attribute '{name}'")
     globals()[name] = attribute
