@@ -72,8 +72,9 @@ def find_overlap(
 
     Examples
     --------
-    >>> find_overlap("photos", "photos").copies().num_rows
-    0
+    >>> overlap = find_overlap("toybox", "toybox", out="copies.parquet")
+    >>> [row["kind"] for row in overlap.counts()]
+    ['exact', 'near', 'similar']
     """
     from longshot.datasets import open_dataset
     from longshot.datasets.dataset import Dataset

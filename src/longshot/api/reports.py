@@ -66,7 +66,7 @@ def report(
     >>> report("runs/first", "report.html").name
     'report.html'
     >>> report("runs/first", "table.md").read_text().splitlines()[0].split(" | ")[:2]
-    ['| testbed', 'backbone']
+    ['| Method', 'Backbone']
     """
     from longshot.core.files import write_text
     from longshot.reports.report import format_of

@@ -74,7 +74,9 @@ def explain(
 
     Examples
     --------
-    >>> explain(["hard.parquet", "plain.parquet"], html="why.html").hardest()[0].findings  # doctest: +SKIP
+    >>> explanation = explain(["hard.parquet", "easy.parquet"], no_pixels=True)
+    >>> len(explanation.tasks), list(explanation.further)
+    (6, ['easy'])
     """
     if focus is not None and run is None:
         raise UserError(f"{{focus:{focus}}} goes with {{run}} only", "say which run holds the results")

@@ -184,8 +184,9 @@ def compare(
 
     Examples
     --------
-    >>> compare("runs/old", "runs/new", fail_if_worse=1.0).failures  # doctest: +SKIP
-    []
+    >>> compared = compare("runs/first", methods="protonet", against="nearest-neighbour", testbed="easy")
+    >>> [(str(pair.a), str(pair.b), pair.result.n) for pair in compared.pairs]
+    [('protonet on pixels', 'nearest-neighbour on pixels', 20)]
     """
     run_a = a if isinstance(a, Results) else Results(a)
     run_b = run_a if b is None and against else b if b is None or isinstance(b, Results) else Results(b)

@@ -73,10 +73,13 @@ def evaluate(
     Returns
     -------
     Results
+        ``summary()`` for means with intervals, ``table()`` for the rows.
 
     Examples
     --------
-    >>> evaluate("easy.parquet", backbones="pixels", methods="protonet", out="runs/first")  # doctest: +SKIP
+    >>> results = evaluate("easy.parquet", backbones="pixels", methods="protonet")
+    >>> [(row["method"], row["tasks"]) for row in results.summary()]
+    [('protonet', 20)]
     """
     plan = EvaluationPlan(testbeds, backbones, methods, datasets, device, workers, seed)
     store: RunStore = RunMemory() if out is None else RunFolder(Path(out))

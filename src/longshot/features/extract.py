@@ -124,6 +124,11 @@ def embed(
     -------
     Features
         An array [N, d], memory-mapped, in the dataset's order.
+
+    Examples
+    --------
+    >>> embed("toybox", "pixels").dim
+    3072
     """
     return run(
         dataset,

@@ -105,7 +105,19 @@ def feature_method(method: str | Method) -> Method:
 
 
 def list_methods() -> list[dict[str, Any]]:
-    """One record per method: name, setting, kind, whether it needs images, family, paper, settings with defaults."""
+    """The methods that learn from a support set.
+
+    Returns
+    -------
+    list of dict
+        ``name``, ``setting`` (inductive or transductive), ``kind`` (what happens to the network), ``needs`` (features
+        or images), ``family``, ``paper`` and ``settings`` with their defaults.
+
+    Examples
+    --------
+    >>> [method["settings"]["distance"] for method in list_methods() if method["name"] == "protonet"]
+    ['euclidean']
+    """
     from longshot.methods.images import ImageMethod
 
     records = []

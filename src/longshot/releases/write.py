@@ -76,7 +76,9 @@ def release(
 
     Examples
     --------
-    >>> release("hard.parquet", out="hard-toybox", title="Hard toybox", runs="runs/hard")  # doctest: +SKIP
+    >>> folder = release("hard.parquet", out="hard-toybox", title="Hard toybox", runs="runs/first")
+    >>> sorted(path.name for path in folder.iterdir())
+    ['README.md', 'SHA256SUMS', 'release.json', 'testbeds']
     """
     from longshot import __version__
 

@@ -188,7 +188,19 @@ def require(name: str, family: BackboneFamily) -> None:
 
 
 def list_backbones() -> list[dict[str, Any]]:
-    """One row per backbone or family of them: name, dim, installed, install, about. Imports none of them."""
+    """The backbones that can embed images, and what is missing for the others. Imports none of them.
+
+    Returns
+    -------
+    list of dict
+        One row per backbone or family of them: ``name``, ``dim`` (None: that of the model), ``installed``, ``install``
+        (the command that adds it) and ``about``.
+
+    Examples
+    --------
+    >>> list_backbones()[0]["name"]
+    'pixels'
+    """
     rows: list[dict[str, Any]] = []
     for family in FAMILIES:
         for name in family.shown:
