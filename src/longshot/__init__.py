@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.releases.verify import verify as verify
     from longshot.releases.write import release as release
     from longshot.splits import open_split as open_split
-    from longshot.splits.build import make_split as make_split
+    from longshot.splits.make import make_split as make_split
     from longshot.splits.split import Split as Split
     from longshot.taxonomy.dag import Taxonomy as Taxonomy
     from longshot.testbeds.classes import SiblingClasses as SiblingClasses
@@ -67,7 +67,7 @@ _VERBS: dict[str, str] = {
     "embed": "longshot.features.extract",
     "open_taxonomy": "longshot.api.datasets",
     "open_split": "longshot.splits",
-    "make_split": "longshot.splits.build",
+    "make_split": "longshot.splits.make",
     "sample": "longshot.testbeds.sample",
     "measure_attributes": "longshot.causes.table",
     "explain": "longshot.causes.explain",

@@ -10,7 +10,7 @@ import pytest
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
 from longshot.features.features import Features
-from longshot.splits.build import MODES, SplitRecipe, Splitter, make_split, sweep
+from longshot.splits.build import MODES, SplitRecipe, Splitter, sweep
 from longshot.splits.divergences import MEASURES, gap
 
 SWEEP = (0.04, 0.32, 0.64, 0.96)
@@ -111,7 +111,7 @@ def test_the_published_sgd_can_be_had_by_name(
     dataset = dataset_of([f"c{i:03d}" for i in range(20)])
     monkeypatch.setattr("longshot.splits.sgd.descend.__defaults__", (1500, 0.1, 0.9))
     recipe = SplitRecipe(mode="paper", optimiser="sgd", start="random")
-    made = make_split(dataset, features_of(dataset), 0.3, recipe).made
+    made = Splitter(dataset, features_of(dataset)).split(0.3, recipe).made
     assert made["optimiser"] == "sgd"
     assert made["divergence"] == pytest.approx(0.3, rel=0.01)
 
@@ -123,7 +123,7 @@ def test_a_divergence_out_of_reach_says_which_can_be_reached(
     narrow = Splitter(
         dataset, features_of(dataset, dim=6)
     )  # no uniform mixture in six dimensions, so D is held back
-    with pytest.raises(UserError, match=r"in 6 dimensions has 0\.\d+: .* --penalty 10 reaches 0\.96"):
+    with pytest.raises(UserError, match=r"in 6 dimensions has 0\.\d+: .* penalty=10 reaches 0\.96"):
         narrow.split(0.96, SplitRecipe(mode="paper"))
     heavy = narrow.split(0.96, SplitRecipe(mode="paper", penalty=10))
     assert heavy.made["divergence"] == pytest.approx(0.96, rel=0.01)

@@ -9,11 +9,11 @@ from scipy.special import log_softmax, rel_entr
 
 from longshot.core.errors import UserError
 from longshot.splits.compare import (
-    check_unassigned,
     compare_split,
     flatten,
     nearest_of,
     shared_test,
+    unassigned,
 )
 from longshot.splits.divergences import MEASURES, between
 
@@ -133,6 +133,6 @@ def test_a_split_without_test_classes_is_refused() -> None:
 
 def test_classes_in_no_part_are_told() -> None:
     parts = {"train": np.array([0, 1]), "validation": np.array([2]), "test": np.array([3])}
-    assert check_unassigned("half", parts, NAMES[:4]) == ""
-    told = check_unassigned("half", parts, NAMES[:6])
+    assert unassigned("half", parts, NAMES[:4]) == ""
+    told = unassigned("half", parts, NAMES[:6])
     assert told == "split 'half': 2 classes are in no part ('class004', 'class005')"

@@ -116,7 +116,7 @@ def test_an_order_file_names_the_classes(dataset_of: Make, tmp_path: Path) -> No
             100,
             r"100 classes with other names \('c000', 'c001', 'c002' and 97 more\); name them 'apple'",
         ),
-        ("atg:mini-imagenet@0.04", 100, r"learn2learn numbers them.* --order FILE"),
+        ("atg:mini-imagenet@0.04", 100, r"learn2learn numbers them.* order=FILE"),
         ("atg:cifar100@0.5", 100, r"has the divergences 0\.04, 0\.32, 0\.64, 0\.96"),
         ("atg:birds@0.04", 100, "ATG was published for cifar100, mini-imagenet"),
         ("fc200", 100, "There is no split 'fc200'"),

@@ -76,5 +76,5 @@ def test_what_a_semantic_split_needs_is_told(dataset_of: Make) -> None:
     with pytest.raises(UserError, match="has no taxonomy"):
         semantic_split(dataset_of(CIFAR_LIKE, taxonomy=None))
     flat = dataset_of([f"c{i}" for i in range(10)])
-    with pytest.raises(UserError, match=r"has 1 super-class at the parents .* needs 3: give another --level"):
+    with pytest.raises(UserError, match=r"has 1 super-class at the parents .* needs 3; give another level"):
         semantic_split(flat)

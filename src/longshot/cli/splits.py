@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from longshot.cli.common import device_option, json_option, print_table
-from longshot.cli.splits_rows import PARTS, comparison_row, gap_row, pair_row, plain, print_rows
-
-if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
-    from longshot.features.features import Features
-    from longshot.splits.compare import Places
-    from longshot.splits.split import Split
-    from longshot.splits.trees import Counts
+from longshot.cli.splits_rows import comparison_row, gap_row, pair_row, plain, print_rows
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -148,40 +141,38 @@ def compare(
     Divergences are those of the mean train and the mean test class, so that any split has them, and they
     compare with each other; ATG's own centroids lie further out than these means.
     """
-    from longshot.splits.compare import compare_split
+    from longshot.datasets import open_dataset
+    from longshot.splits.comparing import compare_splits
 
-    opened = _open_dataset(dataset)
-    parts = {name: _positions(split, opened) for name, split in _open(splits, opened, order).items()}
-    found = [
-        compare_split(name, places, _embeddings(features), features.class_ids, backbone)
-        for backbone in dict.fromkeys(backbones)
-        for features in [_features(opened, backbone, device)]
-        for name, places in parts.items()
-    ]
-    _tell_unassigned(parts, opened.class_ids)
-    shared = _shared(parts)
+    opened = open_dataset(dataset)
+    comparisons = compare_splits(splits, opened, backbones=backbones, order=order, device=device)
     if as_json:
         records = [
             {
-                **one.record(),
-                "shared_test": shared[one.split],
-                "nearest": [vars(near) for near in one.nearest],
+                **comparison.record(),
+                "shared_test": comparison.shared_test,
+                "nearest": [vars(pair) for pair in comparison.nearest],
             }
-            for one in found
+            for comparison in comparisons
         ]
         click.echo(json.dumps(records, indent=2, ensure_ascii=False))
         return
-    rows = [comparison_row(one, shared[one.split]) for one in found]
+    rows = [comparison_row(comparison) for comparison in comparisons]
     print_rows(rows, markdown, f"{opened.name}: {len(opened.class_ids):,} classes")
     if with_classes:
-        for one in found:
-            near = sorted(one.nearest, key=lambda pair: -pair.distance)
+        for comparison in comparisons:
+            farthest = sorted(comparison.nearest, key=lambda pair: -pair.distance)
             listed = [
-                {"test class": p.test, "nearest train class": p.train, "distance": f"{p.distance:.3f}"}
-                for p in near
+                {
+                    "test class": pair.test,
+                    "nearest train class": pair.train,
+                    "distance": f"{pair.distance:.3f}",
+                }
+                for pair in farthest
             ]
             click.echo()
-            print_rows(listed, markdown, f"{one.split}, {one.backbone}: farthest test classes first")
+            title = f"{comparison.split}, {comparison.backbone}: farthest test classes first"
+            print_rows(listed, markdown, title)
 
 
 @command.command("tree")
@@ -210,37 +201,17 @@ def tree(
     'hops' is the mean over pairs of classes of the difference in edges between them; 'chance' the same after
     the classes changed places at random. With several backbones their trees are compared with each other too.
     """
-    from longshot.splits.trees import far_pairs, linkage_hops, taxonomy_hops, tree_gap, ward
+    from longshot.datasets import open_dataset
+    from longshot.splits.comparing import compare_trees
 
-    opened = _open_dataset(dataset)
-    given = _taxonomy(opened, taxonomy)
-    class_ids = opened.class_ids
-    named = {
-        backbone: linkage_hops(ward(_embeddings(_features(opened, backbone, device))))
-        for backbone in dict.fromkeys(backbones)
-    }
-    graphs: dict[str, Counts] = {**named, "taxonomy": taxonomy_hops(given, class_ids)}
-    names = list(graphs)
-    gaps = [
-        (one, other, tree_gap(graphs[one], graphs[other]))
-        for place, one in enumerate(names)
-        for other in names[place + 1 :]
-    ]
-    odd = [
-        (which, backbone, *pair)
-        for backbone in named
-        for which, (one, other) in (
-            ("near in the tree, far in the taxonomy", (graphs[backbone], graphs["taxonomy"])),
-            ("far in the tree, near in the taxonomy", (graphs["taxonomy"], graphs[backbone])),
-        )
-        for pair in far_pairs(one, other, class_ids, pairs)
-    ]
-    rows = [gap_row(one, other, found, exact=as_json) for one, other, found in gaps]
-    listed = [pair_row(*pair) for pair in odd]
+    opened = open_dataset(dataset)
+    trees = compare_trees(opened, backbones=backbones, taxonomy=taxonomy, pairs=pairs, device=device)
+    rows = [gap_row(name, against, gap, exact=as_json) for name, against, gap in trees.gaps]
+    listed = [pair_row(pair) for pair in trees.pairs]
     if as_json:
         click.echo(json.dumps({"trees": rows, "pairs": listed}, indent=2, ensure_ascii=False))
         return
-    print_rows(rows, markdown, f"{opened.name}: {len(class_ids):,} classes")
+    print_rows(rows, markdown, f"{opened.name}: {len(opened.class_ids):,} classes")
     if listed:
         click.echo()
         print_rows(listed, markdown, "Where they disagree most")
@@ -265,83 +236,15 @@ def plot(
       longshot split toybox --backbone pixels --divergence 0.64 -o far.json
       longshot splits plot far.json random --dataset toybox --backbone pixels -o splits.png
     """
-    from longshot.reports.split_plots import SplitPanel, class_map
-
-    opened = _open_dataset(dataset)
-    named = _open(splits, opened, order)
-    panels = [SplitPanel(name, _positions(split, opened)) for name, split in named.items()]
-    title = f"{opened.name}, {len(opened.class_ids):,} classes, {backbone}"
-    class_map(_embeddings(_features(opened, backbone, device)), panels, out, title)
-    click.echo(f"wrote {out}")
-
-
-def _open_dataset(spec: str) -> Dataset:
     from longshot.datasets import open_dataset
-
-    return open_dataset(spec)
-
-
-def _open(specs: Sequence[str], dataset: Dataset, order: Path | None) -> dict[str, Split]:
-    """Name → split; a file is called by its name without ending, anything else by what was written."""
-    from longshot.core.errors import UserError
-    from longshot.splits import open_split
-
-    found: dict[str, Split] = {}
-    for spec in specs:
-        name = Path(spec).stem if Path(spec).is_file() else spec
-        if name in found:
-            raise UserError(f"Two of the splits are called '{name}'; give each once, or rename a file.")
-        found[name] = open_split(spec, dataset, order=order)
-    return found
-
-
-def _features(dataset: Dataset, backbone: str, device: str) -> Features:
     from longshot.features.extract import embed
-
-    return embed(dataset, backbone, device=device)
-
-
-def _embeddings(features: Features) -> Any:
+    from longshot.reports.split_plots import SplitPanel, class_map
+    from longshot.splits.comparing import open_splits
     from longshot.splits.embeddings import class_embeddings
 
-    return class_embeddings(features)
-
-
-def _positions(split: Split, dataset: Dataset) -> dict[str, Places]:
-    """Class positions by part; a part the split lacks is empty."""
-    import numpy as np
-
-    parts = split.resolve(dataset)
-    where = {class_id: place for place, class_id in enumerate(dataset.class_ids)}
-    return {part: np.array(sorted(where[c] for c in parts.get(part, ())), np.int64) for part in PARTS}
-
-
-def _taxonomy(dataset: Dataset, file: Path | None) -> Any:
-    from longshot.core.errors import UserError
-    from longshot.taxonomy.readers import read_taxonomy
-
-    if file is not None:
-        return read_taxonomy(file)
-    if dataset.taxonomy is None:
-        raise UserError(
-            f"Dataset '{dataset.name}' has no taxonomy to compare with; nest its class folders, add a taxonomy.csv, or "
-            "give --taxonomy FILE."
-        )
-    return dataset.taxonomy
-
-
-def _tell_unassigned(parts: dict[str, dict[str, Places]], class_ids: Sequence[str]) -> None:
-    from longshot.splits.compare import check_unassigned
-
-    for name, places in parts.items():
-        told = check_unassigned(name, places, class_ids)
-        if told:
-            click.echo(f"note: {told}", err=True)
-
-
-def _shared(parts: dict[str, dict[str, Places]]) -> dict[str, float]:
-    """Share of each split's test classes that the first split tests too."""
-    from longshot.splits.compare import shared_test
-
-    first = next(iter(parts.values()))
-    return {name: shared_test(places, first) for name, places in parts.items()}
+    opened = open_dataset(dataset)
+    named = open_splits(splits, opened, order=order)
+    panels = [SplitPanel(name, split.positions(opened)) for name, split in named.items()]
+    title = f"{opened.name}, {len(opened.class_ids):,} classes, {backbone}"
+    class_map(class_embeddings(embed(opened, backbone, device=device)), panels, out, title)
+    click.echo(f"wrote {out}")

@@ -11,53 +11,50 @@ from longshot.cli.common import print_table
 
 if TYPE_CHECKING:
     from longshot.splits.compare import SplitComparison
+    from longshot.splits.comparing import OddPair
     from longshot.splits.trees import TreeGap
 
-PARTS = ("train", "validation", "test")
 
-
-def comparison_row(one: SplitComparison, shared: float) -> dict[str, str]:
+def comparison_row(comparison: SplitComparison) -> dict[str, str]:
     """One split under one backbone, to read."""
-    near = one.distances
+    near = comparison.distances
     return {
-        "split": one.split,
-        "backbone": one.backbone,
-        "classes": "/".join(str(one.sizes[part]) for part in PARTS),
-        **{name: f"{value:.4f}" for name, value in one.divergences.items()},
-        "gap": f"{one.gap:.3f}",
+        "split": comparison.split,
+        "backbone": comparison.backbone,
+        "classes": "/".join(str(size) for size in comparison.sizes.values()),
+        **{name: f"{divergence:.4f}" for name, divergence in comparison.divergences.items()},
+        "gap": f"{comparison.gap:.3f}",
         "nearest train class": f"{near.mean():.3f} ({near.min():.3f}–{near.max():.3f})",
-        "train spacing": f"{one.spacing:.3f}",
-        "test shared": f"{100 * shared:.0f} %",
+        "train spacing": f"{comparison.spacing:.3f}",
+        "test shared": f"{100 * comparison.shared_test:.0f} %",
     }
 
 
-def gap_row(one: str, other: str, found: TreeGap, *, exact: bool) -> dict[str, Any]:
+def gap_row(name: str, against: str, gap: TreeGap, *, exact: bool) -> dict[str, Any]:
     """Two trees compared; ``exact`` keeps all digits, for JSON."""
     import math
 
     numbers = {
-        "hops": found.hops,
-        "chance": found.chance,
-        "relative": found.relative,
-        "correlation": None if math.isnan(found.correlation) else found.correlation,
+        "hops": gap.hops,
+        "chance": gap.chance,
+        "relative": gap.relative,
+        "correlation": None if math.isnan(gap.correlation) else gap.correlation,
     }
     if exact:
-        return {"one": one, "other": other, **numbers, "pairs": found.pairs}
-    shown = {key: "–" if value is None else f"{value:.3f}" for key, value in numbers.items()}
-    return {"tree": one, "against": other, **shown, "pairs": f"{found.pairs:,}"}
+        return {"one": name, "other": against, **numbers, "pairs": gap.pairs}
+    shown = {key: "–" if number is None else f"{number:.3f}" for key, number in numbers.items()}
+    return {"tree": name, "against": against, **shown, "pairs": f"{gap.pairs:,}"}
 
 
-def pair_row(which: str, backbone: str, one: str, other: str, near: int, far: int) -> dict[str, Any]:
-    """A pair of classes that two trees see differently; the smaller number of hops comes first."""
-    tree_first = which.startswith("near")
-    hops = (near, far) if tree_first else (far, near)
+def pair_row(pair: OddPair) -> dict[str, Any]:
+    """A pair of classes that a tree and the taxonomy see differently."""
     return {
-        "what": which,
-        "backbone": backbone,
-        "class": one,
-        "other": other,
-        "hops in the tree": hops[0],
-        "hops in the taxonomy": hops[1],
+        "what": pair.which,
+        "backbone": pair.backbone,
+        "class": pair.first,
+        "other": pair.second,
+        "hops in the tree": pair.tree_hops,
+        "hops in the taxonomy": pair.taxonomy_hops,
     }
 
 

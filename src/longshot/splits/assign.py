@@ -6,14 +6,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 
 RATIOS = (0.6, 0.2, 0.2)
-Parts = tuple[
-    NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]
-]  # class positions: train, validation, test
+Parts = tuple[Ints, Ints, Ints]  # class positions: train, validation, test
 
 
 def part_sizes(classes: int, ratios: Sequence[float] = RATIOS) -> tuple[int, int, int]:
@@ -27,9 +25,9 @@ def part_sizes(classes: int, ratios: Sequence[float] = RATIOS) -> tuple[int, int
         or not all(math.isfinite(r) and r >= 0 for r in ratios)
         or abs(sum(ratios) - 1) > 1e-6
     ):
-        given = ", ".join(f"{r:g}" for r in ratios)
+        listed = ", ".join(f"{r:g}" for r in ratios)
         raise UserError(
-            f"The ratios {given} are not three numbers from 0 that sum to 1, such as 0.6,0.2,0.2."
+            f"The ratios {listed} are not three numbers from 0 that sum to 1, such as 0.6,0.2,0.2."
         )
     if ratios[0] == 0 or ratios[2] == 0:
         raise UserError("Train and test need a ratio above 0 each; only validation may be 0.")
@@ -45,7 +43,7 @@ def part_sizes(classes: int, ratios: Sequence[float] = RATIOS) -> tuple[int, int
     return train, validation, test
 
 
-def assign(scores: NDArray[np.float64], sizes: tuple[int, int, int], seed: int = 0) -> Parts:
+def assign(scores: Floats, sizes: tuple[int, int, int], seed: int = 0) -> Parts:
     """Lowest scores [M] first, alternately to test and validation until both are full; the rest is train.
 
     Ties are broken at random by ``seed``, as in the paper: with equal scores the split is a random one.
@@ -54,13 +52,13 @@ def assign(scores: NDArray[np.float64], sizes: tuple[int, int, int], seed: int =
     if train + validation + test != len(scores):
         raise ValueError(f"sizes {sizes} do not sum to the {len(scores)} scores")
     order = np.lexsort((np.random.default_rng(seed).permutation(len(scores)), scores))
-    held, both = validation + test, 2 * min(validation, test)
+    held, alternating = validation + test, 2 * min(validation, test)
     turns = np.arange(held)
-    to_test = np.where(turns < both, turns % 2 == 0, test > validation)
+    to_test = np.where(turns < alternating, turns % 2 == 0, test > validation)
     return np.sort(order[held:]), np.sort(order[:held][~to_test]), np.sort(order[:held][to_test])
 
 
-def labels(parts: Parts) -> NDArray[np.int64]:
+def labels(parts: Parts) -> Ints:
     """The part of each class [M]: 0 train, 1 validation, 2 test."""
     part_of = np.zeros(sum(len(part) for part in parts), dtype=np.int64)
     for number, part in enumerate(parts):
@@ -68,18 +66,18 @@ def labels(parts: Parts) -> NDArray[np.int64]:
     return part_of
 
 
-def adjusted_rand(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
+def adjusted_rand(a: Ints, b: Ints) -> float:
     """Hubert and Arabie's adjusted Rand index of two labelings [M]: 1 for equal partitions, 0 by chance."""
     table = np.zeros((int(a.max()) + 1, int(b.max()) + 1))
     np.add.at(table, (a, b), 1)
 
-    def pairs(counts: NDArray[np.float64]) -> float:
+    def pairs(counts: Floats) -> float:
         return float((counts * (counts - 1) / 2).sum())
 
-    both, rows, columns = pairs(table), pairs(table.sum(1)), pairs(table.sum(0))
+    together, rows, columns = pairs(table), pairs(table.sum(1)), pairs(table.sum(0))
     chance = rows * columns / max(pairs(np.array([float(len(a))])), 1.0)
     most = (rows + columns) / 2
-    return 1.0 if most == chance else (both - chance) / (most - chance)
+    return 1.0 if most == chance else (together - chance) / (most - chance)
 
 
 def agreement(partitions: Sequence[Parts]) -> dict[str, float]:

@@ -20,8 +20,8 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
 from longshot.features.features import Features
@@ -34,7 +34,6 @@ from longshot.splits.optimise import Minimum, minimise, random_start, whitening
 from longshot.splits.principal import on_axis, principal_axis
 from longshot.splits.split import Split, from_labels
 
-Array = NDArray[np.float64]
 MODES = ("principal", "paper")
 ASSIGNMENTS = ("drawn", "sorted")
 OPTIMISERS = ("lbfgs", "sgd")
@@ -60,21 +59,21 @@ class SplitRecipe:
 
     def __post_init__(self) -> None:
         check_measure(self.measure)
-        for name, given, known in (
+        for name, word, words in (
             ("mode", self.mode, MODES),
             ("optimiser", self.optimiser, OPTIMISERS),
             ("start", self.start, STARTS),
             ("assignment", self.assignment or "drawn", ASSIGNMENTS),
         ):
-            if given not in known:
-                raise UserError(f"There is no {name} '{given}'; there are {', '.join(known)}.")
+            if word not in words:
+                raise UserError(f"There is no {name} '{word}'; there are {', '.join(words)}.")
         if not (math.isfinite(self.penalty) and self.penalty > 0):
             raise UserError(f"A penalty of {self.penalty:g} was asked for; a number above 0 is needed.")
         if self.restarts < 1:
             raise UserError(f"{self.restarts} restarts were asked for; at least 1 is needed.")
         if self.restarts > 1 and self.mode == "principal" and self.assigns == "sorted":
             raise UserError(
-                "Mode principal with sorted classes has nothing random to restart; leave --restarts out."
+                "Mode principal with sorted classes has nothing random to restart", "leave {restarts} out"
             )
 
     @property
@@ -94,22 +93,22 @@ class Splitter:
         if self.features.fingerprint != self.dataset.fingerprint:
             raise UserError(
                 f"The features are those of dataset '{self.features.dataset}' ({len(self.features.class_ids):,} "
-                f"classes), but '{self.dataset.name}' ({len(self.dataset.class_ids):,} classes) is to be split: "
-                f"embed that with 'longshot embed'."
+                f"classes), but '{self.dataset.name}' ({len(self.dataset.class_ids):,} classes) is to be split",
+                "embed that with {embed(DATASET, BACKBONE)}",
             )
 
     @cached_property
-    def embeddings(self) -> Array:
+    def embeddings(self) -> Floats:
         """z [M, d] on the unit sphere, turned into min(M, d) dimensions: no distance between classes changes."""
         return flatten(class_embeddings(self.features))
 
     @cached_property
-    def axis(self) -> Array:
+    def axis(self) -> Floats:
         """The leading axis [d]."""
         return principal_axis(self.embeddings)
 
     @cached_property
-    def basis(self) -> Array:
+    def basis(self) -> Floats:
         """The whitened coordinates [d, r] that L-BFGS works in."""
         return whitening(self.embeddings)
 
@@ -129,7 +128,7 @@ class Splitter:
         lowest = min(m.terms.penalised for m in minima)
         best = next(i for i, m in enumerate(minima) if m.terms.penalised <= lowest + _EVEN)
         if abs(minima[best].terms.divergence - divergence) > max(TOLERANCE * divergence, 1e-6):
-            raise UserError(self._short_of(objective, minima[best], recipe))
+            raise self._short_of(objective, minima[best], recipe)
         made = self._story(objective, minima[best], partitions[best], recipe)
         if recipe.restarts > 1:
             made["agreement"] = agreement(partitions)
@@ -150,59 +149,57 @@ class Splitter:
         return [minimise(objective, start, self.basis) for start in starts]
 
     def _assign(
-        self, found: Minimum, sizes: tuple[int, int, int], recipe: SplitRecipe, restart: int
+        self, minimum: Minimum, sizes: tuple[int, int, int], recipe: SplitRecipe, restart: int
     ) -> Parts:
-        scores = found.terms.scores
+        scores = minimum.terms.scores
         if recipe.assigns == "drawn":
             # the same noise at every divergence: a sweep then moves classes one by one
             noise = np.random.default_rng([recipe.seed, restart]).logistic(size=len(scores))
             return assign(scores + noise, sizes, recipe.seed)
         return assign(scores, sizes, recipe.seed)
 
-    def _short_of(self, objective: SplitObjective, found: Minimum, recipe: SplitRecipe) -> str:
-        asked, reached = objective.target, found.terms.divergence
+    def _short_of(self, objective: SplitObjective, minimum: Minimum, recipe: SplitRecipe) -> UserError:
+        """The error for a minimum whose divergence is not the target."""
+        target = objective.target
         if recipe.optimiser == "sgd":
-            remedy = "SGD did not converge, use --optimiser lbfgs"
+            why, remedy = "SGD did not converge", "use {optimiser:lbfgs}"
         else:
+            why = f"with a penalty of {recipe.penalty:g} that is the nearest"
             enough = self._enough_penalty(objective, recipe)
-            meets = f"--penalty {enough:g} reaches {asked:g}, and " if enough else ""
-            remedy = (
-                f"with a penalty of {recipe.penalty:g} that is the nearest; {meets}--mode principal reaches any that "
-                f"can be reached"
-            )
-        return (
-            f"A {objective.measure} divergence of {asked:g} was asked for, but the minimum of the objective on these "
+            meets = f"{{penalty:{enough:g}}} reaches {target:g}, and " if enough else ""
+            remedy = f"{meets}{{mode:principal}} reaches any that can be reached"
+        return UserError(
+            f"A {objective.measure} divergence of {target:g} was asked for, but the minimum of the objective on these "
             f"{len(objective.embeddings):,} class embeddings in {objective.embeddings.shape[1]:,} dimensions has "
-            f"{reached:.4g}: {remedy}."
+            f"{minimum.terms.divergence:.4g}: {why}",
+            remedy,
         )
 
     def _enough_penalty(self, objective: SplitObjective, recipe: SplitRecipe) -> float | None:
         """The smallest power of ten times λ with which the minimum of J has D = R, if one of five has."""
         for power in range(1, 6):
             trial = dataclasses.replace(objective, penalty=recipe.penalty * 10.0**power)
-            found = min(self._minima(trial, recipe), key=lambda m: m.terms.penalised)
-            if abs(found.terms.divergence - objective.target) <= TOLERANCE * objective.target:
+            lowest = min(self._minima(trial, recipe), key=lambda minimum: minimum.terms.penalised)
+            if abs(lowest.terms.divergence - objective.target) <= TOLERANCE * objective.target:
                 return trial.penalty
         return None
 
     def _story(
-        self, objective: SplitObjective, found: Minimum, parts: Parts, recipe: SplitRecipe
+        self, objective: SplitObjective, minimum: Minimum, parts: Parts, recipe: SplitRecipe
     ) -> dict[str, Any]:
         sizes = tuple(len(part) for part in parts)
         farthest = assign(self.embeddings @ self.axis, (sizes[0], sizes[1], sizes[2]))
-        asked = {k: v for k, v in dataclasses.asdict(recipe).items() if k != "ratios"}
-        if recipe.mode == "principal":
-            asked = {k: v for k, v in asked.items() if k not in ("optimiser", "start", "penalty")}
+        unused = {"ratios", *(("optimiser", "start", "penalty") if recipe.mode == "principal" else ())}
         return {
-            **asked,
+            **{name: word for name, word in dataclasses.asdict(recipe).items() if name not in unused},
             "ratios": list(recipe.ratios),
             "assignment": recipe.assigns,
             "divergence_asked": objective.target,
-            "divergence": found.terms.divergence,
-            "objective": objective.bound + found.terms.penalised,
-            "objective_above_bound": found.terms.penalised,
-            "steps": found.steps,
-            "centroid_distance": float(np.linalg.norm(found.centroids[0] - found.centroids[1])),
+            "divergence": minimum.terms.divergence,
+            "objective": objective.bound + minimum.terms.penalised,
+            "objective_above_bound": minimum.terms.penalised,
+            "steps": minimum.steps,
+            "centroid_distance": float(np.linalg.norm(minimum.centroids[0] - minimum.centroids[1])),
             "gap": gap(self.embeddings, parts[0], parts[2]),
             "gap_farthest": gap(self.embeddings, farthest[0], farthest[2]),
             "backbone": self.features.backbone,
@@ -211,13 +208,6 @@ class Splitter:
             "preprocessing": self.features.preprocessing,
             "versions": {name: version(name) for name in ("longshot", "numpy", "scipy")},
         }
-
-
-def make_split(
-    dataset: Dataset, features: Features, divergence: float, recipe: SplitRecipe | None = None
-) -> Split:
-    """Split the classes of ``dataset`` at ``divergence``, seen through ``features``."""
-    return Splitter(dataset, features).split(divergence, recipe)
 
 
 def sweep(

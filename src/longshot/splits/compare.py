@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first
+from longshot.datasets.dataset import SPLITS
 from longshot.splits.divergences import MEASURES, between, gap
 
-Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
 _BLOCK = 1 << 22  # numbers of a temporary block: 32 MB of float64
 
 
@@ -45,11 +44,12 @@ class SplitComparison:
     validation_gap: float | None  # the same for the validation classes; None without any
     nearest: tuple[Nearest, ...]  # one per test class, in the order of the classes
     spacing: float  # mean distance of a train class from the nearest other train class; NaN for one class
+    shared_test: float = 1.0  # share of the test classes that the first of several splits tests, too
 
     @property
     def distances(self) -> Floats:
         """Distance of every test class from its nearest train class."""
-        return np.array([one.distance for one in self.nearest])
+        return np.array([pair.distance for pair in self.nearest])
 
     def record(self) -> dict[str, Any]:
         """One row of the table across splits, in full precision."""
@@ -69,32 +69,33 @@ class SplitComparison:
 
 
 def compare_split(
-    name: str, parts: Mapping[str, Places], embeddings: Floats, class_ids: Sequence[str], backbone: str = ""
+    name: str, parts: Mapping[str, Ints], embeddings: Floats, class_ids: Sequence[str], backbone: str = ""
 ) -> SplitComparison:
     """Measure one split: ``parts`` are positions of train, validation and test classes among embeddings [C, d].
 
     Classes that are in no part count among the C over which the class distributions are taken.
     """
     train, test = parts["train"], parts["test"]
-    for part, places in (("train", train), ("test", test)):
-        if not len(places):
+    for part in ("train", "test"):
+        if not len(parts[part]):
             raise UserError(
-                f"Split '{name}' has 0 {part} classes and at least 1 is needed to compare train and test; add some."
+                f"Split '{name}' has 0 {part} classes and at least 1 is needed to compare train and test",
+                "add some",
             )
     flat = flatten(embeddings)
     centres = flat[train].mean(0), flat[test].mean(0)
-    distances, where = nearest_of(flat[test], flat[train])
-    found = zip(test.tolist(), train[where].tolist(), distances.tolist(), strict=True)
+    distances, neighbours = nearest_of(flat[test], flat[train])
+    pairs = zip(test.tolist(), train[neighbours].tolist(), distances.tolist(), strict=True)
     apart, _ = nearest_of(flat[train], flat[train], itself=False)
     validation = parts.get("validation", np.empty(0, np.int64))
     return SplitComparison(
         split=name,
         backbone=backbone,
-        sizes={part: len(parts.get(part, ())) for part in ("train", "validation", "test")},
+        sizes={part: len(parts.get(part, ())) for part in SPLITS},
         divergences={measure: between(measure, flat, *centres) for measure in MEASURES},
         gap=gap(flat, train, test),
         validation_gap=gap(flat, train, validation) if len(validation) else None,
-        nearest=tuple(Nearest(class_ids[one], class_ids[other], far) for one, other, far in found),
+        nearest=tuple(Nearest(class_ids[i], class_ids[j], distance) for i, j, distance in pairs),
         spacing=float(apart.mean()) if len(train) > 1 else float("nan"),
     )
 
@@ -112,38 +113,37 @@ def flatten(embeddings: Floats) -> Floats:
     return np.ascontiguousarray(upper.T)
 
 
-def nearest_of(points: Floats, others: Floats, *, itself: bool = True) -> tuple[Floats, Places]:
-    """Distance [n] and position [n] of the nearest of ``others`` [m, d] for each of ``points`` [n, d].
+def nearest_of(points: Floats, candidates: Floats, *, itself: bool = True) -> tuple[Floats, Ints]:
+    """Distance [n] and position [n] of the nearest of ``candidates`` [m, d] for each of ``points`` [n, d].
 
     ``itself=False``: both are the same points and a point is not its own neighbour (∞ where there is no other).
     """
-    distances, places = np.empty(len(points)), np.empty(len(points), np.int64)
-    step = max(1, _BLOCK // max(1, len(others)))
-    squares = np.einsum("md,md->m", others, others)
+    distances, positions = np.empty(len(points)), np.empty(len(points), np.int64)
+    step = max(1, _BLOCK // max(1, len(candidates)))
+    squares = np.einsum("md,md->m", candidates, candidates)
     for low in range(0, len(points), step):
-        some = points[low : low + step]
-        found = squares - 2 * some @ others.T  # + ‖point‖², which changes no order
+        block = points[low : low + step]
+        squared = squares - 2 * block @ candidates.T  # + ‖point‖², which changes no order
         if not itself:
-            found[np.arange(len(some)), np.arange(low, low + len(some))] = np.inf
-        best = found.argmin(axis=1)
-        places[low : low + step] = best
+            squared[np.arange(len(block)), np.arange(low, low + len(block))] = np.inf
+        best = squared.argmin(axis=1)
+        positions[low : low + step] = best
         # The difference itself, not the expanded square, which loses half its digits for near neighbours.
-        distances[low : low + step] = np.linalg.norm(some - others[best], axis=1)
+        distances[low : low + step] = np.linalg.norm(block - candidates[best], axis=1)
     if not itself and len(points) < 2:
         distances[:] = np.inf
-    return distances, places
+    return distances, positions
 
 
-def shared_test(parts: Mapping[str, Places], other: Mapping[str, Places]) -> float:
+def shared_test(parts: Mapping[str, Ints], other: Mapping[str, Ints]) -> float:
     """Share of the test classes of ``parts`` that are test classes of ``other`` too."""
-    mine = set(parts["test"].tolist())
-    return len(mine & set(other["test"].tolist())) / len(mine)
+    return float(np.isin(parts["test"], other["test"]).mean())
 
 
-def check_unassigned(name: str, parts: Mapping[str, Places], class_ids: Sequence[str]) -> str:
+def unassigned(name: str, parts: Mapping[str, Ints], class_ids: Sequence[str]) -> str:
     """A sentence about classes that no part names, empty when there are none."""
-    used = set(np.concatenate([np.asarray(places, np.int64) for places in parts.values()]).tolist())
-    free = [class_id for place, class_id in enumerate(class_ids) if place not in used]
+    assigned = {int(position) for positions in parts.values() for position in positions}
+    free = [class_id for position, class_id in enumerate(class_ids) if position not in assigned]
     if not free:
         return ""
     verb = "is" if len(free) == 1 else "are"

@@ -16,13 +16,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular, svdvals
 from scipy.special import logsumexp
 
+from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 
-Array = NDArray[np.float64]
 MEASURES = ("kl-symmetric", "kl", "wasserstein", "euclidean")
 DAMPING = 0.001
 
@@ -37,7 +36,7 @@ def check_measure(measure: str) -> str:
 # ---- categoricals over classes ----------------------------------------------------------------------
 
 
-def log_class_probabilities(embeddings: Array, centroid: Array, temperature: float = 1.0) -> Array:
+def log_class_probabilities(embeddings: Floats, centroid: Floats, temperature: float = 1.0) -> Floats:
     """log p [C] of embeddings [C, d] and a centroid [d]: log softmax_c(−T‖z_c − μ‖²).
 
     ‖μ‖² is the same for every class and drops out of the softmax.
@@ -46,18 +45,18 @@ def log_class_probabilities(embeddings: Array, centroid: Array, temperature: flo
     return np.asarray(logits - logsumexp(logits))
 
 
-def kl(log_p: Array, log_q: Array) -> float:
+def kl(log_p: Floats, log_q: Floats) -> float:
     """KL(p‖q) = Σ p (log p − log q) of two log-distributions [C]."""
     return float(np.exp(log_p) @ (log_p - log_q))
 
 
-def symmetric_kl(log_p: Array, log_q: Array) -> float:
+def symmetric_kl(log_p: Floats, log_q: Floats) -> float:
     """KL(p‖q) + KL(q‖p) = Σ (p − q)(log p − log q)."""
     return float((np.exp(log_p) - np.exp(log_q)) @ (log_p - log_q))
 
 
 def between(
-    measure: str, embeddings: Array, train_centroid: Array, test_centroid: Array, temperature: float = 1.0
+    measure: str, embeddings: Floats, train_centroid: Floats, test_centroid: Floats, temperature: float = 1.0
 ) -> float:
     """The divergence ``measure`` of the class distributions of two centroids [d] over embeddings [C, d]."""
     if check_measure(measure) == "euclidean":
@@ -69,7 +68,7 @@ def between(
     return kl(log_p, log_q) if measure == "kl" else symmetric_kl(log_p, log_q)
 
 
-def gap(embeddings: Array, train: NDArray[np.int64], test: NDArray[np.int64]) -> float:
+def gap(embeddings: Floats, train: Ints, test: Ints) -> float:
     """‖mean of the train classes − mean of the test classes‖ in embedding space."""
     return float(np.linalg.norm(embeddings[train].mean(0) - embeddings[test].mean(0)))
 
@@ -81,11 +80,11 @@ def gap(embeddings: Array, train: NDArray[np.int64], test: NDArray[np.int64]) ->
 class Gaussian:
     """A mean [d] and a covariance [d, d] that is positive definite."""
 
-    mean: Array
-    covariance: Array
+    mean: Floats
+    covariance: Floats
 
 
-def fit_gaussian(points: Array, damping: float = DAMPING) -> Gaussian:
+def fit_gaussian(points: Floats, damping: float = DAMPING) -> Gaussian:
     """Mean and unbiased covariance of points [n, d], plus ``damping`` on the diagonal; n = 1 has only that."""
     if len(points) == 0:
         raise UserError("A Gaussian needs at least one embedding to be fitted to; none was given.")
@@ -94,7 +93,7 @@ def fit_gaussian(points: Array, damping: float = DAMPING) -> Gaussian:
     return Gaussian(points.mean(0), covariance + damping * np.eye(points.shape[1]))
 
 
-def weighted_gaussian(points: Array, log_weights: Array, damping: float = DAMPING) -> Gaussian:
+def weighted_gaussian(points: Floats, log_weights: Floats, damping: float = DAMPING) -> Gaussian:
     """Mean and covariance of points [C, d] under weights [C] that sum to 1, damped."""
     weights = np.exp(log_weights)
     mean = weights @ points

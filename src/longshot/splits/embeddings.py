@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 from longshot.features.features import Features
@@ -14,7 +14,7 @@ from longshot.features.features import Features
 _BLOCK = 1 << 25  # bytes of float64 in flight while a memory-mapped array is summed
 
 
-def class_embeddings(features: Features) -> NDArray[np.float64]:
+def class_embeddings(features: Features) -> Floats:
     """z [C, d]: z_c = m_c / ‖m_c‖ with m_c the mean of the rows of class c.
 
     The array is read once, front to back, in blocks of rows that are summed in float64.
@@ -30,23 +30,22 @@ def class_embeddings(features: Features) -> NDArray[np.float64]:
     return normalise(means, features.class_ids, f"'{features.dataset}' under '{features.backbone}'")
 
 
-def normalise(
-    means: NDArray[np.float64], class_ids: Sequence[str], where: str = "The embeddings"
-) -> NDArray[np.float64]:
+def normalise(means: Floats, class_ids: Sequence[str], where: str = "The embeddings") -> Floats:
     """Class means [C, d] on the unit sphere; refuses what has no direction and classes that coincide."""
     norms = np.linalg.norm(means, axis=1)
-    lost = [class_ids[c] for c in np.flatnonzero(~(np.isfinite(norms) & (norms > 0))).tolist()]
-    if lost:
+    aimless = [class_ids[c] for c in np.flatnonzero(~(np.isfinite(norms) & (norms > 0))).tolist()]
+    if aimless:
         raise UserError(
-            f"{count(lost, 'class', 'classes')} of {where} have a mean feature of zero or not finite "
-            f"({first(lost)}), which has no direction; use another backbone or check the images."
+            f"{count(aimless, 'class', 'classes')} of {where} have a mean feature of zero or not finite "
+            f"({first(aimless)}), which has no direction",
+            "use another backbone or check the images",
         )
-    unit: NDArray[np.float64] = means / norms[:, None]
+    unit: Floats = means / norms[:, None]
     refuse_twins(unit, class_ids, where)
     return unit
 
 
-def refuse_twins(embeddings: NDArray[np.float64], class_ids: Sequence[str], where: str) -> None:
+def refuse_twins(embeddings: Floats, class_ids: Sequence[str], where: str) -> None:
     """UserError when two classes have the same embedding (to nine digits): no distance tells them apart."""
     rounded = np.ascontiguousarray(np.round(embeddings, 9) + 0.0)  # + 0.0: minus zero equals zero
     rows = rounded.view(np.dtype((np.void, rounded.itemsize * rounded.shape[1])))[:, 0]
@@ -60,7 +59,7 @@ def refuse_twins(embeddings: NDArray[np.float64], class_ids: Sequence[str], wher
         )
 
 
-def _class_sums(features: Features) -> NDArray[np.float64]:
+def _class_sums(features: Features) -> Floats:
     """Sum of rows per class [C, d], class-major slices of the map in blocks of bounded size."""
     array, offsets = features.array, features.offsets
     sums = np.zeros((len(offsets) - 1, features.dim))

@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh, solve_triangular
 
+from longshot.core.arrays import Floats
 from longshot.splits import divergences as dv
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -30,11 +28,11 @@ class Terms:
     excess: float
     divergence: float
     penalised: float  # excess + λ (D − R)²
-    log_p: Array
-    log_q: Array
+    log_p: Floats
+    log_q: Floats
 
     @property
-    def scores(self) -> Array:
+    def scores(self) -> Floats:
         """log p_train − log p_test [M]: what classes are sorted by."""
         return self.log_p - self.log_q
 
@@ -43,14 +41,14 @@ class Terms:
 class SplitObjective:
     """J over centroids [2, d] (train, test) for embeddings [M, d]; see the module for the formula."""
 
-    embeddings: Array
+    embeddings: Floats
     target: float
     measure: str = "kl-symmetric"
     penalty: float = 1.0
     temperature: float = 1.0
-    origin: Array | None = None  # logits [2, M] to which those of the centroids are added
+    origin: Floats | None = None  # logits [2, M] to which those of the centroids are added
 
-    def moved(self, start: Array, basis: Array) -> SplitObjective:
+    def moved(self, start: Floats, basis: Floats) -> SplitObjective:
         """The same J as a function of coordinates w [2, r], where the centroids are start + w basisᵀ [2, d].
 
         Only for the KL divergences, which see the centroids through their logits alone.
@@ -64,12 +62,12 @@ class SplitObjective:
         return len(self.embeddings) * math.log(len(self.embeddings))
 
     @cached_property
-    def _bias(self) -> Array:
+    def _bias(self) -> Floats:
         """−T‖z_c‖² [M]: constant on the sphere, and kept for embeddings that are not on it."""
-        lengths: Array = np.einsum("cd,cd->c", self.embeddings, self.embeddings)
+        lengths: Floats = np.einsum("cd,cd->c", self.embeddings, self.embeddings)
         return -self.temperature * lengths
 
-    def evaluate(self, centroids: Array) -> Terms:
+    def evaluate(self, centroids: Floats) -> Terms:
         """The terms of J at centroids [2, d]."""
         log_p, log_q = self._log_probabilities(centroids)
         divergence = self._divergence(centroids, log_p, log_q)
@@ -78,11 +76,11 @@ class SplitObjective:
             excess, divergence, excess + self.penalty * (divergence - self.target) ** 2, log_p, log_q
         )
 
-    def value(self, centroids: Array) -> float:
+    def value(self, centroids: Floats) -> float:
         """J as published."""
         return self.bound + self.evaluate(centroids).penalised
 
-    def value_and_gradient(self, centroids: Array) -> tuple[float, Array]:
+    def value_and_gradient(self, centroids: Floats) -> tuple[float, Floats]:
         """J − M ln M and ∂J/∂μ [2, d].
 
         With logits a, r = p/(p + q) and s = log p − log q:  ∂(−Σ log mixture)/∂a = p Σr − r;
@@ -110,7 +108,7 @@ class SplitObjective:
         slope = np.stack([logits[0] @ self.embeddings, logits[1] @ self.embeddings])
         return terms.penalised, 2 * self.temperature * slope + direct
 
-    def _log_probabilities(self, centroids: Array) -> tuple[Array, Array]:
+    def _log_probabilities(self, centroids: Floats) -> tuple[Floats, Floats]:
         # two products with a vector: BLAS is half as fast with a matrix of two rows
         logits = np.stack([self.embeddings @ centroids[0], self.embeddings @ centroids[1]])
         logits *= 2 * self.temperature
@@ -119,7 +117,7 @@ class SplitObjective:
         logits = logits - (top + np.log(np.exp(logits - top).sum(1, keepdims=True)))
         return logits[0], logits[1]
 
-    def _divergence(self, centroids: Array, log_p: Array, log_q: Array) -> float:
+    def _divergence(self, centroids: Floats, log_p: Floats, log_q: Floats) -> float:
         if self.measure == "kl-symmetric":
             return dv.symmetric_kl(log_p, log_q)
         if self.measure == "kl":
@@ -130,7 +128,7 @@ class SplitObjective:
         return dv.wasserstein(dv.weighted_gaussian(points, log_p), dv.weighted_gaussian(points, log_q))
 
 
-def _wasserstein_gradient(points: Array, p: Array, q: Array, distance: float) -> Array:
+def _wasserstein_gradient(points: Floats, p: Floats, q: Floats, distance: float) -> Floats:
     """∂W₂/∂logits [2, M] for Gaussians with the moments of points under p and q.
 
     ∂W₂²/∂A = I − F with F = L⁻ᵀ (Lᵀ B L)^½ L⁻¹ and A = L Lᵀ, the matrix that carries A to B; the covariance

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 from longshot.core.calls import check_settings, parameters, parse_call
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import SPLITS, Dataset
 from longshot.splits import published, simple
-from longshot.splits.split import Split
+from longshot.splits.split import Split, no_split_file
 
 _MADE = {"random": simple.random_split, "semantic": simple.semantic_split}
 
 
-def open_split(spec: str | Path, dataset: Dataset, *, order: str | Path | None = None) -> Split:
+def open_split(spec: Split | str | Path, dataset: Dataset, *, order: str | Path | None = None) -> Split:
     """The split that ``spec`` names, checked against ``dataset`` and in its class ids.
 
-    A path of a split.json; ``random`` or ``random(seed=3, ratios=(0.5, 0.2, 0.3))``; ``semantic`` or
-    ``semantic(level=1, seed=3)``; ``atg:cifar100@0.96``, ``cifar-fs``, ``fc100``. ``order`` names the file that tells
-    which class has which number, for published lists whose class names are not known.
+    Parameters
+    ----------
+    spec : Split, str or path
+        A path of a split.json; ``random`` or ``random(seed=3, ratios=(0.5, 0.2, 0.3))``; ``semantic`` or
+        ``semantic(level=1, seed=3)``; ``atg:cifar100@0.96``, ``cifar-fs``, ``fc100``.
+    dataset : Dataset
+        Whose classes the split divides.
+    order : path, optional
+        For published lists whose class names are not known: one class id a line, in the order of their numbers.
 
+    Examples
+    --------
     >>> open_split("random(seed=1)", open_dataset("toybox")).sizes  # doctest: +SKIP
     """
     text = str(spec)
-    if Path(text).is_file():
-        split = Split.load(text)
-        found = split.resolve(dataset)
-        train, validation, test = (found.get(part, ()) for part in SPLITS)
-        return dataclasses.replace(
-            split, fingerprint=dataset.fingerprint, train=train, validation=validation, test=test
+    if isinstance(spec, Split) or Path(text).is_file():
+        split = spec if isinstance(spec, Split) else Split.load(text)
+        parts = split.resolve(dataset)
+        return Split(
+            split.name,
+            dataset.fingerprint,
+            split.made,
+            **{part: parts.get(part, ()) for part in SPLITS},
         )
     if text in published.names() or text.startswith("atg:"):
         return published.published_split(text, dataset, order)
@@ -42,13 +51,15 @@ def open_split(spec: str | Path, dataset: Dataset, *, order: str | Path | None =
         except (TypeError, ValueError) as error:
             raise UserError(f"The settings of the split '{text}' do not fit ({error}).") from error
     if text.endswith(".json") or "/" in text:
-        raise UserError(f"There is no split file {text}; make one with 'longshot split DATASET -o {text}'.")
+        raise no_split_file(text)
     raise UserError(
         f"There is no split '{text}': give the path of a split.json, random, semantic, or a published one "
-        f"({', '.join(n for n in published.names() if '@' not in n)}, atg:cifar100@0.96 …)."
+        f"({', '.join(name for name in published.names() if '@' not in name)}, atg:cifar100@0.96 …)."
     )
 
 
-def with_split(dataset: Dataset, spec: str | Path | None, *, order: str | Path | None = None) -> Dataset:
+def with_split(
+    dataset: Dataset, spec: Split | str | Path | None, *, order: str | Path | None = None
+) -> Dataset:
     """``dataset`` with the split that ``spec`` names in place of its own; unchanged when ``spec`` is None."""
     return dataset if spec is None else open_split(spec, dataset, order=order).apply(dataset)

@@ -11,19 +11,18 @@ import dataclasses
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from longshot.core.arrays import Floats
 from longshot.core.errors import UserError
 from longshot.splits.objective import SplitObjective
 from longshot.splits.optimise import Minimum
 
-Array = NDArray[np.float64]
 _FAR = 2.0**40  # a distance at which every class distribution has long become a point
 _FLAT = 1e-6  # relative growth per doubling below which a divergence counts as bounded
 
 
-def principal_axis(embeddings: Array) -> Array:
+def principal_axis(embeddings: Floats) -> Floats:
     """The unit vector u [d] of the largest variance of embeddings [M, d].
 
     The eigenproblem is solved on the smaller side, so it costs min(M, d)² · max(M, d) once. The sign is chosen so
@@ -37,21 +36,21 @@ def principal_axis(embeddings: Array) -> Array:
     _, vectors = eigh(gram, subset_by_index=[size - 1, size - 1])
     axis = centred.T @ vectors[:, 0] if rows <= columns else vectors[:, 0]
     axis = axis / np.linalg.norm(axis)
-    places = centred @ axis
-    skew = float((places**3).sum()) / max(float((np.abs(places) ** 3).sum()), 1e-300)
-    turn = skew > 0 if abs(skew) > 1e-6 else places[0] < 0
-    turned: Array = -axis if turn else axis
+    projections = centred @ axis
+    skew = float((projections**3).sum()) / max(float((np.abs(projections) ** 3).sum()), 1e-300)
+    turn = skew > 0 if abs(skew) > 1e-6 else projections[0] < 0
+    turned: Floats = -axis if turn else axis
     return turned
 
 
-def on_axis(objective: SplitObjective, axis: Array | None = None) -> Minimum:
+def on_axis(objective: SplitObjective, axis: Floats | None = None) -> Minimum:
     """The centroids m ± (t/2)·u with D = R, by bisection to twelve digits; UserError when no t gives R."""
     embeddings = objective.embeddings
     if axis is None:
         axis = principal_axis(embeddings)
     middle = embeddings.mean(0)
 
-    def place(distance: float) -> Array:
+    def centroids_at(distance: float) -> Floats:
         return np.stack([middle + distance / 2 * axis, middle - distance / 2 * axis])
 
     steps = 0
@@ -63,21 +62,21 @@ def on_axis(objective: SplitObjective, axis: Array | None = None) -> Minimum:
         # near t = 0 the symmetrised KL is (2T t)² var(u·z): a start within a factor of the answer
         spread = 2 * objective.temperature * float((embeddings @ axis).std())
         guess = float(np.sqrt(min(objective.target, 100.0))) / max(spread, 1e-9)
-        near, far = _bracket(objective, place, guess)
-        found = brentq(
-            lambda t: objective.evaluate(place(t)).divergence - objective.target,
+        near, far = _bracket(objective, centroids_at, guess)
+        distance, report = brentq(
+            lambda t: objective.evaluate(centroids_at(t)).divergence - objective.target,
             near,
             far,
             xtol=1e-300,
             rtol=1e-13,
             full_output=True,
         )
-        distance, steps = float(found[0]), int(found[1].iterations)
-    centroids = place(distance)
+        steps = int(report.iterations)
+    centroids = centroids_at(float(distance))
     return Minimum(centroids, objective.evaluate(centroids), steps, "bisection")
 
 
-def reachable(objective: SplitObjective, axis: Array | None = None) -> float:
+def reachable(objective: SplitObjective, axis: Floats | None = None) -> float:
     """The largest divergence on the axis: infinite for the KL divergences and the Euclidean distance."""
     if objective.measure != "wasserstein":
         return float("inf")
@@ -95,15 +94,18 @@ class Unreachable(UserError):
         self.most = most
         super().__init__(
             f"A {objective.measure} divergence of {objective.target:g} cannot be reached along the leading "
-            f"direction of these {len(objective.embeddings):,} class embeddings: at most {most:.4g} can; ask for less."
+            f"direction of these {len(objective.embeddings):,} class embeddings: at most {most:.4g} can",
+            "ask for less",
         )
 
 
-def _bracket(objective: SplitObjective, place: Callable[[float], Array], guess: float) -> tuple[float, float]:
+def _bracket(
+    objective: SplitObjective, centroids_at: Callable[[float], Floats], guess: float
+) -> tuple[float, float]:
     """Two distances with D below and above R; doubles ``guess``, and stops when D no longer grows."""
     near, far, before, most = 0.0, guess, 0.0, 0.0
     while far <= _FAR:
-        here = objective.evaluate(place(far)).divergence
+        here = objective.evaluate(centroids_at(far)).divergence
         most = max(most, here)
         if here >= objective.target:
             return near, far

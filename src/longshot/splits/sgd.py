@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from longshot.core.arrays import Floats
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.splits.objective import SplitObjective
@@ -36,8 +36,8 @@ def published_loss(objective: SplitObjective, embeddings: Tensor, centroids: Ten
         divergence = (centroids[0] - centroids[1]).norm()
     else:
         raise UserError(
-            f"The published SGD minimises kl-symmetric, kl or euclidean, not {objective.measure}; use "
-            f"--optimiser lbfgs."
+            f"The published SGD minimises kl-symmetric, kl or euclidean, not {objective.measure}",
+            "use {optimiser:lbfgs}",
         )
     loss: Tensor = -mixture.sum() + objective.penalty * (divergence - objective.target) ** 2
     return loss
@@ -45,7 +45,7 @@ def published_loss(objective: SplitObjective, embeddings: Tensor, centroids: Ten
 
 def descend(
     objective: SplitObjective,
-    start: NDArray[np.float64],
+    start: Floats,
     steps: int = STEPS,
     step_size: float = STEP_SIZE,
     momentum: float = MOMENTUM,
@@ -66,7 +66,8 @@ def descend(
                     raise UserError(
                         f"SGD with step size {step_size} diverged within {step + 1:,} of {steps:,} steps at "
                         f"{len(embeddings):,} classes: a centroid has the coordinate {farthest:.3g}, where the "
-                        f"embeddings have length 1. Use --optimiser lbfgs, which needs no step size."
+                        f"embeddings have length 1",
+                        "use {optimiser:lbfgs}, which needs no step size",
                     )
     end = centroids.detach().numpy()
     return Minimum(end, objective.evaluate(end), steps, "sgd")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count
-from longshot.datasets.dataset import Dataset
+from longshot.datasets.dataset import SPLITS, Dataset
 from longshot.splits.assign import RATIOS, assign, part_sizes
 from longshot.splits.split import Split, from_labels
 from longshot.taxonomy.dag import Taxonomy
@@ -34,39 +34,38 @@ def semantic_split(
     """
     if dataset.taxonomy is None:
         raise UserError(
-            f"Dataset '{dataset.name}' has no taxonomy to take super-classes from; nest the class folders or put a "
-            f"taxonomy.csv (parent,child) beside them."
+            f"Dataset '{dataset.name}' has no taxonomy to take super-classes from",
+            "nest the class folders or put a taxonomy.csv (parent,child) beside them",
         )
-    wanted = part_sizes(len(dataset.class_ids), ratios)
+    sizes = part_sizes(len(dataset.class_ids), ratios)
     families = super_classes(dataset.taxonomy, dataset.class_ids, level)
-    needed = 3 if wanted[1] else 2
+    needed = 3 if sizes[1] else 2
     if len(families) < needed:
         at = "the parents of its classes" if level is None else f"level {level} of its taxonomy"
         raise UserError(
-            f"Dataset '{dataset.name}' has {count(len(families), 'super-class', 'super-classes')} at {at}; a "
-            f"semantic split needs {needed}: give another --level (see 'longshot taxonomy show')."
+            f"Dataset '{dataset.name}' has {count(len(families), 'super-class', 'super-classes')} at {at}; a semantic "
+            f"split needs {needed}",
+            "give another {level} (see {open_taxonomy(DATASET)})",
         )
     order = np.random.default_rng(seed).permutation(len(families)).tolist()
-    rest = [families[i] for i in order]
+    remaining = [families[i] for i in order]
     chosen: list[list[tuple[str, tuple[str, ...]]]] = []
-    for size, others in (
-        (wanted[2], needed - 1),
-        (wanted[1], 1),
+    for size, parts_after in (
+        (sizes[2], needed - 1),
+        (sizes[1], 1),
     ):  # each leaves enough for the parts after it
-        taken = _nearest([len(members) for _, members in rest], size, len(rest) - others) if size else []
-        chosen.append([rest[i] for i in taken])
-        rest = [family for i, family in enumerate(rest) if i not in set(taken)]
-    test, validation = chosen
-    parts = [_positions(dataset, group) for group in (rest, validation, test)]
+        counts = [len(members) for _, members in remaining]
+        taken = set(_nearest(counts, size, len(remaining) - parts_after) if size else ())
+        chosen.append([family for i, family in enumerate(remaining) if i in taken])
+        remaining = [family for i, family in enumerate(remaining) if i not in taken]
+    groups = dict(zip(SPLITS, (remaining, *reversed(chosen)), strict=True))
+    parts = [_positions(dataset, group) for group in groups.values()]
     made = {
         "mode": "semantic",
         "level": level,
         "ratios": list(ratios),
         "seed": seed,
-        "super_classes": {
-            part: sorted(name for name, _ in group)
-            for part, group in zip(("train", "validation", "test"), (rest, validation, test), strict=True)
-        },
+        "super_classes": {part: sorted(name for name, _ in group) for part, group in groups.items()},
     }
     return from_labels(f"semantic(seed={seed})", dataset, parts, made)
 
@@ -90,11 +89,11 @@ def super_classes(
     joined: dict[str, list[str]] = {}
     for group in groups:
         joined.setdefault(top(group), []).append(group)
-    found = []
+    families = []
     for names in joined.values():
         everyone = sorted({member for group in names for member in groups[group]})
-        found.append((" + ".join(name or taxonomy.label(name) for name in names), tuple(everyone)))
-    return sorted(found)
+        families.append((" + ".join(name or taxonomy.label(name) for name in names), tuple(everyone)))
+    return sorted(families)
 
 
 def _nearest(sizes: Sequence[int], target: int, most: int) -> list[int]:
@@ -106,7 +105,7 @@ def _nearest(sizes: Sequence[int], target: int, most: int) -> list[int]:
     unreached = len(sizes) + 1
     fewest = np.full(limit + 1, unreached)
     fewest[0] = 0
-    history: list[NDArray[np.int64]] = []
+    history: list[Ints] = []
     for size in sizes:
         history.append(fewest.copy())
         if size <= limit:
@@ -122,5 +121,5 @@ def _nearest(sizes: Sequence[int], target: int, most: int) -> list[int]:
     return sorted(taken)
 
 
-def _positions(dataset: Dataset, families: Sequence[tuple[str, tuple[str, ...]]]) -> NDArray[np.int64]:
+def _positions(dataset: Dataset, families: Sequence[tuple[str, tuple[str, ...]]]) -> Ints:
     return np.array([dataset.class_index(c) for _, members in families for c in members], dtype=np.int64)

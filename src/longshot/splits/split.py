@@ -8,18 +8,30 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.files import hash_json, write_json
+from longshot.core.settings import Loose, read_record
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import SPLITS, Dataset, canonical_split
 from longshot.datasets.sidecars import check_splits, resolve_classes
 
 FORMAT = 1
+
+
+class SplitFile(Loose):
+    """split.json: what :meth:`Split.save` writes, or a plain list of classes by hand."""
+
+    format: Literal[1] = 1
+    name: str | None = None
+    fingerprint: str | None = None
+    train: tuple[str | int, ...] = ()
+    validation: tuple[str | int, ...] = ()
+    test: tuple[str | int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,26 +80,15 @@ class Split:
         """Read what ``save`` wrote, or a plain list by hand: train, validation (or val) and test suffice."""
         path = Path(path)
         content = _read(path)
-        parts: dict[str, tuple[str, ...]] = {}
-        for entry, members in content.items():
-            part = canonical_split(entry)
-            if part is None:
-                continue
-            if not isinstance(members, list) or not all(isinstance(c, str | int) for c in members):
-                raise UserError(f"{path} must hold a list of class ids under '{entry}'.")
-            if part in parts:
-                raise UserError(f"{path} has two lists for {part}; keep one.")
-            parts[part] = tuple(str(c) for c in members)
+        facts = read_record(SplitFile, _with_parts(content, path), f"The split file {path}")
+        parts = {part: tuple(str(class_id) for class_id in getattr(facts, part)) for part in SPLITS}
         if not any(parts.values()):
-            found = ", ".join(content) or "nothing"
-            raise UserError(f"{path} names no class under train, validation or test (found: {found}).")
-        made = content.get("made", {})
-        return cls(
-            name=str(content.get("name") or path.stem),
-            fingerprint=str(content.get("fingerprint") or ""),
-            made=made if isinstance(made, dict) else {"how": made},
-            **parts,
-        )
+            raise UserError(
+                f"{path} names no class under train, validation or test (found: {', '.join(content) or 'nothing'})."
+            )
+        made = content.get("made", {})  # as it is: its lists stay lists
+        made = made if isinstance(made, dict) else {"how": made}
+        return cls(facts.name or path.stem, facts.fingerprint or "", made, **parts)
 
     def resolve(self, dataset: Dataset) -> dict[str, tuple[str, ...]]:
         """{part: class ids of ``dataset``}: checks that the split belongs to it, and says what differs.
@@ -111,8 +112,8 @@ class Split:
             raise UserError(
                 f"Split '{self.name}' names {count(named, 'class', 'classes')} of another dataset: "
                 f"'{dataset.name}' with {len(dataset.class_ids):,} "
-                f"{' and '.join(filter(None, (missing, unknown)))}; make a split of this dataset with "
-                f"'longshot split'."
+                f"{' and '.join(filter(None, (missing, unknown)))}",
+                "make a split of this dataset with {make_split(DATASET)}",
             )
         if other:
             note(
@@ -121,20 +122,27 @@ class Split:
             )
         return check_splits(self.parts, f"Split '{self.name}'")
 
-    def classes(self, dataset: Dataset, part: str) -> NDArray[np.int64]:
+    def positions(self, dataset: Dataset) -> dict[str, Ints]:
+        """{part: positions of its classes in ``dataset.class_ids``, ascending}; empty for a part the split lacks."""
+        parts = self.resolve(dataset)
+        position = {class_id: number for number, class_id in enumerate(dataset.class_ids)}
+        return {
+            part: np.array(sorted(position[class_id] for class_id in parts.get(part, ())), np.int64)
+            for part in SPLITS
+        }
+
+    def classes(self, dataset: Dataset, part: str) -> Ints:
         """Positions of the classes of ``part`` in ``dataset.class_ids``, ascending."""
         return self.apply(dataset).split_classes(part)
 
     def apply(self, dataset: Dataset) -> Dataset:
         """The same dataset with this split in place of the one it came with."""
         parts = self.resolve(dataset)
-        told = f"{self.name} {hash_json({part: sorted(ids) for part, ids in parts.items()})[:12]}"
-        return dataclasses.replace(dataset, splits=parts, splits_from=told)
+        identity = hash_json({part: sorted(ids) for part, ids in parts.items()})[:12]
+        return dataclasses.replace(dataset, splits=parts, splits_from=f"{self.name} {identity}")
 
 
-def from_labels(
-    name: str, dataset: Dataset, parts: Sequence[NDArray[np.int64]], made: dict[str, Any]
-) -> Split:
+def from_labels(name: str, dataset: Dataset, parts: Sequence[Ints], made: dict[str, Any]) -> Split:
     """A split from class positions of train, validation and test; ids in the dataset's order."""
     train, validation, test = (tuple(dataset.class_ids[i] for i in sorted(part.tolist())) for part in parts)
     return Split(name, dataset.fingerprint, made, train, validation, test)
@@ -144,17 +152,27 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(
-            f"There is no split file {path}; make one with 'longshot split DATASET -o {path}'."
-        ) from None
+        raise no_split_file(path) from None
     except (ValueError, OSError) as error:
-        raise UserError(f"The split file {path} cannot be read as JSON ({error}); make it again.") from error
+        raise UserError(f"The split file {path} cannot be read as JSON ({error})", "make it again") from error
     if not isinstance(content, dict):
         raise UserError(
             f"{path} must be a JSON object with lists of classes under train, validation and test."
         )
-    if content.get("format", FORMAT) != FORMAT:
-        raise UserError(
-            f"The split file {path} has format {content['format']}, this Longshot reads {FORMAT}; upgrade Longshot."
-        )
     return content
+
+
+def no_split_file(path: str | Path) -> UserError:
+    """The error for a file that is not there."""
+    return UserError(f"There is no split file {path}", f"make one with {{make_split(DATASET, out={path})}}")
+
+
+def _with_parts(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The content with its parts under their usual names: ``val`` is validation."""
+    renamed: dict[str, Any] = {}
+    for entry, members in content.items():
+        part = canonical_split(entry)
+        if part in renamed:
+            raise UserError(f"{path} has two lists for {part}", "keep one")
+        renamed[part or entry] = members
+    return renamed

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
 
 if TYPE_CHECKING:
     from longshot.taxonomy.dag import Taxonomy
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int32]
 _BLOCK = 1 << 22  # numbers of a temporary block: 32 MB of float64
 
@@ -44,11 +44,11 @@ def ward(embeddings: Floats) -> Floats:
     the within-cluster sum of squares least.
     """
     if len(embeddings) < 2:
-        raise UserError(f"There is {len(embeddings)} class, and a tree needs at least 2; add classes.")
+        raise UserError(f"There is {len(embeddings)} class, and a tree needs at least 2", "add classes")
     from scipy.cluster.hierarchy import linkage
 
-    found: Floats = linkage(np.asarray(embeddings, np.float64), "ward")
-    return found
+    joins: Floats = linkage(np.asarray(embeddings, np.float64), "ward")
+    return joins
 
 
 def linkage_hops(linkage: Floats) -> Counts:
@@ -61,14 +61,14 @@ def linkage_hops(linkage: Floats) -> Counts:
     hops = np.zeros((size, size), np.int32)
     up = np.zeros(size, np.int32)
     members = {leaf: np.array([leaf]) for leaf in range(size)}
-    for step, (left, right) in enumerate(linkage[:, :2].astype(np.int64).tolist()):
-        one, other = members.pop(left), members.pop(right)
-        both = np.concatenate([one, other])
-        up[both] += 1
-        cells = up[one][:, None] + up[other][None, :]
-        hops[np.ix_(one, other)] = cells
-        hops[np.ix_(other, one)] = cells.T
-        members[size + step] = both
+    for step, clusters in enumerate(linkage[:, :2].astype(np.int64).tolist()):
+        first, second = (members.pop(cluster) for cluster in clusters)
+        joined = np.concatenate([first, second])
+        up[joined] += 1
+        cells = up[first][:, None] + up[second][None, :]
+        hops[np.ix_(first, second)] = cells
+        hops[np.ix_(second, first)] = cells.T
+        members[size + step] = joined
     return hops
 
 
@@ -81,35 +81,45 @@ def taxonomy_hops(taxonomy: Taxonomy, class_ids: Sequence[str]) -> Counts:
     from scipy.sparse.csgraph import shortest_path
 
     part = taxonomy.restrict(class_ids)
-    places = part.indices(class_ids)
+    leaves = part.indices(class_ids)
     parents, children = part.edge_indices.T
     graph = csr_array((np.ones(len(parents), np.int8), (parents, children)), shape=(len(part), len(part)))
-    hops = np.empty((len(places), len(places)), np.int32)
+    hops = np.empty((len(leaves), len(leaves)), np.int32)
     step = max(1, _BLOCK // len(part))
-    with progress("hops", total=len(places), unit="classes") as bar:
-        for low in range(0, len(places), step):
-            some = places[low : low + step]
-            found = shortest_path(graph, directed=False, unweighted=True, indices=some)
-            hops[low : low + step] = found[:, places]
-            bar.advance(len(some))
+    with progress("hops", total=len(leaves), unit="classes") as bar:
+        for low in range(0, len(leaves), step):
+            block = leaves[low : low + step]
+            lengths = shortest_path(graph, directed=False, unweighted=True, indices=block)
+            hops[low : low + step] = lengths[:, leaves]
+            bar.advance(len(block))
     return hops
 
 
-def tree_gap(one: Counts, other: Counts, *, shuffles: int = 20, seed: int = 0) -> TreeGap:
-    """Compare two matrices of hops [C, C] over the same classes.
+def tree_gap(hops: Counts, against: Counts, *, shuffles: int = 20, seed: int = 0) -> TreeGap:
+    """How far two matrices of hops [C, C] over the same classes are apart.
 
-    ``chance`` is the mean over ``shuffles`` random renamings of the classes of one graph: what two graphs of these
-    shapes that know nothing of each other would have.
+    Parameters
+    ----------
+    hops, against : ints [C, C]
+        Edges between all pairs of classes in either graph.
+    shuffles : int
+        Random renamings of the classes of one graph; ``chance`` is the mean over them: what two graphs of these shapes
+        that know nothing of each other would have.
+    seed : int
+        Of the renamings.
+
+    Examples
+    --------
+    >>> tree_gap(np.array([[0, 2], [2, 0]]), np.array([[0, 5], [5, 0]])).hops
+    3.0
     """
-    if one.shape != other.shape or len(one) < 2:
-        raise ValueError(f"hops {one.shape} and {other.shape} are not of the same two or more classes")
-    upper = np.triu_indices(len(one), 1)
-    a, b = one[upper].astype(np.float64), other[upper].astype(np.float64)
+    if hops.shape != against.shape or len(hops) < 2:
+        raise ValueError(f"hops {hops.shape} and {against.shape} are not of the same two or more classes")
+    upper = np.triu_indices(len(hops), 1)
+    a, b = hops[upper].astype(np.float64), against[upper].astype(np.float64)
     rng = np.random.default_rng(seed)
-    shuffled = []
-    for _ in range(shuffles):
-        order = rng.permutation(len(one))
-        shuffled.append(np.abs(a - other[np.ix_(order, order)][upper]).mean())
+    orders = [rng.permutation(len(hops)) for _ in range(shuffles)]
+    shuffled = [np.abs(a - against[np.ix_(order, order)][upper]).mean() for order in orders]
     varied = np.ptp(a) > 0 and np.ptp(b) > 0
     return TreeGap(
         hops=float(np.abs(a - b).mean()),
@@ -121,14 +131,17 @@ def tree_gap(one: Counts, other: Counts, *, shuffles: int = 20, seed: int = 0) -
 
 
 def far_pairs(
-    one: Counts, other: Counts, class_ids: Sequence[str], count: int
+    near: Counts, far: Counts, class_ids: Sequence[str], count: int
 ) -> list[tuple[str, str, int, int]]:
-    """(class, class, hops in one, hops in other): ``count`` pairs that are nearest in ``one`` for how far in ``other``.
+    """The ``count`` pairs of classes that are nearest in one graph for how far they are in the other.
 
-    Sorted by hops in ``one`` minus hops in ``other``, each scaled to its own mean; ties in the order of the classes.
+    Sorted by hops in ``near`` minus hops in ``far``, each scaled to its own mean; ties in the order of the classes.
+
+    Returns
+    -------
+    list of (class, class, hops in ``near``, hops in ``far``)
     """
-    upper = np.triu_indices(len(one), 1)
-    a, b = one[upper], other[upper]
+    rows, columns = np.triu_indices(len(near), 1)
+    a, b = near[rows, columns], far[rows, columns]
     order = np.argsort(a / a.mean() - b / b.mean(), kind="stable")[:count]
-    left, right = upper
-    return [(class_ids[left[i]], class_ids[right[i]], int(a[i]), int(b[i])) for i in order.tolist()]
+    return [(class_ids[rows[i]], class_ids[columns[i]], int(a[i]), int(b[i])) for i in order.tolist()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -38,10 +39,10 @@ def partition(name: str) -> dict[str, list[int]]:
         facts = _table("cifar100")["splits"][name]
         return {part: [cifar100_names().index(c) for c in facts[part]] for part in SPLITS}
     dataset, _, divergence = name.removeprefix("atg:").partition("@")
-    known = _table("atg")["datasets"]
-    if dataset not in known:
-        raise UserError(f"There is no published split '{name}'; ATG was published for {', '.join(known)}.")
-    partitions = known[dataset]["partitions"]
+    tables = _table("atg")["datasets"]
+    if dataset not in tables:
+        raise UserError(f"There is no published split '{name}'; ATG was published for {', '.join(tables)}.")
+    partitions = tables[dataset]["partitions"]
     if divergence not in partitions:
         raise UserError(
             f"There is no published split '{name}': atg:{dataset} has the divergences {', '.join(partitions)}, "
@@ -102,19 +103,16 @@ def _find_order(dataset: Dataset, made_for: dict[str, Any], split: str) -> list[
         people = [c for c, able in zip(dataset.class_ids, enough, strict=True) if able]
         if len(people) == size:
             return sorted(people, key=lambda c: c.rsplit("/", 1)[-1].replace("_", " "))
-    found = f"'{dataset.name}' has {count(len(dataset.class_ids), 'class', 'classes')}"
+    classes = count(len(dataset.class_ids), "class", "classes")
+    remedy = f"open {made_for['title']} itself"
     if len(dataset.class_ids) == size:
-        found += f" with other names ({first(dataset.class_names)})"
-        remedy = (
-            "give their order with --order FILE (one class id a line)"
-            if "names" not in made_for
-            else f"name them {first(made_for['names'], 2)} or give their order with --order FILE (one class id a line)"
-        )
-    else:
-        remedy = f"open {made_for['title']} itself"
+        classes += f" with other names ({first(dataset.class_names)})"
+        rename = f"name them {first(made_for['names'], 2)} or " if "names" in made_for else ""
+        remedy = f"{rename}give their order with {{order:FILE}} (one class id a line)"
     raise UserError(
         f"The split '{split}' was made for {made_for['title']} with {size} classes ({made_for['order']}), but "
-        f"{found}; {remedy}."
+        f"'{dataset.name}' has {classes}",
+        remedy,
     )
 
 
@@ -122,27 +120,26 @@ def _read_order(path: Path, dataset: Dataset, made_for: dict[str, Any], split: s
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"The class order {path} cannot be read ({error}); give a text file.") from error
+        raise UserError(f"The class order {path} cannot be read ({error})", "give a text file") from error
     if len(lines) != made_for["classes"] or len(set(lines)) != len(lines):
         raise UserError(
             f"The class order {path} has {len(set(lines)):,} different lines, but '{split}' was made for "
-            f"{made_for['title']} with {made_for['classes']} classes; give one class id a line."
+            f"{made_for['title']} with {made_for['classes']} classes",
+            "give one class id a line",
         )
     return [dataset.class_ids[dataset.class_index(line)] for line in lines]
 
 
-def _plain(name: str, known: Sequence[str]) -> str:
+def _plain(name: str, published: Sequence[str]) -> str:
     """A name without the spellings that differ between copies; capitals count where they tell classes apart."""
     name = name.replace(" ", "_").replace("-", "_")
-    return name if len({k.lower() for k in known}) < len(known) else name.lower()
+    return name if len({other.lower() for other in published}) < len(published) else name.lower()
 
 
-def _unique(dataset: Dataset, known: Sequence[str]) -> dict[str, str]:
+def _unique(dataset: Dataset, published: Sequence[str]) -> dict[str, str]:
     """{plain class name: class id}; a name that two classes have tells nothing and is left out."""
-    found: dict[str, str] = {}
-    twice: set[str] = set()
-    for name, class_id in zip(dataset.class_names, dataset.class_ids, strict=True):
-        plain = _plain(name, known)
-        twice.update({plain} if plain in found else ())
-        found[plain] = class_id
-    return {plain: class_id for plain, class_id in found.items() if plain not in twice}
+    plain = [_plain(name, published) for name in dataset.class_names]
+    times = Counter(plain)
+    return {
+        name: class_id for name, class_id in zip(plain, dataset.class_ids, strict=True) if times[name] == 1
+    }

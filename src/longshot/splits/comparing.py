@@ -1,0 +1,199 @@
+"""``longshot.compare_splits``, and class trees beside a taxonomy: datasets and splits opened, then measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longshot.core.errors import UserError
+from longshot.core.wording import note
+from longshot.datasets import open_dataset
+from longshot.datasets.dataset import Dataset
+from longshot.features.extract import embed
+from longshot.features.features import Features
+from longshot.splits.compare import SplitComparison, compare_split, shared_test, unassigned
+from longshot.splits.embeddings import class_embeddings
+from longshot.splits.opening import open_split
+from longshot.splits.split import Split
+from longshot.splits.trees import TreeGap, far_pairs, linkage_hops, taxonomy_hops, tree_gap, ward
+from longshot.taxonomy.dag import Taxonomy
+from longshot.taxonomy.readers import read_taxonomy
+
+if TYPE_CHECKING:
+    from longshot.features.backbones import BackboneLike
+
+    SplitLike = Split | str | Path
+
+NEAR_IN_TREE = "near in the tree, far in the taxonomy"
+FAR_IN_TREE = "far in the tree, near in the taxonomy"
+
+
+@dataclass(frozen=True)
+class OddPair:
+    """Two classes that a tree and the taxonomy see differently."""
+
+    which: str  # NEAR_IN_TREE or FAR_IN_TREE
+    backbone: str
+    first: str
+    second: str
+    tree_hops: int
+    taxonomy_hops: int
+
+
+@dataclass(frozen=True)
+class TreeComparison:
+    """Trees of classes, one per backbone, and the taxonomy, each against each."""
+
+    gaps: Sequence[tuple[str, str, TreeGap]]  # two names; the taxonomy is called ``taxonomy``
+    pairs: Sequence[OddPair]
+
+
+def compare_splits(
+    splits: SplitLike | Sequence[SplitLike] | Mapping[str, SplitLike],
+    dataset: Dataset | str | Path,
+    *,
+    backbones: BackboneLike | Sequence[BackboneLike],
+    order: str | Path | None = None,
+    device: str = "auto",
+) -> list[SplitComparison]:
+    """Measure splits under one or several backbones: four divergences, gap, nearest train classes.
+
+    Divergences are those of the mean train and the mean test class, so that any split has them and they compare with
+    each other; ATG's own centroids lie further out than these means.
+
+    Parameters
+    ----------
+    splits : Split, str, path, sequence or mapping
+        What ``open_split`` takes. A file is called by its name without ending, another split by its own name or by what
+        was written; a mapping gives names.
+    dataset : Dataset, str or path
+        Whose classes the splits name.
+    backbones : str, object or sequence
+        What the classes are seen through; anything that ``embed`` takes.
+    order : path, optional
+        For published splits: one class id a line, in the order of their numbers.
+    device : str
+        Where to compute with the backbone: auto, cpu, cuda or mps.
+
+    Returns
+    -------
+    list of SplitComparison
+        Every split under the first backbone, then under the second …
+
+    Examples
+    --------
+    >>> compare_splits(["far.json", "random"], "toybox", backbones="pixels")[0].gap  # doctest: +SKIP
+    """
+    opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+    named = open_splits(splits, opened, order=order)
+    parts = {name: split.positions(opened) for name, split in named.items()}
+    comparisons = []
+    for backbone, features in embed_all(opened, backbones, device).items():
+        embeddings = class_embeddings(features)
+        for name, positions in parts.items():
+            measured = compare_split(name, positions, embeddings, features.class_ids, backbone)
+            shared = shared_test(positions, next(iter(parts.values())))
+            comparisons.append(replace(measured, shared_test=shared))
+    for name, positions in parts.items():
+        if text := unassigned(name, positions, opened.class_ids):
+            note(text)
+    return comparisons
+
+
+def compare_trees(
+    dataset: Dataset | str | Path,
+    *,
+    backbones: BackboneLike | Sequence[BackboneLike],
+    taxonomy: Taxonomy | str | Path | None = None,
+    pairs: int = 3,
+    device: str = "auto",
+) -> TreeComparison:
+    """Ward clustering of class embeddings against a taxonomy, in hops between classes.
+
+    Parameters
+    ----------
+    dataset : Dataset, str or path
+        Whose classes are clustered.
+    backbones : str, object or sequence
+        One tree for each; with several, they are compared with each other, too.
+    taxonomy : Taxonomy or path, optional
+        In place of the dataset's own.
+    pairs : int
+        How many pairs of classes to list, per backbone and direction, that the two see most differently.
+    device : str
+        Where to compute with the backbone: auto, cpu, cuda or mps.
+
+    Examples
+    --------
+    >>> compare_trees("toybox", backbones="pixels").gaps[0][2].hops  # doctest: +SKIP
+    """
+    opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+    class_ids = opened.class_ids
+    hierarchy = taxonomy_hops(_taxonomy(opened, taxonomy), class_ids)
+    trees = {
+        backbone: linkage_hops(ward(class_embeddings(features)))
+        for backbone, features in embed_all(opened, backbones, device).items()
+    }
+    gaps = [
+        (name, against, tree_gap(hops, other_hops))
+        for (name, hops), (against, other_hops) in combinations([*trees.items(), ("taxonomy", hierarchy)], 2)
+    ]
+    odd = []
+    for backbone, tree in trees.items():
+        odd += [
+            OddPair(NEAR_IN_TREE, backbone, first, second, near, far)
+            for first, second, near, far in far_pairs(tree, hierarchy, class_ids, pairs)
+        ]
+        odd += [
+            OddPair(FAR_IN_TREE, backbone, first, second, far, near)
+            for first, second, near, far in far_pairs(hierarchy, tree, class_ids, pairs)
+        ]
+    return TreeComparison(gaps, odd)
+
+
+def open_splits(
+    splits: SplitLike | Sequence[SplitLike] | Mapping[str, SplitLike],
+    dataset: Dataset,
+    *,
+    order: str | Path | None = None,
+) -> dict[str, Split]:
+    """The splits by name, in the class ids of ``dataset``; see :func:`compare_splits` for what they are called."""
+    if isinstance(splits, Mapping):
+        return {name: open_split(split, dataset, order=order) for name, split in splits.items()}
+    opened: dict[str, Split] = {}
+    for split in [splits] if isinstance(splits, Split | str | Path) else splits:
+        written = split.name if isinstance(split, Split) else str(split)
+        name = Path(written).stem if Path(written).is_file() else written
+        if name in opened:
+            raise UserError(f"Two of the splits are called '{name}'", "give each once, or rename a file")
+        opened[name] = open_split(split, dataset, order=order)
+    return opened
+
+
+def embed_all(
+    dataset: Dataset, backbones: BackboneLike | Sequence[BackboneLike], device: str
+) -> dict[str, Features]:
+    """The dataset seen through each backbone, by the name that was given or that the features have."""
+    listed: Any = backbones if isinstance(backbones, list | tuple) else [backbones]
+    embedded: dict[str, Features] = {}
+    for backbone in listed:
+        if not (isinstance(backbone, str) and backbone in embedded):
+            features = embed(dataset, backbone, device=device)
+            embedded[backbone if isinstance(backbone, str) else features.backbone] = features
+    return embedded
+
+
+def _taxonomy(dataset: Dataset, taxonomy: Taxonomy | str | Path | None) -> Taxonomy:
+    if isinstance(taxonomy, Taxonomy):
+        return taxonomy
+    if taxonomy is not None:
+        return read_taxonomy(Path(taxonomy))
+    if dataset.taxonomy is None:
+        raise UserError(
+            f"Dataset '{dataset.name}' has no taxonomy to compare with",
+            "nest its class folders, add a taxonomy.csv, or give {taxonomy:FILE}",
+        )
+    return dataset.taxonomy

@@ -1,0 +1,226 @@
+"""``longshot.make_split``: a split of any kind, at a divergence, random, semantic or published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+
+from longshot.core.errors import UserError
+from longshot.core.progress import progress
+from longshot.datasets import open_dataset
+from longshot.datasets.dataset import Dataset
+from longshot.splits.assign import RATIOS
+from longshot.splits.published import published_split
+from longshot.splits.simple import random_split, semantic_split
+from longshot.splits.split import Split
+
+if TYPE_CHECKING:
+    from longshot.features.backbones import BackboneLike
+    from longshot.features.features import Features
+
+KINDS = ("divergence", "sweep", "random", "semantic", "published")
+_DISTANT = ("divergence", "sweep")
+_RECIPE = ("mode", "measure", "assignment", "restarts", "optimiser", "start", "penalty")
+# settings that mean something to some kinds of split only
+_KINDS_OF = {
+    **dict.fromkeys((*_RECIPE, "backbone", "features"), _DISTANT),
+    "level": ("semantic",),
+    "order": ("published",),
+    "ratios": ("divergence", "sweep", "random", "semantic"),
+}
+
+
+class SplitSettings(TypedDict, total=False):
+    """The settings of ``make_split`` but ``sweep``, for type checkers."""
+
+    divergence: float | None
+    random: bool
+    semantic: bool
+    published: str | None
+    backbone: BackboneLike | None
+    features: Features | str | Path | None
+    mode: str | None
+    measure: str | None
+    assignment: str | None
+    restarts: int | None
+    optimiser: str | None
+    start: str | None
+    penalty: float | None
+    level: int | None
+    order: str | Path | None
+    ratios: Sequence[float] | None
+    out: str | Path | None
+    device: str
+    seed: int
+
+
+@overload
+def make_split(
+    dataset: Dataset | str | Path, *, sweep: None = None, **settings: Unpack[SplitSettings]
+) -> Split: ...
+@overload
+def make_split(
+    dataset: Dataset | str | Path, *, sweep: Sequence[float], **settings: Unpack[SplitSettings]
+) -> list[Split]: ...
+def make_split(
+    dataset: Dataset | str | Path,
+    *,
+    divergence: float | None = None,
+    sweep: Sequence[float] | None = None,
+    random: bool = False,
+    semantic: bool = False,
+    published: str | None = None,
+    backbone: BackboneLike | None = None,
+    features: Features | str | Path | None = None,
+    mode: str | None = None,
+    measure: str | None = None,
+    assignment: str | None = None,
+    restarts: int | None = None,
+    optimiser: str | None = None,
+    start: str | None = None,
+    penalty: float | None = None,
+    level: int | None = None,
+    order: str | Path | None = None,
+    ratios: Sequence[float] | None = None,
+    out: str | Path | None = None,
+    device: str = "auto",
+    seed: int = 0,
+) -> Split | list[Split]:
+    """Divide the classes of a dataset into train, validation and test.
+
+    One of ``divergence``, ``sweep``, ``random``, ``semantic`` and ``published`` says which kind of split it is.
+
+    Parameters
+    ----------
+    dataset : Dataset, str or path
+        A dataset, its name or its path.
+    divergence : float, optional
+        How far train and test classes are apart, seen through ``backbone`` or ``features``; 0 is random.
+    sweep : sequence of float, optional
+        One split for each of several divergences.
+    random : bool
+        Classes at random.
+    semantic : bool
+        Whole super-classes of the dataset's taxonomy.
+    published : str, optional
+        A published list: ``atg:cifar100@0.96``, ``cifar-fs``, ``fc100`` and others.
+    backbone : str or object, optional
+        What the classes are seen through; anything that ``embed`` takes.
+    features : Features or path, optional
+        Features of the dataset instead, or their FILE.npy.
+    mode : str, optional
+        ``principal`` (default) or ``paper``.
+    measure : str, optional
+        ``kl-symmetric`` (default), ``kl``, ``wasserstein`` or ``euclidean``.
+    assignment : str, optional
+        ``drawn`` (default in mode principal) or ``sorted`` (default in mode paper).
+    restarts : int, optional
+        Repeat at random and note how far the splits agree.
+    optimiser : str, optional
+        Of mode paper: ``lbfgs`` (default), or ``sgd``, the published one.
+    start : str, optional
+        Of mode paper: ``principal`` (default) or ``random``.
+    penalty : float, optional
+        Of mode paper: λ, the weight of (D − R)²; 1 by default.
+    level : int, optional
+        Of semantic splits: the depth of super-classes; the parents of the classes by default.
+    order : path, optional
+        Of published splits: a text file of class ids in the order of the published numbers, one a line.
+    ratios : sequence of 3 floats, optional
+        Shares of train, validation and test, (0.6, 0.2, 0.2) by default. Validation and test get ⌊ratio · classes⌋
+        classes each, train the others.
+    out : path, optional
+        split.json to write; a sweep adds -R to the name of each file.
+    device : str
+        Where to compute with the backbone: auto, cpu, cuda or mps.
+    seed : int
+        Random seed.
+
+    Returns
+    -------
+    Split, or list of Split for a sweep
+        The classes of each part, and in ``made`` how they were chosen.
+
+    Examples
+    --------
+    >>> make_split("toybox", backbone="pixels", divergence=0.64, out="far.json").sizes  # doctest: +SKIP
+    """
+    settings = dict(locals())
+    kind = split_kind(settings)
+    opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+    shares = RATIOS if ratios is None else tuple(ratios)
+    if kind in _DISTANT:
+        splits = _distant(opened, settings, shares)
+    elif kind == "random":
+        splits = [random_split(opened, shares, seed)]
+    elif kind == "semantic":
+        splits = [semantic_split(opened, shares, seed, level)]
+    else:
+        splits = [published_split(str(published), opened, order)]
+    if out is not None:
+        for split in splits:
+            split.save(sweep_file(out, split) if kind == "sweep" else out)
+    return splits if kind == "sweep" else splits[0]
+
+
+def split_kind(settings: Mapping[str, Any]) -> str:
+    """Which of KINDS the settings of ``make_split`` choose; UserError unless it is one, and all settings fit it."""
+    chosen = [kind for kind in KINDS if settings[kind] is not None and settings[kind] is not False]
+    if len(chosen) != 1:
+        named = " and ".join(f"{{{kind}}}" for kind in chosen)
+        raise UserError(
+            f"One kind of split is needed, but {f'{named} were given' if chosen else 'none was given'}",
+            f"give one of {', '.join(f'{{{kind}}}' for kind in KINDS)}",
+        )
+    (kind,) = chosen
+    for name, kinds in _KINDS_OF.items():
+        # what a kind of split does not look at is a mistake, not a wish to be passed over
+        if settings[name] is not None and kind not in kinds:
+            where = " and ".join(f"{{{other}}}" for other in kinds)
+            raise UserError(f"{{{name}}} belongs to {where}, not to {{{kind}}}", "leave it out")
+    return kind
+
+
+def sweep_file(out: str | Path, split: Split) -> Path:
+    """Where one split of a sweep goes: ``atg.json`` becomes ``atg-0.64.json``."""
+    path = Path(out)
+    return path.with_name(f"{path.stem}-{split.made['divergence_asked']:g}{path.suffix}")
+
+
+def _distant(dataset: Dataset, settings: Mapping[str, Any], ratios: tuple[float, ...]) -> list[Split]:
+    """The splits at the divergences that are asked for."""
+    from longshot.splits.build import SplitRecipe, Splitter  # optimisers take half a second to import
+
+    divergences = [settings["divergence"]] if settings["sweep"] is None else list(settings["sweep"])
+    names = [f"{divergence:g}" for divergence in divergences]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"{{sweep}} names a divergence twice, {twice}", "each has a file of its own")
+    words = {name: settings[name] for name in _RECIPE if settings[name] is not None}
+    recipe = SplitRecipe(ratios=ratios, seed=settings["seed"], **words)
+    splitter = Splitter(dataset, _features(dataset, settings))
+    splits = []
+    with progress("split", total=len(divergences), unit="splits") as bar:
+        for divergence in divergences:
+            splits.append(splitter.split(float(divergence), recipe))
+            bar.advance()
+    return splits
+
+
+def _features(dataset: Dataset, settings: Mapping[str, Any]) -> Features:
+    backbone, features = settings["backbone"], settings["features"]
+    if (backbone is None) == (features is None):
+        raise UserError(
+            "A split at a divergence looks at features",
+            "give one of {backbone:NAME} (see {list_backbones()}) and {features:FILE.npy}",
+        )
+    if isinstance(features, str | Path):
+        from longshot.features.features import Features
+
+        return Features.load(features)
+    if features is not None:
+        return features  # type: ignore[no-any-return]
+    from longshot.features.extract import embed
+
+    return embed(dataset, backbone, device=settings["device"])
