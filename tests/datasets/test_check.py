@@ -25,8 +25,8 @@ def damaged(tree: MakeTree) -> Path:
     (root / "a" / "001.png").write_bytes(b"")
     noise = np.random.default_rng(0).integers(0, 256, (30, 30, 3), dtype=np.uint8)
     Image.fromarray(noise).save(root / "b" / "000.png")
-    whole = (root / "b" / "000.png").read_bytes()
-    (root / "b" / "000.png").write_bytes(whole[: len(whole) // 2])
+    intact = (root / "b" / "000.png").read_bytes()
+    (root / "b" / "000.png").write_bytes(intact[: len(intact) // 2])
     (root / "b" / "002.png").write_text("<html>")
     return root
 

@@ -52,20 +52,20 @@ def write_binary(root: Path) -> Path:
 def python2(value: Any) -> bytes:
     """``value`` in the instructions that Python 2's cPickle wrote with protocol 2, strings as bytes."""
 
-    def emit(thing: Any) -> bytes:
-        if isinstance(thing, dict):
-            return b"}(" + b"".join(emit(k) + emit(v) for k, v in thing.items()) + b"u"
-        if isinstance(thing, list):
-            return b"](" + b"".join(map(emit, thing)) + b"e"
-        if isinstance(thing, int):
-            return b"K" + bytes([thing]) if thing < 256 else b"J" + struct.pack("<i", thing)
-        if isinstance(thing, np.ndarray):
-            data = thing.tobytes()
+    def emit(value: Any) -> bytes:
+        if isinstance(value, dict):
+            return b"}(" + b"".join(emit(k) + emit(v) for k, v in value.items()) + b"u"
+        if isinstance(value, list):
+            return b"](" + b"".join(map(emit, value)) + b"e"
+        if isinstance(value, int):
+            return b"K" + bytes([value]) if value < 256 else b"J" + struct.pack("<i", value)
+        if isinstance(value, np.ndarray):
+            data = value.tobytes()
             kind = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
-            state = b"(K\x01" + emit(thing.shape[0]) + emit(thing.shape[1]) + b"\x86" + kind + b"\x89"
+            state = b"(K\x01" + emit(value.shape[0]) + emit(value.shape[1]) + b"\x86" + kind + b"\x89"
             made = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
             return made + state + b"T" + struct.pack("<i", len(data)) + data + b"tb"
-        data = thing.encode()
+        data = value.encode()
         return b"U" + bytes([len(data)]) + data
 
     return b"\x80\x02" + emit(value) + b"."
@@ -187,17 +187,17 @@ def test_a_cut_pickle_is_told(tmp_path: Path, keep: int) -> None:
 
 def test_a_damaged_pickle_ends_in_a_sentence_or_in_images(tmp_path: Path) -> None:
     file = write_python(tmp_path / "c") / "meta"
-    whole, rng = file.read_bytes(), np.random.default_rng(0)
-    told = 0
-    for at in rng.integers(0, len(whole), 40).tolist():
-        damaged = bytearray(whole)
+    intact, rng = file.read_bytes(), np.random.default_rng(0)
+    refused = 0
+    for at in rng.integers(0, len(intact), 40).tolist():
+        damaged = bytearray(intact)
         damaged[at] = int(rng.integers(256))
         file.write_bytes(damaged)
         try:
             open_dataset(f"cifar:{tmp_path / 'c'}")
         except UserError:
-            told += 1
-    assert told > 5
+            refused += 1
+    assert refused > 5
 
 
 def test_a_cut_binary_is_told(tmp_path: Path) -> None:
@@ -245,9 +245,9 @@ def test_from_the_archive_to_a_result(tmp_path: Path, run_cli: RunCli) -> None:
         *("--shot", "1", "--query", "2", "-o", "t.parquet"),
         cwd=tmp_path,
     )
-    drawn = {c for classes in pq.read_table(tmp_path / "t.parquet")["classes"].to_pylist() for c in classes}
+    sampled = {c for classes in pq.read_table(tmp_path / "t.parquet")["classes"].to_pylist() for c in classes}
     held_out = _table("cifar100")["splits"]["cifar-fs"]["test"]
-    assert {c.rsplit("/")[-1] for c in drawn} <= set(held_out) and len(drawn) > 10
+    assert {c.rsplit("/")[-1] for c in sampled} <= set(held_out) and len(sampled) > 10
     run_cli("evaluate", "t.parquet", "--backbone", "pixels", "--method", "protonet", "-o", "r", cwd=tmp_path)
     rows = pq.read_table(next((tmp_path / "r").rglob("part-*.parquet")))
     assert len(rows) == 20

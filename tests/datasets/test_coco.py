@@ -55,8 +55,8 @@ def content() -> dict[str, Any]:
         )
 
     number = 0
-    for place, (category, _, _) in enumerate(CATEGORIES):
-        other = CATEGORIES[(place + 1) % len(CATEGORIES)][0]
+    for position, (category, _, _) in enumerate(CATEGORIES):
+        other = CATEGORIES[(position + 1) % len(CATEGORIES)][0]
         for objects in (1, 1, 2, 2, 5, 5):
             number += 1
             images.append(number)
@@ -82,9 +82,9 @@ def coco(tmp_path: Path, fresh_cache: Path) -> Path:
     root, rng = tmp_path / "coco", np.random.default_rng(0)
     (root / "annotations").mkdir(parents=True)
     (root / "train2017").mkdir()
-    whole = content()
-    (root / "annotations" / "instances_train2017.json").write_text(json.dumps(whole))
-    for image in whole["images"]:
+    annotations = content()
+    (root / "annotations" / "instances_train2017.json").write_text(json.dumps(annotations))
+    for image in annotations["images"]:
         pixels = rng.integers(0, 255, (HEIGHT, WIDTH, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(root / "train2017" / image["file_name"], quality=95)
     return root
@@ -95,9 +95,9 @@ def edit(coco: Path) -> Edit:
     """Change the annotations on disk."""
 
     def change(by: Callable[[dict[str, Any]], Any]) -> None:
-        whole = content()
-        by(whole)
-        (coco / "annotations" / "instances_train2017.json").write_text(json.dumps(whole))
+        annotations = content()
+        by(annotations)
+        (coco / "annotations" / "instances_train2017.json").write_text(json.dumps(annotations))
 
     return change
 
@@ -108,9 +108,9 @@ def reference_box(
     """What Meta-Dataset's conversion does to one box, in words: grow by 1.2 about the centre, shift by half a pixel,
     round, take the last pixel in, stay inside the image."""
     grown_w, grown_h = 1.2 * w, 1.2 * h
-    left, top = x - (grown_w - w) / 2 - 0.5, y - (grown_h - h) / 2 - 0.5
-    right, bottom = round(left + grown_w) + 1, round(top + grown_h) + 1
-    return max(round(left), 0), max(round(top), 0), min(right, width), min(bottom, height)
+    x0, y0 = x - (grown_w - w) / 2 - 0.5, y - (grown_h - h) / 2 - 0.5
+    right, bottom = round(x0 + grown_w) + 1, round(y0 + grown_h) + 1
+    return max(round(x0), 0), max(round(y0), 0), min(right, width), min(bottom, height)
 
 
 def test_crops_are_pycocotools_annotations(coco: Path) -> None:
@@ -119,15 +119,15 @@ def test_crops_are_pycocotools_annotations(coco: Path) -> None:
     reader = COCO(str(coco / "annotations" / "instances_train2017.json"))
     assert dataset.attributes is not None
     expected = {}
-    for one in reader.loadAnns(reader.getAnnIds()):
-        category = reader.loadCats(one["category_id"])[0]
-        image = reader.loadImgs(one["image_id"])[0]
+    for annotation in reader.loadAnns(reader.getAnnIds()):
+        category = reader.loadCats(annotation["category_id"])[0]
+        image = reader.loadImgs(annotation["image_id"])[0]
         name = f"{category['supercategory']}/{category['name']}"
-        expected[f"{name}/{one['id']}"] = {
+        expected[f"{name}/{annotation['id']}"] = {
             "image": image["file_name"],
-            "objects": len(reader.getAnnIds(imgIds=[one["image_id"]])),
-            "crowd": bool(one["iscrowd"]),
-            "area": pytest.approx(one["area"] / (WIDTH * HEIGHT)),
+            "objects": len(reader.getAnnIds(imgIds=[annotation["image_id"]])),
+            "crowd": bool(annotation["iscrowd"]),
+            "area": pytest.approx(annotation["area"] / (WIDTH * HEIGHT)),
         }
     assert dict(zip(dataset.keys.to_pylist(), dataset.attributes.to_pylist(), strict=True)) == expected
     for row, key in enumerate(dataset.keys.to_pylist()):
@@ -139,8 +139,8 @@ def test_a_crop_is_the_grown_box_of_its_image(coco: Path) -> None:
     boxes = {box["id"]: box for box in content()["annotations"]}
     for row, key in enumerate(dataset.keys.to_pylist()):
         box = boxes[int(key.rsplit("/", 1)[1])]
-        whole = Image.open(coco / "train2017" / f"{box['image_id']:012d}.jpg").convert("RGB")
-        cut = whole.crop(reference_box(*box["bbox"], WIDTH, HEIGHT))
+        image = Image.open(coco / "train2017" / f"{box['image_id']:012d}.jpg").convert("RGB")
+        cut = image.crop(reference_box(*box["bbox"], WIDTH, HEIGHT))
         assert np.array_equal(np.asarray(dataset.image(row)), np.asarray(cut)), key
 
 
@@ -156,19 +156,21 @@ sides = st.integers(0, 70_000).map(lambda hundredths: hundredths / 100)
 def test_boxes_as_meta_dataset_computes_them(x: float, y: float, w: float, h: float) -> None:
     low, high = (x - 0.1 * w - 0.5, y - 0.1 * h - 0.5), (x + 1.1 * w - 0.5, y + 1.1 * h - 0.5)
     assume(not any(map(near_half, (*low, *high))))
-    found = crop_boxes(np.array([[x, y, w, h]]), np.array([[640, 480]]), 1.2)
-    assert tuple(found[0].tolist()) == reference_box(x, y, w, h, 640, 480)
+    cut = crop_boxes(np.array([[x, y, w, h]]), np.array([[640, 480]]), 1.2)
+    assert tuple(cut[0].tolist()) == reference_box(x, y, w, h, 640, 480)
 
 
 def test_a_box_worked_out_by_hand() -> None:
     # 100 wide at 10: from 0 to 120; its pixels 0 … 119.5 round to even 120, and the last one is taken in.
-    found = crop_boxes(np.array([[10.0, 21.0, 100.0, 50.0]]), np.array([[640, 480]]), 1.2)
-    assert found.tolist() == [[0, 16, 121, 77]]
+    cut = crop_boxes(np.array([[10.0, 21.0, 100.0, 50.0]]), np.array([[640, 480]]), 1.2)
+    assert cut.tolist() == [[0, 16, 121, 77]]
 
 
 def test_the_order_of_the_file_does_not_matter(coco: Path, edit: Edit) -> None:
     before = [open_dataset(f"coco(crops={crops}):{coco}") for crops in (True, False)]
-    edit(lambda whole: [whole[part].reverse() for part in ("annotations", "images", "categories")])
+    edit(
+        lambda annotations: [annotations[part].reverse() for part in ("annotations", "images", "categories")]
+    )
     after = [open_dataset(f"coco(crops={crops}):{coco}") for crops in (True, False)]
     assert [d.fingerprint for d in before] == [d.fingerprint for d in after]
 
@@ -182,7 +184,7 @@ def test_small_boxes_can_be_left_out(coco: Path, capsys: pytest.CaptureFixture[s
 def test_a_box_outside_its_image_is_left_out(
     coco: Path, edit: Edit, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    edit(lambda whole: whole["annotations"][0].update(bbox=[90.0, 10.0, 5.0, 5.0]))
+    edit(lambda annotations: annotations["annotations"][0].update(bbox=[90.0, 10.0, 5.0, 5.0]))
     assert len(open_dataset(coco)) == 96
     assert "1 of 97 boxes of train2017 are outside their image: left out" in capsys.readouterr().err
 
@@ -213,9 +215,9 @@ def test_whole_images_have_the_class_that_covers_most(coco: Path, capsys: pytest
     rows = dict(zip(dataset.keys.to_pylist(), dataset.attributes.to_pylist(), strict=True))
     assert rows["000000000005.jpg"] == {"objects": 5, "own_objects": 1, "categories": 2, "crowd": False}
     home = dict(zip(dataset.keys.to_pylist(), dataset.labels.tolist(), strict=True))
-    for place, (_, name, above) in enumerate(CATEGORIES):
+    for number, (_, name, above) in enumerate(CATEGORIES):
         for k in range(1, 7):
-            assert dataset.class_ids[home[f"{6 * place + k:012d}.jpg"]] == f"{above}/{name}"
+            assert dataset.class_ids[home[f"{6 * number + k:012d}.jpg"]] == f"{above}/{name}"
     assert dataset.image(0).size == (WIDTH, HEIGHT)
 
 
@@ -247,13 +249,13 @@ def test_an_annotated_image_that_is_not_there(coco: Path, run_cli: Any) -> None:
 
 
 def test_an_annotation_of_an_unlisted_image(coco: Path, edit: Edit) -> None:
-    edit(lambda whole: whole["images"].pop(2))
+    edit(lambda annotations: annotations["images"].pop(2))
     with pytest.raises(UserError, match=r"2 annotations of 97 of images that it does not list"):
         open_dataset(coco)
 
 
 def test_an_annotation_of_an_unlisted_category(coco: Path, edit: Edit) -> None:
-    edit(lambda whole: whole["annotations"][0].update(category_id=99))
+    edit(lambda annotations: annotations["annotations"][0].update(category_id=99))
     with pytest.raises(UserError, match=r"1 annotation of 97 of categories that it does not list .*'900000'"):
         open_dataset(coco)
 
@@ -267,7 +269,7 @@ def test_an_annotation_of_an_unlisted_category(coco: Path, edit: Edit) -> None:
     ],
 )
 def test_an_annotation_of_another_form(coco: Path, edit: Edit, change: dict[str, Any], message: str) -> None:
-    edit(lambda whole: whole["annotations"][0].update(change))
+    edit(lambda annotations: annotations["annotations"][0].update(change))
     with pytest.raises(UserError, match=message):
         open_dataset(coco)
 
@@ -299,7 +301,7 @@ def test_a_damaged_image_is_named(coco: Path) -> None:
 
 def test_changed_annotations_are_read_again(coco: Path, edit: Edit) -> None:
     before = open_dataset(coco)
-    edit(lambda whole: whole["annotations"].pop())  # the crowd
+    edit(lambda annotations: annotations["annotations"].pop())  # the crowd
     assert len(open_dataset(coco)) == len(before) - 1
 
 

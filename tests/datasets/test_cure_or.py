@@ -128,11 +128,11 @@ def test_viewpoint_shifts_from_the_command_line(cure: Path, tmp_path: Path, run_
     shifted, matched = (Testbed.load(tmp_path / f"{kind}.parquet") for kind in ("shifted", "matched"))
     view = dict(zip("12345", ("ends", "side", "ends", "side", "top"), strict=True))
     met = set()
-    for one, other in zip(shifted, matched, strict=True):
-        query = {view[key.split("_")[2]] for key in one.query}
-        assert list(one.query) == list(other.query) and len(query) == 1
-        assert not query & {view[key.split("_")[2]] for key in one.support}
-        assert query == {view[key.split("_")[2]] for key in other.support}
+    for harder, matching in zip(shifted, matched, strict=True):
+        query = {view[key.split("_")[2]] for key in harder.query}
+        assert list(harder.query) == list(matching.query) and len(query) == 1
+        assert not query & {view[key.split("_")[2]] for key in harder.support}
+        assert query == {view[key.split("_")[2]] for key in matching.support}
         met |= query
     assert met == {"ends", "side", "top"}
 

@@ -48,10 +48,10 @@ SPECIES = {
 
 def line(species: str, number: int, habitat: str = "coniferous woodland") -> dict[str, str]:
     ranks = dict(zip(HEAD[7:13], SPECIES[species], strict=True)) if species else dict.fromkeys(HEAD[7:13], "")
-    place = {"eventDate": f"2018-09-{number:02d}", "year": "2018", "month": "9", "countryCode": "DK"}
+    where = {"eventDate": f"2018-09-{number:02d}", "year": "2018", "month": "9", "countryCode": "DK"}
     name = {"scientificName": f"{species} (L.) Lam.", "specificEpithet": species[-6:], "taxonRank": "SPECIES"}
     photo = {"image_path": f"22378{number:05d}-7{number:04d}.JPG", "class_id": "7", "species": species}
-    return {**place, **name, **ranks, **photo, "Habitat": habitat, "Substrate": "soil"}
+    return {**where, **name, **ranks, **photo, "Habitat": habitat, "Substrate": "soil"}
 
 
 def write(file: Path, lines: list[dict[str, str]]) -> None:

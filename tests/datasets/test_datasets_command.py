@@ -41,8 +41,8 @@ def test_check_lists_every_bad_image(tree: MakeTree, run_cli: Any) -> None:
     assert done.returncode == 2
     assert "a/001.png" in done.stdout and "b/002.png" in done.stdout
     assert done.stderr.startswith("error: 2 of 6 images")
-    found = json.loads(run_cli("datasets", "check", root, "--json", check=False).stdout)
-    assert [entry["key"] for entry in found["bad"]] == ["a/001.png", "b/002.png"]
+    checked = json.loads(run_cli("datasets", "check", root, "--json", check=False).stdout)
+    assert [entry["key"] for entry in checked["bad"]] == ["a/001.png", "b/002.png"]
 
 
 def test_check_of_a_sound_dataset(tree: MakeTree, run_cli: Any) -> None:

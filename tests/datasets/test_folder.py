@@ -313,8 +313,8 @@ def test_missing_folder_suggests_a_near_name(tree: MakeTree) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.98])
 def test_damaged_zips(tree: MakeTree, tmp_path: Path, share: float, zip_of: Callable[..., Path]) -> None:
-    whole = zip_of(tree({"a": 3}), tmp_path / "z.zip").read_bytes()
-    (tmp_path / "cut.zip").write_bytes(whole[: int(len(whole) * share)])
+    intact = zip_of(tree({"a": 3}), tmp_path / "z.zip").read_bytes()
+    (tmp_path / "cut.zip").write_bytes(intact[: int(len(intact) * share)])
     with pytest.raises(UserError, match="not a whole zip archive"):
         open_dataset(tmp_path / "cut.zip")
 

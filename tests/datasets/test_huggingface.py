@@ -85,10 +85,10 @@ def test_a_dict_of_splits_of_images(tmp_path: Path) -> None:
 
 
 def test_splits_that_divide_classes(tmp_path: Path) -> None:
-    whole = table(12)
+    rows = table(12)
     parts = {
-        "train": whole.filter(lambda row: row["label"] < 2),
-        "validation": whole.filter(lambda row: row["label"] == 2),
+        "train": rows.filter(lambda row: row["label"] < 2),
+        "validation": rows.filter(lambda row: row["label"] == 2),
     }
     datasets.DatasetDict(parts).save_to_disk(tmp_path / "d")
     assert open_dataset(tmp_path / "d").splits == {"train": ("T-shirt-top", "owl"), "validation": ("oak",)}
@@ -97,9 +97,9 @@ def test_splits_that_divide_classes(tmp_path: Path) -> None:
 def parquet(root: Path, number: int = 20, shards: int = 2, **options: Any) -> Path:
     """The layout of a repository: data/train-00000-of-00002.parquet …"""
     (root / "data").mkdir(parents=True)
-    whole = table(number)
+    rows = table(number)
     for i in range(shards):
-        part = whole.shard(shards, i, contiguous=True)
+        part = rows.shard(shards, i, contiguous=True)
         part.to_parquet(root / "data" / f"train-{i:05d}-of-{shards:05d}.parquet", **options)
     return root
 
@@ -250,10 +250,10 @@ def test_damaged_offsets_end_in_a_sentence(tmp_path: Path) -> None:
     """Arrow believes what a file says; unchecked, some of these flips end the process."""
     table(20).save_to_disk(tmp_path / "d")
     file = next((tmp_path / "d").glob("*.arrow"))
-    whole, rng = file.read_bytes(), np.random.default_rng(0)
-    told = 0
-    for at in rng.integers(0, len(whole), 80).tolist():
-        damaged = bytearray(whole)
+    intact, rng = file.read_bytes(), np.random.default_rng(0)
+    refused = 0
+    for at in rng.integers(0, len(intact), 80).tolist():
+        damaged = bytearray(intact)
         damaged[at] ^= 1 << int(rng.integers(8))
         file.write_bytes(damaged)
         try:
@@ -261,8 +261,8 @@ def test_damaged_offsets_end_in_a_sentence(tmp_path: Path) -> None:
             for row in range(len(dataset)):
                 dataset.image(row)
         except UserError:
-            told += 1
-    assert told > 10
+            refused += 1
+    assert refused > 10
 
 
 def test_an_empty_dataset_is_told(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_tables_with_class_folders(by_table: Path) -> None:
 
 
 def test_all_forms_have_one_fingerprint(by_table: Path, by_folder: Path, imagenet: Path) -> None:
-    found = [
+    forms = [
         open_dataset(spec)
         for spec in (
             by_table,
@@ -103,8 +103,8 @@ def test_all_forms_have_one_fingerprint(by_table: Path, by_folder: Path, imagene
             f"tiered-imagenet(lists='../lists'):{imagenet / 'ilsvrc'}",
         )
     ]
-    assert len({dataset.fingerprint for dataset in found}) == 1
-    assert all(dataset.splits == found[0].splits for dataset in found)
+    assert len({dataset.fingerprint for dataset in forms}) == 1
+    assert all(dataset.splits == forms[0].splits for dataset in forms)
 
 
 def test_a_plain_folder_of_split_folders_stays_plain(by_folder: Path) -> None:
@@ -130,9 +130,13 @@ def test_the_remembered_part_of_wordnet_is_the_part_itself(fresh_cache: Path, wo
     ids = [c for members in CLASSES.values() for c in members]
     part = read_wordnet().restrict(ids)
     for _ in range(2):  # made, then remembered
-        found = wordnet_above(ids)
-        assert found is not None
-        assert (found.nodes, found.edges, dict(found.labels)) == (part.nodes, part.edges, dict(part.labels))
+        taxonomy = wordnet_above(ids)
+        assert taxonomy is not None
+        assert (taxonomy.nodes, taxonomy.edges, dict(taxonomy.labels)) == (
+            part.nodes,
+            part.edges,
+            dict(part.labels),
+        )
 
 
 def test_without_wordnet_the_lists_give_the_super_classes(

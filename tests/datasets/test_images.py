@@ -114,8 +114,8 @@ def test_exif_rotation_turns_the_right_way() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned clockwise: white goes to the right
     turned = decode(encoded(image, "JPEG", exif=exif, quality=95), "x")
-    left, right = turned.getpixel((2, 8)), turned.getpixel((13, 8))
-    assert left[0] < 60 < 190 < right[0]  # type: ignore[index]
+    west, east = turned.getpixel((2, 8)), turned.getpixel((13, 8))
+    assert west[0] < 60 < 190 < east[0]  # type: ignore[index]
 
 
 def test_empty_file() -> None:
@@ -127,9 +127,9 @@ def test_empty_file() -> None:
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
 def test_truncated_files_are_errors(kind: str, share: float) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8)
-    whole = encoded(Image.fromarray(noise), kind)
+    intact = encoded(Image.fromarray(noise), kind)
     with pytest.raises(ImageError):
-        decode(whole[: int(len(whole) * share)], "x")
+        decode(intact[: int(len(intact) * share)], "x")
 
 
 def test_text_that_calls_itself_an_image() -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 from longshot.competition.data import open_part
 from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.datasets.formats.meta_album import SETS, album, place
+from longshot.datasets.formats.meta_album import SETS, album, domain_and_set
 
 BIRDS = {"owl": ["barn owl", "snowy owl"], "wader": ["kiwi", "ibis"]}
 Make = Callable[..., Path]
@@ -102,10 +102,13 @@ def test_without_super_categories(make: Make) -> None:
 
 
 def test_all_thirty_datasets_have_a_domain() -> None:
-    places = [place(name) for members in SETS.values() for name in members]
+    places = [domain_and_set(name) for members in SETS.values() for name in members]
     assert len(places) == len({name for members in SETS.values() for name in members}) == 30
     assert all(sum(domain == d for d, _ in places) == 3 for domain, _ in places)
-    assert place("PLT_DOC_Extended") == ("Plant Diseases", 2) and place("my_birds") == (None, None)
+    assert domain_and_set("PLT_DOC_Extended") == ("Plant Diseases", 2) and domain_and_set("my_birds") == (
+        None,
+        None,
+    )
 
 
 @pytest.fixture
@@ -186,5 +189,5 @@ def test_labels_that_do_not_fit_are_told(make: Make, old: str, new: str, message
 def test_info_that_is_no_json(make: Make) -> None:
     root = make()
     (root / "info.json").write_text('{"category_column_name": "CATEGORY",}')
-    with pytest.raises(UserError, match=r"Cannot read .*info.json as JSON"):
+    with pytest.raises(UserError, match=r"info.json is not valid JSON .*; copy or unpack it again"):
         open_dataset(root)

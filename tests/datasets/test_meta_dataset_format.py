@@ -186,18 +186,18 @@ def test_nodes_of_ilsvrc_are_those_of_the_reference(shared: Path, split: str) ->
     dataset = from_spec(shared, "ilsvrc_2012")
     classes = dataset.split_classes(split)
     groups = HierarchicalClasses().groups(MetaDatasetShape(), Pool(dataset, classes))
-    wanted = read_source(
+    expected = read_source(
         shared / "data" / "meta-dataset-specs" / "ilsvrc_2012_dataset_spec.json", split
     ).groups
-    assert members_of(groups) == [classes[positions].tolist() for positions in wanted]
+    assert members_of(groups) == [classes[positions].tolist() for positions in expected]
 
 
 def test_alphabets_of_omniglot_are_those_of_the_reference(shared: Path) -> None:
     dataset = from_spec(shared, "omniglot")
     classes = dataset.split_classes("test")
     groups = BilevelClasses().groups(MetaDatasetShape(), Pool(dataset, classes))
-    wanted = read_source(shared / "data" / "meta-dataset-specs" / "omniglot_dataset_spec.json").groups
-    assert sorted(members_of(groups)) == sorted(classes[positions].tolist() for positions in wanted)
+    expected = read_source(shared / "data" / "meta-dataset-specs" / "omniglot_dataset_spec.json").groups
+    assert sorted(members_of(groups)) == sorted(classes[positions].tolist() for positions in expected)
 
 
 def test_real_omniglot_characters_in_records(shared: Path, tmp_path: Path, fresh_cache: Path) -> None:

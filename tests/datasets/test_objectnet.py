@@ -52,15 +52,17 @@ def test_it_is_recognised_and_described(objectnet: Path) -> None:
 def test_the_border_is_cut(objectnet: Path) -> None:
     trimmed = np.asarray(open_dataset(objectnet).image(2))
     assert trimmed.shape == (8, 10, 3) and (trimmed == (0, 50, 200)).all()
-    whole = np.asarray(open_dataset(f"objectnet(trim=False):{objectnet}").image(2))
-    assert whole.shape == (10, 12, 3) and (whole[0] == (255, 0, 0)).all()
+    untrimmed = np.asarray(open_dataset(f"objectnet(trim=False):{objectnet}").image(2))
+    assert untrimmed.shape == (10, 12, 3) and (untrimmed[0] == (255, 0, 0)).all()
 
 
 def test_classes_in_imagenet_or_not(objectnet: Path) -> None:
     assert open_dataset(f"objectnet(overlap=True):{objectnet}").class_ids == ("alarm_clock", "band_aid")
-    rest = open_dataset(f"objectnet(overlap=False):{objectnet}")
-    assert rest.class_ids == ("air_freshener",) and len(rest) == 2
-    assert rest.attributes is not None and not any(rest.attributes["in_imagenet"].to_pylist())
+    not_in_imagenet = open_dataset(f"objectnet(overlap=False):{objectnet}")
+    assert not_in_imagenet.class_ids == ("air_freshener",) and len(not_in_imagenet) == 2
+    assert not_in_imagenet.attributes is not None and not any(
+        not_in_imagenet.attributes["in_imagenet"].to_pylist()
+    )
 
 
 @pytest.mark.parametrize("part", ["folder_to_objectnet_label.json", "objectnet_to_imagenet_1k.json"])

@@ -24,31 +24,31 @@ ALPHABETS = {
 def unpacked(tmp_path: Path, fresh_cache: Path) -> Path:
     """Both parts as folders: characters of 4 drawings, every drawing with its own ink."""
     root, rng = tmp_path / "omniglot", np.random.default_rng(0)
-    drawn = 0
+    drawings = 0
     for part, alphabets in ALPHABETS.items():
         for alphabet, characters in alphabets.items():
             for character in range(1, characters + 1):
                 folder = root / part / alphabet / f"character{character:02d}"
                 folder.mkdir(parents=True)
-                drawn += 1
+                drawings += 1
                 for drawing in range(1, 5):
                     ink = rng.random((9, 9)) > 0.5
-                    Image.fromarray(ink).save(folder / f"{drawn:04d}_{drawing:02d}.png")
+                    Image.fromarray(ink).save(folder / f"{drawings:04d}_{drawing:02d}.png")
     return root
 
 
 def test_the_real_archives(shared: Path, fresh_cache: Path) -> None:
-    whole = open_dataset(shared / "data" / "omniglot")
-    assert whole.source.startswith("omniglot:")
-    assert (len(whole.class_ids), len(whole)) == (1623, 1623 * 20)
-    assert {split: len(members) for split, members in whole.splits.items()} == {"train": 964, "test": 659}
-    assert whole.taxonomy is not None and len(whole.taxonomy.children("")) == 50
+    omniglot = open_dataset(shared / "data" / "omniglot")
+    assert omniglot.source.startswith("omniglot:")
+    assert (len(omniglot.class_ids), len(omniglot)) == (1623, 1623 * 20)
+    assert {split: len(members) for split, members in omniglot.splits.items()} == {"train": 964, "test": 659}
+    assert omniglot.taxonomy is not None and len(omniglot.taxonomy.children("")) == 50
     # A row reads the very drawing that the part's own archive holds.
     alone = open_dataset(shared / "data" / "omniglot" / "images_evaluation.zip")
     key = alone.keys[7].as_py()
-    row = int(whole.find_rows(alone.keys.slice(7, 1))[0])
-    assert whole.keys[row].as_py() == key
-    assert np.array_equal(np.asarray(whole.image(row)), np.asarray(alone.image(7)))
+    row = int(omniglot.find_rows(alone.keys.slice(7, 1))[0])
+    assert omniglot.keys[row].as_py() == key
+    assert np.array_equal(np.asarray(omniglot.image(row)), np.asarray(alone.image(7)))
 
 
 def test_a_single_zip_stays_a_plain_folder_dataset(shared: Path, fresh_cache: Path) -> None:
@@ -65,10 +65,10 @@ def test_zips_and_folders_are_the_same_dataset(
     zipped.mkdir()
     for part in ALPHABETS:
         zip_of(unpacked / part, zipped / f"{part}.zip", top=part)
-    one, other = open_dataset(unpacked), open_dataset(zipped)
-    assert one.fingerprint == other.fingerprint
+    from_folders, from_zips = open_dataset(unpacked), open_dataset(zipped)
+    assert from_folders.fingerprint == from_zips.fingerprint
     for row in (0, 13, 27):
-        assert np.array_equal(np.asarray(one.image(row)), np.asarray(other.image(row)))
+        assert np.array_equal(np.asarray(from_folders.image(row)), np.asarray(from_zips.image(row)))
 
 
 def test_turned_characters_are_classes_of_the_same_alphabet(unpacked: Path) -> None:
@@ -83,8 +83,8 @@ def test_turned_characters_are_classes_of_the_same_alphabet(unpacked: Path) -> N
         folder, file = key.rsplit("/", 1)
         for quarters in (1, 2, 3):
             name = f"{folder}-rot{90 * quarters}/{file}"
-            found = turned.keys.to_pylist().index(name)
-            assert np.array_equal(np.asarray(turned.image(found)), np.rot90(upright, quarters)), name
+            turned_row = turned.keys.to_pylist().index(name)
+            assert np.array_equal(np.asarray(turned.image(turned_row)), np.rot90(upright, quarters)), name
 
 
 def test_worker_processes_get_the_store(unpacked: Path) -> None:

@@ -40,15 +40,15 @@ def orbit(tmp_path: Path, fresh_cache: Path, save_image: Save) -> Path:
     for split, users in USERS.items():
         (root / "annotations" / split).mkdir(parents=True)
         for user in users:
-            for thing in THINGS:
+            for item in THINGS:
                 for kind, number in (("clean", 0), ("clean", 1), ("clutter", 0)):
-                    video = f"{user}--{thing}--{kind}--Zj_{number}"
-                    known = {}
+                    video = f"{user}--{item}--{kind}--Zj_{number}"
+                    annotations = {}
                     for frame in range(FRAMES):
                         name = f"{video}-{frame + 1:05d}.jpg"
-                        save_image(root / split / user / thing / kind / video / name, (10 * frame, 9, 9))
-                        known[name] = annotation(kind, frame)
-                    (root / "annotations" / split / f"{video}.json").write_text(json.dumps(known))
+                        save_image(root / split / user / item / kind / video / name, (10 * frame, 9, 9))
+                        annotations[name] = annotation(kind, frame)
+                    (root / "annotations" / split / f"{video}.json").write_text(json.dumps(annotations))
     return root
 
 
@@ -76,9 +76,9 @@ def test_annotations_become_attributes(orbit: Path) -> None:
     rows = rows_of(open_dataset(f"orbit:{orbit}"))
     clean = "train/P177/bag/clean/P177--bag--clean--Zj_0/P177--bag--clean--Zj_0-{:05d}.jpg"
     clutter = "train/P177/bag/clutter/P177--bag--clutter--Zj_0/P177--bag--clutter--Zj_0-{:05d}.jpg"
-    place = {"user": "P177", "video": "P177--bag--clean--Zj_0", "video_type": "clean", "clutter": False}
+    video = {"user": "P177", "video": "P177--bag--clean--Zj_0", "video_type": "clean", "clutter": False}
     none = dict.fromkeys(ISSUES[1:])
-    assert rows[clean.format(5)] == place | {
+    assert rows[clean.format(5)] == video | {
         **dict.fromkeys(ISSUES, False),
         "blur": True,
         "framing": True,
@@ -86,11 +86,11 @@ def test_annotations_become_attributes(orbit: Path) -> None:
         "object_area": None,
     }
     absent = {"object_not_present": True, **none, "quality_issues": None, "object_area": None}
-    assert rows[clean.format(1)] == place | absent
+    assert rows[clean.format(1)] == video | absent
     assert rows[clean.format(2)]["quality_issues"] == 0
-    place |= {"video": "P177--bag--clutter--Zj_0", "video_type": "clutter", "clutter": True}
+    video |= {"video": "P177--bag--clutter--Zj_0", "video_type": "clutter", "clutter": True}
     shown = {"object_not_present": False, **none, "quality_issues": None, "object_area": 0.125}
-    assert rows[clutter.format(3)] == place | shown
+    assert rows[clutter.format(3)] == video | shown
 
 
 def test_coverage_is_told(orbit: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,9 +106,9 @@ def test_a_changed_annotation_is_seen(orbit: Path) -> None:
     file = orbit / "annotations" / "train" / "P177--bag--clean--Zj_0.json"
     key = "train/P177/bag/clean/P177--bag--clean--Zj_0/P177--bag--clean--Zj_0-00002.jpg"
     assert rows_of(open_dataset(f"orbit:{orbit}"))[key]["blur"] is False
-    known = json.loads(file.read_text())
-    known[key.rsplit("/", 1)[1]]["blur_issue"] = True
-    file.write_text(json.dumps(known, indent=1))
+    annotations = json.loads(file.read_text())
+    annotations[key.rsplit("/", 1)[1]]["blur_issue"] = True
+    file.write_text(json.dumps(annotations, indent=1))
     assert rows_of(open_dataset(f"orbit:{orbit}"))[key]["blur"] is True
 
 
@@ -117,8 +117,8 @@ def test_every_other_frame(orbit: Path) -> None:
     assert set(dataset.sizes.tolist()) == {3 * FRAMES // 2}
     rows = rows_of(dataset)
     assert {key[-9:-4] for key in rows} == {"00001", "00003", "00005"}
-    whole = rows_of(open_dataset(f"orbit:{orbit}"))
-    assert all(rows[key] == whole[key] for key in rows)
+    every_frame = rows_of(open_dataset(f"orbit:{orbit}"))
+    assert all(rows[key] == every_frame[key] for key in rows)
 
 
 def test_one_split_by_itself(orbit: Path) -> None:
@@ -184,13 +184,13 @@ def test_clutter_shifts_of_one_user_from_the_command_line(orbit: Path, tmp_path:
         run_cli("sample", "orbit", "--instances", kind, *shape, "-o", tmp_path / f"{kind}.parquet")
     shifted, matched = (Testbed.load(tmp_path / f"{kind}.parquet") for kind in ("shifted", "matched"))
     users = set()
-    for one, other in zip(shifted, matched, strict=True):
-        owner = {key.split("/")[1] for key in (*one.query, *one.support, *other.support)}
+    for harder, matching in zip(shifted, matched, strict=True):
+        owner = {key.split("/")[1] for key in (*harder.query, *harder.support, *matching.support)}
         assert len(owner) == 1
         users |= owner
-        assert list(one.query) == list(other.query)
-        assert {key.split("/")[3] for key in (*one.query, *other.support)} == {"clean"}
-        assert {key.split("/")[3] for key in one.support} == {"clutter"}
+        assert list(harder.query) == list(matching.query)
+        assert {key.split("/")[3] for key in (*harder.query, *matching.support)} == {"clean"}
+        assert {key.split("/")[3] for key in harder.support} == {"clutter"}
     assert users == {"P519", "P999"}
 
 

@@ -212,9 +212,9 @@ def test_features_without_an_image(tmp_path: Path) -> None:
 def test_two_labels_of_which_none_is_called_so(tmp_path: Path) -> None:
     features = {"image": feature("image"), "a": feature("label", classes=2), "b": feature("label", classes=2)}
     records = [{"image": (png(1), "byte"), "a": (0, "int"), "b": (1, "int")}]
-    both = write_tfds(tmp_path, "animals", {"train": records}, features)
+    folder = write_tfds(tmp_path, "animals", {"train": records}, features)
     with pytest.raises(UserError, match=r"2 label features \('a', 'b'\); choose one with tfds\(label='a'\)"):
-        open_dataset(both)
+        open_dataset(folder)
 
 
 def test_values_of_another_kind_than_declared(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_features_have_the_values_that_tfds_reads(genuine: tuple[Path, dict[str,
         for name in ("label", "coarse", "count", "file_name", "weight", "box"):
             assert record[f"feature:{name}"] == example[name]
         assert record["feature:objects/size"] == example["objects"]["size"]
-        flat = [value for place in example["objects"]["pixel_coords"] for value in place]
+        flat = [value for coordinates in example["objects"]["pixel_coords"] for value in coordinates]
         assert record["feature:objects/pixel_coords"] == flat
         row = dataset.keys.to_pylist().index(f"{dataset.class_ids[example['label']]}/train-{position}")
         assert np.asarray(dataset.image(row)).tolist() == example["image"]

@@ -128,8 +128,8 @@ def test_unknown_fields_are_skipped_and_the_last_of_two_kinds_counts(junk: bytes
         unknown + field(1, field(1, junk)) + field(3, field(1, varint(5))) + field(3, field(1, varint(6)))
     )
     data = unknown + entry("x", feature) + field(1, unknown)
-    wanted = example_pb2.Example.FromString(data).features.feature["x"].int64_list.value
-    assert np.asarray(parse_example(data)["x"]).tolist() == list(wanted) == [5, 6]
+    expected = example_pb2.Example.FromString(data).features.feature["x"].int64_list.value
+    assert np.asarray(parse_example(data)["x"]).tolist() == list(expected) == [5, 6]
 
 
 def test_only_wanted_features_are_decoded() -> None:
@@ -162,9 +162,9 @@ def open_store(file: Path) -> SpanStore:
     return store_of([file], table, RecordDecoder())
 
 
-def flip(file: Path, place: int) -> None:
+def flip(file: Path, position: int) -> None:
     data = bytearray(file.read_bytes())
-    data[place] ^= 0x10
+    data[position] ^= 0x10
     file.write_bytes(data)
 
 
@@ -189,7 +189,7 @@ def test_an_empty_file_has_no_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "place", "words"),
+    ("part", "position", "words"),
     [
         ("length", 1, r"record 2, at byte [\d,]+: the checksum of its length is wrong \(CRC failed\)"),
         ("length's high bytes", 6, "the checksum of its length is wrong"),
@@ -198,30 +198,32 @@ def test_an_empty_file_has_no_records(tmp_path: Path) -> None:
         ("CRC of the data", -2, "the checksum of its data is wrong"),
     ],
 )
-def test_a_flipped_bit_is_named_with_file_and_place(file: Path, part: str, place: int, words: str) -> None:
+def test_a_flipped_bit_is_named_with_file_and_place(file: Path, part: str, position: int, words: str) -> None:
     index = index_file(file)
     start, end = int(index.offsets[2]), int(index.offsets[2] + index.lengths[2])
-    flip(file, start + place if place >= 0 else end + place)
+    flip(file, start + position if position >= 0 else end + position)
     with pytest.raises(UserError, match=f"a.tfrecords is damaged: .*{words}"):
         index_file(file, verify=True)
 
 
-@pytest.mark.parametrize("left", [5, 13, 40])
-def test_a_truncated_record_is_told_from_a_flipped_one(file: Path, left: int) -> None:
+@pytest.mark.parametrize("remaining", [5, 13, 40])
+def test_a_truncated_record_is_told_from_a_flipped_one(file: Path, remaining: int) -> None:
     last = int(index_file(file).offsets[-1])
-    file.write_bytes(file.read_bytes()[: last + left])
-    with pytest.raises(UserError, match=rf"record 4, at byte {last:,}: it is cut off, .* {left} are left"):
+    file.write_bytes(file.read_bytes()[: last + remaining])
+    with pytest.raises(
+        UserError, match=rf"record 4, at byte {last:,}: it is cut off, .* {remaining} are left"
+    ):
         index_file(file)
 
 
 @pytest.mark.parametrize(
-    ("place", "words"),
+    ("position", "words"),
     [(0, "record's length is wrong"), (HEAD + 30, "record's data is wrong"), (-1, "record's data is wrong")],
 )
-def test_reading_compares_both_checksums(file: Path, place: int, words: str) -> None:
+def test_reading_compares_both_checksums(file: Path, position: int, words: str) -> None:
     store = open_store(file)
     start, length = int(store.offset[1]), int(store.length[1])
-    flip(file, start + (place if place >= 0 else length + place))
+    flip(file, start + (position if position >= 0 else length + position))
     with pytest.raises(ImageError, match=rf"a.tfrecords at byte {start}: the checksum of the {words} \(CRC"):
         store.read(1)
     assert store.read(2).size == (8, 8)

@@ -228,6 +228,6 @@ def test_two_first_openings_draw_once(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", _TWO], env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    said = "".join(process.communicate(timeout=120)[0] for process in started)
-    assert sorted(said.split()) == ["drew", "whole", "whole"]
+    output = "".join(process.communicate(timeout=120)[0] for process in started)
+    assert sorted(output.split()) == ["drew", "whole", "whole"]
     assert not abandoned.exists()

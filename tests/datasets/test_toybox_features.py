@@ -42,8 +42,8 @@ def seen() -> Seen:
     with torch.inference_mode():
         for batch in images:
             x = (torch.from_numpy(batch).permute(0, 3, 1, 2).float() / 255 - 0.498) / 0.502
-            found = network.extract_features(x).mean(dim=(2, 3))
-            features.append((found / found.norm(dim=1, keepdim=True)).numpy())
+            embedded = network.extract_features(x).mean(dim=(2, 3))
+            features.append((embedded / embedded.norm(dim=1, keepdim=True)).numpy())
     small = images.reshape(len(classes), 50, 21, 4, 21, 4, 3).mean(axis=(3, 5)) / 255
     assert dataset.attributes is not None
     viewpoint = np.array(dataset.attributes["viewpoint"].to_pylist()).reshape(-1, 50)[classes]

@@ -205,9 +205,9 @@ def test_another_version_is_named_since_the_order_may_differ(tmp_path: Path, cap
     splits = {"train": labelled(20), "test": labelled(6)}
     write_tfds(tmp_path, "svhn_cropped", splits, LABELLED, version="4.0.0")
     open_dataset(f"vtab(task='svhn'):{tmp_path}")
-    told = capsys.readouterr().err
-    assert "is version 4.0.0 of svhn_cropped, VTAB uses 3.*.*: the order of its records may differ" in told
-    assert "train800val200" in told
+    notes = capsys.readouterr().err
+    assert "is version 4.0.0 of svhn_cropped, VTAB uses 3.*.*: the order of its records may differ" in notes
+    assert "train800val200" in notes
     write_tfds(tmp_path, "svhn_cropped", splits, LABELLED, version="3.1.0")
     open_dataset(f"vtab(task='svhn'):{tmp_path}")
     assert "4.0.0" not in capsys.readouterr().err
@@ -281,7 +281,9 @@ def folder_of(tmp_path: Path, rows: list[tuple[str, str, int | None]]) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(png(number))
     head = "path,split" + (",position" if rows[0][2] is not None else "")
-    lines = [f"{name},{split}" + (f",{place}" if place is not None else "") for name, split, place in rows]
+    lines = [
+        f"{name},{split}" + (f",{position}" if position is not None else "") for name, split, position in rows
+    ]
     (tmp_path / "copy" / "attributes.csv").write_text("\n".join([head, *lines]) + "\n")
     return tmp_path / "copy"
 

@@ -113,15 +113,17 @@ def test_labels_in_text_and_json(tmp_path: Path) -> None:
         tmp_path / "a.tar", ({"__key__": f"d/x{i}", "jpg": picture(i), "txt": "owl"} for i in range(2))
     )
     assert open_dataset(texts).class_ids == ("owl",)
-    told = {"label": "kiwi", "genus": "Apteryx"}
-    fields = write(tmp_path / "b.tar", ({"__key__": f"x{i}", "png": png(i), "json": told} for i in range(2)))
+    content = {"label": "kiwi", "genus": "Apteryx"}
+    fields = write(
+        tmp_path / "b.tar", ({"__key__": f"x{i}", "png": png(i), "json": content} for i in range(2))
+    )
     assert open_dataset(fields).class_ids == ("kiwi",)
     assert open_dataset(f"webdataset(label='genus'):{fields}").class_ids == ("Apteryx",)
 
 
 def test_several_images_need_a_choice(tmp_path: Path) -> None:
-    both = ({"__key__": f"x{i}", "left.png": png(i), "right.png": png(9), "cls": 0} for i in range(2))
-    file = write(tmp_path / "a.tar", both)
+    samples = ({"__key__": f"x{i}", "left.png": png(i), "right.png": png(9), "cls": 0} for i in range(2))
+    file = write(tmp_path / "a.tar", samples)
     with pytest.raises(UserError, match=r"has 2 images .* as in webdataset\(image='left.png'\)"):
         open_dataset(file)
     dataset = open_dataset(f"webdataset(image='right.png'):{file}")
@@ -150,10 +152,10 @@ def test_a_sample_that_comes_twice_is_told(tmp_path: Path) -> None:
         open_dataset(write(tmp_path / "a.tar", twice))
 
 
-@pytest.mark.parametrize("kept", [0, 300, 512, 600, 1800, 5000, 6000, 8000])
-def test_a_cut_shard_is_told(shards: Path, kept: int) -> None:
+@pytest.mark.parametrize("size", [0, 300, 512, 600, 1800, 5000, 6000, 8000])
+def test_a_cut_shard_is_told(shards: Path, size: int) -> None:
     file = shards / "toy-000001.tar"
-    file.write_bytes(file.read_bytes()[:kept])
+    file.write_bytes(file.read_bytes()[:size])
     with pytest.raises(UserError, match=r"toy-000001.tar .*; copy or download it again\."):
         open_dataset(shards)
 

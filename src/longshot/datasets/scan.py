@@ -250,9 +250,9 @@ def _arrange(
                 f"{shown} holds {count(stray, 'image')} but no class folders; put the images of each class "
                 f"into a folder of its own, named after the class."
             )
-        files = count(sum(other_files.values()), "file")
+        strangers = count(sum(other_files.values()), "file")
         raise UserError(
-            f"{shown} holds no images ({files} of other kinds found); give a folder of class folders with "
+            f"{shown} holds no images ({strangers} of other kinds found); give a folder of class folders with "
             f"images such as .jpg or .png."
         )
     empty = sorted(

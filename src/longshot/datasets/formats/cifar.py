@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
@@ -86,27 +86,24 @@ class CIFAR(Format):
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        found = _find(path)
-        return found is not None and all((found[0] / file).is_file() for file in found[1].names)
+        archive = _find(path)
+        return archive is not None and all((archive[0] / file).is_file() for file in archive[1].names)
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         check_texts(self)
-        found = _find(path)
-        if found is None:
+        archive = _find(path)
+        if archive is None:
             folders = ", ".join(version.folder for version in _VERSIONS)
             raise UserError(
                 f"{path} holds no files of CIFAR (train.bin, data_batch_1.bin, train and meta, or data_batch_1); "
                 f"unpack the archive and give one of the folders {folders}."
             )
-        root, version = found
+        root, version = archive
         there = [split for split, files in version.files.items() if (root / files[0]).is_file()]
         parts = chosen_splits(self.split, there, path)
         files = [(split, root / file) for split in parts for file in version.files[split]]
-        absent = [
-            file.name
-            for file in [*(f for _, f in files), *(root / n for n in version.names)]
-            if not file.is_file()
-        ]
+        needed = [*(file for _, file in files), *(root / name for name in version.names)]
+        absent = [file.name for file in needed if not file.is_file()]
         if absent:
             raise UserError(
                 f"{root} lacks {first(absent)} of {version.folder}; download or unpack the archive again."
@@ -151,7 +148,7 @@ def _find(path: Path) -> tuple[Path, _Version] | None:
 def _names(root: Path, version: _Version) -> dict[str, list[str]]:
     """{label column: class names in the order of the labels}, super-classes first."""
     if version.binary:
-        told = {
+        names_of = {
             label: (root / file).read_text("utf-8", "replace").split()
             for label, file in zip(version.labels, version.names, strict=True)
         }
@@ -162,8 +159,8 @@ def _names(root: Path, version: _Version) -> dict[str, list[str]]:
             raise UserError(
                 f"{root / version.names[0]} lacks {absent[0]}_names; take the file as it was published."
             )
-        told = {label: [text(name) for name in content[f"{label}_names"]] for label in version.labels}
-    return {label: flat_names(names, f"{root} ({label})") for label, names in told.items()}
+        names_of = {label: [text(name) for name in content[f"{label}_names"]] for label in version.labels}
+    return {label: flat_names(names, f"{root} ({label})") for label, names in names_of.items()}
 
 
 def _index(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:
@@ -188,7 +185,7 @@ def _index(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _binary(file: Path, version: _Version) -> tuple[NDArray[np.int64], dict[str, NDArray[np.int64]]]:
+def _binary(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints]]:
     """(offsets of the pixels, labels): a record is one byte per label, then 3,072 of pixels."""
     record = len(version.labels) + _BYTES
     size = file.stat().st_size
@@ -203,7 +200,7 @@ def _binary(file: Path, version: _Version) -> tuple[NDArray[np.int64], dict[str,
     return starts + len(version.labels), labels
 
 
-def _pickled(file: Path, version: _Version) -> tuple[NDArray[np.int64], dict[str, NDArray[np.int64]]]:
+def _pickled(file: Path, version: _Version) -> tuple[Ints, dict[str, Ints]]:
     """The same of a Python batch: ``data`` is one array [N, 3072], whose place in the file is found."""
     content = by_text(read_pickle(file), file)
     keys = {label: f"{label}s" for label in version.labels}
@@ -219,9 +216,9 @@ def _pickled(file: Path, version: _Version) -> tuple[NDArray[np.int64], dict[str
     return array.offset + np.arange(array.rows, dtype=np.int64) * _BYTES, labels
 
 
-def _whole_numbers(values: Any, key: str, number: int, file: Path) -> NDArray[np.int64]:
+def _whole_numbers(values: Any, key: str, number: int, file: Path) -> Ints:
     fits = isinstance(values, list) and all(isinstance(value, int) for value in values)
     if not fits or len(values) != number:
-        found = count(values, "entry", "entries") if isinstance(values, list) else type(values).__name__
-        raise UserError(f"'{key}' of {file} must be a list of {number:,} whole numbers (found: {found}).")
+        actual = count(values, "entry", "entries") if isinstance(values, list) else type(values).__name__
+        raise UserError(f"'{key}' of {file} must be a list of {number:,} whole numbers (found: {actual}).")
     return np.array(values, np.int64)

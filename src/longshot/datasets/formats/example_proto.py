@@ -24,12 +24,12 @@ class ProtoError(ValueError):
     """Bytes that are no message: the reason in a few words."""
 
 
-def parse_example(data: bytes, wanted: Collection[str] | None = None) -> dict[str, Value]:
-    """Features by name: ``list[bytes]``, float32 [n] or int64 [n]; ``wanted`` leaves the others undecoded.
+def parse_example(data: bytes, names: Collection[str] | None = None) -> dict[str, Value]:
+    """Features by name: ``list[bytes]``, float32 [n] or int64 [n]; ``names`` leaves the others undecoded.
 
     A feature with no value of any kind is an empty list of bytes.
     """
-    found: dict[str, Value] = {}
+    features: dict[str, Value] = {}
     for number, wire, start, stop, _ in _fields(data, 0, len(data)):
         if number != 1 or wire != _BYTES:
             continue
@@ -44,9 +44,9 @@ def parse_example(data: bytes, wanted: Collection[str] | None = None) -> dict[st
                     key = _text(data[part:part_stop])
                 elif part_number == 2:
                     parts.append((part, part_stop))
-            if wanted is None or key in wanted:
-                found[key] = _feature(data, parts)
-    return found
+            if names is None or key in names:
+                features[key] = _feature(data, parts)
+    return features
 
 
 def _feature(data: bytes, parts: list[Span]) -> Value:
@@ -73,63 +73,65 @@ def _feature(data: bytes, parts: list[Span]) -> Value:
 
 def _floats(data: bytes, lists: list[Span]) -> NDArray[np.float32]:
     """Four bytes each, packed into one field or in a field each."""
-    found = []
+    packed = []
     for part in lists:
         for number, wire, start, stop, _ in _fields(data, *part):
             if number == 1 and wire in (_BYTES, _FIXED32):
                 if (stop - start) % 4:
                     raise ProtoError(f"a list of floats in {stop - start} bytes, no multiple of four")
-                found.append(data[start:stop])
-    return np.frombuffer(b"".join(found), "<f4").astype(np.float32)
+                packed.append(data[start:stop])
+    return np.frombuffer(b"".join(packed), "<f4").astype(np.float32)
 
 
 def _integers(data: bytes, lists: list[Span]) -> NDArray[np.int64]:
     """Varints, packed into one field or in a field each; negative numbers are stored modulo 2⁶⁴."""
-    found = []
+    integers = []
     for part in lists:
         for number, wire, start, stop, value in _fields(data, *part):
             if number == 1 and wire == _VARINT:
-                found.append(value)
+                integers.append(value)
             elif number == 1 and wire == _BYTES:
                 while start < stop:
                     value, start = _varint(data, start, stop)
-                    found.append(value)
-    return np.array(found, np.uint64).view(np.int64)
+                    integers.append(value)
+    return np.array(integers, np.uint64).view(np.int64)
 
 
-def _fields(data: bytes, place: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """(field number, wire type, start and stop of the content, value of a varint) of the message in data[place:end].
+def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """(field number, wire type, start and stop of the content, value of a varint) of the message in data[position:end].
 
     Nothing is copied: an image lies five messages deep.
     """
-    while place < end:
-        tag, place = _varint(data, place, end) if data[place] > 0x7F else (data[place], place + 1)
-        wire, value, start = tag & 7, 0, place
+    while position < end:
+        tag, position = (
+            _varint(data, position, end) if data[position] > 0x7F else (data[position], position + 1)
+        )
+        wire, value, start = tag & 7, 0, position
         if wire == _BYTES:
-            length, start = _varint(data, place, end)
-            place = start + length
+            length, start = _varint(data, position, end)
+            position = start + length
         elif wire == _VARINT:
-            value, place = _varint(data, place, end)
+            value, position = _varint(data, position, end)
         elif wire == _FIXED64:
-            place += 8
+            position += 8
         elif wire == _FIXED32:
-            place += 4
+            position += 4
         else:
             raise ProtoError(f"a field of wire type {wire}, which Example does not have")
-        if place > end:
+        if position > end:
             raise ProtoError("a field that reaches behind its end")
-        yield tag >> 3, wire, start, place, value
+        yield tag >> 3, wire, start, position, value
 
 
-def _varint(data: bytes, place: int, end: int) -> tuple[int, int]:
-    """(value modulo 2⁶⁴, place behind it)."""
+def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """(value modulo 2⁶⁴, position behind it)."""
     value, shift = 0, 0
-    while place < end:
-        byte = data[place]
-        place += 1
+    while position < end:
+        byte = data[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, place
+            return value & 0xFFFFFFFFFFFFFFFF, position
         shift += 7
         if shift > 63:
             raise ProtoError("a number of more than ten bytes")

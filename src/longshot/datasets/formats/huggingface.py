@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset, canonical_split
+from longshot.datasets.files import read_object
 from longshot.datasets.formats.arrow_files import CellStore, columns_of, schema_of
 from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.numbered import (
     Texts,
     check_texts,
     chosen_splits,
+    count_within,
     flat_names,
     label_names,
     nested_ids,
@@ -78,17 +80,20 @@ class HuggingFaceFormat(Format):
         check_texts(self)
         shards = _shards(path)
         splits = list(dict.fromkeys(split for split, _ in shards))
-        kept = set(chosen_splits(self.split, splits, path))
-        shards = [(split, file) for split, file in shards if split in kept]
+        chosen = set(chosen_splits(self.split, splits, path))
+        shards = [(split, file) for split, file in shards if split in chosen]
         features = _features(path, shards[0][1])
         image = _choose("image", self.image, _image_columns(features), list(features), path)
         label = _choose("label", self.label, _label_columns(features), list(features), path)
-        others = [column for column in features if column not in (image, label, self.parent)]
-        attributes = [column for column in others if _is_scalar(features[column])]
+        attributes = [
+            column
+            for column, entry in features.items()
+            if column not in (image, label, self.parent) and _is_scalar(entry)
+        ]
         if self.parent is not None and self.parent not in features:
             raise UserError(f"{path} has no column '{self.parent}' (found: {', '.join(features)}).")
-        wanted = [label, *([self.parent] if self.parent else []), *attributes]
-        parts = [_aligned(str(file), wanted, image) for _, file in shards]
+        needed = [label, *([self.parent] if self.parent else []), *attributes]
+        parts = [_aligned(str(file), needed, image) for _, file in shards]
         try:
             table = pa.concat_tables(parts)
         except pa.ArrowException as error:
@@ -101,7 +106,7 @@ class HuggingFaceFormat(Format):
             raise UserError(f"{path} has no rows; at least one image is needed.")
         split_of = np.repeat(np.array([split for split, _ in shards], dtype=np.str_), sizes)
         file = np.repeat(np.arange(len(shards), dtype=np.int32), sizes)
-        cell = np.concatenate([np.arange(size, dtype=np.int64) for size in sizes])
+        cell = count_within(sizes)
         rows = _labelled(table[label], split_of, label, path)
         number = _numbers(split_of)[rows]
         table, split_of, file, cell = table.take(pa.array(rows)), split_of[rows], file[rows], cell[rows]
@@ -130,7 +135,7 @@ def _shards(path: Path) -> list[tuple[str, Path]]:
     if path.is_file():
         return [("", path)]
     if (path / "dataset_dict.json").is_file():
-        splits = [str(split) for split in _json(path / "dataset_dict.json").get("splits", [])]
+        splits = [str(split) for split in read_object(path / "dataset_dict.json").get("splits", [])]
         absent = [split for split in splits if not (path / split).is_dir()]
         if absent or not splits:
             raise UserError(
@@ -161,7 +166,7 @@ def _saved(folder: Path) -> list[Path]:
     """The shards that a save_to_disk folder lists in its state.json."""
     if not (folder / "state.json").is_file():
         raise UserError(f"{folder} lacks state.json, which lists its shards; save the dataset again.")
-    state = _json(folder / "state.json")
+    state = read_object(folder / "state.json")
     if state.get("_indices_data_files") or state.get("_indices_files"):
         raise UserError(f"{folder} was saved with an index of rows; save dataset.flatten_indices() instead.")
     listed = [entry.get("filename") for entry in state.get("_data_files") or [] if isinstance(entry, dict)]
@@ -195,20 +200,12 @@ def _check_whole(files: Sequence[Path]) -> None:
     """Shards say how many they are: a missing one is an error."""
     there = Counter((file.parent, _split_of(file)) for file in files if _SHARD.fullmatch(file.name))
     for file in files:
-        told = re.search(r"-\d{5}-of-(\d{5})", file.name)
+        total = re.search(r"-\d{5}-of-(\d{5})", file.name)
         have = there[file.parent, _split_of(file)]
-        if told and have < int(told[1]):
+        if total and have < int(total[1]):
             raise UserError(
-                f"{file.parent} has {have} of the {int(told[1])} shards of '{_split_of(file)}'; download the others."
+                f"{file.parent} has {have} of the {int(total[1])} shards of '{_split_of(file)}'; download the others."
             )
-
-
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        content: Any = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"Cannot read {file} as JSON ({error}).") from error
-    return content if isinstance(content, dict) else {}
 
 
 # ---- columns --------------------------------------------------------------------------------------------
@@ -220,25 +217,24 @@ def _features(path: Path, shard: Path) -> ColumnTypes:
 
 
 def _features_of(schema: pa.Schema, beside: Path | None = None) -> ColumnTypes:
-    told: Any = {}
+    described: Any = {}
     if beside is not None and beside.is_file():
-        told = _json(beside).get("features") or {}
+        described = read_object(beside).get("features") or {}
     raw = (schema.metadata or {}).get(b"huggingface")
     if raw:
         with contextlib.suppress(ValueError):  # the schema's own types still tell what the columns are
-            told = json.loads(raw).get("info", {}).get("features") or told
-    if not isinstance(told, dict):
-        told = {}
-    found: ColumnTypes = {}
+            described = json.loads(raw).get("info", {}).get("features") or described
+    entries = described if isinstance(described, dict) else {}
+    features: ColumnTypes = {}
     for field in schema:
-        entry = told.get(field.name)
-        found[field.name] = {**(entry if isinstance(entry, dict) else {}), "type": field.type}
-    return found
+        entry = entries.get(field.name)
+        features[field.name] = {**(entry if isinstance(entry, dict) else {}), "type": field.type}
+    return features
 
 
 def _image_columns(features: ColumnTypes) -> list[str]:
-    told = [column for column, entry in features.items() if entry.get("_type") == "Image"]
-    return told or [column for column, entry in features.items() if _holds_bytes(entry["type"])]
+    declared = [column for column, entry in features.items() if entry.get("_type") == "Image"]
+    return declared or [column for column, entry in features.items() if _holds_bytes(entry["type"])]
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:
@@ -248,9 +244,9 @@ def _holds_bytes(kind: pa.DataType) -> bool:
 
 
 def _label_columns(features: ColumnTypes) -> list[str]:
-    told = [column for column, entry in features.items() if entry.get("_type") == "ClassLabel"]
-    if told:
-        return told
+    declared = [column for column, entry in features.items() if entry.get("_type") == "ClassLabel"]
+    if declared:
+        return declared
     usable = [column for column, entry in features.items() if _is_label(entry["type"])]
     named = find_column(usable, LABEL_COLUMNS)
     return [named] if named else []
@@ -265,32 +261,32 @@ def _is_scalar(entry: dict[str, Any]) -> bool:
     return _is_label(kind) or bool(pa.types.is_boolean(kind) or pa.types.is_floating(kind))
 
 
-def _choose(what: str, asked: str | None, found: list[str], columns: list[str], path: Path) -> str:
-    """The one column for ``what``; two of them, or none, are for the user to settle."""
-    if asked is not None:
-        if asked not in columns:
-            raise UserError(f"{path} has no column '{asked}' (found: {', '.join(columns)}).")
-        return asked
-    if len(found) == 1:
-        return found[0]
-    if found:
+def _choose(setting: str, column: str | None, candidates: list[str], columns: list[str], path: Path) -> str:
+    """The column that a setting names, or the only candidate; two of them, or none, are for the user to settle."""
+    if column is not None:
+        if column not in columns:
+            raise UserError(f"{path} has no column '{column}' (found: {', '.join(columns)}).")
+        return column
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
         raise UserError(
-            f"{path} has {len(found)} {what} columns ({', '.join(found)}); choose one, as in "
-            f"huggingface({what}='{found[0]}'):{path}."
+            f"{path} has {len(candidates)} {setting} columns ({', '.join(candidates)}); choose one, as in "
+            f"huggingface({setting}='{candidates[0]}'):{path}."
         )
     raise UserError(
-        f"{path} has no {what} column that says so (columns: {', '.join(columns)}); name it, as in "
-        f"huggingface({what}='…'):{path}."
+        f"{path} has no {setting} column that says so (columns: {', '.join(columns)}); name it, as in "
+        f"huggingface({setting}='…'):{path}."
     )
 
 
-def _aligned(file: str, wanted: list[str], image: str) -> pa.Table:
-    """The wanted columns of a shard without its metadata, so that shards join; it must have the image column too."""
+def _aligned(file: str, columns: list[str], image: str) -> pa.Table:
+    """Some columns of a shard without its metadata, so that shards join; it must have the image column too."""
     there = schema_of(file).names
-    absent = [column for column in (*wanted, image) if column not in there]
+    absent = [column for column in (*columns, image) if column not in there]
     if absent:
         raise UserError(f"{file} lacks the column {first(absent)} of the other shards; download it again.")
-    return columns_of(file, wanted).replace_schema_metadata(None)
+    return columns_of(file, columns).replace_schema_metadata(None)
 
 
 # ---- values ---------------------------------------------------------------------------------------------
@@ -343,6 +339,6 @@ def _attribute(values: pa.ChunkedArray, entry: dict[str, Any], column: str, path
     """A further column: ClassLabels by name, the rest as it is."""
     names = entry.get("names")
     if entry.get("_type") == "ClassLabel" and names and pa.types.is_integer(values.type):
-        known = pc.and_(pc.greater_equal(values, 0), pc.less(values, len(names)))
-        return pa.chunked_array([pa.array(names, pa.string())]).take(pc.if_else(known, values, None))
+        has_name = pc.and_(pc.greater_equal(values, 0), pc.less(values, len(names)))
+        return pa.chunked_array([pa.array(names, pa.string())]).take(pc.if_else(has_name, values, None))
     return attribute_column(values, column, str(path))

@@ -19,6 +19,7 @@ from longshot.datasets.formats.numbered import (
     RawPixels,
     check_texts,
     chosen_splits,
+    count_within,
     label_names,
     record_dataset,
     unpacked,
@@ -142,10 +143,8 @@ def _open(
         np.full(sum(sizes), shapes[0][0] * shapes[0][1], np.int64),
         RawPixels((int(shapes[0][0]), int(shapes[0][1])), axes),
     )
-    numbers = np.concatenate([np.arange(size) for size in sizes])
-    return record_dataset(
-        name, source, np.concatenate(labels), np.repeat(np.array(list(parts)), sizes), numbers, store
-    )
+    splits = np.repeat(np.array(list(parts)), sizes)
+    return record_dataset(name, source, np.concatenate(labels), splits, count_within(sizes), store)
 
 
 def _header(file: Path, dimensions: int, refresh: bool) -> tuple[Path, int, tuple[int, ...]]:
@@ -164,10 +163,10 @@ def _header(file: Path, dimensions: int, refresh: bool) -> tuple[Path, int, tupl
             f"{head[:4].hex(' ') or 'nothing'}, 00 00 08 0{dimensions} is needed); download it again."
         )
     shape = tuple(int.from_bytes(head[4 * i + 4 : 4 * i + 8], "big") for i in range(dimensions))
-    found, needed = plain.stat().st_size, start + int(np.prod(shape, dtype=np.int64))
-    if found != needed:
+    actual, needed = plain.stat().st_size, start + int(np.prod(shape, dtype=np.int64))
+    if actual != needed:
         raise UserError(
-            f"{file} has {found:,} bytes{' unpacked' * (plain != file)} but its header tells of {needed:,} "
+            f"{file} has {actual:,} bytes{' unpacked' * (plain != file)} but its header tells of {needed:,} "
             f"({' × '.join(map(str, shape))}); it was cut short or damaged: download it again."
         )
     return plain, start, shape

@@ -25,7 +25,7 @@ from longshot.datasets.stores import FileStore
 from longshot.taxonomy.dag import Taxonomy
 
 _FILES = {"train": "train.csv", "validation": "val.csv", "test": "test.csv"}
-Members = dict[str, tuple[str, ...]]  # split → class ids
+SplitMembers = dict[str, tuple[str, ...]]  # split → class ids
 
 
 class Subset(Format):
@@ -37,12 +37,12 @@ class Subset(Format):
     @classmethod
     def refuse_pickles(cls, path: Path) -> None:
         """UserError when there are pickles and no images that could be used instead."""
-        found = sorted({file.name for pattern in cls.pickles for file in path.glob(pattern)})
-        if found:
+        pickles = sorted({file.name for pattern in cls.pickles for file in path.glob(pattern)})
+        if pickles:
             raise UserError(
-                f"{path} holds {cls.name} as {count(found, 'pickle')} ({first(found)}), which can run any code when "
-                f"read, so Longshot does not: get the images, or write them out into train, val and test folders of "
-                f"class folders with a program you trust."
+                f"{path} holds {cls.name} as {count(pickles, 'pickle')} ({first(pickles)}), which can run any code "
+                f"when read, so Longshot does not: get the images, or write them out into train, val and test folders "
+                f"of class folders with a program you trust."
             )
 
     def by_folder(self, path: Path, name: str, supers: Mapping[str, str], refresh: bool) -> Dataset | None:
@@ -57,12 +57,12 @@ class Subset(Format):
                 f"{path} has the folder {have} but none for {' and '.join(absent)}; {self.name} has classes in train, "
                 f"val and test."
             )
-        members: Members = {}
+        members: SplitMembers = {}
         files, classes, keys = [], [], []
         for split in SPLITS:
             scan = scan_folder(parts[split], refresh=refresh)
             members[split] = scan.class_ids
-            classes.append(np.repeat(scan.class_ids, np.diff(scan.offsets)))
+            classes.append(scan.classes)
             keys.append(scan.keys)
             files.append(pc.binary_join_element_wise(pa.scalar(parts[split].name), scan.keys, "/"))
         return self.build(
@@ -82,16 +82,15 @@ class Subset(Format):
         classes: NDArray[np.str_],
         keys: pa.Array,
         files: pa.Array,
-        members: Members,
+        members: SplitMembers,
         supers: Mapping[str, str],
     ) -> Dataset:
         """Class-major, with WordNet where it is installed, and a note where classes are missing."""
-        found = {split: len(members.get(split, ())) for split in SPLITS}
-        if found != dict(self.usual):
-            have = ", ".join(f"{found[s]:,} {s}" for s in SPLITS)
-            want = ", ".join(f"{self.usual[s]:,}" for s in SPLITS)
+        numbers = {split: len(members.get(split, ())) for split in SPLITS}
+        if numbers != dict(self.usual):
+            have = ", ".join(f"{number:,} {split}" for split, number in numbers.items())
+            want = ", ".join(f"{self.usual[split]:,}" for split in SPLITS)
             note(f"{path} has {have} classes; the usual {self.name} has {want}.")
-        order = pa.array(np.lexsort((np.arange(len(classes)), classes)))
         ids = sorted(set(classes.tolist()))
         own = None
         if supers and all(class_id in supers for class_id in ids):
@@ -100,9 +99,9 @@ class Subset(Format):
         return assemble(
             name,
             self.source(path),
-            classes[order.to_numpy()],
-            keys.take(order),
-            FileStore(str(path), files.take(order)),
+            classes,
+            keys,
+            FileStore(str(path), files),
             taxonomy=wordnet_above(ids, own),
             splits=members,
         )
@@ -141,9 +140,9 @@ class MiniImageNet(Subset):
         tables = [file for file in _FILES.values() if (path / file).is_file()]
         if len(tables) == len(_FILES):
             return self._by_table(path, name)
-        found = self.by_folder(path, name, {}, refresh) if not tables else None
-        if found is not None:
-            return found
+        dataset = self.by_folder(path, name, {}, refresh) if not tables else None
+        if dataset is not None:
+            return dataset
         self.refuse_pickles(path)
         if tables:
             absent = [file for file in _FILES.values() if file not in tables]
@@ -160,7 +159,7 @@ class MiniImageNet(Subset):
         beside = "images/" if base != path else ""
         flat = set(image_names(base))
         within: dict[str, set[str]] = {}
-        members: Members = {}
+        members: SplitMembers = {}
         classes: list[str] = []
         keys: list[str] = []
         files: list[str] = []
@@ -227,18 +226,18 @@ class TieredImageNet(Subset):
         need_folder(path, self.name, self.layout)
         members, supers = self._read_lists(path)
         if members:
-            wanted = list(chain.from_iterable(members.values()))
-            places = (path, path / "train", path / "images", path / "ILSVRC2012_img_train")
-            for place in places:
-                if all((place / class_id).is_dir() for class_id in wanted):
-                    return self._by_list(path, place, name, members, supers, refresh)
-        found = self.by_folder(path, name, supers, refresh)
-        if found is not None:
-            return found
+            listed = list(chain.from_iterable(members.values()))
+            candidates = (path, path / "train", path / "images", path / "ILSVRC2012_img_train")
+            for folder in candidates:
+                if all((folder / class_id).is_dir() for class_id in listed):
+                    return self._by_list(path, folder, name, members, supers, refresh)
+        dataset = self.by_folder(path, name, supers, refresh)
+        if dataset is not None:
+            return dataset
         if members:
-            gone = [class_id for class_id in wanted if not any((p / class_id).is_dir() for p in places)]
+            gone = [class_id for class_id in listed if not any((f / class_id).is_dir() for f in candidates)]
             raise UserError(
-                f"{path} lacks {count(gone, 'class folder')} of the {len(wanted):,} in the lists ({first(gone)}); give "
+                f"{path} lacks {count(gone, 'class folder')} of the {len(listed):,} in the lists ({first(gone)}); give "
                 f"the folder of ImageNet's training images."
             )
         self.refuse_pickles(path)
@@ -248,19 +247,21 @@ class TieredImageNet(Subset):
         )
 
     def _by_list(
-        self, path: Path, place: Path, name: str, members: Members, supers: Mapping[str, str], refresh: bool
+        self,
+        path: Path,
+        folder: Path,
+        name: str,
+        members: SplitMembers,
+        supers: Mapping[str, str],
+        refresh: bool,
     ) -> Dataset:
-        scan = scan_folder(place, refresh=refresh)
-        wanted = set(chain.from_iterable(members.values()))
-        kept = np.array([class_id in wanted for class_id in scan.class_ids])
-        sizes = np.diff(scan.offsets)
-        keys = scan.keys.take(pa.array(np.flatnonzero(np.repeat(kept, sizes))))
-        classes = np.repeat(np.array(scan.class_ids), np.where(kept, sizes, 0))
-        inside = "" if place == path else f"{place.name}/"
-        files = pc.binary_join_element_wise(pa.scalar(inside), keys, "") if inside else keys
-        return self.build(path, name, classes, keys, files, members, supers)
+        scan = scan_folder(folder, refresh=refresh)
+        rows = np.isin(scan.classes, list(chain.from_iterable(members.values())))
+        keys = scan.keys.filter(pa.array(rows))
+        files = keys if folder == path else pc.binary_join_element_wise(pa.scalar(folder.name), keys, "/")
+        return self.build(path, name, scan.classes[rows], keys, files, members, supers)
 
-    def _read_lists(self, path: Path) -> tuple[Members, dict[str, str]]:
+    def _read_lists(self, path: Path) -> tuple[SplitMembers, dict[str, str]]:
         """Classes of each split and the super-class of each class; empty when there are no lists."""
         folder = path / self.lists if self.lists is not None else path  # an absolute path replaces the first
         absent = [file for file in _FILES.values() if not (folder / file).is_file()]
@@ -269,7 +270,7 @@ class TieredImageNet(Subset):
                 f"{folder} lacks {' and '.join(absent)} of tieredImageNet's class lists; put train.csv, val.csv and "
                 f"test.csv there."
             )
-        members: Members = {}
+        members: SplitMembers = {}
         supers: dict[str, str] = {}
         for split, file in {} if absent else _FILES.items():
             with (folder / file).open(encoding="utf-8", newline="") as lines:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +14,7 @@ import pyarrow as pa
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset
+from longshot.datasets.files import read_object, repeated
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.numbered import flat_names
 from longshot.datasets.stores import FileStore, escape_name
@@ -111,7 +110,7 @@ class MetaAlbum(Format):
         )
 
 
-def place(name: str) -> tuple[str | None, int | None]:
+def domain_and_set(name: str) -> tuple[str | None, int | None]:
     """(domain, set) of a dataset id such as ``BRD`` or ``BRD_Mini``; (None, None) for an own dataset."""
     plain = name.upper()
     for size in ("_MICRO", "_MINI", "_EXTENDED"):
@@ -144,7 +143,7 @@ def album(path: Path) -> list[AlbumDataset]:
 
 
 def _part(folder: Path, role: str | None) -> AlbumDataset:
-    domain, number = place(folder.name)
+    domain, number = domain_and_set(folder.name)
     return AlbumDataset(escape_name(folder.name), folder, domain, number, role)
 
 
@@ -153,7 +152,7 @@ def _roles(path: Path) -> dict[str, str]:
     file = path / "info" / "meta_splits.txt"
     if not file.is_file():
         return {}
-    content = _json(file)
+    content = read_object(file)
     roles: dict[str, str] = {}
     for entry, members in content.items():
         role = _ROLES.get(entry)
@@ -167,22 +166,12 @@ def _roles(path: Path) -> dict[str, str]:
     return roles
 
 
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        content: Any = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"Cannot read {file} as JSON ({error}).") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{file} must be a JSON object.")
-    return content
-
-
 def _read(part: AlbumDataset) -> dict[str, Any]:
     """Columns of one dataset: file (relative to it), category, label, super_category, domain."""
     absent = [file for file in ("labels.csv", "info.json") if not (part.path / file).is_file()]
     if absent:
         raise UserError(f"{part.path} lacks {' and '.join(absent)}; a dataset of Meta-Album has both.")
-    info, where = _json(part.path / "info.json"), part.path / "labels.csv"
+    info, where = read_object(part.path / "info.json"), part.path / "labels.csv"
     try:
         text = where.read_text("utf-8-sig")
     except ValueError as error:
@@ -200,20 +189,20 @@ def _read(part: AlbumDataset) -> dict[str, Any]:
         raise UserError(
             f"Row {ragged + 1} of {where} has {len(body[ragged])} cells, its header {len(header)}."
         )
-    wanted = {
+    column_of = {
         "file": str(info.get("image_column_name", "FILE_NAME")),
         "category": str(info.get("category_column_name", "CATEGORY")),
     }
-    missing = [column for column in wanted.values() if column not in header]
+    missing = [column for column in column_of.values() if column not in header]
     if missing:
         raise UserError(
             f"{where} lacks the column {first(missing)} that info.json names (found: {', '.join(header)})."
         )
-    table = {what: [row[header.index(column)] for row in body] for what, column in wanted.items()}
-    empty = [what for what, values in table.items() if not all(values)]
+    table = {field: [row[header.index(column)] for row in body] for field, column in column_of.items()}
+    empty = [field for field, values in table.items() if not all(values)]
     if empty:
         raise UserError(
-            f"Column '{wanted[empty[0]]}' of {where} is empty in some rows; fill them in or remove them."
+            f"Column '{column_of[empty[0]]}' of {where} is empty in some rows; fill them in or remove them."
         )
     _check_count(info, table["category"], where)
     above = str(info.get("super_category_column_name", "SUPER_CATEGORY"))
@@ -231,11 +220,11 @@ def _read(part: AlbumDataset) -> dict[str, Any]:
 
 
 def _check_count(info: dict[str, Any], categories: list[str], where: Path) -> None:
-    told, found = info.get("total_categories"), len(set(categories))
-    if isinstance(told, int) and told != found:
+    total, present = info.get("total_categories"), len(set(categories))
+    if isinstance(total, int) and total != present:
         raise UserError(
-            f"{where} has {found:,} categories, but info.json tells of {told:,} (total_categories); one of them is not "
-            f"whole: get both again, or mend the number."
+            f"{where} has {present:,} categories, but info.json tells of {total:,} (total_categories); one of them is "
+            f"not whole: get both again, or mend the number."
         )
 
 
@@ -252,7 +241,7 @@ def _files(part: AlbumDataset, names: list[str], where: Path) -> list[str]:
         raise UserError(
             f"{where} lists {count(missing, 'image')} of {len(names):,} that are not in {inside} ({first(missing)})."
         )
-    twice = sorted(name for name, times in Counter(names).items() if times > 1)
+    twice = repeated(names)
     if twice:
         raise UserError(f"{where} lists {count(twice, 'image')} more than once ({first(twice)}).")
     if inside == folder and (unlisted := len(there - set(names))):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from longshot.core.errors import UserError
+from longshot.datasets.files import reason_of
 
 _LONG = 1024  # strings of this many bytes are told by their place in the file
 _HEADS = {  # opcode → bytes between its position and its payload
@@ -46,9 +47,9 @@ class Named:
 
 @dataclass(eq=False)
 class PickledObject:
-    """What unpickling would make by calling ``what(*arguments)``, then giving it ``state``."""
+    """What unpickling would make by calling ``called(*arguments)``, then giving it ``state``."""
 
-    what: Named
+    called: Named
     arguments: tuple[Any, ...]
     state: list[Any] = field(default_factory=list)
 
@@ -71,7 +72,7 @@ class PickleError(UserError):
 
 
 def read_pickle(path: Path) -> Any:
-    """The plain values (dicts, lists, numbers, strings) of a pickle; anything else as :class:`Made`, never called."""
+    """The plain values (dicts, lists, numbers, strings) of a pickle; all else as :class:`PickledObject`, uncalled."""
     try:
         with path.open("rb") as file:
             return _follow(file)
@@ -89,7 +90,7 @@ def read_pickle(path: Path) -> Any:
         reason = str(error) or type(error).__name__  # a length of terabytes has no words of its own
         raise PickleError(f"{path} is not a whole pickle ({reason}); download it again.") from error
     except OSError as error:
-        raise PickleError(f"Cannot open {path}: {(error.strerror or str(error)).lower()}.") from error
+        raise PickleError(f"Cannot open {path}: {reason_of(error)}.") from error
 
 
 def _follow(file: Any) -> Any:
@@ -171,8 +172,8 @@ def text(value: Any) -> str:
 def byte_array(value: Any, path: Path) -> Bytes2D:
     """The place of a pickled NumPy array uint8 [rows, columns]; UserError for any other array."""
     shape, kind, fortran, data = _array_parts(value)
-    whole = isinstance(data, Bytes) and isinstance(shape, tuple) and len(shape) == 2
-    if not whole or kind not in ("u1", "|u1") or fortran:
+    flat = isinstance(data, Bytes) and isinstance(shape, tuple) and len(shape) == 2
+    if not flat or kind not in ("u1", "|u1") or fortran:
         raise UserError(
             f"{path} does not hold its images as one NumPy array of bytes in row order (found shape {shape}, type "
             f"{kind}); take the archive as it was published."
@@ -189,15 +190,15 @@ def _array_parts(value: Any) -> tuple[Any, str, bool, Any]:
     """(shape, type, Fortran order, data) of a pickled array in either of NumPy's two forms."""
     if not isinstance(value, PickledObject):
         return None, type(value).__name__, False, None
-    if value.what.name == "_reconstruct" and value.state and len(value.state[-1]) == 5:
+    if value.called.name == "_reconstruct" and value.state and len(value.state[-1]) == 5:
         _, shape, kind, fortran, data = value.state[-1]
         return shape, _kind(kind), bool(fortran), data
-    if value.what.name == "_frombuffer" and len(value.arguments) == 4:
+    if value.called.name == "_frombuffer" and len(value.arguments) == 4:
         data, kind, shape, order = value.arguments
         return shape, _kind(kind), order != "C", data
-    return None, value.what.name, False, None
+    return None, value.called.name, False, None
 
 
 def _kind(value: Any) -> str:
-    made = isinstance(value, PickledObject) and value.what.name == "dtype" and value.arguments
+    made = isinstance(value, PickledObject) and value.called.name == "dtype" and value.arguments
     return text(value.arguments[0]) if made else str(value)

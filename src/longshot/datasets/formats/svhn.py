@@ -13,7 +13,14 @@ from longshot.core.progress import progress
 from longshot.core.wording import note
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import Format
-from longshot.datasets.formats.numbered import RawPixels, check_texts, chosen_splits, record_dataset, unpacked
+from longshot.datasets.formats.numbered import (
+    RawPixels,
+    check_texts,
+    chosen_splits,
+    count_within,
+    record_dataset,
+    unpacked,
+)
 from longshot.datasets.formats.spans import SpanStore
 
 _FILES = {part: f"{part}_32x32.mat" for part in ("train", "test", "extra")}
@@ -51,18 +58,16 @@ class SVHN(Format):
             files.append(str(file))
             digits.append(labels)
         sizes = [len(labels) for labels in digits]
-        numbers = np.concatenate([np.arange(size) for size in sizes])
+        numbers = count_within(sizes)
         store = SpanStore(
             tuple(files),
             np.repeat(np.arange(len(parts)), sizes),
-            (numbers * _BYTES).astype(np.int64),
+            numbers * _BYTES,
             np.full(len(numbers), _BYTES, np.int64),
             RawPixels((_SIDE, _SIDE, 3), (0, 1, 2)),
         )
-        classes = (np.concatenate(digits) % 10).astype(np.str_)
-        return record_dataset(
-            name, self.source(path), classes, np.repeat(np.array(parts), sizes), numbers, store
-        )
+        classes, splits = (np.concatenate(digits) % 10).astype(np.str_), np.repeat(np.array(parts), sizes)
+        return record_dataset(name, self.source(path), classes, splits, numbers, store)
 
 
 def _unpack(mat: Path, refresh: bool) -> tuple[Path, NDArray[np.uint8]]:

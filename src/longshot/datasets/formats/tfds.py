@@ -43,9 +43,9 @@ class Tfds(Format):
         """All splits; ``split`` and ``position`` are attributes, and so is every other feature of one value."""
         folders = version_folders(path)
         if len(folders) != 1:
-            what = f"has {len(folders)} ({first([str(f) for f in folders])})" if folders else "has none"
+            listed = f"{len(folders)} ({first([str(folder) for folder in folders])})" if folders else "none"
             raise UserError(
-                f"One prepared version of a TFDS dataset is needed, {path} {what}; give its folder."
+                f"One prepared version of a TFDS dataset is needed, {path} has {listed}; give its folder."
             )
         prepared = read_prepared(folders[0], refresh=refresh)
         if name == escape_name(path.stem) and path == prepared.folder:
@@ -74,35 +74,35 @@ class Tfds(Format):
         )
 
 
-def image_feature(prepared: Prepared, asked: str | None = None) -> str:
-    """The feature with the picture: the one asked for, the one called image, or the only one."""
+def image_feature(prepared: Prepared, name: str | None = None) -> str:
+    """The feature with the picture: the one called ``name``, the one called image, or the only one."""
     pictures = [f.name for f in prepared.features if f.kind == "image" and f.single]
-    if asked in pictures or (asked is None and "image" in pictures):
-        return asked or "image"
-    if asked is None and len(pictures) == 1:
+    if name in pictures or (name is None and "image" in pictures):
+        return name or "image"
+    if name is None and len(pictures) == 1:
         return pictures[0]
     names = first([f.name for f in prepared.features], 8)
-    if asked is not None or not pictures:
-        wanted = f"'{asked}' is no image feature of" if asked else "There is no image feature in"
-        raise UserError(f"{wanted} {prepared.folder} (features: {names}).")
+    if name is not None or not pictures:
+        problem = f"'{name}' is no image feature of" if name else "There is no image feature in"
+        raise UserError(f"{problem} {prepared.folder} (features: {names}).")
     raise UserError(
         f"{prepared.folder} has {len(pictures)} image features ({first(pictures)}); choose one with "
         f"tfds(image='{pictures[0]}')."
     )
 
 
-def _label_feature(prepared: Prepared, asked: str | None) -> Feature:
-    """The feature with the class: the one asked for, the dataset's own choice, ``label``, or the only label."""
+def _label_feature(prepared: Prepared, name: str | None) -> Feature:
+    """The feature with the class: the one called ``name``, the dataset's own choice, ``label``, or the only label."""
     fitting = {f.name: f for f in prepared.features if f.single and f.kind in ("label", "text", "tensor")}
-    labels = [name for name, feature in fitting.items() if feature.kind == "label"]
-    for choice in (asked, *((prepared.supervised, "label") if asked is None else ())):
+    labels = [feature.name for feature in fitting.values() if feature.kind == "label"]
+    for choice in (name, *((prepared.supervised, "label") if name is None else ())):
         if choice in fitting:
             return fitting[choice]
-    if asked is None and len(labels) == 1:
+    if name is None and len(labels) == 1:
         return fitting[labels[0]]
-    if asked is not None or not labels:
-        wanted = f"'{asked}' is no feature with one value in" if asked else "There is no label feature in"
-        raise UserError(f"{wanted} {prepared.folder} (with one value: {first(list(fitting), 8) or 'none'}).")
+    if name is not None or not labels:
+        problem = f"'{name}' is no feature with one value in" if name else "There is no label feature in"
+        raise UserError(f"{problem} {prepared.folder} (with one value: {first(list(fitting), 8) or 'none'}).")
     raise UserError(
         f"{prepared.folder} has {len(labels)} label features ({first(labels)}); choose one with "
         f"tfds(label='{labels[0]}')."

@@ -48,16 +48,16 @@ def read_features(file: Path) -> list[Feature]:
 
 def guess_features(example: Mapping[str, Value], labels: Mapping[str, list[str]]) -> list[Feature]:
     """The features of a dataset without features.json, from its first record and its files of label names."""
-    found = []
+    features = []
     for name, value in sorted(example.items()):
         single = len(value) == 1
         if isinstance(value, list):
             picture = single and value[0].startswith(_SIGNATURES)
-            found.append(Feature(name, "image" if picture else "text", single))
+            features.append(Feature(name, "image" if picture else "text", single))
         else:
             named = name in labels or name == "label"
-            found.append(Feature(name, "label" if named else "tensor", single, str(value.dtype)))
-    return found
+            features.append(Feature(name, "label" if named else "tensor", single, str(value.dtype)))
+    return features
 
 
 def _flatten(node: Mapping[str, Any], name: str, single: bool) -> Iterator[Feature]:
@@ -73,8 +73,8 @@ def _flatten(node: Mapping[str, Any], name: str, single: bool) -> Iterator[Featu
         shape = content.get("shape") or []
         sides = shape.get("dimensions", []) if isinstance(shape, Mapping) else shape
         kind = _KINDS.get(python, "other")
-        one = single and (kind != "tensor" or (not sides and python != "BBoxFeature"))
-        yield Feature(name, kind, one, str(content.get("dtype") or ""))
+        single = single and (kind != "tensor" or (not sides and python != "BBoxFeature"))
+        yield Feature(name, kind, single, str(content.get("dtype") or ""))
 
 
 def _content(node: Mapping[str, Any]) -> Mapping[str, Any]:

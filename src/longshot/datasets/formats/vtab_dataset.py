@@ -64,7 +64,7 @@ def _find_version(path: Path, task: VtabTask) -> Path | None:
     inside = [path / dataset / config, path / dataset] if config else [path / dataset]
     own = [path / config, path] if config else [path]
     bases = [*inside, *(own if dataset in path.parts else [])]
-    folders = next((found for base in bases if (found := version_folders(base))), [])
+    folders = next((versions for base in bases if (versions := version_folders(base))), [])
     if config and folders:
         folders = [folder for folder in folders if folder.parent.name in (config, dataset)]
     if not folders:
@@ -155,14 +155,14 @@ def _compare_sizes(task: VtabTask, sizes: dict[str, int], where: str) -> None:
 
 def _from_dataset(path: Path, task: VtabTask, name: str, source: str, refresh: bool) -> Dataset:
     """Any dataset that has the task's classes and the attribute ``split``; orders by ``position`` or by key."""
-    from longshot.datasets import load  # which opens formats, this one among them
+    from longshot.datasets.opening import load  # which opens formats, this one among them
 
     try:
         dataset = load(str(path), name=name, refresh=refresh)
     except UserError as error:
         raise UserError(
             f"{path} holds neither the TFDS dataset {task.tfds} nor lists of VTAB-1k, and does not open as a dataset: "
-            f"{error}"
+            f"{error.template}"
         ) from error
     attributes = dataset.attributes
     if attributes is None or "split" not in attributes.column_names:
@@ -212,13 +212,13 @@ def _order(dataset: Dataset, path: Path) -> NDArray[np.int64]:
         if pa.types.is_integer(column.type) and not column.null_count:
             values: NDArray[np.int64] = pc.cast(column, pa.int64()).to_numpy()
             return values
-    found = [_NUMBER.fullmatch(key) for key in dataset.keys.to_pylist()]
-    if not all(found):
+    matches = [_NUMBER.fullmatch(key) for key in dataset.keys.to_pylist()]
+    if not all(matches):
         raise UserError(
             f"The images of {path} have no order, on which VTAB's first 800 and 200 depend: give them the attribute "
             f"'position' (whole numbers)."
         )
-    return np.array([int(match[1]) for match in found if match], np.int64)
+    return np.array([int(match[1]) for match in matches if match], np.int64)
 
 
 def _ranks(split: NDArray[np.str_], order: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset, canonical_split
-from longshot.datasets.folder import taxonomy_of_ids
+from longshot.datasets.files import repeated
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.numbered import check_texts, class_splits, flat_names, label_names
@@ -112,8 +112,8 @@ class WebDataset(Format):
                 names=keys,
             ),
             attributes=pa.table({"split": pa.array(parts.tolist(), pa.string())}) if divides else None,
-            taxonomy=taxonomy_of_ids(sorted(set(classes.tolist()))),
             splits=splits,
+            nested=True,
         )
 
     def _index(self, root: Path, shards: Sequence[Path]) -> pa.Table:
@@ -139,18 +139,17 @@ class WebDataset(Format):
         if not rows:
             raise UserError(f"The {count(shards, 'shard')} of {root} hold no sample with an image.")
         if unlabelled:
-            what = (
+            needed = (
                 f".{self.label} nor field '{self.label}' in .json"
                 if self.label
                 else "label in .cls, .txt or .json"
             )
             raise UserError(
-                f"{count(unlabelled, 'sample')} of {len(rows):,} in {root} have no {what} ({first(unlabelled)}); name "
-                f"the extension or the field with webdataset(label='…'), or add it."
+                f"{count(unlabelled, 'sample')} of {len(rows):,} in {root} have no {needed} ({first(unlabelled)}); "
+                f"name the extension or the field with webdataset(label='…'), or add it."
             )
         table = pa.table([pa.array(column) for column in zip(*rows, strict=True)], schema=_SCHEMA)
-        counted = pc.value_counts(table["key"])
-        twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values").to_pylist()
+        twice = repeated(row[0] for row in rows)
         if twice:
             raise UserError(
                 f"{count(twice, 'key')} of {root} name more than one sample ({first(twice)}); where shards number "
@@ -218,9 +217,9 @@ def _shards(path: Path, pattern: str | None) -> tuple[Path, list[Path]]:
     )
     if not shards:
         packed = [file.name for kind in ("*.tar.gz", "*.tgz") for file in path.glob(kind)]
-        found = f"only compressed ones ({first(packed)}): gunzip them" if packed else "none"
+        present = f"only compressed ones ({first(packed)}): gunzip them" if packed else "none"
         raise UserError(
-            f"{path} must hold {pattern or '.tar shards, at its top or one folder below'}; found {found}."
+            f"{path} must hold {pattern or '.tar shards, at its top or one folder below'}; found {present}."
         )
     return path, shards
 

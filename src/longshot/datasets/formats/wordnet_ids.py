@@ -40,7 +40,7 @@ def wordnet_above(class_ids: Sequence[str], instead: Taxonomy | None = None) -> 
             f"wordnet above {hash_json(sorted(class_ids))}", [file], lambda: _as_table(class_ids)
         )
     except UserError as error:
-        note(f"{lacking}: {error}")
+        note(f"{lacking}: {error.template}")
         return instead
     labels = dict(zip(table["child"].to_pylist(), table["label"].to_pylist(), strict=True))
     edges = [
@@ -53,14 +53,14 @@ def wordnet_above(class_ids: Sequence[str], instead: Taxonomy | None = None) -> 
 
 def _as_table(class_ids: Sequence[str]) -> pa.Table:
     """Edges in WordNet's order with the label of the child; the root has no parent."""
-    whole = read_wordnet()
-    missing = [class_id for class_id in class_ids if class_id not in whole]
+    wordnet = read_wordnet()
+    missing = [class_id for class_id in class_ids if class_id not in wordnet]
     if missing:
         raise UserError(
             f"WordNet 3.0 lacks {count(missing, 'class', 'classes')} of {len(class_ids):,} ({first(missing)}); are the "
             f"folders called by ImageNet's ids?"
         )
-    part = whole.restrict(class_ids)
+    part = wordnet.restrict(class_ids)
     edges = [(None, part.root), *part.edges]
     return pa.table(
         {

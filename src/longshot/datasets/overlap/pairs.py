@@ -125,7 +125,7 @@ def exact_pairs(a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool) -> RowPa
         else:
             pairs.append(np.stack((rows_a, np.full(len(rows_a), rows_b[0])), 1))
             pairs.append(np.stack((np.full(len(rows_b), rows_a[0]), rows_b), 1))
-    return _once(np.concatenate(pairs or [np.empty((0, 2))]).astype(np.int64), same)
+    return _once(np.concatenate(pairs or [np.empty((0, 2), np.int64)]).astype(np.int64), same)
 
 
 def _above(neighbours: Neighbours, least: float) -> tuple[RowPairs, NDArray[np.float32]]:
