@@ -34,30 +34,19 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.competition.settings import load as load
     from longshot.competition.submission import make_submission as make_submission
 
-# name → module, imported on first use: a submission's process needs none of it
-_PUBLIC = {
-    "create": "new_competition",
-    "load": "settings",
-    "Competition": "settings",
-    "work": "organiser",
-    "status": "organiser",
-    "history": "organiser",
-    "rerun": "organiser",
-    "leaderboard": "organiser",
-    "write_leaderboard": "organiser",
-    "enter_final": "organiser",
-    "blank_fact_sheet": "organiser",
-    "fact_sheet_of": "organiser",
-    "hand_in_fact_sheet": "organiser",
-    "export_bundle": "organiser",
-    "submit": "participant",
-    "try_submission": "participant",
-    "make_submission": "submission",
-    "BASELINES": "baselines",
-    "write_baseline": "baselines",
-    "check_bundle": "bundle.check",
-    "run_bundle": "bundle.run",
+# module → its public names, imported on first use: a submission's process needs none of it
+_MODULES = {
+    "new_competition": "create",
+    "settings": "Competition load",
+    "organiser": "work status history rerun leaderboard write_leaderboard enter_final export_bundle "
+    "blank_fact_sheet fact_sheet_of hand_in_fact_sheet",
+    "participant": "submit try_submission",
+    "submission": "make_submission",
+    "baselines": "BASELINES write_baseline",
+    "bundle.check": "check_bundle",
+    "bundle.run": "run_bundle",
 }
+_PUBLIC = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = [*_PUBLIC]
 
 

@@ -74,35 +74,26 @@ def _extract(source: Path, folder: Path, limits: ArchiveLimits) -> None:
             budget, seen = limits.bytes, set[str]()
             for member in members:
                 path = _target(source, folder, member.filename, limits)
-                kind = stat.S_IFMT(member.external_attr >> 16)
+                kind, shown = stat.S_IFMT(member.external_attr >> 16), _show(member.filename)
                 if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-                    raise _wrong(
-                        source,
-                        f"'{_show(member.filename)}' is a link or a special file, which is not allowed",
-                    )
+                    raise _wrong(source, f"'{shown}' is a link or a special file, which is not allowed")
                 if member.flag_bits & 1:
-                    raise _wrong(
-                        source, f"'{_show(member.filename)}' is encrypted; pack it without a password"
-                    )
+                    raise _wrong(source, f"'{shown}' is encrypted; pack it without a password")
                 if member.compress_type not in METHODS:
-                    raise _wrong(
-                        source,
-                        f"'{_show(member.filename)}' is not packed with deflate; pack it as a plain zip",
-                    )
+                    raise _wrong(source, f"'{shown}' is not packed with deflate; pack it as a plain zip")
                 if member.is_dir():
                     path.mkdir(parents=True, exist_ok=True)
                     continue
                 if str(path) in seen:
-                    raise _wrong(source, f"'{_show(member.filename)}' is in it twice")
+                    raise _wrong(source, f"'{shown}' is in it twice")
                 seen.add(str(path))
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as data, path.open("xb") as out:
                     while chunk := data.read(CHUNK):  # sizes in the headers may lie: count what comes out
                         budget -= len(chunk)
                         if budget < 0:
-                            raise _wrong(
-                                source, f"it unpacks to more than the {limits.bytes >> 20:,} MB allowed"
-                            )
+                            most = f"{limits.bytes >> 20:,} MB"
+                            raise _wrong(source, f"it unpacks to more than the {most} allowed")
                         out.write(chunk)
     except UserError:
         raise
@@ -134,10 +125,8 @@ def _copy(source: Path, folder: Path, limits: ArchiveLimits) -> None:
             continue
         count, budget = count + 1, budget - path.stat().st_size
         if count > limits.files or budget < 0:
-            raise _wrong(
-                source,
-                f"it holds more than {limits.files:,} files or {limits.bytes >> 20:,} MB, which are allowed",
-            )
+            most = f"{limits.files:,} files or {limits.bytes >> 20:,} MB"
+            raise _wrong(source, f"it holds more than {most}, which are allowed")
         target = folder / path.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)

@@ -13,6 +13,7 @@ from longshot.competition.settings import Competition
 from longshot.competition.store import Store, now
 from longshot.competition.worker import run_folder
 
+COLUMNS = ("rank", "team", "method", "normalised accuracy", "95 % interval", "submission", "submitted (UTC)")
 SHOWN = 8  # teams drawn in the figures: more colours cannot be told apart
 
 
@@ -43,20 +44,11 @@ def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
             ]
             for entry, scores in worst.items()
         ]
-        columns = [
-            "rank",
-            "team",
-            "method",
-            "normalised accuracy",
-            "95 % interval",
-            "submission",
-            "submitted (UTC)",
-        ]
         parts.append(
             PagePart(
                 f"League {league}",
                 "The last valid submission of every team; of several seeds the worst counts; ties go to the earlier.",
-                columns,
+                COLUMNS,
                 rows,
                 texts=3,
             )

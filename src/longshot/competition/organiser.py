@@ -86,23 +86,14 @@ def work(
 def status(folder: str | Path) -> list[SubmissionStatus]:
     """All submissions of the competition in ``folder``, oldest first."""
     _, store = open_competition(folder)
+    columns = (submissions.c[name] for name in ("phase", "league", "state", "score", "reason"))
     rows = store.rows(
-        sa.select(submissions, teams.c.name.label("name"))
+        sa.select(submissions.c.id.label("submission"), teams.c.name.label("team"), *columns)
         .join(teams, teams.c.id == submissions.c.team)
         .order_by(submissions.c.id)
     )
-    return [
-        SubmissionStatus(
-            row["id"],
-            row["name"],
-            row["phase"],
-            row["league"],
-            row["state"],
-            row["score"],
-            (row["reason"] or "").strip().rpartition("\n")[2],
-        )
-        for row in rows
-    ]
+    last_lines = [(row["reason"] or "").strip().rpartition("\n")[2] for row in rows]
+    return [SubmissionStatus(**{**row, "reason": line}) for row, line in zip(rows, last_lines, strict=True)]
 
 
 def history(folder: str | Path, submission: int) -> list[HistoryLine]:

@@ -64,12 +64,8 @@ def qualified(competition: Competition, store: Store, phase: str) -> list[dict[s
         for entry in leaderboard(competition, store, phase, league):
             row = store.submission(entry.submission)
             needed = threshold.get(league)
-            why = (
-                ""
-                if needed is None or entry.score > needed
-                else f"{entry.score:.3f} does not exceed {needed}"
-            )
-            why = why or _sheet_lacks(competition, row)
+            passed = needed is None or entry.score > needed
+            why = _sheet_lacks(competition, row) if passed else f"{entry.score:.3f} does not exceed {needed}"
             entries.append({**row, "enters": not why, "why": why})
     return entries
 

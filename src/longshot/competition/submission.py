@@ -13,6 +13,7 @@ from pydantic import PositiveInt
 from longshot.competition.leagues import META
 from longshot.competition.packing import Packed, pack_backbone, pack_code, write_submission
 from longshot.competition.solver import HERE, SETTINGS
+from longshot.competition.templates import template
 from longshot.core.calls import format_call, parse_call
 from longshot.core.errors import UserError
 from longshot.core.settings import Record, read_record
@@ -22,44 +23,6 @@ if TYPE_CHECKING:
     from longshot.methods.images import ImageMethod
 
 SIZE = 84  # pixels of a side that a network is trained with unless said otherwise
-
-_MODEL = '''\
-"""{title}: written by 'longshot compete make-submission'; settings.json says what it is made of."""
-
-from pathlib import Path
-
-from api import Learner, MetaLearner, Predictor
-
-from longshot.competition.solver import Solver
-
-SOLVER = Solver(Path(__file__).parent)  # the method and its networks, made once
-
-
-class MyMetaLearner(MetaLearner):
-    def meta_fit(self, meta_train_generator, meta_valid_generator):
-        SOLVER.train(meta_train_generator, self.total_classes)  # nothing to do for frozen networks
-        return MyLearner()
-
-
-class MyLearner(Learner):
-    def fit(self, support_set):
-        images, labels, _, ways, _ = support_set
-        return MyPredictor(SOLVER.fit(images, labels, ways))
-
-    def save(self, path_to_save):
-        SOLVER.save(path_to_save)
-
-    def load(self, path_to_load):
-        SOLVER.load(path_to_load)
-
-
-class MyPredictor(Predictor):
-    def __init__(self, fitted):
-        self.fitted = fitted
-
-    def predict(self, query_set):
-        return self.fitted.predict(query_set)
-'''
 
 
 class MetaTraining(Record):
@@ -144,7 +107,7 @@ def make_submission(
             "choose another league, or let meta_fit train a network with {train:protonet}",
         )
     packed.files |= {
-        "model.py": _MODEL.format(title=title.replace("\\", "/").replace('"', "'")),
+        "model.py": template("model.py.txt").format(title=title.replace("\\", "/").replace('"', "'")),
         SETTINGS: json.dumps(described, indent=2) + "\n",
         "metadata": f"description: {json.dumps(title)}\n",
     }

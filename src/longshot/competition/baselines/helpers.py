@@ -84,6 +84,18 @@ def probabilities(scores: Tensor) -> np.ndarray[Any, Any]:
     return shares
 
 
+class SavedLearner(Learner):
+    """A learner whose ``module`` is all that ``load`` needs."""
+
+    module: nn.Module
+
+    def save(self, path_to_save: str) -> None:
+        save(self.module, path_to_save)
+
+    def load(self, path_to_load: str) -> None:
+        load(self.module, path_to_load)
+
+
 class EpisodicMetaLearner(MetaLearner):
     """Trains a network on tasks: cross-entropy of ``learner.scores`` on the queries, one task a step."""
 
@@ -110,24 +122,18 @@ class EpisodicMetaLearner(MetaLearner):
         return self.learner(network)
 
 
-class EpisodicLearner(Learner):
+class EpisodicLearner(SavedLearner):
     """Scores queries by their features and those of the support set; nothing is trained on a task."""
 
     settings: dict[str, Any]
     scores: Any  # (support, labels, query, ways) → [n, N]; a subclass says which
 
     def __init__(self, network: nn.Module | None = None) -> None:
-        self.network = network or backbone(self.settings["network"])
+        self.module = network or backbone(self.settings["network"])
 
     def fit(self, support_set):  # type: ignore[no-untyped-def]
         images, labels, _, ways, _ = support_set
-        return FeaturePredictor(self, embed(self.network, images), labels, ways)
-
-    def save(self, path_to_save: str) -> None:
-        save(self.network, path_to_save)
-
-    def load(self, path_to_load: str) -> None:
-        load(self.network, path_to_load)
+        return FeaturePredictor(self, embed(self.module, images), labels, ways)
 
 
 class FeaturePredictor(Predictor):
@@ -137,5 +143,5 @@ class FeaturePredictor(Predictor):
         self.learner, self.support, self.labels, self.ways = learner, support, labels, ways
 
     def predict(self, query_set: Tensor) -> np.ndarray[Any, Any]:
-        query = embed(self.learner.network, query_set)
+        query = embed(self.learner.module, query_set)
         return probabilities(self.learner.scores(self.support, self.labels, query, self.ways))

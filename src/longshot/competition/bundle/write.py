@@ -153,7 +153,7 @@ def _yaml(
             }
         ],
     }
-    return yaml.dump(described, Dumper=_Quoted, sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(described, sort_keys=False, allow_unicode=True)  # quotes texts that look like dates
 
 
 def _sheet(competition: Competition) -> dict[str, Any]:
@@ -169,10 +169,6 @@ def _sheet(competition: Competition) -> dict[str, Any]:
         }
         for name in competition.fact_fields
     }
-
-
-class _Quoted(yaml.SafeDumper):
-    """Texts that look like dates are quoted: read as dates they would lose their time of day."""
 
 
 def _moment(text: str | None) -> str | None:

@@ -2,8 +2,8 @@
 
 import torch
 import torch.nn.functional as F
-from api import Learner, MetaLearner, Predictor
-from helpers import DEVICE, backbone, embed, load, prepared, probabilities, save, settings
+from api import MetaLearner, Predictor
+from helpers import DEVICE, SavedLearner, backbone, embed, prepared, probabilities, settings
 from torch import nn
 
 SETTINGS = settings(__file__)
@@ -26,13 +26,13 @@ class MyMetaLearner(MetaLearner):
         return MyLearner(network)
 
 
-class MyLearner(Learner):
+class MyLearner(SavedLearner):
     def __init__(self, network=None):
-        self.network = network or backbone(SETTINGS["network"])
+        self.module = network or backbone(SETTINGS["network"])
 
     def fit(self, support_set):
         images, labels, _, ways, _ = support_set
-        features, labels = embed(self.network, images), labels.to(DEVICE)
+        features, labels = embed(self.module, images), labels.to(DEVICE)
         head = nn.Linear(features.shape[1], ways).to(DEVICE)
         optimiser = torch.optim.Adam(head.parameters(), SETTINGS["task_lr"])
         for _ in range(SETTINGS["task_steps"]):
@@ -41,13 +41,7 @@ class MyLearner(Learner):
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-        return Fitted(self.network, head)
-
-    def save(self, path_to_save):
-        save(self.network, path_to_save)
-
-    def load(self, path_to_load):
-        load(self.network, path_to_load)
+        return Fitted(self.module, head)
 
 
 class Fitted(Predictor):

@@ -4,8 +4,8 @@ import copy
 
 import torch
 import torch.nn.functional as F
-from api import Learner, MetaLearner, Predictor
-from helpers import DEVICE, backbone, load, prepared, probabilities, save, settings
+from api import MetaLearner, Predictor
+from helpers import DEVICE, SavedLearner, backbone, prepared, probabilities, settings
 from torch import nn
 
 SETTINGS = settings(__file__)
@@ -75,20 +75,14 @@ def add(parameter, gradient):
         parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
 
 
-class MyLearner(Learner):
+class MyLearner(SavedLearner):
     def __init__(self, model=None):
-        self.model = model or Model()
+        self.module = model or Model()
 
     def fit(self, support_set):
         images, labels, _, ways, _ = support_set
-        network, head = self.model.adapted(images, labels, ways)
+        network, head = self.module.adapted(images, labels, ways)
         return Adapted(settled(network, images), head)
-
-    def save(self, path_to_save):
-        save(self.model, path_to_save)
-
-    def load(self, path_to_load):
-        load(self.model, path_to_load)
 
 
 class Adapted(Predictor):

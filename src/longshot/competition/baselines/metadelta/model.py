@@ -8,8 +8,8 @@ on validation tasks.
 import numpy as np
 import torch
 import torch.nn.functional as F
-from api import Learner, MetaLearner, Predictor
-from helpers import DEVICE, backbone, embed, load, prepared, probabilities, prototype_scores, save, settings
+from api import MetaLearner, Predictor
+from helpers import DEVICE, SavedLearner, backbone, embed, prepared, probabilities, prototype_scores, settings
 from torch import nn
 
 SETTINGS = settings(__file__)
@@ -82,20 +82,14 @@ def weigh(model, meta_valid_generator):
             best, model.weights = accuracy, weights
 
 
-class MyLearner(Learner):
+class MyLearner(SavedLearner):
     def __init__(self, model=None):
-        self.model = model or Model()
+        self.module = model or Model()
 
     @torch.no_grad()
     def fit(self, support_set):
         images, labels, _, ways, _ = support_set
-        return Mixture(self.model, embed(self.model.network, images), labels, ways)
-
-    def save(self, path_to_save):
-        save(self.model, path_to_save)
-
-    def load(self, path_to_load):
-        load(self.model, path_to_load)
+        return Mixture(self.module, embed(self.module.network, images), labels, ways)
 
 
 class Mixture(Predictor):
