@@ -68,7 +68,7 @@ _VERBS: dict[str, str] = {
     "open_taxonomy": "longshot.api.datasets",
     "open_split": "longshot.splits",
     "make_split": "longshot.splits.make",
-    "sample": "longshot.testbeds.sample",
+    "sample": "longshot.api.testbeds",
     "measure_attributes": "longshot.causes.table",
     "explain": "longshot.causes.explain",
     "list_methods": "longshot.methods.registry",

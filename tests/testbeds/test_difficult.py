@@ -14,7 +14,7 @@ from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.features.extract import embed
 from longshot.features.features import Features
-from longshot.testbeds.base import settings
+from longshot.testbeds.base import settings_of
 from longshot.testbeds.composition import attribute_shares
 from longshot.testbeds.difficult import DifficultInstances, EasyInstances, GreedyInstances
 from longshot.testbeds.instances import UniformInstances
@@ -186,8 +186,8 @@ def test_a_base_gives_the_queries_and_is_told() -> None:
 
     features = Features.__new__(Features)
     object.__setattr__(features, "backbone", "pixels")
-    assert "queries_of" not in settings(DifficultInstances(features, base=Ruled()))
-    assert settings(DifficultInstances(features, base=Other()))["queries_of"] == {  # type: ignore[arg-type]
+    assert "queries_of" not in settings_of(DifficultInstances(features, base=Ruled()))
+    assert settings_of(DifficultInstances(features, base=Other()))["queries_of"] == {  # type: ignore[arg-type]
         "name": "other",
         "rule": "viewpoint == front",
     }

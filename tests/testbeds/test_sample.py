@@ -108,7 +108,7 @@ def test_all_distinct_tasks_can_be_had(make_dataset) -> None:
 
 def test_fewer_distinct_tasks_than_wanted_says_how_many(make_dataset) -> None:
     with pytest.raises(
-        UserError, match=r"only 12 distinct tasks of this kind, but 13 were asked for.*--tasks 12"
+        UserError, match=r"only 12 distinct tasks of this kind, but 13 were asked for.*tasks=12"
     ):
         sample(make_dataset([2, 2, 2]), tasks=13, shape=FixedShape(2, 1, 1))
 

@@ -1,4 +1,4 @@
-"""The options of ``longshot sample``, in groups, and which of them go with which choice."""
+"""The options of ``longshot sample``, in groups."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from typing import Any, TypeVar
 import click
 
 from longshot.cli.help import Grouped
-from longshot.core.errors import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 COUNT = click.IntRange(min=1)
 ROUNDS = click.IntRange(min=0)
 POSITIVE = click.FloatRange(min=0, min_open=True)
-FEATURE_INSTANCES = ("difficult", "easy", "greedy", "filtered")
-CURATED = ("shifted", "matched")
-INSTANCES = ("uniform", *FEATURE_INSTANCES, *CURATED)
+INSTANCES = ("uniform", "difficult", "easy", "greedy", "filtered", "shifted", "matched")
 CLASSES = ("uniform", "semantic", "hierarchical", "bilevel", "siblings")
 
 
@@ -117,6 +114,7 @@ instance_options = _all(
         _option(
             _IMAGES,
             "--backbone",
+            "judge",
             help="Backbone whose features judge difficulty, such as efficientnet-lite0.",
         ),
         _option(
@@ -171,54 +169,7 @@ instance_options = _all(
             _RULES, "--same", metavar="ATTRIBUTE", help="Shifted, matched: one owner (say) for a whole task."
         ),
         _option(_FILTER, "--candidates", type=COUNT, help="Uniform tasks to choose from. [10,000]"),
-        _option(_FILTER, "--judge", help="Method whose accuracy decides. [protonet]"),
+        _option(_FILTER, "--judge", "judge_method", help="Method whose accuracy decides. [protonet]"),
         _option(_FILTER, "--keep", type=click.Choice(["hardest", "easiest"]), help="[hardest]"),
     ]
 )
-
-# Option → (which choice it belongs to, the values it goes with).
-_BELONGS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "shot": ("shape", ("fixed", "any")),
-    "level": ("classes", ("siblings", "bilevel")),
-    "alpha": ("classes", ("semantic",)),
-    "beta": ("classes", ("semantic",)),
-    "backbone": ("instances", FEATURE_INSTANCES),
-    "features": ("instances", FEATURE_INSTANCES),
-    **dict.fromkeys(("objective", "temperature", "distance_metric"), ("instances", FEATURE_INSTANCES[:3])),
-    "raw_features": ("instances", FEATURE_INSTANCES[:3]),
-    **dict.fromkeys(
-        ("refine", "greedy", "start", "steps", "step_size"), ("instances", FEATURE_INSTANCES[:2])
-    ),
-    "projection": ("instances", FEATURE_INSTANCES[:2]),
-    "rounds": ("instances", ("greedy",)),
-    "rule": ("instances", CURATED),
-    "same": ("instances", CURATED),
-    **dict.fromkeys(("candidates", "judge", "keep"), ("instances", ("filtered",))),
-}
-
-
-def check_belongs(options: dict[str, Any]) -> None:
-    """UserError for an option that does nothing with the choices made."""
-    for name, (choice, values) in _BELONGS.items():
-        value, made = options[name], str(options[choice])
-        if value is None or value is False or made in values:
-            continue
-        shown = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
-        wanted = " or ".join(values)
-        raise UserError(f"{shown} goes with --{choice} {wanted} only; leave it out or add that.")
-    if options["shape"].startswith("like:"):
-        for name in ("way", "query"):
-            if options[name] is not None:
-                raise UserError(
-                    f"--{name} {options[name]} contradicts --shape like:FILE, which copies it; leave one out."
-                )
-    if options["coarsity"] and options["classes"] != "uniform":
-        raise UserError(
-            f"--coarsity chooses the classes itself, so it does not go with --classes {options['classes']}; "
-            "leave one out."
-        )
-    for name in ("distance", "reduction"):
-        if options[name] and not (options["coarsity"] or options["classes"] == "semantic"):
-            raise UserError(
-                f"--{name} {options[name]} goes with --classes semantic or --coarsity only; leave it out."
-            )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from longshot.cli.sample_options import (
     COUNT,
     POSITIVE,
     SAMPLER,
-    check_belongs,
     class_options,
     shape_options,
 )
@@ -27,8 +25,8 @@ if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.training.data import Settings
 
-_SHAPE = ("shape", "way", "shot", "query")
-_CLASSES = ("classes", "level", "alpha", "beta", "coarsity", "distance", "reduction")
+_SHAPE = ("way", "shot", "query")
+_CLASSES = ("level", "alpha", "beta", "coarsity", "distance", "reduction")
 
 
 @click.command(cls=GroupedCommand, heading="Training", rare_groups=SAMPLER)
@@ -148,19 +146,18 @@ def _opened(dataset: str, splits: str | None) -> Dataset | str:
 
 def _settings(options: dict[str, Any]) -> Settings:
     """The options as the settings of a training; a sampler only where one was asked for."""
-    from longshot.cli.sample_choices import make_classes, make_shape
+    from longshot.testbeds.words import check_settings, make_classes, make_shape
     from longshot.training.data import Settings
 
-    drawn = {name: options.pop(name) for name in (*_SHAPE, *_CLASSES)}
-    # What 'longshot sample' may be told and training is not: instances and their rules.
-    sampler: defaultdict[str, Any] = defaultdict(lambda: None, {**drawn, "instances": "uniform"})
-    check_belongs(sampler)
-    given: dict[str, Any] = {name: drawn[name] for name in ("way", "shot", "query")}
-    if drawn["shape"] != "fixed":
-        given = {"shape": make_shape(sampler)}
-    if drawn["classes"] != "uniform" or drawn["coarsity"]:
-        given["classes"] = make_classes(defaultdict(lambda: None, {**drawn, "allow_repeats": True}))
-    return Settings(**options, **given)
+    shape, classes = options.pop("shape"), options.pop("classes")
+    sampler = {name: options.pop(name) for name in (*_SHAPE, *_CLASSES)}
+    check_settings(sampler, shape=shape, classes=classes)
+    episodes: dict[str, Any] = {name: sampler[name] for name in _SHAPE}
+    if shape != "fixed":
+        episodes = {"shape": make_shape(shape, sampler)}
+    if classes != "uniform" or sampler["coarsity"]:
+        episodes["classes"] = make_classes(classes, sampler, allow_repeats=True)
+    return Settings(**options, **episodes)
 
 
 def _tuned(file: str, settings: Settings) -> tuple[str, Settings]:

@@ -168,10 +168,14 @@ def python_value(text: str) -> str:
 
     >>> python_value("600"), python_value("uniform"), python_value("FILE"), python_value("birds=PATH")
     ('600', '"uniform"', 'FILE', '{"birds": PATH}')
+    >>> python_value("siblings or bilevel")
+    '"siblings" or "bilevel"'
     """
     key, equals, named = text.partition("=")
     if equals and not text.startswith(("[", '"', "'")):  # NAME=PATH of the command line is a dict in Python
         return f'{{"{key}": {python_value(named)}}}'
+    if " or " in text:
+        return " or ".join(python_value(part) for part in text.split(" or "))
     if text in ("True", "False", "None", "…") or text.startswith(("[", '"', "'")) or _is_number(text):
         return text
     return text if text.isupper() else f'"{text}"'

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from longshot.core.arrays import Ints
+from longshot.core.arrays import Floats, Ints
 from longshot.core.batches import TaskBatch, TaskShape
 from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskRows, task_seeds
@@ -203,6 +203,16 @@ def batches(
     for chosen in plan(tasks, method, gatherer.dim, gatherer.device, limit):
         batch, targets = gatherer.batch(tasks, chosen, seed)
         yield chosen, batch, targets
+
+
+def accuracies(tasks: TaskRows, method: Method, gatherer: Gatherer) -> Floats:
+    """Share of each task's queries that a method gets right, [T]."""
+    shares = np.empty(len(tasks))
+    with torch.no_grad():
+        for chosen, batch, targets in batches(tasks, method, gatherer):
+            right = (method.scores(batch).argmax(2) == targets) & batch.query_mask
+            shares[chosen] = (right.sum(1) / batch.query_mask.sum(1)).cpu().numpy()
+    return shares
 
 
 def _pad(rows: Ragged, labels: Ragged, chosen: Ints) -> tuple[Ints, Ints]:

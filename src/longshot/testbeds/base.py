@@ -151,7 +151,7 @@ class Instances(Choice, Protocol):
     """Which images."""
 
     @property
-    def features(self) -> str | None:
+    def features_hash(self) -> str | None:
         """Hash of the features it looks at, None when it looks at none."""
         ...
 
@@ -169,11 +169,11 @@ def _both_masks(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) 
     return one & other
 
 
-def settings(choice: Any) -> dict[str, Any]:
+def settings_of(choice: Any) -> dict[str, Any]:
     """A choice as JSON for the metadata: its name and its parameters.
 
     Parameters are plain values. A field that holds more (features, a callable) says
     ``field(metadata={"setting": False})`` and is left out: its hash stands elsewhere in the metadata.
     """
-    known = {f.name: getattr(choice, f.name) for f in fields(choice) if f.metadata.get("setting", True)}
-    return {"name": choice.name, **{name: value for name, value in known.items() if value is not None}}
+    values = {f.name: getattr(choice, f.name) for f in fields(choice) if f.metadata.get("setting", True)}
+    return {"name": choice.name, **{name: value for name, value in values.items() if value is not None}}

@@ -109,6 +109,13 @@ def summary(testbed: Testbed) -> dict[str, Any]:
     return out
 
 
+def dropped_classes(testbed: Testbed) -> int:
+    """Classes that were left out of the draw for having too few images."""
+    sampler = testbed.meta["sampler"]
+    parts = [part["sampler"] for part in sampler["concat"]] if "concat" in sampler else [sampler]
+    return sum(int(part.get("dropped_classes", 0)) for part in parts)
+
+
 def class_appearances(testbed: Testbed) -> dict[tuple[str, str], int]:
     """(dataset, class id) → number of tasks that have the class, for the classes that occur."""
     out: dict[tuple[str, str], int] = {}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.tasks import TaskPlan, TaskRows
-from longshot.testbeds.base import Instances, Pool, settings
+from longshot.testbeds.base import Instances, Pool, settings_of
 from longshot.testbeds.instances import UniformInstances
 from longshot.testbeds.streams import Streams
 
@@ -34,7 +34,7 @@ class _Selected:
     a rule for its queries is combined with a difficult support for them.
     """
 
-    table: Features = field(metadata=_HIDDEN)
+    features: Features = field(metadata=_HIDDEN)
     objective: str = "error"
     temperature: float = 0.1
     distance: Literal["euclidean", "cosine"] = "euclidean"
@@ -45,14 +45,14 @@ class _Selected:
     queries_of: dict[str, Any] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "backbone", self.table.backbone)
+        object.__setattr__(self, "backbone", self.features.backbone)
         if not isinstance(self.base, UniformInstances):
-            object.__setattr__(self, "queries_of", settings(self.base))
+            object.__setattr__(self, "queries_of", settings_of(self.base))
 
     @property
-    def features(self) -> str | None:
+    def features_hash(self) -> str | None:
         """Hash of the features the selection looks at."""
-        return self.table.hash
+        return self.features.hash
 
     def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
         """The base's queries with a support selected among the pool's images, and both measured."""
@@ -67,11 +67,11 @@ class _Selected:
         start = self.base.draw(streams, pool, plan)
         tasks = SelectionTasks.from_rows(plan, start)
         table = FeatureTable(
-            self.table.array,
-            self.table.offsets,
+            self.features.array,
+            self.features.offsets,
             normalize=self.normalize,
             device=pick_device(self.device),
-            names=self.table.class_ids,
+            names=self.features.class_ids,
             allowed=pool.support_mask,
         )
         objective = make_objective(self.objective, temperature=self.temperature, distance=self.distance)
@@ -92,10 +92,10 @@ class _Selected:
         return replace(start, support=support).with_measured(measured)
 
     def _check(self, pool: Pool) -> None:
-        if self.table.fingerprint != pool.dataset.fingerprint:
+        if self.features.fingerprint != pool.dataset.fingerprint:
             raise UserError(
-                f"The features are those of dataset '{self.table.dataset}' ({len(self.table.class_ids)} classes, "
-                f"fingerprint {self.table.fingerprint[:12]}), but tasks are drawn from '{pool.dataset.name}' "
+                f"The features are those of dataset '{self.features.dataset}' ({len(self.features.class_ids)} classes, "
+                f"fingerprint {self.features.fingerprint[:12]}), but tasks are drawn from '{pool.dataset.name}' "
                 f"({len(pool.dataset.class_ids)} classes, fingerprint {pool.dataset.fingerprint[:12]}): "
                 f"embed that dataset."
             )

@@ -19,7 +19,7 @@ class UniformInstances:
     """Every set of images of a class is equally likely: first the query, then the support from the rest."""
 
     name: ClassVar[str] = "uniform"
-    features: ClassVar[str | None] = None
+    features_hash: ClassVar[str | None] = None
 
     def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
         """Support and query rows of each task."""

@@ -22,8 +22,8 @@ from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.datasets.dataset import Dataset
 from longshot.testbeds.base import Pool
 from longshot.testbeds.classes import UniformClasses
+from longshot.testbeds.drawing import to_table
 from longshot.testbeds.measures import coarsity_measure
-from longshot.testbeds.sample import to_table
 from longshot.testbeds.testbed import Testbed
 
 COLUMNS = ("task", "labels", "image_id", "support")

@@ -2,253 +2,333 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
+from longshot.core.arrays import Floats
+from longshot.core.checks import check_count
 from longshot.core.errors import UserError
 from longshot.core.progress import Progress, progress
-from longshot.core.tasks import TaskPlan, TaskRows
+from longshot.core.tasks import TaskRows
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset, canonical_split
-from longshot.testbeds import columns
-from longshot.testbeds.base import Classes, Instances, Pool, Shape, settings
-from longshot.testbeds.classes import UniformClasses
-from longshot.testbeds.distinct import count_tasks, repeated
-from longshot.testbeds.instances import UniformInstances
+from longshot.testbeds.base import Classes, Instances, Shape, settings_of
+from longshot.testbeds.drawing import Recipe, draw, to_table, without_repeats
+from longshot.testbeds.filtered import CANDIDATES, filtered
 from longshot.testbeds.measures import Measure, coarsity_measure
 from longshot.testbeds.pools import ImageLimits, make_pools
-from longshot.testbeds.shapes import FixedShape
 from longshot.testbeds.streams import Streams
 from longshot.testbeds.testbed import Testbed
+from longshot.testbeds.words import (
+    JUDGED,
+    SampleSettings,
+    check_settings,
+    judge_features,
+    make_classes,
+    make_instances,
+    make_limits,
+    make_shape,
+    of_instances,
+)
+
+if TYPE_CHECKING:
+    from longshot.features.features import Features
+
+# (a method's call, tasks as rows of the features, the features, device) → (the method's full call, accuracy [T])
+TaskScorer = Callable[[str, TaskRows, "Features", str], tuple[str, Floats]]
+DatasetLike = Dataset | str | Path
 
 _BLOCK = 4096  # tasks whose images are drawn together: bounds memory, changes no draw
-_MOST_REDRAWS = 2000
-
-
-@dataclass(frozen=True, eq=False)
-class _Recipe:
-    """Everything but the task numbers."""
-
-    shape: Shape
-    classes: Classes
-    instances: Instances
-    pools: Sequence[Pool]  # one of them for each task
-    measures: Sequence[Measure]
-    workers: int
-    block: int
-
-
-@dataclass(frozen=True, eq=False)
-class _Draft:
-    """T drawn tasks, not yet frozen."""
-
-    plan: TaskPlan
-    rows: TaskRows
-
-    def replaced(self, positions: NDArray[np.int64], other: _Draft) -> _Draft:
-        """The draft with the tasks of ``other`` at the given positions."""
-        order = np.arange(len(self.plan))
-        order[positions] = len(self.plan) + np.arange(len(positions))
-        return _Draft.joined([self, other], order)
-
-    @classmethod
-    def joined(cls, drafts: Sequence[_Draft], order: NDArray[np.int64]) -> _Draft:
-        """The tasks of all drafts, one behind the other, and of those the ones at the positions ``order``."""
-        plan = TaskPlan.concat([draft.plan for draft in drafts])
-        rows = TaskRows.concat([draft.rows for draft in drafts])
-        return cls(plan.take(order), rows.take(order))
+_TRIAL = 256  # tasks drawn for an estimate
 
 
 def sample(
-    dataset: Dataset | str | Path | Sequence[Dataset | str | Path],
+    dataset: DatasetLike | Sequence[DatasetLike],
     *,
     tasks: int = 600,
-    shape: Shape | None = None,
-    classes: Classes | None = None,
-    instances: Instances | None = None,
+    shape: Shape | str = "fixed",
+    classes: Classes | str = "uniform",
+    instances: Instances | str = "uniform",
     seed: int = 0,
     split: str | None = None,
+    splits: str | Path | None = None,
     drop_small: bool = False,
     allow_repeats: bool = False,
     limits: ImageLimits | None = None,
     measures: Sequence[Measure] = (),
+    published: str | Path | None = None,
+    score: TaskScorer | None = None,
+    device: str = "auto",
     workers: int = 1,
     block: int = _BLOCK,
+    **settings: Unpack[SampleSettings],
 ) -> Testbed:
-    """Draw ``tasks`` tasks from a dataset (or from each of several) into a testbed.
+    """Draw few-shot tasks from a dataset (or from each of several) into a testbed.
 
-    >>> sample("toybox", tasks=600, shape=Fixed(way=5, shot=5, query=10), split="test")  # doctest: +SKIP
+    The result is a function of dataset fingerprint, settings and seed. Coarsity is measured wherever the dataset has a
+    taxonomy.
 
-    ``split`` restricts the classes to train, validation or test. A class with too few images is an error
-    unless ``drop_small`` leaves it out. No task occurs twice unless ``allow_repeats``. ``limits`` are rules for
-    all queries and all support images. ``measures`` add columns; coarsity is measured wherever the dataset has a
-    taxonomy. The result is a function of dataset fingerprint, settings and seed: ``workers`` (threads) and
-    ``block`` do not change a byte.
+    Parameters
+    ----------
+    dataset : Dataset, str, Path, or a list of them
+        What ``open_dataset`` opens. Each gets ``tasks`` tasks.
+    tasks : int
+        Tasks to draw from each dataset.
+    shape : str or Shape
+        How many classes, shots and queries: "fixed", "any", "meta-dataset", "like:FILE", or an object such as
+        ``FixedShape(way=5)``.
+    classes : str or Classes
+        Which classes: "uniform", "semantic", "hierarchical", "bilevel", "siblings", or an object such as
+        ``SiblingClasses(level=1)``.
+    instances : str or Instances
+        Which images: "uniform", "difficult", "easy", "greedy", "filtered", "shifted", "matched", or an object such as
+        ``DifficultInstances(features)``.
+    seed : int
+        0 or more. The first n tasks of a seed are the same whatever ``tasks`` is.
+    split : str, optional
+        Draw only from the train, validation or test classes.
+    splits : str or Path, optional
+        Which classes are train, validation and test, in place of the dataset's own: a split.json, "random", "semantic",
+        "cifar-fs" … (see ``open_split``). Goes with ``split``.
+    drop_small : bool
+        Leave out classes with too few images, which are an error otherwise.
+    allow_repeats : bool
+        Let the same task occur twice.
+    limits : ImageLimits, optional
+        Rules for all images as an object, in place of ``query_where``, ``support_where`` and ``disjoint_pools``.
+    measures : sequence of callables
+        ``measure(pool, plan, rows)`` → further columns.
+    published : str or Path, optional
+        Draw nothing: read a published task list (CSV with the columns task, labels, image_id, support).
+    score : callable, optional
+        How "filtered" judges tasks by a method; ``longshot.sample`` brings its own.
+    device : str
+        Where features are computed and difficulty is judged: "auto", "cpu", "cuda", "mps".
+    workers, block : int
+        Threads, and tasks drawn together; they do not change a byte.
+    **settings
+        Settings of choices that are named by words; unless given, those of the choice's class.
+
+        ==================================  ==========================================================================
+        way, shot, query                    fixed: exact numbers; any, meta-dataset: the most
+        min_way, max_way                    any, meta-dataset
+        min_shot, max_shot                  any
+        max_query, max_support,             meta-dataset
+        max_contribution
+        level                               siblings, bilevel: level of the super-classes (1: below the root)
+        max_span                            hierarchical
+        alpha, beta, oversample             semantic
+        coarsity                            only tasks in this band: "10:30" or (10, 30)
+        distance, reduction                 semantic, coarsity
+        judge                               difficult, easy, greedy, filtered: a backbone, or features
+        features                            the same: a file of features in place of ``judge``
+        objective, temperature,             difficult, easy, greedy
+        distance_metric, raw_features
+        refine, greedy, start, steps,       difficult, easy
+        step_size, projection
+        rounds                              greedy
+        candidates, judge_method, keep      filtered: tasks to choose from, the method that decides, "hardest" or
+                                            "easiest"
+        rule, same                          shifted, matched
+        query_where, support_where          rules over attributes, such as "viewpoint in (front, back)"
+        disjoint_pools                      an image that is support in one task is never a query in another
+        ==================================  ==========================================================================
+
+    Returns
+    -------
+    Testbed
+        Frozen and hashed; write it with ``save``.
+
+    Examples
+    --------
+    >>> sample("toybox", way=5, shot=1, classes="siblings", level=1, split="test")  # doctest: +SKIP
+    >>> sample("toybox", shape=FixedShape(way=5, shot=5, query=10), instances="difficult", judge="pixels")
+    ... # doctest: +SKIP
     """
-    if tasks < 1:
-        raise UserError(f"The number of tasks is {tasks}, but must be at least 1.")
-    if seed < 0:
-        raise UserError(f"The seed is {seed}, but must be 0 or more.")
-    several = dataset if isinstance(dataset, Sequence) and not isinstance(dataset, str) else [dataset]
-    opened = [open_dataset(one) if isinstance(one, str | Path) else one for one in several]
-    twice = [
-        one.name for i, one in enumerate(opened) if one.fingerprint in {o.fingerprint for o in opened[:i]}
-    ]
-    if twice:
-        raise UserError(f"Dataset '{twice[0]}' is given twice; its tasks would be the same: leave one out.")
-    shape, classes = shape or FixedShape(), classes or UniformClasses()
-    instances, limits = instances or UniformInstances(), limits or ImageLimits()
-    beds = []
-    with progress("sample", total=tasks * len(opened), unit="tasks") as bar:
-        for one in opened:
-            streams = Streams.of(seed, tasks, one.fingerprint)
-            whole, pools, dropped = make_pools(
-                one, shape, instances, streams, limits=limits, split=split, drop_small=drop_small
-            )
-            meaning = coarsity_measure(whole, classes)
-            known = (*measures, meaning) if meaning else measures
-            recipe = _Recipe(shape, classes, instances, pools, known, workers, block)
-            draft = _draw(recipe, streams, bar)
-            if not allow_repeats:
-                draft = _without_repeats(recipe, streams, draft)
-            facts: dict[str, Any] = {
-                "tasks": tasks,
-                "shape": settings(shape),
-                "classes": settings(classes),
-                "instances": settings(instances),
-                "split": split and (canonical_split(split) or split),
-                "allow_repeats": allow_repeats,
-                "dropped_classes": dropped,
-                **limits.settings(),
-            }
-            if split is not None and one.splits_from is not None:
-                facts["splits_from"] = one.splits_from  # not the dataset's own: the name alone would not tell
-            beds.append(
-                Testbed.create(
-                    to_table(one, draft.plan, draft.rows),
-                    datasets={one.name: one.fingerprint},
-                    sampler=facts,
-                    seed=seed,
-                    features=instances.features,
-                )
-            )
-    return Testbed.concat(beds)
+    check_count("sample", "tasks", tasks, least=1)
+    check_count("sample", "seed", seed)
+    check_count("sample", "workers", workers, least=1)
+    check_settings(settings, shape=shape, classes=classes, instances=instances)
+    opened = _open(dataset, splits, split)
+    if published is not None:
+        return _import(published, opened)
+    word = instances if isinstance(instances, str) and instances in JUDGED else None
+    counts = make_shape(shape, settings)
+    class_sampler = make_classes(classes, settings, allow_repeats=allow_repeats)
+    image_limits = make_limits(instances, settings, limits)
+    # Before the bar of the tasks: embedding has one of its own.
+    judged = [None if word is None else judge_features(data, word, settings, device) for data in opened]
+    number = (settings.get("candidates") or max(CANDIDATES, tasks)) if word == "filtered" else tasks
+    request = _Request(
+        number,
+        counts,
+        class_sampler,
+        image_limits,
+        split,
+        drop_small,
+        allow_repeats,
+        measures,
+        workers,
+        block,
+        seed,
+    )
+    testbeds = []
+    with progress("sample", total=number * len(opened), unit="tasks") as bar:
+        for data, features in zip(opened, judged, strict=True):
+            chooser = make_instances(instances, settings, features=features, device=device)
+            testbed = _draw(request, data, chooser, bar)
+            if word == "filtered":
+                assert features is not None
+                testbed = _filter(testbed, data, features, tasks, settings, score, device)
+            testbeds.append(testbed)
+    return Testbed.concat(testbeds)
 
 
-def to_table(dataset: Dataset, plan: TaskPlan, rows: TaskRows) -> pa.Table:
-    """The columns of a testbed from class numbers and dataset rows."""
-    count = len(plan)
-    name = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([dataset.name]))
-    return pa.table(
-        {
-            "task": pa.array(np.arange(count)),
-            "dataset": name,
-            "classes": columns.strings(plan.classes, pa.array(dataset.class_ids, pa.string())),
-            "support": columns.strings(rows.support, dataset.keys),
-            "query": columns.strings(rows.query, dataset.keys),
-            "support_label": columns.numbers(rows.support_label, pa.int16()),
-            "query_label": columns.numbers(rows.query_label, pa.int16()),
-            "way": pa.array(rows.ways.astype(np.int16)),
-            "shots": columns.numbers(plan.shots, pa.int16()),
-            **{column: pa.array(values) for column, values in rows.measured.items()},
-        }
+@dataclass(frozen=True)
+class SampleEstimate:
+    """What a testbed would cost at most; where features judge, without embedding and selection."""
+
+    tasks: int
+    seconds: float
+    bytes: int
+    without_features: bool
+
+
+def estimate_sample(
+    dataset: DatasetLike | Sequence[DatasetLike],
+    *,
+    tasks: int = 600,
+    instances: Instances | str = "uniform",
+    **settings: Any,
+) -> SampleEstimate:
+    """Draw a few tasks, without looking at features, and multiply; takes what ``sample`` takes."""
+    looks = instances in JUDGED or getattr(instances, "features_hash", None) is not None
+    if looks:
+        settings = {name: value for name, value in settings.items() if not of_instances(name)}
+        instances = "uniform"
+    count = min(tasks, _TRIAL)
+    start = time.monotonic()
+    trial = sample(dataset, tasks=count, instances=instances, **{**settings, "allow_repeats": True})
+    factor = tasks / count
+    return SampleEstimate(
+        tasks=tasks * len(trial.datasets),
+        seconds=(time.monotonic() - start) * factor,
+        bytes=int(trial.table.nbytes * factor),
+        without_features=looks,
     )
 
 
-def _draw(recipe: _Recipe, streams: Streams, bar: Progress | None = None) -> _Draft:
-    """Draw a pool for each task, then the tasks of each pool together."""
-    if len(recipe.pools) == 1:
-        return _draw_from(recipe.pools[0], recipe, streams, bar)
-    chosen = streams.stage("pool").below(len(recipe.pools))
-    members = [np.flatnonzero(chosen == number) for number in range(len(recipe.pools))]
-    drafts = [
-        _draw_from(pool, recipe, streams.take(mine), bar)
-        for pool, mine in zip(recipe.pools, members, strict=True)
-        if len(mine)
-    ]
-    return _Draft.joined(drafts, np.argsort(np.concatenate(members)))
+@dataclass(frozen=True, eq=False)
+class _Request:
+    """What is drawn from each dataset."""
+
+    tasks: int
+    shape: Shape
+    classes: Classes
+    limits: ImageLimits
+    split: str | None
+    drop_small: bool
+    allow_repeats: bool
+    measures: Sequence[Measure]
+    workers: int
+    block: int
+    seed: int
 
 
-def _draw_from(pool: Pool, recipe: _Recipe, streams: Streams, bar: Progress | None) -> _Draft:
-    chosen = recipe.classes.draw(streams, recipe.shape, pool)
-    plan = recipe.shape.counts(streams, chosen, pool)
-    _check_support(pool, plan)
-    cuts = range(0, len(streams), recipe.block)
+def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progress) -> Testbed:
+    """The tasks of one dataset."""
+    shape, classes, split = request.shape, request.classes, request.split
+    streams = Streams.of(request.seed, request.tasks, dataset.fingerprint)
+    everything, pools, dropped = make_pools(
+        dataset, shape, instances, streams, limits=request.limits, split=split, drop_small=request.drop_small
+    )
+    coarsity = coarsity_measure(everything, classes)
+    measures = (*request.measures, coarsity) if coarsity else request.measures
+    recipe = Recipe(shape, classes, instances, pools, measures, request.workers, request.block)
+    draft = draw(recipe, streams, bar)
+    if not request.allow_repeats:
+        draft = without_repeats(recipe, streams, draft)
+    facts: dict[str, Any] = {
+        "tasks": request.tasks,
+        "shape": settings_of(shape),
+        "classes": settings_of(classes),
+        "instances": settings_of(instances),
+        "split": split and (canonical_split(split) or split),
+        "allow_repeats": request.allow_repeats,
+        "dropped_classes": dropped,
+        **request.limits.settings(),
+    }
+    if split is not None and dataset.splits_from is not None:
+        facts["splits_from"] = dataset.splits_from  # not the dataset's own: the name alone would not tell
+    return Testbed.create(
+        to_table(dataset, draft.plan, draft.rows),
+        datasets={dataset.name: dataset.fingerprint},
+        sampler=facts,
+        seed=request.seed,
+        features=instances.features_hash,
+    )
 
-    def draw_block(start: int) -> TaskRows:
-        stop = min(start + recipe.block, len(streams))
-        part = plan.slice(start, stop)
-        rows = recipe.instances.draw(streams.take(slice(start, stop)), pool, part)
-        if pool.label:
-            rows = rows.with_measured({"setting": np.full(len(part), pool.label, dtype=object)})
-        for measure in recipe.measures:
-            rows = rows.with_measured(measure(pool, part, rows))
-        return rows
 
-    return _Draft(plan, TaskRows.concat(list(_shown(_mapped(draw_block, cuts, recipe.workers), bar))))
-
-
-def _check_support(pool: Pool, plan: TaskPlan) -> None:
-    """A rule can leave a class without any support image once its queries are taken."""
-    empty = np.flatnonzero(plan.shots.values < 1)
-    if pool.restricted and len(empty):
-        label = int(plan.classes.values[empty[0]])
+def _open(
+    dataset: DatasetLike | Sequence[DatasetLike], splits: str | Path | None, split: str | None
+) -> list[Dataset]:
+    """The datasets, each with the wanted split; UserError where one comes twice."""
+    if splits is not None and split is None:
         raise UserError(
-            f"Class '{pool.dataset.class_ids[label]}' has {pool.support_sizes[label]} images for the support under the "
-            f"rules and none left beside {plan.queries.values[empty[0]]} queries; ask for fewer queries (--query) or "
-            "loosen the rule."
+            f"{{splits:{splits}}} says which classes are which", "say which to draw from with {split:test}"
         )
+    several = dataset if isinstance(dataset, Sequence) and not isinstance(dataset, str) else [dataset]
+    opened = [open_dataset(data) if isinstance(data, str | Path) else data for data in several]
+    if splits is not None:
+        from longshot.splits import with_split
 
-
-def _without_repeats(recipe: _Recipe, streams: Streams, draft: _Draft) -> _Draft:
-    """Redraw each task that equals an earlier one (same support set and same query set) until none does.
-
-    A task is compared with earlier tasks only, and a redraw has streams of its own: the first n tasks of a
-    testbed are the same whatever the number of tasks behind them.
-    """
-    wanted = len(streams)
-    for attempt in range(1, _MOST_REDRAWS + 1):
-        again = repeated(draft.rows)
-        if not len(again):
-            return draft
-        if attempt == 1:
-            known = (
-                count_tasks(recipe.shape, recipe.classes, recipe.instances, recipe.pools[0], limit=wanted)
-                if len(recipe.pools) == 1
-                else None
+        opened = [with_split(data, splits) for data in opened]
+    seen: set[str] = set()
+    for data in opened:
+        if data.fingerprint in seen:
+            raise UserError(
+                f"Dataset '{data.name}' is given twice; its tasks would be the same: leave one out."
             )
-            if known is not None and known < wanted:
-                raise UserError(
-                    f"Dataset '{recipe.pools[0].dataset.name}' has only {known:,} distinct tasks of this kind, "
-                    f"but {wanted:,} "
-                    f"were asked for; ask for fewer (--tasks {known}) or allow repeats (--allow-repeats)."
-                )
-        draft = draft.replaced(again, _draw(recipe, streams.take(again, attempt)))
-    found = wanted - len(repeated(draft.rows))
-    raise UserError(
-        f"Only {found:,} distinct tasks of '{recipe.pools[0].dataset.name}' turned up in {_MOST_REDRAWS:,} "
-        "redraws, but "
-        f"{wanted:,} were asked for; ask for fewer (--tasks {found}) or allow repeats (--allow-repeats)."
+        seen.add(data.fingerprint)
+    return opened
+
+
+def _import(file: str | Path, opened: Sequence[Dataset]) -> Testbed:
+    """The testbed that a published list of tasks describes."""
+    from longshot.testbeds.published import read_published
+
+    if len(opened) != 1:
+        raise UserError(
+            f"{{published}} reads a task list of one dataset, but {len(opened)} were given", "name one"
+        )
+    return read_published(file, opened[0])
+
+
+def _filter(
+    testbed: Testbed,
+    dataset: Dataset,
+    features: Features,
+    tasks: int,
+    settings: SampleSettings,
+    score: TaskScorer | None,
+    device: str,
+) -> Testbed:
+    """The hardest (or easiest) tasks by the accuracy of a method on the features."""
+    if score is None:
+        raise UserError(
+            'instances="filtered" judges tasks by a method, which samplers do not know',
+            "call longshot.sample, or pass {score}",
+        )
+    bound = testbed.bind(dataset.name, features.keys, features.fingerprint)
+    call, accuracy = score(settings.get("judge_method") or "protonet", bound, features, device)
+    return filtered(
+        testbed,
+        accuracy,
+        tasks,
+        hardest=settings.get("keep") != "easiest",
+        judge=f"{call} on {features.backbone}",
+        features=features.hash,
     )
-
-
-def _mapped(work: Callable[[int], TaskRows], starts: Iterable[int], workers: int) -> Iterable[TaskRows]:
-    if workers <= 1:
-        yield from map(work, starts)
-        return
-    with ThreadPoolExecutor(workers) as threads:  # NumPy computes outside the interpreter's lock
-        yield from threads.map(work, starts)
-
-
-def _shown(blocks: Iterable[TaskRows], bar: Progress | None) -> Iterable[TaskRows]:
-    for block in blocks:
-        if bar is not None:
-            bar.advance(len(block))
-        yield block

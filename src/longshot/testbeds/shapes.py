@@ -112,5 +112,8 @@ def _even(classes: Ragged, shots: NDArray[np.int64], query: int) -> TaskPlan:
 
 
 def _within(name: str, value: int, least: int) -> None:
-    if not least <= value <= MAX_COUNT:
-        raise UserError(f"The number for {name} is {value}, but must be between {least} and {MAX_COUNT:,}.")
+    is_count = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_count or not least <= value <= MAX_COUNT:
+        raise UserError(
+            f"The number for {name} is {value!r}, but must be a whole number between {least} and {MAX_COUNT:,}."
+        )

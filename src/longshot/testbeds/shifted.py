@@ -77,7 +77,7 @@ class Curated:
 
     name: ClassVar[str] = "curated"
     shifts: ClassVar[bool] = True
-    features: ClassVar[str | None] = None
+    features_hash: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         if self.rule is not None and self.rule not in RULE_SETS:

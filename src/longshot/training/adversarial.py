@@ -30,9 +30,9 @@ class Mixed:
     name: ClassVar[str] = "mixed"
 
     @property
-    def features(self) -> str | None:
+    def features_hash(self) -> str | None:
         """Hash of the features that difficulty is judged by."""
-        return self.difficult.features
+        return self.difficult.features_hash
 
     def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
         """The queries of the uniform tasks; task by task one of the two supports."""

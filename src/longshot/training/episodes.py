@@ -18,7 +18,7 @@ from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskRows
 from longshot.features.features import Features
 from longshot.networks.base import Network
-from longshot.testbeds.base import Classes, Instances, Pool, Shape, settings
+from longshot.testbeds.base import Classes, Instances, Pool, Shape, settings_of
 from longshot.testbeds.streams import Streams
 from longshot.training.augment import Augmentation
 from longshot.training.base import ImageBatch
@@ -275,7 +275,7 @@ def tasks_from_tensors(tensors: Mapping[str, Tensor]) -> TaskRows:
 
 def sampler_settings(shape: Shape, classes: Classes) -> dict[str, Any]:
     """How episodes are drawn, as JSON."""
-    return {"shape": settings(shape), "classes": settings(classes)}
+    return {"shape": settings_of(shape), "classes": settings_of(classes)}
 
 
 def check_enough(pool: Pool, shape: Shape, what: str) -> Pool:

@@ -269,8 +269,8 @@ class Drawer:
             self.data,
             tasks=tasks,
             shape=make_shape({**settings, **changes}, shape),
-            classes=classes,
-            instances=instances,
+            classes=classes or "uniform",
+            instances=instances or "uniform",
             seed=settings["seed"],
             split=settings["split"] if self.data.splits.get(settings["split"]) else None,
             allow_repeats=True,  # small sources have few different tasks of the largest shapes
