@@ -13,7 +13,6 @@ from longshot.core.errors import UserError
 COMMAND_OF = {
     "open_dataset": "datasets show",
     "list_datasets": "datasets",
-    "list_backbones": "backbones",
     "find_overlap": "datasets overlap",
     "datasets.add_dataset": "datasets add",
     "datasets.check_dataset": "datasets check",
