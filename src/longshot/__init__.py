@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.releases.verify import verify as verify
     from longshot.releases.write import release as release
     from longshot.splits import open_split as open_split
+    from longshot.splits.comparing import compare_splits as compare_splits
     from longshot.splits.make import make_split as make_split
     from longshot.splits.split import Split as Split
     from longshot.taxonomy.dag import Taxonomy as Taxonomy
@@ -68,6 +69,7 @@ _VERBS: dict[str, str] = {
     "open_taxonomy": "longshot.api.datasets",
     "open_split": "longshot.splits",
     "make_split": "longshot.splits.make",
+    "compare_splits": "longshot.splits.comparing",
     "sample": "longshot.api.testbeds",
     "measure_attributes": "longshot.causes.table",
     "explain": "longshot.causes.explain",

@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import device_option, dry_run_option, json_option, print_table, seed_option
+from longshot.cli.common import (
+    device_option,
+    dry_run_option,
+    echo_json,
+    json_option,
+    print_table,
+    seed_option,
+)
 from longshot.core.errors import UserError
-from longshot.splits import Split
+
+if TYPE_CHECKING:
+    from longshot.splits import Split
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -64,7 +73,8 @@ def command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, **opti
     The file can be given wherever a split of the dataset is named. Validation and test get ⌊ratio · classes⌋ classes
     each, train the rest.
     """
-    from longshot.splits.make import make_split, split_kind, sweep_file
+    import longshot
+    from longshot.splits.make import split_kind, sweep_file
 
     for name in ("sweep", "ratios"):
         options[name] = None if options[name] is None else _numbers(options[name], name)
@@ -76,8 +86,8 @@ def command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, **opti
         return
     began = time.monotonic()
     file = None if dry_run else out
-    made = make_split(dataset, out=file, **options)
-    splits = [made] if isinstance(made, Split) else made
+    made = longshot.make_split(dataset, out=file, **options)
+    splits = made if isinstance(made, list) else [made]
     files = [sweep_file(file, split) if kind == "sweep" else file for split in splits if file is not None]
     _tell(splits, files, time.monotonic() - began, as_json)
 
@@ -93,9 +103,9 @@ def _numbers(text: str, option: str) -> tuple[float, ...]:
 
 def _estimate(dataset: str, options: dict[str, Any], as_json: bool) -> None:
     """Embedding is what takes time; the split itself is seconds."""
-    from longshot.datasets import open_dataset
+    import longshot
 
-    classes = len(open_dataset(dataset).class_ids)
+    classes = len(longshot.open_dataset(dataset).class_ids)
     cached, seconds = True, 0.0
     if options["backbone"] is not None:
         from longshot.features.extract import estimate
@@ -118,7 +128,7 @@ def _tell(splits: list[Split], files: list[Path], seconds: float, as_json: bool)
             {"path": path, "name": split.name, "sizes": split.sizes, "made": split.made}
             for split, path in zip(splits, paths, strict=True)
         ]
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        echo_json(rows)
         return
     print_table([_row(split) for split in splits])
     made = splits[0].made

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from longshot.cli.common import device_option, json_option, print_table
+from longshot.cli.common import device_option, echo_json, json_option, print_table
 from longshot.cli.splits_rows import comparison_row, gap_row, pair_row, plain, print_rows
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -96,7 +95,7 @@ def show(file: Path, with_classes: bool, as_json: bool) -> None:
     if as_json:
         parts = {part: list(members) for part, members in split.parts.items()}
         facts = {"name": split.name, "fingerprint": split.fingerprint, "made": split.made}
-        click.echo(json.dumps({**facts, "sizes": split.sizes, **parts}, indent=2, ensure_ascii=False))
+        echo_json({**facts, "sizes": split.sizes, **parts})
         return
     sizes = ", ".join(f"{count:,} {part}" for part, count in split.sizes.items())
     click.echo(f"{split.name}: {sizes}")
@@ -141,11 +140,10 @@ def compare(
     Divergences are those of the mean train and the mean test class, so that any split has them, and they
     compare with each other; ATG's own centroids lie further out than these means.
     """
-    from longshot.datasets import open_dataset
-    from longshot.splits.comparing import compare_splits
+    import longshot
 
-    opened = open_dataset(dataset)
-    comparisons = compare_splits(splits, opened, backbones=backbones, order=order, device=device)
+    opened = longshot.open_dataset(dataset)
+    comparisons = longshot.compare_splits(splits, opened, backbones=backbones, order=order, device=device)
     if as_json:
         records = [
             {
@@ -155,7 +153,7 @@ def compare(
             }
             for comparison in comparisons
         ]
-        click.echo(json.dumps(records, indent=2, ensure_ascii=False))
+        echo_json(records)
         return
     rows = [comparison_row(comparison) for comparison in comparisons]
     print_rows(rows, markdown, f"{opened.name}: {len(opened.class_ids):,} classes")
@@ -201,15 +199,15 @@ def tree(
     'hops' is the mean over pairs of classes of the difference in edges between them; 'chance' the same after
     the classes changed places at random. With several backbones their trees are compared with each other too.
     """
-    from longshot.datasets import open_dataset
+    import longshot
     from longshot.splits.comparing import compare_trees
 
-    opened = open_dataset(dataset)
+    opened = longshot.open_dataset(dataset)
     trees = compare_trees(opened, backbones=backbones, taxonomy=taxonomy, pairs=pairs, device=device)
     rows = [gap_row(name, against, gap, exact=as_json) for name, against, gap in trees.gaps]
     listed = [pair_row(pair) for pair in trees.pairs]
     if as_json:
-        click.echo(json.dumps({"trees": rows, "pairs": listed}, indent=2, ensure_ascii=False))
+        echo_json({"trees": rows, "pairs": listed})
         return
     print_rows(rows, markdown, f"{opened.name}: {len(opened.class_ids):,} classes")
     if listed:
@@ -236,15 +234,14 @@ def plot(
       longshot split toybox --backbone pixels --divergence 0.64 -o far.json
       longshot splits plot far.json random --dataset toybox --backbone pixels -o splits.png
     """
-    from longshot.datasets import open_dataset
-    from longshot.features.extract import embed
+    import longshot
     from longshot.reports.split_plots import SplitPanel, class_map
     from longshot.splits.comparing import open_splits
     from longshot.splits.embeddings import class_embeddings
 
-    opened = open_dataset(dataset)
+    opened = longshot.open_dataset(dataset)
     named = open_splits(splits, opened, order=order)
     panels = [SplitPanel(name, split.positions(opened)) for name, split in named.items()]
     title = f"{opened.name}, {len(opened.class_ids):,} classes, {backbone}"
-    class_map(class_embeddings(embed(opened, backbone, device=device)), panels, out, title)
+    class_map(class_embeddings(longshot.embed(opened, backbone, device=device)), panels, out, title)
     click.echo(f"wrote {out}")

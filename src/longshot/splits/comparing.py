@@ -85,7 +85,9 @@ def compare_splits(
 
     Examples
     --------
-    >>> compare_splits(["far.json", "random"], "toybox", backbones="pixels")[0].gap  # doctest: +SKIP
+    >>> compared = compare_splits(["random(seed=1)", "semantic"], "toybox", backbones="pixels")
+    >>> [comparison.split for comparison in compared]
+    ['random(seed=1)', 'semantic']
     """
     opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
     named = open_splits(splits, opened, order=order)

@@ -1,0 +1,48 @@
+"""What ``longshot`` offers, and that editors see the same."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+import longshot
+
+SOURCE = Path(longshot.__file__).parent
+
+
+def test_type_checkers_see_what_can_be_imported() -> None:
+    tree = ast.parse((SOURCE / "__init__.py").read_text("utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    shown = [alias.asname for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert sorted(str(name) for name in shown) == sorted(set(longshot.__all__) - {"__version__"})
+
+
+def test_a_function_and_a_room_never_share_a_name() -> None:
+    rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert set(longshot._VERBS) & rooms == set()
+
+
+def test_every_verb_is_called_by_its_public_name() -> None:
+    for name in longshot._VERBS:
+        verb = getattr(longshot, name)
+        assert verb.__name__ == name
+        assert f"{verb.__module__}.{verb.__qualname__}" == f"longshot.{name}"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'longshot' has no attribute 'samples'"):
+        _ = longshot.samples  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", longshot._VERBS)
+def test_only_the_subject_is_given_by_place(name: str) -> None:
+    """What a verb works on may be given by place; every setting is given by its name."""
+    positional = [
+        parameter
+        for parameter in inspect.signature(getattr(longshot, name)).parameters.values()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+    assert len(positional) <= 2
