@@ -86,9 +86,9 @@ def parts(folder: Path) -> dict[str, bytes]:
 
 
 class Counting(FinetuneAll):
-    """The prototype classifier, which counts the tasks it is asked for."""
+    """The prototype classifier, which counts the tasks it is scored for."""
 
-    asked = 0
+    scored = 0
 
     def __init__(self) -> None:
         super().__init__(steps=0)
@@ -98,7 +98,7 @@ class Counting(FinetuneAll):
         return {}
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
-        type(self).asked += len(tasks)
+        type(self).scored += len(tasks)
         return super().scores(tasks, network)
 
 
@@ -107,9 +107,9 @@ def test_both_kinds_of_methods_share_one_table(evaluate: Run, tmp_path: Path) ->
     table = results.table()
     assert table.num_rows == 30 and table["seconds"].null_count == 0
     rows = {method: [r for r in table.to_pylist() if r["method"] == method] for method in (FROZEN, QUICK)}
-    for one, two in zip(rows[FROZEN], rows[QUICK], strict=True):
+    for frozen, adapted in zip(rows[FROZEN], rows[QUICK], strict=True):
         same = ("testbed", "task", "backbone", "seed", "dataset", "way", "mean_shot", "coarsity")
-        assert [one[name] for name in same] == [two[name] for name in same]
+        assert [frozen[name] for name in same] == [adapted[name] for name in same]
     assert [s["method"] for s in results.summary()] == [FROZEN, "finetune-all(steps=0)", QUICK]
 
 
@@ -117,10 +117,10 @@ def test_without_steps_predictions_are_the_prototype_classifiers(evaluate: Run, 
     """Images through the network give what the cached features give."""
     results = evaluate([FROZEN, "finetune-all(steps=0)"], tmp_path / "run")
     rows = results.table().to_pylist()
-    for one, two in zip(rows[:10], rows[10:], strict=True):
-        assert one["loss"] == pytest.approx(two["loss"], abs=5e-3)
-        assert one["accuracy"] == pytest.approx(
-            two["accuracy"], abs=1 / 6 + 1e-6
+    for adapted, frozen in zip(rows[:10], rows[10:], strict=True):
+        assert adapted["loss"] == pytest.approx(frozen["loss"], abs=5e-3)
+        assert adapted["accuracy"] == pytest.approx(
+            frozen["accuracy"], abs=1 / 6 + 1e-6
         )  # a tie may fall either way
 
 
@@ -135,14 +135,14 @@ def test_workers_do_not_change_a_byte(evaluate: Run, tmp_path: Path, workers: in
 def test_only_the_missing_part_is_computed_anew(
     evaluate: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Counting, "asked", 0)
+    monkeypatch.setattr(Counting, "scored", 0)
     results = evaluate(Counting(), tmp_path / "run", workers=1)
-    assert Counting.asked == 10
+    assert Counting.scored == 10
     before = parts(tmp_path / "run")
     assert len(before) == 3  # units of four tasks
     (tmp_path / "run" / f"part-{results.run['cells'][0]['units'][1]}.parquet").unlink()
     evaluate(Counting(), tmp_path / "run", workers=1)
-    assert Counting.asked == 14
+    assert Counting.scored == 14
     assert parts(tmp_path / "run") == before
 
 
@@ -220,7 +220,7 @@ class TestChoices:
         evaluate(Choosy(), folder, workers=1)
         story, before = json.loads((folder / "run.json").read_text()), parts(folder)
         [choice] = story["choices"].values()
-        kept = json.loads(json.dumps(choice))
+        choice_before = json.loads(json.dumps(choice))
         choice["measured"]["choosy(worth=-1.0)"][2] = None  # as after a kill in the middle of choosing
         choice["chosen"] = None
         (folder / "run.json").write_text(json.dumps(story))
@@ -229,7 +229,7 @@ class TestChoices:
         monkeypatch.setattr(Choosy, "tried", [])
         again = evaluate(Choosy(), folder, workers=1)
         assert Choosy.tried == [-1.0] + [1.0] * 10  # the one that was missing, then the tasks themselves
-        assert list(again.run["choices"].values()) == [kept]
+        assert list(again.run["choices"].values()) == [choice_before]
         assert parts(folder) == before
 
     def test_a_candidate_that_breaks_down_is_not_chosen(self, evaluate: Run, tmp_path: Path) -> None:
@@ -364,9 +364,9 @@ class TestOwn:
         path = tmp_path / "mine.py"
         path.write_text(OWN)
         results = evaluate([f"{path}:Nearest(power=2.0)", "protonet"], tmp_path / "run")
-        mine, protonet = results.summary()
-        assert mine["method"] == f"{path}:Nearest(power=2.0)"
-        assert mine["accuracy"] == pytest.approx(protonet["accuracy"], abs=0.05)
+        own, protonet = results.summary()
+        assert own["method"] == f"{path}:Nearest(power=2.0)"
+        assert own["accuracy"] == pytest.approx(protonet["accuracy"], abs=0.05)
 
     def test_its_mistakes_are_told_with_their_line(self, evaluate: Run, tmp_path: Path) -> None:
         path = tmp_path / "mine.py"
@@ -426,9 +426,9 @@ def test_the_image_sources_pixels_are_the_datasets(
 
     made = image_source.adaptable(backbone, "m", "cpu")
     rows = np.array([3, 100, 7])
-    whole = image_source.ImageSource(made, album)._images(rows)
+    all_images = image_source.ImageSource(made, album)._images(rows)
     monkeypatch.setattr(image_source, "_DECODE_ALL", 0)
     single = image_source.ImageSource(made, album)._images(rows)
     expected = torch.stack([torch.from_numpy(made.transform(album.image(int(row)))) for row in rows])
-    assert torch.equal(whole, single)
-    assert torch.allclose(whole, expected, atol=1e-5)
+    assert torch.equal(all_images, single)
+    assert torch.allclose(all_images, expected, atol=1e-5)

@@ -27,18 +27,18 @@ def runs(
     """plain and cosine: one method each on one testbed; both: two methods; varied: tasks of many shapes."""
     folder = tmp_path_factory.mktemp("runs")
     fixed, varied = beds / "fixed.parquet", beds / "any.parquet"
-    wanted = {
+    contents = {
         "plain": ([fixed], [PLAIN]),
         "cosine": ([fixed], [COSINE]),
         "both": ([fixed], [PLAIN, COSINE]),
         "varied": ([varied], [COSINE]),
         "two-beds": ([fixed, varied], [PLAIN]),
     }
-    for name, (testbeds, methods) in wanted.items():
+    for name, (testbeds, methods) in contents.items():
         longshot.evaluate(
             testbeds, backbones=[features], methods=methods, out=folder / name, device="cpu", workers=1
         )
-    return {name: folder / name for name in wanted}
+    return {name: folder / name for name in contents}
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def worse(runs: dict[str, Path], tmp_path: Path) -> Path:
     for part in folder.glob("part-*.parquet"):
         table = pq.read_table(part)
         lowered = table["accuracy"].to_numpy() - np.where(table["task"].to_numpy() % 3 == 0, 0.1, 0.0)
-        place = table.column_names.index("accuracy")
-        pq.write_table(table.set_column(place, table.schema.field(place), [lowered]), part)
+        column = table.column_names.index("accuracy")
+        pq.write_table(table.set_column(column, table.schema.field(column), [lowered]), part)
     return folder
 
 
@@ -69,14 +69,17 @@ class TestTwoRuns:
     def test_single_series_are_compared_whatever_their_names(
         self, run_cli: Any, runs: dict[str, Path]
     ) -> None:
-        found = json.loads(run_cli("compare", runs["plain"], runs["cosine"], "--json").stdout)
-        (one,) = found["comparisons"]
+        record = json.loads(run_cli("compare", runs["plain"], runs["cosine"], "--json").stdout)
+        (pair,) = record["comparisons"]
         a, b = values(runs["plain"], PLAIN), values(runs["cosine"], COSINE)
-        assert (one["a"]["method"], one["b"]["method"], one["tasks"]) == (PLAIN, COSINE, 200)
-        assert one["difference"] == pytest.approx((b - a).mean())
-        assert one["difference_ci95"] == pytest.approx(list(stats.ttest_rel(b, a).confidence_interval()))
-        assert one["p_exact"]
-        assert (one["wins"], one["losses"]) == (pytest.approx((b > a).mean()), pytest.approx((b < a).mean()))
+        assert (pair["a"]["method"], pair["b"]["method"], pair["tasks"]) == (PLAIN, COSINE, 200)
+        assert pair["difference"] == pytest.approx((b - a).mean())
+        assert pair["difference_ci95"] == pytest.approx(list(stats.ttest_rel(b, a).confidence_interval()))
+        assert pair["p_exact"]
+        assert (pair["wins"], pair["losses"]) == (
+            pytest.approx((b > a).mean()),
+            pytest.approx((b < a).mean()),
+        )
 
     def test_equal_series_find_each_other_and_the_rest_is_named(
         self, run_cli: Any, runs: dict[str, Path]
@@ -86,16 +89,16 @@ class TestTwoRuns:
         assert "Without a partner, not compared: protonet on" in done.stdout
 
     def test_a_run_ties_with_itself(self, run_cli: Any, runs: dict[str, Path]) -> None:
-        found = json.loads(run_cli("compare", runs["both"], runs["both"], "--json").stdout)
-        assert [c["verdict"] for c in found["comparisons"]] == ["tied", "tied"]
-        assert [c["p_holm"] for c in found["comparisons"]] == [1, 1]
+        record = json.loads(run_cli("compare", runs["both"], runs["both"], "--json").stdout)
+        assert [c["verdict"] for c in record["comparisons"]] == ["tied", "tied"]
+        assert [c["p_holm"] for c in record["comparisons"]] == [1, 1]
 
     def test_method_chooses_by_name_or_call(self, runs: dict[str, Path]) -> None:
-        left, right = Results(runs["both"]), Results(runs["cosine"])
-        by_call, _ = compare_runs(left, right, methods=['protonet(distance = "cosine")'])
+        run_a, run_b = Results(runs["both"]), Results(runs["cosine"])
+        by_call, _ = compare_runs(run_a, run_b, methods=['protonet(distance = "cosine")'])
         assert [(c.a.method, c.b.method) for c in by_call] == [(COSINE, COSINE)]
         # Of two series with that name the one equal to it is meant; where there is none, any with that name.
-        by_name, _ = compare_runs(left, right, methods=["protonet"])
+        by_name, _ = compare_runs(run_a, run_b, methods=["protonet"])
         assert [(c.a.method, c.b.method) for c in by_name] == [(PLAIN, COSINE)]
 
     def test_against_names_the_other_method(self, run_cli: Any, runs: dict[str, Path]) -> None:
@@ -106,15 +109,15 @@ class TestTwoRuns:
         assert within[0]["p"] == between.result.p
 
     def test_tasks_of_many_shapes(self, runs: dict[str, Path]) -> None:
-        left, right = Results(runs["two-beds"]), Results(runs["varied"])
-        (found,), _ = compare_runs(left, right, testbed="any")
-        assert (found.result.n, found.result.exact) == (150, True)
+        run_a, run_b = Results(runs["two-beds"]), Results(runs["varied"])
+        (pair,), _ = compare_runs(run_a, run_b, testbed="any")
+        assert (pair.result.n, pair.result.exact) == (150, True)
 
     def test_loss_is_better_when_lower(self, runs: dict[str, Path]) -> None:
-        (found,), _ = compare_runs(Results(runs["plain"]), Results(runs["cosine"]), metric="loss")
-        assert found.gain == -found.result.difference.mean
-        assert not found.result.exact  # nats lie on no lattice: signs are sampled
-        assert found.verdict == ("better" if found.result.difference.mean < 0 else "worse")
+        (pair,), _ = compare_runs(Results(runs["plain"]), Results(runs["cosine"]), metric="loss")
+        assert pair.gain == -pair.result.difference.mean
+        assert not pair.result.exact  # nats lie on no lattice: signs are sampled
+        assert pair.verdict == ("better" if pair.result.difference.mean < 0 else "worse")
 
 
 class TestWithinARun:
@@ -125,9 +128,9 @@ class TestWithinARun:
         shutil.copytree(runs["both"], folder)
         options = {"backbones": [features], "methods": [PLAIN], "device": "cpu", "workers": 1}
         longshot.evaluate(beds / "fixed.parquet", out=folder, seed=1, **options)
-        found = compare_within(Results(folder))
-        assert [(c.a.seed, c.b.seed) for c in found] == [(0, 0), (0, 1), (0, 1)]
-        smallest = min(found, key=lambda c: c.result.p)
+        pairs = compare_within(Results(folder))
+        assert [(c.a.seed, c.b.seed) for c in pairs] == [(0, 0), (0, 1), (0, 1)]
+        smallest = min(pairs, key=lambda c: c.result.p)
         assert smallest.p_holm == pytest.approx(min(1, 3 * smallest.result.p))
 
     def test_table_says_who_is_better(self, run_cli: Any, runs: dict[str, Path]) -> None:
@@ -157,10 +160,10 @@ class TestGate:
         assert "Passed: nothing is worse by more than 5 points" in done.stdout
 
     def test_an_improvement_passes(self, run_cli: Any, runs: dict[str, Path], worse: Path) -> None:
-        found = json.loads(
+        record = json.loads(
             run_cli("compare", worse, runs["plain"], "--fail-if-worse", "1.0", "--json").stdout
         )
-        assert (found["failed"], found["comparisons"][0]["verdict"]) == (False, "better")
+        assert (record["failed"], record["comparisons"][0]["verdict"]) == (False, "better")
 
     def test_json_of_a_failure_is_complete(self, run_cli: Any, runs: dict[str, Path], worse: Path) -> None:
         done = run_cli("compare", runs["plain"], worse, "--fail-if-worse", "1", "--json", check=False)
@@ -176,8 +179,8 @@ class TestGate:
             table = pq.read_table(part)
             accuracy = table["accuracy"].to_numpy().copy()
             accuracy[np.isin(table["task"].to_numpy(), [3, 4])] = 0
-            place = table.column_names.index("accuracy")
-            pq.write_table(table.set_column(place, table.schema.field(place), [accuracy]), part)
+            column = table.column_names.index("accuracy")
+            pq.write_table(table.set_column(column, table.schema.field(column), [accuracy]), part)
         done = run_cli("compare", runs["plain"], folder, "--fail-if-worse", "0.1")
         assert "Undecided: protonet on" in done.stdout
         assert "tasks would tell" in done.stdout

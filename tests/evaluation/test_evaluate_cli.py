@@ -57,7 +57,7 @@ def start(bed: Path, out: Path) -> subprocess.Popen[str]:
 
 
 @pytest.fixture(scope="module")
-def whole(long_bed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def full_run(long_bed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing interrupted."""
     out = tmp_path_factory.mktemp("whole") / "run"
     process = start(long_bed, out)
@@ -79,19 +79,19 @@ def interrupt(bed: Path, out: Path, sent: signal.Signals) -> tuple[int, str]:
 @pytest.mark.skipif(os.name == "nt", reason="signals of this kind exist on POSIX only")
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_interrupted_and_run_again_gives_the_same_files(
-    long_bed: Path, whole: Path, tmp_path: Path, sent: signal.Signals
+    long_bed: Path, full_run: Path, tmp_path: Path, sent: signal.Signals
 ) -> None:
     folder = tmp_path / "run"
     code, errors = interrupt(long_bed, folder, sent)
     assert code == (-9 if sent == signal.SIGKILL else 130), errors
     assert "Traceback" not in errors
-    assert 2 <= len(list(folder.glob("part-*"))) < len(list(whole.glob("part-*")))  # it was in the middle
+    assert 2 <= len(list(folder.glob("part-*"))) < len(list(full_run.glob("part-*")))  # it was in the middle
     process = start(long_bed, folder)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
-    assert files(folder) == files(whole)
-    assert listing(folder) == listing(whole)  # nothing half-written stays
-    resumed, expected = (json.loads((path / "run.json").read_text()) for path in (folder, whole))
+    assert files(folder) == files(full_run)
+    assert listing(folder) == listing(full_run)  # nothing half-written stays
+    resumed, expected = (json.loads((path / "run.json").read_text()) for path in (folder, full_run))
     assert [session["finished"] is None for session in resumed.pop("sessions")] == [True, False]
     expected.pop("sessions")
     assert resumed == expected
@@ -164,15 +164,17 @@ class TestMistakes:
         return str(done.stderr)
 
     def test_unknown_method(self, run_cli: Any, beds: Path, tmp_path: Path) -> None:
-        told = self.fails(
+        sentence = self.fails(
             run_cli, tmp_path, beds / "any.parquet", "--backbone", "pixels", "--method", "protonte"
         )
-        assert "did you mean 'protonet'" in told
+        assert "did you mean 'protonet'" in sentence
 
     def test_unknown_setting(self, run_cli: Any, beds: Path, tmp_path: Path) -> None:
         method = "protonet(shots=3)"
-        told = self.fails(run_cli, tmp_path, beds / "any.parquet", "--backbone", "pixels", "--method", method)
-        assert "distance='euclidean'" in told
+        sentence = self.fails(
+            run_cli, tmp_path, beds / "any.parquet", "--backbone", "pixels", "--method", method
+        )
+        assert "distance='euclidean'" in sentence
 
     def test_no_backbone(self, run_cli: Any, beds: Path, tmp_path: Path) -> None:
         assert "--backbone" in self.fails(run_cli, tmp_path, beds / "any.parquet", "--method", "protonet")
@@ -180,14 +182,14 @@ class TestMistakes:
     def test_truncated_testbed(self, run_cli: Any, beds: Path, tmp_path: Path) -> None:
         path = tmp_path / "cut.parquet"
         path.write_bytes((beds / "any.parquet").read_bytes()[:500])
-        told = self.fails(run_cli, tmp_path, path, "--backbone", "pixels", "--method", "protonet")
-        assert "truncated" in told
+        sentence = self.fails(run_cli, tmp_path, path, "--backbone", "pixels", "--method", "protonet")
+        assert "truncated" in sentence
 
     def test_missing_testbed(self, run_cli: Any, tmp_path: Path) -> None:
-        told = self.fails(
+        sentence = self.fails(
             run_cli, tmp_path, tmp_path / "no.parquet", "--backbone", "pixels", "--method", "protonet"
         )
-        assert "no testbed file" in told
+        assert "no testbed file" in sentence
 
     def test_dataset_that_changed(
         self, run_cli: Any, photos: Path, tmp_path: Path, fresh_cache: Path
@@ -210,15 +212,22 @@ class TestMistakes:
         )
         for path in sorted(copy.rglob("*.jpg"))[::6]:
             path.unlink()
-        told = self.fails(
+        sentence = self.fails(
             run_cli, tmp_path, tmp_path / "b.parquet", "--backbone", "pixels", "--method", "protonet"
         )
-        assert "album" in told
-        given = ["--dataset", f"album={copy}"]
-        told = self.fails(
-            run_cli, tmp_path, tmp_path / "b.parquet", "--backbone", "pixels", "--method", "protonet", *given
+        assert "album" in sentence
+        elsewhere = ["--dataset", f"album={copy}"]
+        sentence = self.fails(
+            run_cli,
+            tmp_path,
+            tmp_path / "b.parquet",
+            "--backbone",
+            "pixels",
+            "--method",
+            "protonet",
+            *elsewhere,
         )
-        assert "changed" in told
+        assert "changed" in sentence
 
     def test_nan_features(
         self, run_cli: Any, beds: Path, features: longshot.Features, tmp_path: Path
@@ -227,7 +236,7 @@ class TestMistakes:
         array = np.load(tmp_path / "mine.npy", mmap_mode="r+")
         array[17, 3] = np.nan
         array.flush()
-        told = self.fails(
+        sentence = self.fails(
             run_cli,
             tmp_path,
             beds / "any.parquet",
@@ -236,14 +245,14 @@ class TestMistakes:
             "--method",
             "protonet",
         )
-        assert "NaN" in told
+        assert "NaN" in sentence
 
     def test_features_of_other_dimensions(
         self, run_cli: Any, beds: Path, features: longshot.Features, tmp_path: Path
     ) -> None:
         features.save(tmp_path / "mine.npy")
         np.save(tmp_path / "mine.npy", np.zeros((240, 7), np.float32))
-        told = self.fails(
+        sentence = self.fails(
             run_cli,
             tmp_path,
             beds / "any.parquet",
@@ -252,7 +261,7 @@ class TestMistakes:
             "--method",
             "protonet",
         )
-        assert "240 × 7" in told
+        assert "240 × 7" in sentence
 
     def test_a_run_folder_in_use(
         self, run_cli: Any, beds: Path, dataset: longshot.Dataset, tmp_path: Path

@@ -58,12 +58,12 @@ def test_balanced_accuracy(tasks: list[tuple[NDArray[np.float64], NDArray[np.int
 
 
 def test_normalized_accuracy(tasks: list[tuple[NDArray[np.float64], NDArray[np.int64]]]) -> None:
-    found = task_metrics(*padded(tasks))
+    metrics = task_metrics(*padded(tasks))
     expected = [
         (b - 1 / s.shape[1]) / (1 - 1 / s.shape[1])
-        for b, (s, _) in zip(found.balanced_accuracy, tasks, strict=True)
+        for b, (s, _) in zip(metrics.balanced_accuracy, tasks, strict=True)
     ]
-    assert found.normalized_accuracy.tolist() == pytest.approx([float(e) for e in expected], abs=1e-12)
+    assert metrics.normalized_accuracy.tolist() == pytest.approx([float(e) for e in expected], abs=1e-12)
 
 
 def test_top5(tasks: list[tuple[NDArray[np.float64], NDArray[np.int64]]]) -> None:
@@ -82,8 +82,8 @@ def test_loss(tasks: list[tuple[NDArray[np.float64], NDArray[np.int64]]]) -> Non
 def test_predictions_are_minus_one_at_padding(
     tasks: list[tuple[NDArray[np.float64], NDArray[np.int64]]],
 ) -> None:
-    found = task_metrics(*padded(tasks)).prediction
-    for row, (s, y) in zip(found.tolist(), tasks, strict=True):
+    predictions = task_metrics(*padded(tasks)).prediction
+    for row, (s, y) in zip(predictions.tolist(), tasks, strict=True):
         assert row == [*s.argmax(1).tolist(), *[-1] * (len(row) - len(y))]
 
 
@@ -93,8 +93,8 @@ def test_a_class_that_was_ruled_out_costs_a_finite_loss() -> None:
 
 
 def test_one_class_is_always_right_and_no_better_than_chance() -> None:
-    found = task_metrics(torch.zeros(1, 3, 1), torch.zeros(1, 3, dtype=torch.int64), torch.tensor([1]))
-    assert (found.accuracy.item(), found.normalized_accuracy.item()) == (1.0, 0.0)
+    metrics = task_metrics(torch.zeros(1, 3, 1), torch.zeros(1, 3, dtype=torch.int64), torch.tensor([1]))
+    assert (metrics.accuracy.item(), metrics.normalized_accuracy.item()) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

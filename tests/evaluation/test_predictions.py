@@ -39,9 +39,9 @@ def guesses(bed: Testbed, seed: int = 0) -> list[np.ndarray[Any, Any]]:
 def test_scores_equal_scikit_learns(bed: Testbed, tmp_path: Path) -> None:
     made = guesses(bed)
     write_predictions(tmp_path / "p.parquet", bed, made, name="guess")
-    found = read_predictions(tmp_path / "p.parquet")
-    assert found.name == "guess"
-    table = score_predictions(found, bed)
+    predictions = read_predictions(tmp_path / "p.parquet")
+    assert predictions.name == "guess"
+    table = score_predictions(predictions, bed)
     for row, task, labels in zip(table.to_pylist(), bed, made, strict=True):
         assert row["accuracy"] == pytest.approx(accuracy_score(task.query_label, labels), abs=1e-12)
         balanced = balanced_accuracy_score(task.query_label, labels)
@@ -76,8 +76,10 @@ def test_a_row_per_query_in_any_order(bed: Testbed, tmp_path: Path, kind: str) -
         options = pacsv.WriteOptions(delimiter="," if kind == "csv" else "\t")
         pacsv.write_csv(by_query(bed, made), path, options)
     write_predictions(tmp_path / "lists.parquet", bed, made)
-    one, other = (score_predictions(read_predictions(p), bed) for p in (path, tmp_path / "lists.parquet"))
-    assert one.equals(other)
+    by_rows, by_lists = (
+        score_predictions(read_predictions(p), bed) for p in (path, tmp_path / "lists.parquet")
+    )
+    assert by_rows.equals(by_lists)
 
 
 def test_tasks_in_another_order_are_put_right(bed: Testbed, tmp_path: Path) -> None:
@@ -85,8 +87,8 @@ def test_tasks_in_another_order_are_put_right(bed: Testbed, tmp_path: Path) -> N
     order = np.random.default_rng(2).permutation(len(bed))
     write_predictions(tmp_path / "a.parquet", bed, made)
     write_predictions(tmp_path / "b.parquet", bed, [made[i] for i in order], tasks=order)
-    one, other = (score_predictions(read_predictions(tmp_path / f"{n}.parquet"), bed) for n in "ab")
-    assert one.equals(other)
+    in_order, shuffled = (score_predictions(read_predictions(tmp_path / f"{n}.parquet"), bed) for n in "ab")
+    assert in_order.equals(shuffled)
 
 
 def changed(change: Callable[[list[np.ndarray[Any, Any]]], Any]) -> Callable[[Testbed, Path], None]:
@@ -127,7 +129,7 @@ def foreign(bed: Testbed, path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("write", "told"),
+    ("write", "sentence"),
     [
         (changed(lambda made: made.pop()), "lack 1 of 25 tasks, such as task 24"),
         (changed(cut_one), "for task 3, which has"),
@@ -139,16 +141,16 @@ def foreign(bed: Testbed, path: Path) -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(
-    bed: Testbed, tmp_path: Path, write: Callable[[Testbed, Path], None], told: str
+    bed: Testbed, tmp_path: Path, write: Callable[[Testbed, Path], None], sentence: str
 ) -> None:
     write(bed, tmp_path / "p.parquet")
     with pytest.raises(UserError) as error:
         score_predictions(read_predictions(tmp_path / "p.parquet"), bed)
-    assert told in str(error.value)
+    assert sentence in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "sentence"),
     [
         ({"task": [0]}, "no column 'prediction'"),
         ({"task": [0], "prediction": [1.5]}, "holds double"),
@@ -158,11 +160,11 @@ def test_what_does_not_fit_is_refused(
         ({"task": [0], "prediction": pa.array([None], pa.list_(pa.int16()))}, "no prediction in 1 of 1"),
     ],
 )
-def test_files_that_are_no_predictions(tmp_path: Path, table: dict[str, Any], told: str) -> None:
+def test_files_that_are_no_predictions(tmp_path: Path, table: dict[str, Any], sentence: str) -> None:
     pq.write_table(pa.table(table), tmp_path / "p.parquet")
     with pytest.raises(UserError) as error:
         read_predictions(tmp_path / "p.parquet")
-    assert told in str(error.value)
+    assert sentence in str(error.value)
 
 
 def test_a_damaged_file_is_told(tmp_path: Path) -> None:
@@ -176,12 +178,12 @@ def test_the_command(bed: Testbed, photos: Path, tmp_path: Path, run_cli: RunCli
     evaluate(bed, backbones="pixels", methods=["protonet", "ridge"], out=tmp_path / "run")
     write_predictions(tmp_path / "p.parquet", bed, guesses(bed), name="guess")
     arguments = (tmp_path / "p.parquet", tmp_path / "run", "--against", tmp_path / "run", "--json")
-    told = json.loads(run_cli("score", *arguments, "-o", tmp_path / "s.csv").stdout)
-    assert told["testbed"] == bed.content_hash and told["checked"]
-    assert {row["against"] for row in told["paired"]} == {"protonet on pixels", "ridge on pixels"}
-    best = max(row["its_accuracy"] for row in told["paired"])
-    pair = max(told["paired"], key=lambda row: row["its_accuracy"])
-    assert pair["difference"] == pytest.approx(told["scores"][0]["accuracy"] - best)
+    record = json.loads(run_cli("score", *arguments, "-o", tmp_path / "s.csv").stdout)
+    assert record["testbed"] == bed.content_hash and record["checked"]
+    assert {row["against"] for row in record["paired"]} == {"protonet on pixels", "ridge on pixels"}
+    best = max(row["its_accuracy"] for row in record["paired"])
+    pair = max(record["paired"], key=lambda row: row["its_accuracy"])
+    assert pair["difference"] == pytest.approx(record["scores"][0]["accuracy"] - best)
     assert len(pacsv.read_csv(tmp_path / "s.csv")) == len(bed)
     wrong = run_cli("score", tmp_path / "p.parquet", tmp_path, check=False)
     assert wrong.returncode == 2 and "holds no testbeds/*.parquet" in wrong.stderr

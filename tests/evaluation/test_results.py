@@ -261,10 +261,10 @@ class TestBackboneObjects:
     ) -> None:
         array = np.asarray(features.array)
         results = longshot.evaluate(beds / "fixed.parquet", backbones=array, methods="protonet")
-        given = longshot.evaluate(beds / "fixed.parquet", backbones=features, methods="protonet")
+        from_features = longshot.evaluate(beds / "fixed.parquet", backbones=features, methods="protonet")
         assert results.run["cells"][0]["backbone"].startswith("array-")
         # The cache keeps half precision: a query between two classes may go to the other one.
-        expected = given.summary()[0]["accuracy"]
+        expected = from_features.summary()[0]["accuracy"]
         assert results.summary()[0]["accuracy"] == pytest.approx(expected, abs=0.01)
 
     def test_a_tensor_is_its_array(self, beds: Path, features: longshot.Features) -> None:

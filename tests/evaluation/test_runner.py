@@ -46,7 +46,7 @@ def test_accuracy_is_that_of_nearest_class_means(
     testbed = longshot.Testbed.load(beds / "any.parquet")
     rows = {key: number for number, key in enumerate(features.keys.to_pylist())}
     table = run.table().to_pylist()
-    found = {
+    by_task = {
         row["task"]: row for row in table if row["testbed_name"] == "any" and row["method"] == "protonet"
     }
     for task in testbed:
@@ -54,7 +54,7 @@ def test_accuracy_is_that_of_nearest_class_means(
         query = features.array[[rows[key] for key in task.query]].astype(np.float64)
         means = np.stack([support[task.support_label == label].mean(0) for label in range(task.way)])
         nearest = ((query[:, None] - means[None]) ** 2).sum(2).argmin(1)
-        row = found[task.index]
+        row = by_task[task.index]
         assert row["prediction"] == nearest.tolist()
         assert row["accuracy"] == pytest.approx((nearest == task.query_label).mean())
         assert (row["way"], row["mean_shot"]) == (task.way, pytest.approx(len(task.support) / task.way))
@@ -80,8 +80,8 @@ def test_duckdb_reads_the_folder(run: Results) -> None:
     query = (
         f"select method, avg(accuracy) from '{run.path}/*.parquet' where testbed_name = 'any' group by method"
     )
-    found = dict(duckdb.sql(query).fetchall())
-    assert found == {
+    means = dict(duckdb.sql(query).fetchall())
+    assert means == {
         s["method"]: pytest.approx(s["accuracy"]) for s in run.summary() if s["testbed"] == "any"
     }
 
@@ -140,24 +140,24 @@ def test_batch_size_does_not_change_predictions(
         beds / "any.parquet", backbones=features, methods=METHODS, out=tmp_path / "run", device="cpu"
     )
     together = [row for row in run.table().to_pylist() if row["testbed_name"] == "any"]
-    for one, many in zip(alone.table().to_pylist(), together, strict=True):
-        assert one["prediction"] == many["prediction"]
-        assert one["loss"] == pytest.approx(many["loss"], rel=1e-4, abs=1e-5)
+    for single, batched in zip(alone.table().to_pylist(), together, strict=True):
+        assert single["prediction"] == batched["prediction"]
+        assert single["loss"] == pytest.approx(batched["loss"], rel=1e-4, abs=1e-5)
 
 
 class Counting(ProtoNet):
-    """ProtoNet that counts the tasks it is asked for."""
+    """ProtoNet that counts the tasks it is scored for."""
 
-    asked = 0
+    scored = 0
 
     def scores(self, batch: TaskBatch) -> Tensor:
-        type(self).asked += len(batch)
+        type(self).scored += len(batch)
         return super().scores(batch)
 
 
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
-    monkeypatch.setattr(Counting, "asked", 0)
+    monkeypatch.setattr(Counting, "scored", 0)
     return Counting
 
 
@@ -168,7 +168,7 @@ def test_a_second_call_computes_nothing(
         longshot.evaluate(
             beds / "fixed.parquet", backbones=features, methods=counting(), out=tmp_path / "run", workers=1
         )
-        assert counting.asked == expected
+        assert counting.scored == expected
 
 
 @pytest.mark.parametrize("harm", ["remove", "truncate", "flip"])
@@ -194,9 +194,9 @@ def test_only_the_missing_or_damaged_part_is_computed_anew(
     else:
         data[len(data) // 4] ^= 0xFF
         path.write_bytes(data)
-    counting.asked = 0
+    counting.scored = 0
     longshot.evaluate(beds / "fixed.parquet", backbones=features, methods=counting(), out=folder, workers=1)
-    assert counting.asked == 72
+    assert counting.scored == 72
     assert files(folder) == before
     assert ("1 damaged" in capsys.readouterr().err) == (harm != "remove")
 
@@ -254,8 +254,8 @@ def test_two_backbones_side_by_side(beds: Path, dataset: longshot.Dataset, tmp_p
         methods="protonet",
         out=tmp_path / "run",
     )
-    one, two = results.summary()
-    assert (two["backbone"], two["accuracy"]) == ("pixels + pixels", pytest.approx(one["accuracy"]))
+    single, double = results.summary()
+    assert (double["backbone"], double["accuracy"]) == ("pixels + pixels", pytest.approx(single["accuracy"]))
 
 
 def test_a_testbed_over_two_datasets(
@@ -263,8 +263,10 @@ def test_a_testbed_over_two_datasets(
 ) -> None:
     other = longshot.open_dataset(photos / "round", name="round")
     second = longshot.sample(other, tasks=30, shape=longshot.FixedShape(3, 2, 4), seed=5)
-    both = longshot.Testbed.concat([second, longshot.Testbed.load(beds / "fixed.parquet")])
-    results = longshot.evaluate({"both": both}, backbones="pixels", methods="protonet", out=tmp_path / "run")
+    joined = longshot.Testbed.concat([second, longshot.Testbed.load(beds / "fixed.parquet")])
+    results = longshot.evaluate(
+        {"both": joined}, backbones="pixels", methods="protonet", out=tmp_path / "run"
+    )
     table = results.table()
     assert table["task"].to_pylist() == list(range(230))
     assert table["dataset"].to_pylist() == ["round"] * 30 + [dataset.name] * 200
@@ -276,10 +278,10 @@ def test_coarsity_comes_from_the_testbed(beds: Path, features: longshot.Features
 
     old = longshot.Testbed.load(beds / "fixed.parquet")
     values = np.linspace(0, 1, len(old))
-    kept = [
+    names = [
         name for name in old.table.column_names if name != "coarsity"
     ]  # a taxonomy gives it to any testbed
-    table = old.table.select(kept).append_column("coarsity", pa.array(values))
+    table = old.table.select(names).append_column("coarsity", pa.array(values))
     made = longshot.Testbed.create(table, datasets=old.datasets, sampler=old.meta["sampler"], seed=1)
     results = longshot.evaluate(made, backbones=features, methods="protonet", out=tmp_path / "run")
     assert results.table()["coarsity"].to_pylist() == pytest.approx(values.tolist())

@@ -49,8 +49,8 @@ def test_training_on_test_classes_is_recorded_and_told(
     assert leak["of_images"] == len(keys) and leak["of_classes"] == len(classes)
     seen = {key for key in keys if key.rsplit("/", 1)[0] in dataset.class_ids[:4]}
     assert leak["images"] == len(seen) > 0
-    told = capsys.readouterr().err
-    assert told.startswith("warning: ") and f"{len(seen)} of {len(keys)} test images" in told
+    warning = capsys.readouterr().err
+    assert warning.startswith("warning: ") and f"{len(seen)} of {len(keys)} test images" in warning
 
 
 def test_training_on_other_classes_is_recorded_without_a_warning(
@@ -70,8 +70,8 @@ def test_a_backbone_that_tells_nothing_is_not_recorded(testbed: Testbed) -> None
 def test_each_of_several_networks_side_by_side_is_looked_at(
     tmp_path: Path, dataset: Dataset, testbed: Testbed
 ) -> None:
-    one = _network(tmp_path / "one", dataset, list(dataset.class_ids[:1]))
+    network = _network(tmp_path / "one", dataset, list(dataset.class_ids[:1]))
     two = _network(tmp_path / "two", dataset, list(dataset.class_ids))
-    name = f"{one} + {two} + pixels"
-    found = _record(testbed, name)["upstream"][name][testbed.content_hash]
-    assert len(found) == 2 and found[1]["images"] == found[1]["of_images"]
+    name = f"{network} + {two} + pixels"
+    leaks = _record(testbed, name)["upstream"][name][testbed.content_hash]
+    assert len(leaks) == 2 and leaks[1]["images"] == leaks[1]["of_images"]

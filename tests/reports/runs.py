@@ -74,7 +74,7 @@ def draw_testbed(
         )
     sampler = {"shape": "hand", "classes": {"name": classes_by}, "instances": {"name": "uniform"}}
     fingerprints = {
-        name: f"{place:x}" * 64 for place, name in enumerate(datasets, start=15 - len(datasets) + 1)
+        name: f"{digit:x}" * 64 for digit, name in enumerate(datasets, start=15 - len(datasets) + 1)
     }
     return Testbed.create(pa.Table.from_pylist(rows), datasets=fingerprints, sampler=sampler, seed=seed)
 
@@ -128,15 +128,15 @@ def write_run(
     A testbed can have options of ``draw_testbed`` instead.
     """
     run = new_run()
-    for seed, (name, wanted) in enumerate((beds or {"fixed": False, "any": True}).items()):
-        options = {"vary": wanted} if isinstance(wanted, bool) else wanted
+    for seed, (name, shape) in enumerate((beds or {"fixed": False, "any": True}).items()):
+        options = {"vary": shape} if isinstance(shape, bool) else shape
         testbed = draw_testbed(tasks, **{"vary": False, "seed": seed, "names": names, **options})
         testbed.save(testbed_path(path, testbed.content_hash))
         run["testbeds"][testbed.content_hash] = {"name": name}
-        for one in series:
-            method, setting, method_seed = one["method"], one["setting"], one.get("seed", 0)
-            identity = f"{method} {setting} {one['skill']}"
-            found = columns(testbed, one, seed, scores)
+        for measured in series:
+            method, setting, method_seed = measured["method"], measured["setting"], measured.get("seed", 0)
+            identity = f"{method} {setting} {measured['skill']}"
+            results = columns(testbed, measured, seed, scores)
             owners = testbed.table.column("dataset").to_pylist()
             units = []
             for dataset in dict.fromkeys(owners):  # a unit holds tasks of one dataset
@@ -145,8 +145,8 @@ def write_run(
                     testbed.content_hash,
                     name,
                     dataset,
-                    one["backbone"],
-                    one["backbone"],
+                    measured["backbone"],
+                    measured["backbone"],
                     method,
                     identity,
                     setting,
@@ -154,16 +154,16 @@ def write_run(
                     0,
                     len(rows),
                 )
-                part = {key: [values[row] for row in rows] for key, values in found.items()}
+                part = {key: [values[row] for row in rows] for key, values in results.items()}
                 write_unit(
-                    path, unit, part, [one.get("seconds", 0.001)] * len(rows), part.pop("scores", None)
+                    path, unit, part, [measured.get("seconds", 0.001)] * len(rows), part.pop("scores", None)
                 )
                 units.append(unit.id)
-            run["methods"][method] = {"setting": setting, "kind": one.get("kind", "frozen")}
+            run["methods"][method] = {"setting": setting, "kind": measured.get("kind", "frozen")}
             run["cells"].append(
                 {
                     "testbed": testbed.content_hash,
-                    "backbone": one["backbone"],
+                    "backbone": measured["backbone"],
                     "method": method,
                     "seed": method_seed,
                     "units": units,

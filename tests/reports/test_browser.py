@@ -64,12 +64,12 @@ def test_table_shows_the_numbers(browser: Any, written: tuple[Path, Path]) -> No
     data = load(written[0])
     entries = summarise(data)
     shown = Opened(browser, written[1]).texts(".results tbody td.num")
-    wanted = [
+    expected = [
         f"{100 * entries[bed, s].mean:.1f} ± {100 * entries[bed, s].half:.1f}"
         for s in range(len(data.series))
         for bed in range(len(data.beds))
     ]
-    assert [re.sub(r"^(best|tie) ", "", text) for text in shown] == wanted
+    assert [re.sub(r"^(best|tie) ", "", text) for text in shown] == expected
 
 
 @pytest.mark.parametrize("width", [390, 320, 768, 1280])
@@ -103,7 +103,7 @@ def test_text_stands_out_in_both_schemes(
     browser: Any, written: tuple[Path, Path], scheme: str, selector: str
 ) -> None:
     page = Opened(browser, written[1], color_scheme=scheme).page
-    found = page.evaluate(
+    contrasts = page.evaluate(
         """selector => {
             let element = document.querySelector(selector), behind = element;
             const style = getComputedStyle(element);
@@ -113,7 +113,7 @@ def test_text_stands_out_in_both_schemes(
         }""",
         selector,
     )
-    ink, paper = (luminance(colour) for colour in found)
+    ink, paper = (luminance(colour) for colour in contrasts)
     assert (paper < 0.05) if scheme == "dark" else (paper > 0.8)
     assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) >= 4.5
 
@@ -163,7 +163,7 @@ def test_complete_without_scripts(browser: Any, written: tuple[Path, Path]) -> N
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_text_of_a_plot_is_cut_or_covered(browser: Any, written: tuple[Path, Path], width: int) -> None:
     page = Opened(browser, written[1], viewport={"width": width, "height": 844}).page
-    found = page.evaluate(
+    problems = page.evaluate(
         """() => {
             const found = [];
             for (const plot of document.querySelectorAll("svg.plot")) {
@@ -181,7 +181,7 @@ def test_no_text_of_a_plot_is_cut_or_covered(browser: Any, written: tuple[Path, 
             return found;
         }"""
     )
-    assert found == []
+    assert problems == []
 
 
 def test_prints(browser: Any, written: tuple[Path, Path]) -> None:

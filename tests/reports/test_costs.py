@@ -27,8 +27,8 @@ from .runs import DEFAULT
 Run = Callable[..., "CompletedProcess[str]"]
 KINDS = ("frozen", "adapted", "meta-trained")
 SERIES = [
-    {**one, "method": f"method-{kind}", "seconds": seconds, "kind": kind}
-    for one, seconds, kind in zip(DEFAULT, (0.002, 0.5, 0.1), KINDS, strict=True)
+    {**series, "method": f"method-{kind}", "seconds": seconds, "kind": kind}
+    for series, seconds, kind in zip(DEFAULT, (0.002, 0.5, 0.1), KINDS, strict=True)
 ]
 
 
@@ -40,14 +40,14 @@ def run(make_run: MakeRun) -> Path:
 def test_the_front_is_what_nothing_dominates() -> None:
     rng = np.random.default_rng(3)
     seconds, accuracy = rng.integers(1, 9, 60).astype(float), rng.integers(1, 9, 60).astype(float)
-    wanted = [
+    expected = [
         not any(
             s <= seconds[i] and a >= accuracy[i] and (s, a) != (seconds[i], accuracy[i])
             for s, a in zip(seconds, accuracy, strict=True)
         )
         for i in range(60)
     ]
-    assert costs.pareto(seconds, accuracy).tolist() == wanted and 0 < sum(wanted) < 60
+    assert costs.pareto(seconds, accuracy).tolist() == expected and 0 < sum(expected) < 60
 
 
 def test_equals_share_the_front() -> None:
@@ -72,12 +72,12 @@ def test_times_in_words(seconds: float, text: str) -> None:
 
 def test_medians_and_totals_come_from_the_rows(run: Path) -> None:
     data = load(run)
-    found = costs.costs(data, summarise(data), 0)
-    assert [one.entry.series for one in found] == [0, 2, 1]  # the quickest first
-    for one in found:
-        seconds = data.cells[0, one.entry.series].metrics["seconds"]
-        assert (one.median, one.total) == (float(np.median(seconds)), float(seconds.sum()))
-    assert [one.front for one in found] == [True, True, False]
+    bed_costs = costs.costs(data, summarise(data), 0)
+    assert [cost.entry.series for cost in bed_costs] == [0, 2, 1]  # the quickest first
+    for cost in bed_costs:
+        seconds = data.cells[0, cost.entry.series].metrics["seconds"]
+        assert (cost.median, cost.total) == (float(np.median(seconds)), float(seconds.sum()))
+    assert [cost.front for cost in bed_costs] == [True, True, False]
 
 
 def test_the_kind_comes_from_the_record_of_the_run(run: Path) -> None:
@@ -90,9 +90,9 @@ def test_the_kind_comes_from_the_record_of_the_run(run: Path) -> None:
 
 
 def test_flat_rows_have_kind_and_times(run: Path) -> None:
-    found = rows(load(run))[1]
-    assert found["kind"] == "adapted"
-    assert found["seconds_median"] == pytest.approx(0.5) and found["seconds_total"] == pytest.approx(15)
+    row = rows(load(run))[1]
+    assert row["kind"] == "adapted"
+    assert row["seconds_median"] == pytest.approx(0.5) and row["seconds_total"] == pytest.approx(15)
 
 
 def test_layout_cost_parts_the_kinds(run: Path) -> None:
@@ -112,21 +112,21 @@ def test_without_times_there_is_no_section(make_run: MakeRun, monkeypatch: pytes
         costs.sheets(data)
 
 
-def dict_of(found: Any) -> dict[str, Any]:
-    assert isinstance(found, dict)
-    return found
+def dict_of(context: Any) -> dict[str, Any]:
+    assert isinstance(context, dict)
+    return context
 
 
 def test_times_of_different_machines_carry_a_notice(run: Path) -> None:
     record = json.loads((run / "run.json").read_text())
-    for name, said in (
+    for name, notices in (
         ("quick", "Measured on quick, 2 cores, cpu."),
         ("slow", "taken on different machines (quick, "),
     ):
         machine = {"processor": name, "cores": 2, "device": "cpu", "system": "any"}
         record["sessions"].append({"started": "2026-01-02T03:04:05+00:00", "machine": machine})
         (run / "run.json").write_text(json.dumps(record))
-        assert said in render(load(run), pictures=0)
+        assert notices in render(load(run), pictures=0)
 
 
 def test_published_numbers_do_not_go_with_costs(run: Path) -> None:
@@ -143,8 +143,8 @@ def points(places: list[tuple[float, float]]) -> list[Point]:
 
 
 def numbers(svg: str) -> list[str]:
-    found = [element.text or "" for element in Xml.fromstring(svg).iter() if element.tag.endswith("text")]
-    return [text for text in found if re.fullmatch(r"\d{1,2}", text)]
+    texts = [element.text or "" for element in Xml.fromstring(svg).iter() if element.tag.endswith("text")]
+    return [text for text in texts if re.fullmatch(r"\d{1,2}", text)]
 
 
 def test_every_point_has_its_number_even_in_one_place() -> None:

@@ -29,35 +29,35 @@ def texts(svg: str) -> list[str]:
 
 
 def test_the_history_is_read(tmp_path: Path) -> None:
-    (one,) = read_trainings([write_history(tmp_path / "net")])
-    assert one.name == "net" and one.seconds == 60 and len(one.step) == len(one.loss) == 40
-    assert one.validated.tolist() == [10, 20, 30, 40]
-    assert one.best_at() == pytest.approx((20, 0.8, 0.02))
+    (history,) = read_trainings([write_history(tmp_path / "net")])
+    assert history.name == "net" and history.seconds == 60 and len(history.step) == len(history.loss) == 40
+    assert history.validated.tolist() == [10, 20, 30, 40]
+    assert history.best_at() == pytest.approx((20, 0.8, 0.02))
 
 
 def test_the_first_of_equal_validations_was_kept(tmp_path: Path) -> None:
-    (one,) = read_trainings(
+    (history,) = read_trainings(
         [write_history(tmp_path / "net", validation_accuracy=0.7, validation_interval=None)]
     )
-    best = one.best_at()
+    best = history.best_at()
     assert best is not None and best[:2] == (1, 0.7) and math.isnan(best[2])
 
 
 def test_folders_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    folders = [write_history(tmp_path / place / "net") for place in "ab"]
-    assert [one.name for one in read_trainings(folders)] == ["net", "net (2)"]
+    folders = [write_history(tmp_path / parent / "net") for parent in "ab"]
+    assert [history.name for history in read_trainings(folders)] == ["net", "net (2)"]
 
 
 def test_without_validation_there_is_the_loss_alone(tmp_path: Path) -> None:
     trainings = read_trainings([write_history(tmp_path / "net", every=0)])
-    assert [what for what, _ in plots(trainings)] == ["Training loss"] and trainings[0].best_at() is None
+    assert [title for title, _ in plots(trainings)] == ["Training loss"] and trainings[0].best_at() is None
 
 
 def test_plots_are_themed_and_say_what_they_show(tmp_path: Path) -> None:
-    found = dict(plots(read_trainings([write_history(tmp_path / "a$b$"), write_history(tmp_path / "c")])))
-    assert list(found) == ["Training loss", "Validation accuracy"]
-    for what, svg in found.items():
-        assert Xml.fromstring(svg).attrib["aria-label"] == f"{what} against step: a$b$, c"
+    panels = dict(plots(read_trainings([write_history(tmp_path / "a$b$"), write_history(tmp_path / "c")])))
+    assert list(panels) == ["Training loss", "Validation accuracy"]
+    for title, svg in panels.items():
+        assert Xml.fromstring(svg).attrib["aria-label"] == f"{title} against step: a$b$, c"
         assert not re.search(r"#[0-9a-f]{6}\b", svg) and "var(--s2)" in svg
         assert "step" in texts(svg)
 
@@ -68,14 +68,14 @@ def test_a_loss_that_is_no_number_leaves_a_gap(tmp_path: Path) -> None:
     lines[3] = re.sub(r'"loss": [\d.]+', '"loss": NaN', lines[3])
     lines[4] = re.sub(r'"loss": [\d.]+', '"loss": null', lines[4])
     (folder / "history.jsonl").write_text("\n".join(lines))
-    (one,) = read_trainings([folder])
-    assert np.flatnonzero(np.isnan(one.loss)).tolist() == [3, 4]
-    assert len(plots([one])) == 2
+    (history,) = read_trainings([folder])
+    assert np.flatnonzero(np.isnan(history.loss)).tolist() == [3, 4]
+    assert len(plots([history])) == 2
 
 
 def test_long_histories_are_averaged(tmp_path: Path) -> None:
-    drawn = plots(read_trainings([write_history(tmp_path / "net", records=5000, every=1000)]))[0][1]
-    longest = max(path.count("L") for path in re.findall(r' d="([^"]+)"', drawn))
+    svg = plots(read_trainings([write_history(tmp_path / "net", records=5000, every=1000)]))[0][1]
+    longest = max(path.count("L") for path in re.findall(r' d="([^"]+)"', svg))
     assert POINTS / 2 < longest < POINTS
 
 
@@ -126,8 +126,10 @@ def test_the_page_shows_curves_and_a_table(make_run: MakeRun, tmp_path: Path) ->
 
 
 def test_the_command_takes_several_folders(run_cli: Run, make_run: MakeRun, tmp_path: Path) -> None:
-    run, one, two = make_run(), write_history(tmp_path / "one"), write_history(tmp_path / "two")
-    run_cli("report", run, "--pictures", "0", "--training", one, "--training", two, "-o", tmp_path / "r.html")
+    run, first, second = make_run(), write_history(tmp_path / "one"), write_history(tmp_path / "two")
+    run_cli(
+        "report", run, "--pictures", "0", "--training", first, "--training", second, "-o", tmp_path / "r.html"
+    )
     assert "Learning curves" in (tmp_path / "r.html").read_text("utf-8")
-    done = run_cli("report", run, "--training", one, "--format", "md", check=False)
+    done = run_cli("report", run, "--training", first, "--format", "md", check=False)
     assert done.returncode == 2 and "Learning curves stand on the page" in done.stderr

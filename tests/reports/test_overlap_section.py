@@ -31,7 +31,7 @@ def _request(folder: Path, upstream: dict[str, list[dict[str, Any]]] | None) -> 
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     if upstream is not None:
         first = load(folder).beds[0].hash
-        run["upstream"] = {"net": {first if bed == "*" else bed: found for bed, found in upstream.items()}}
+        run["upstream"] = {"net": {first if bed == "*" else bed: leaks for bed, leaks in upstream.items()}}
         write_json(folder / "run.json", run)
     data = load(folder)
     pairs = compare_all(data)

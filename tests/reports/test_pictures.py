@@ -60,7 +60,7 @@ def test_marks_equal_the_predictions(make_run: MakeRun) -> None:
     }
     for shown in (*album.hardest, *album.easiest):
         task = testbed[shown.task]
-        wanted = {
+        expected = {
             key: task.classes[answer].rsplit("/")[-1]
             for key, answer, truth in zip(
                 task.query, rows[shown.task]["prediction"], task.query_label, strict=True
@@ -69,8 +69,8 @@ def test_marks_equal_the_predictions(make_run: MakeRun) -> None:
         }
         assert {
             s.key: s.predicted for row in shown.rows for s in row.query if s.predicted is not None
-        } == wanted
-        assert shown.wrong == len(wanted)
+        } == expected
+        assert shown.wrong == len(expected)
 
 
 def test_a_large_task_shows_its_worst_classes_and_says_what_is_left_out(

@@ -81,15 +81,15 @@ def test_density_peaks_where_the_values_are() -> None:
 
 
 def test_few_values_stand_for_themselves() -> None:
-    found = plots.bins(np.array([2.0, 5.0, 5.0, 20.0]))
-    assert [(group.label, int(group.rows.sum())) for group in found] == [("2", 1), ("5", 2), ("20", 1)]
+    groups = plots.bins(np.array([2.0, 5.0, 5.0, 20.0]))
+    assert [(group.label, int(group.rows.sum())) for group in groups] == [("2", 1), ("5", 2), ("20", 1)]
 
 
 def test_many_values_become_ranges_that_hold_every_task_once() -> None:
     values = RNG.random(500) * 19 + 1
-    found = plots.bins(values)
-    assert len(found) == 8
-    assert np.array_equal(np.sum([group.rows for group in found], axis=0), np.ones(500))
+    groups = plots.bins(values)
+    assert len(groups) == 8
+    assert np.array_equal(np.sum([group.rows for group in groups], axis=0), np.ones(500))
 
 
 def test_ranges_survive_heavy_ties() -> None:

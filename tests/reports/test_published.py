@@ -35,13 +35,13 @@ def test_whole_is_the_mean_of_its_quartiles_but_where_a_note_says_so() -> None:
     """Four equal quartiles average to the whole, up to rounding: a misread digit would show."""
     odd = set()
     for table in (1, 2):
-        for whole in PAPER.select(table=table, part="whole", sampling="semantic"):
+        for number in PAPER.select(table=table, part="whole", sampling="semantic"):
             parts = [
-                PAPER.select(table=table, method=whole.method, part=f"quartile {i}")[0].mean
+                PAPER.select(table=table, method=number.method, part=f"quartile {i}")[0].mean
                 for i in (1, 2, 3, 4)
             ]
-            if abs(sum(parts) / 4 - whole.mean) > 0.0002:
-                odd.add((table, whole.label))
+            if abs(sum(parts) / 4 - number.mean) > 0.0002:
+                odd.add((table, number.label))
     assert odd == {(1, "Transductive Finetuning")}
     assert "Transductive Finetuning" in PAPER.notes[0]
 

@@ -34,10 +34,10 @@ def test_columns_are_whole_quartiles_and_uniform(run: Path) -> None:
     cell = data.cells[1, 0]
     assert cell.coarsity is not None
     bins = quantile_bins(cell.coarsity)
-    wanted = [cell.accuracy[bins == q].mean() for q in range(4)]
+    expected = [cell.accuracy[bins == q].mean() for q in range(4)]
     line = next(line for line in table.lines if line.series == 0)
-    found = [value.mean for value in line.values if value is not None]
-    assert found == pytest.approx([cell.accuracy.mean(), *wanted, data.cells[0, 0].accuracy.mean()])
+    shown = [value.mean for value in line.values if value is not None]
+    assert shown == pytest.approx([cell.accuracy.mean(), *expected, data.cells[0, 0].accuracy.mean()])
 
 
 def test_inductive_rows_come_first(run: Path) -> None:

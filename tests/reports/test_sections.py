@@ -31,8 +31,8 @@ FINE: dict[str, Any] = {"coarsity": True, "classes_by": "semantic"}
 def request(run: Path | list[Path], **options: Any) -> Request:
     data = load(run)
     pairs = compare_all(data)
-    wanted = {"images": draw_images, "pictures": 2, "focus": None, **options}
-    return Request(data, pairs, summarise(data, pairs), **wanted)
+    settings = {"images": draw_images, "pictures": 2, "focus": None, **options}
+    return Request(data, pairs, summarise(data, pairs), **settings)
 
 
 def values(data: ReportData, bed: int, series: int) -> np.ndarray:
@@ -40,16 +40,18 @@ def values(data: ReportData, bed: int, series: int) -> np.ndarray:
 
 
 def test_paired_differences_are_those_to_the_best(make_run: MakeRun) -> None:
-    asked = request(make_run(beds={"one": False}, tasks=60))
-    section = paired(asked)
+    page = request(make_run(beds={"one": False}, tasks=60))
+    section = paired(page)
     assert section is not None
     panel = section.context["panels"][0]
     assert panel["index"] == 2 and [line["series"] for line in panel["lines"]] == [1, 0]
     for line in panel["lines"]:
-        wanted = statistics.compare_paired(values(asked.data, 0, 2), values(asked.data, 0, line["series"]))
-        assert line["mean"] == pytest.approx(wanted.difference.mean)
-        assert line["bounds"] == pytest.approx((100 * wanted.difference.low, 100 * wanted.difference.high))
-        assert (line["wins"], line["ties"], line["losses"]) == (wanted.wins, wanted.ties, wanted.losses)
+        expected = statistics.compare_paired(values(page.data, 0, 2), values(page.data, 0, line["series"]))
+        assert line["mean"] == pytest.approx(expected.difference.mean)
+        assert line["bounds"] == pytest.approx(
+            (100 * expected.difference.low, 100 * expected.difference.high)
+        )
+        assert (line["wins"], line["ties"], line["losses"]) == (expected.wins, expected.ties, expected.losses)
 
 
 def test_one_series_has_no_paired_differences(make_run: MakeRun) -> None:
@@ -57,12 +59,16 @@ def test_one_series_has_no_paired_differences(make_run: MakeRun) -> None:
 
 
 def test_critical_difference_over_tasks(make_run: MakeRun) -> None:
-    asked = request(make_run(beds={"one": False}))
-    section = ranks(asked)
+    page = request(make_run(beds={"one": False}))
+    section = ranks(page)
     assert section is not None
-    wanted = statistics.critical_difference(asked.data.shared(0).accuracy)
+    expected = statistics.critical_difference(page.data.shared(0).accuracy)
     panel = section.context["panels"][0]
-    assert (panel["difference"], panel["chi"], panel["blocks"]) == (wanted.difference, wanted.chi_square, 30)
+    assert (panel["difference"], panel["chi"], panel["blocks"]) == (
+        expected.difference,
+        expected.chi_square,
+        30,
+    )
 
 
 def test_many_datasets_are_the_blocks(make_run: MakeRun) -> None:
@@ -78,14 +84,14 @@ def test_two_series_are_ranked_over_several_datasets_only(make_run: MakeRun) -> 
 
 
 def test_meta_dataset_ranks_by_source(make_run: MakeRun) -> None:
-    asked = request(make_run(beds={"one": {"datasets": ("x", "y")}}, tasks=40))
-    section = ranks(asked)
+    page = request(make_run(beds={"one": {"datasets": ("x", "y")}}, tasks=40))
+    section = ranks(page)
     assert section is not None and section.context["sources"] == [("one", "x"), ("one", "y")]
-    shared = asked.data.shared(0)
+    shared = page.data.shared(0)
     rows = shared.accuracy[np.asarray(shared.datasets) == "x"]
-    found = [statistics.mean_interval(column) for column in rows.T]
-    wanted = statistics.meta_dataset_ranks([i.mean for i in found], [i.half or 0 for i in found])
-    assert {s: places[0] for s, _, places, _ in section.context["lines"]} == dict(enumerate(wanted))
+    estimates = [statistics.mean_interval(column) for column in rows.T]
+    expected = statistics.meta_dataset_ranks([i.mean for i in estimates], [i.half or 0 for i in estimates])
+    assert {s: places[0] for s, _, places, _ in section.context["lines"]} == dict(enumerate(expected))
 
 
 def test_difficulty_needs_something_measured(make_run: MakeRun) -> None:
@@ -93,11 +99,11 @@ def test_difficulty_needs_something_measured(make_run: MakeRun) -> None:
 
 
 def test_slope_and_correlation_with_coarsity(make_run: MakeRun) -> None:
-    asked = request(make_run(beds={"one": FINE}, tasks=90))
-    section = difficulty(asked)
+    page = request(make_run(beds={"one": FINE}, tasks=90))
+    section = difficulty(page)
     assert section is not None
     panel = section.context["panels"][0]
-    cell = asked.data.cells[0, 0]
+    cell = page.data.cells[0, 0]
     assert (panel["column"], panel["window"]) == ("coarsity", 30)
     assert cell.coarsity is not None
     x = np.round(cell.coarsity, 9)
@@ -114,41 +120,41 @@ def test_every_measured_column_is_named(make_run: MakeRun) -> None:
 def test_curve_is_the_rolling_mean() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.random(50), rng.random(50)
-    wanted = statistics.rolling_mean(x, y, 16)
-    found = curve(x, y)
-    assert np.allclose(found, (wanted.x, wanted.mean, wanted.low, wanted.high))
+    expected = statistics.rolling_mean(x, y, 16)
+    drawn_curve = curve(x, y)
+    assert np.allclose(drawn_curve, (expected.x, expected.mean, expected.low, expected.high))
 
 
 def test_curve_of_few_values_is_their_means() -> None:
     x = np.repeat([1.0, 2.0, 3.0], [20, 20, 3])
     y = np.random.default_rng(0).random(43)
-    found = curve(x, y)
-    assert found[0].tolist() == [1, 2]  # three tasks tell nothing
-    assert found[2][1] == pytest.approx(statistics.mean_interval(y[20:40]).low)
+    drawn_curve = curve(x, y)
+    assert drawn_curve[0].tolist() == [1, 2]  # three tasks tell nothing
+    assert drawn_curve[2][1] == pytest.approx(statistics.mean_interval(y[20:40]).low)
 
 
 def test_breakdown_by_dataset(make_run: MakeRun) -> None:
-    asked = request(make_run(beds={"one": {"datasets": ("x", "y")}}))
-    section = difficulty(asked)
+    page = request(make_run(beds={"one": {"datasets": ("x", "y")}}))
+    section = difficulty(page)
     assert section is not None
     table = section.context["by_dataset"][0]
-    cell = asked.data.cells[0, 1]
+    cell = page.data.cells[0, 1]
     groups = statistics.breakdown(cell.accuracy, cell.datasets)
     assert [value[0] for value in table["lines"][1][2]] == pytest.approx([g.interval.mean for g in groups])
 
 
 def test_drop_is_paired_where_queries_are_shared(make_run: MakeRun) -> None:
     data = load(make_run(beds={"uniform": {"seed": 3}, "hard": {"seed": 3, "support_from": 20}}))
-    found = bed_drops(data, 0, 1)
-    one, other = values(data, 0, 0), values(data, 1, 0)
-    assert found[0][1][-1].paired
-    assert found[0][1][-1].drop == statistics.mean_interval(one - other)
+    drops_by_series = bed_drops(data, 0, 1)
+    before, after = values(data, 0, 0), values(data, 1, 0)
+    assert drops_by_series[0][1][-1].paired
+    assert drops_by_series[0][1][-1].drop == statistics.mean_interval(before - after)
 
 
 def test_drop_between_other_queries_is_not_paired(make_run: MakeRun) -> None:
     data = load(make_run())
-    found = bed_drops(data, 0, 1)
-    assert found[0][1][-1].drop == statistics.welch(values(data, 0, 0), values(data, 1, 0))
+    drops_by_series = bed_drops(data, 0, 1)
+    assert drops_by_series[0][1][-1].drop == statistics.welch(values(data, 0, 0), values(data, 1, 0))
 
 
 def test_drops_start_from_the_uniform_testbed(make_run: MakeRun) -> None:
@@ -162,27 +168,27 @@ def test_one_testbed_has_no_drop(make_run: MakeRun) -> None:
 
 
 def test_intrinsic_and_modelling_difficulty(make_run: MakeRun) -> None:
-    asked = request(make_run())
-    section = drop(asked)
+    page = request(make_run())
+    section = drop(page)
     assert section is not None
-    shared = asked.data.shared(0)
-    wanted = statistics.dataset_difficulty(shared.accuracy, shared.datasets)[0]
-    found = section.context["datasets"][0]
-    assert (found["intrinsic"], found["modelling"]) == (wanted.intrinsic, wanted.modelling)
+    shared = page.data.shared(0)
+    expected = statistics.dataset_difficulty(shared.accuracy, shared.datasets)[0]
+    line = section.context["datasets"][0]
+    assert (line["intrinsic"], line["modelling"]) == (expected.intrinsic, expected.modelling)
 
 
 def test_confusions_are_counted_over_all_tasks(make_run: MakeRun) -> None:
-    asked = request(make_run(beds={"one": False}))
-    section = confused(asked)
+    page = request(make_run(beds={"one": False}))
+    section = confused(page)
     assert section is not None
     panel = section.context["panels"][0]
-    cell, testbed = asked.data.cells[0, 2], asked.data.beds[0].testbed
+    cell, testbed = page.data.cells[0, 2], page.data.beds[0].testbed
     assert testbed is not None
-    wanted = count_confusions(testbed, cell.tasks, cell.predictions)
+    expected = count_confusions(testbed, cell.tasks, cell.predictions)
     assert panel["index"] == 2
     shown = [[square["count"] for square in squares] for _, squares in panel["rows"]]
-    assert shown == wanted.counts.toarray().tolist()
-    assert [one["pair"] for one in panel["pairs"]] == statistics.most_confused(wanted, 4)
+    assert shown == expected.counts.toarray().tolist()
+    assert [line["pair"] for line in panel["pairs"]] == statistics.most_confused(expected, 4)
 
 
 def test_confused_pairs_show_the_mistakes(make_run: MakeRun) -> None:
@@ -195,16 +201,16 @@ def test_confused_pairs_show_the_mistakes(make_run: MakeRun) -> None:
 def test_no_pictures_wanted_none_read(make_run: MakeRun) -> None:
     section = confused(request(make_run(beds={"one": False}), pictures=0))
     assert section is not None
-    assert not any(one["directions"] for one in section.context["panels"][0]["pairs"])
+    assert not any(line["directions"] for line in section.context["panels"][0]["pairs"])
 
 
 def test_calibration_of_saved_scores(make_run: MakeRun) -> None:
-    asked = request(make_run(beds={"one": False}, scores=True))
-    _, _, _, found = calibrated(asked).context["lines"][0]
-    cell, testbed = asked.data.cells[0, 0], asked.data.beds[0].testbed
+    page = request(make_run(beds={"one": False}, scores=True))
+    _, _, _, shown = calibrated(page).context["lines"][0]
+    cell, testbed = page.data.cells[0, 0], page.data.beds[0].testbed
     assert testbed is not None
-    wanted = statistics.calibration(*measure_confidences(testbed, cell.tasks, cell.scores))
-    assert (found.ece, found.n) == (wanted.ece, 30 * 20)
+    expected = statistics.calibration(*measure_confidences(testbed, cell.tasks, cell.scores))
+    assert (shown.ece, shown.n) == (expected.ece, 30 * 20)
 
 
 def test_without_scores_there_is_nothing_to_calibrate(make_run: MakeRun) -> None:
@@ -212,10 +218,10 @@ def test_without_scores_there_is_nothing_to_calibrate(make_run: MakeRun) -> None
 
 
 def test_tasks_needed_and_stability(make_run: MakeRun) -> None:
-    asked = request(make_run(beds={"one": False}))
-    section = enough(asked)
+    page = request(make_run(beds={"one": False}))
+    section = enough(page)
     assert section is not None
-    accuracy = asked.data.shared(0).accuracy
+    accuracy = page.data.shared(0).accuracy
     stable = statistics.ranking_stability(accuracy)
     line = section.context["lines"][0]
     assert line["needed"] == statistics.tasks_needed(statistics.spread(accuracy[:, 0]), 0.005)

@@ -38,8 +38,8 @@ def groceries(shared: Path, tmp_path: Path) -> Path:
         classes: dict[str, list[str]] = {}
         for name in names:
             classes.setdefault(name.rsplit("/", 1)[0], []).append(name)
-        chosen = [found[:25] for found in classes.values() if len(found) >= 25][:6]
-        for name in (name for found in chosen for name in found):
+        chosen = [names[:25] for names in classes.values() if len(names) >= 25][:6]
+        for name in (name for names in chosen for name in names):
             archive.extract(name, tmp_path)
     return tmp_path / "grocery"
 

@@ -51,22 +51,24 @@ def report_of(*beds: list[Cell]) -> ReportData:
 
 def marks(*cells: Cell) -> tuple[list[str], list[float]]:
     data = report_of(list(cells))
-    found, p = first_place(data, 0, compare_all(data))
-    return list(found.values()), list(p.values())
+    by_series, p = first_place(data, 0, compare_all(data))
+    return list(by_series.values()), list(p.values())
 
 
 def test_pairs_are_formed_by_task_number() -> None:
-    one, other = cell([0.1, 0.2, 0.9], [0, 1, 7]), cell([0.3, 0.9, 0.5], [1, 7, 9])
-    tested = compare_all(report_of([one, other]))[0, 0, 1]
+    before, after = cell([0.1, 0.2, 0.9], [0, 1, 7]), cell([0.3, 0.9, 0.5], [1, 7, 9])
+    tested = compare_all(report_of([before, after]))[0, 0, 1]
     assert tested.result == compare_paired([0.2, 0.9], [0.3, 0.9])
 
 
 def test_p_is_corrected_over_all_pairs_of_all_testbeds() -> None:
     rng = np.random.default_rng(1)
     beds = [[cell(rng.integers(0, 21, 30) / 20) for _ in range(3)] for _ in range(2)]
-    found = compare_all(report_of(*beds))
-    assert len(found) == 6
-    assert [one.p for one in found.values()] == pytest.approx(holm([one.result.p for one in found.values()]))
+    pairs = compare_all(report_of(*beds))
+    assert len(pairs) == 6
+    assert [pair.p for pair in pairs.values()] == pytest.approx(
+        holm([pair.result.p for pair in pairs.values()])
+    )
 
 
 def test_page_and_compare_agree(make_run: MakeRun) -> None:
@@ -81,16 +83,16 @@ def test_page_and_compare_agree(make_run: MakeRun) -> None:
 def test_a_clear_leader_is_best() -> None:
     rng = np.random.default_rng(2)
     base = rng.random(100) * 0.5
-    found, p = marks(cell(base), cell(base + 0.3 + 0.01 * rng.random(100)))
-    assert found == ["", "best"]
+    given_marks, p = marks(cell(base), cell(base + 0.3 + 0.01 * rng.random(100)))
+    assert given_marks == ["", "best"]
     assert p[0] < 0.05 and math.isnan(p[1])
 
 
 def test_what_the_test_does_not_separate_ties() -> None:
     rng = np.random.default_rng(3)
     base = rng.random(60)
-    found, _ = marks(cell(base + 0.001 * rng.standard_normal(60)), cell(base), cell(base - 0.4))
-    assert found == ["tied", "tied", ""]
+    given_marks, _ = marks(cell(base + 0.001 * rng.standard_normal(60)), cell(base), cell(base - 0.4))
+    assert given_marks == ["tied", "tied", ""]
 
 
 def test_equal_rows_tie() -> None:
@@ -117,12 +119,12 @@ def test_summary_of_a_run_equals_the_rows(make_run: MakeRun) -> None:
     data = load(run)
     rows = read_rows(run).to_pylist()
     for (bed, series), entry in summarise(data).items():
-        wanted = data.series[series]
+        measured = data.series[series]
         values = [
             row["accuracy"]
             for row in rows
             if (row["testbed"], row["backbone"], row["method"])
-            == (data.beds[bed].hash, wanted.backbone, wanted.method)
+            == (data.beds[bed].hash, measured.backbone, measured.method)
         ]
         assert entry.n == len(values) == 30
         assert entry.mean == pytest.approx(np.mean(values))

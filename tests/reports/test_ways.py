@@ -51,11 +51,11 @@ def test_the_numbers_are_those_of_the_rows(run: Path) -> None:
     (sheet,) = ways.sheets(data)
     first = sheet.blocks[0][0]
     beds = [bed.name for bed in data.beds]
-    wanted = [
+    expected = [
         *(data.cells[beds.index(name), 0].accuracy.mean() for name in ("few-1", "few-5", "many")),
         data.cells[beds.index("many"), 0].metrics["top5"].mean(),
     ]
-    assert [cell.text.split(" ± ")[0] for cell in first[3:]] == [f"{100 * mean:.2f}" for mean in wanted]
+    assert [cell.text.split(" ± ")[0] for cell in first[3:]] == [f"{100 * mean:.2f}" for mean in expected]
 
 
 def test_inductive_rows_stand_above_and_ties_are_shared(run: Path) -> None:

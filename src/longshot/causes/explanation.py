@@ -204,7 +204,7 @@ def _task_scores(run: Results, testbed: Testbed, focus: str | None) -> tuple[Flo
     if not table.num_rows:
         by = f" by a series with '{focus}' in its name" if focus else ""
         raise UserError(
-            f"The run {run.path} holds no results{by} on the testbed {testbed.content_hash[:12]}…",
+            f"The run {run.name} holds no results{by} on the testbed {testbed.content_hash[:12]}…",
             "evaluate on it first",
         )
     rows = table["task"].to_numpy()

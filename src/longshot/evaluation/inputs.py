@@ -61,14 +61,16 @@ class FeatureSource:
         }
 
 
-def as_list(given: Any) -> list[Any]:
+def as_list(parameter: Any) -> list[Any]:
     """One thing or several as a list; text, arrays and modules are one thing.
 
     >>> as_list("pixels"), as_list(("a", "b"))
     (['pixels'], ['a', 'b'])
     """
-    several = isinstance(given, Sequence | Set | ValuesView | Iterator) and not isinstance(given, str | bytes)
-    return list(given) if several else [given]
+    several = isinstance(parameter, Sequence | Set | ValuesView | Iterator) and not isinstance(
+        parameter, str | bytes
+    )
+    return list(parameter) if several else [parameter]
 
 
 def describe_value(value: object) -> str:

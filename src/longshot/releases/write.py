@@ -192,7 +192,7 @@ def _baselines(results: Results, testbeds: Mapping[str, Testbed]) -> list[dict[s
     missing = results.missing()
     if missing:
         raise UserError(
-            f"The run {results.path} is not finished: {len(missing):,} units are missing",
+            f"The run {results.name} is not finished: {len(missing):,} units are missing",
             "run its command again first",
         )
     rows = [
@@ -206,7 +206,7 @@ def _baselines(results: Results, testbeds: Mapping[str, Testbed]) -> list[dict[s
     ]
     if not rows:
         raise UserError(
-            f"The run {results.path} holds nothing on the {len(names)} testbeds of the release",
+            f"The run {results.name} holds nothing on the {len(names)} testbeds of the release",
             "evaluate on them first",
         )
     return rows
