@@ -26,10 +26,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from longshot.core.batches import Episode
 from longshot.datasets import open_dataset
-from longshot.training.data import Settings
 from longshot.training.distributed import Team
 from longshot.training.episodes import EpisodeSource
 from longshot.training.images import Prefetch
+from longshot.training.settings import training_settings
 from longshot.training.setup import Job, prepare
 from longshot.training.steps import Stepper
 
@@ -65,8 +65,8 @@ def as_episode(found: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> Episod
 
 def measure(size: int, augment: str) -> None:
     steps = STEPS[size]
-    settings = Settings(size=size, augment=augment, validation_tasks=2, device="cpu")
-    job = prepare(open_dataset("toybox"), "protonet", settings)
+    settings = training_settings(size=size, augment=augment, validation_tasks=2, device="cpu")
+    job = prepare("protonet", open_dataset("toybox"), settings)
     stepper = Stepper(job, Team())
     ready = job.source.load(0, (0, 1))
     for _ in range(2):

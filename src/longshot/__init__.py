@@ -56,6 +56,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.testbeds.testbed import Testbed as Testbed
     from longshot.training.folders import TrainedNetwork as TrainedNetwork
     from longshot.training.loop import train as train
+    from longshot.training.tune import tune as tune
 
 __version__ = _version("longshot")
 
@@ -78,7 +79,8 @@ _VERBS: dict[str, str] = {
     "evaluate": "longshot.evaluation.runner",
     "compare": "longshot.evaluation.compare",
     "report": "longshot.api.reports",
-    "train": "longshot.training.loop",
+    "train": "longshot.api.training",
+    "tune": "longshot.api.training",
     "release": "longshot.releases.write",
     "verify": "longshot.releases.verify",
     "score": "longshot.evaluation.scoring",

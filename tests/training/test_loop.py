@@ -16,6 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import longshot
 from longshot.core.batches import Episode
 from longshot.core.errors import UserError
 from longshot.networks import checkpoint
@@ -23,10 +24,10 @@ from longshot.networks.base import Network
 from longshot.training.adversarial import Adversarial
 from longshot.training.base import ImageBatch, Step
 from longshot.training.cost import estimate
-from longshot.training.data import Settings
 from longshot.training.folders import read_facts
 from longshot.training.loop import train
 from longshot.training.protonet import ProtoNetTraining
+from longshot.training.settings import training_settings
 
 SMALL = {"network": "cnn4(width=4)", "size": 16}
 CALL = "protonet(query=3, shot=2, way=2)"
@@ -54,7 +55,7 @@ class Stops(Exception):
 
 
 def test_what_a_training_leaves(photos: Path, tmp_path: Path) -> None:
-    done = train(photos, CALL, out=tmp_path / "a", steps=20, validate_every=10, validation_tasks=20, **SMALL)
+    done = train(CALL, photos, out=tmp_path / "a", steps=20, validate_every=10, validation_tasks=20, **SMALL)
     records = history(done.path)
     assert [record["step"] for record in records] == list(range(2, 21, 2))
     names = {
@@ -80,7 +81,7 @@ def test_what_a_training_leaves(photos: Path, tmp_path: Path) -> None:
     assert len(story["data"]["classes"]) == 3  # of 8, 5 are held out
     assert not set(story["data"]["classes"]) & set(story["data"]["validation_classes"])
     assert network.dim == 4
-    again = train(photos, CALL, out=tmp_path / "a", steps=20, validate_every=10, validation_tasks=20, **SMALL)
+    again = train(CALL, photos, out=tmp_path / "a", steps=20, validate_every=10, validation_tasks=20, **SMALL)
     assert again == done  # finished: nothing is done twice
 
 
@@ -127,19 +128,19 @@ def test_difficult_episodes_survive_an_interruption(photos: Path, tmp_path: Path
     """They were chosen by a network that is gone by then; the checkpoint has them."""
     given = {"way": 2, "shot": 2, "query": 3, "every": 8}
     options: dict[str, Any] = {"steps": 20, "checkpoint_every": 3, "validation_tasks": 5, **SMALL}
-    train(photos, Adversarial(**given), out=tmp_path / "whole", **options)  # type: ignore[arg-type]
+    train(Adversarial(**given), photos, out=tmp_path / "whole", **options)  # type: ignore[arg-type]
     cut = StopsAt(**given)  # type: ignore[arg-type]
     cut.last = 13  # in the second choice, behind the checkpoint of step 12
     with pytest.raises(Stops):
-        train(photos, cut, out=tmp_path / "cut", **options)
-    train(photos, Adversarial(**given), out=tmp_path / "cut", **options)  # type: ignore[arg-type]
+        train(cut, photos, out=tmp_path / "cut", **options)
+    train(Adversarial(**given), photos, out=tmp_path / "cut", **options)  # type: ignore[arg-type]
     assert_same_weights(tmp_path / "whole", tmp_path / "cut")
 
 
 def test_a_loss_that_is_no_number_stops(photos: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"steps": 40, "checkpoint_every": 1, "validation_tasks": 5, **SMALL}
     with pytest.raises(UserError, match=r"at step \d+ with learning rate 1e\+30") as caught:
-        train(photos, CALL, out=tmp_path / "a", optimiser="sgd(lr=1e30)", **options)
+        train(CALL, photos, out=tmp_path / "a", optimiser="sgd(lr=1e30)", **options)
     assert "checkpoint of step" in str(caught.value)
     assert "lower the learning rate" in str(caught.value)
     facts = read_facts(tmp_path / "a")
@@ -160,9 +161,9 @@ def test_too_little_memory_halves_and_says_so_once(
     photos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     options: dict[str, Any] = {"steps": 4, "batch": 8, "holdout": 0.0, "optimiser": "sgd(lr=0.05)", **SMALL}
-    train(photos, ProtoNetTraining(way=2, shot=2, query=3), out=tmp_path / "all", **options)
+    train(ProtoNetTraining(way=2, shot=2, query=3), photos, out=tmp_path / "all", **options)
     capfd.readouterr()
-    train(photos, Hungry(way=2, shot=2, query=3), out=tmp_path / "parts", **options)
+    train(Hungry(way=2, shot=2, query=3), photos, out=tmp_path / "parts", **options)
     told = capfd.readouterr().err
     assert told.count("too little memory") == 1
     assert "8 episodes at once: from here on in parts of 2" in told
@@ -173,17 +174,17 @@ def test_too_little_memory_halves_and_says_so_once(
 
 def test_another_training_in_the_folder_is_refused(photos: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"out": tmp_path / "a", "steps": 2, "validation_tasks": 5, **SMALL}
-    train(photos, CALL, **options)
+    train(CALL, photos, **options)
     with pytest.raises(UserError, match=r"another training \(seed was 0, now 1\)"):
-        train(photos, CALL, **options, seed=1)
+        train(CALL, photos, **options, seed=1)
     with pytest.raises(UserError, match="algorithm was protonet"):
-        train(photos, "matching(way=2, shot=2, query=3)", **options)
-    more = train(photos, CALL, **{**options, "steps": 4})  # more steps of the same are the same training
+        train("matching(way=2, shot=2, query=3)", photos, **options)
+    more = train(CALL, photos, **{**options, "steps": 4})  # more steps of the same are the same training
     assert more.steps == 4
 
 
 def test_minutes_end_a_training(photos: Path, tmp_path: Path) -> None:
-    done = train(photos, CALL, out=tmp_path / "a", minutes=1e-6, validation_tasks=5, **SMALL)
+    done = train(CALL, photos, out=tmp_path / "a", minutes=1e-6, validation_tasks=5, **SMALL)
     assert done.steps == 1
     assert done.validation_accuracy is not None
 
@@ -191,7 +192,7 @@ def test_minutes_end_a_training(photos: Path, tmp_path: Path) -> None:
 def test_half_precision(photos: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"steps": 3, "holdout": 0.0, "optimiser": "sgd(lr=0.05)", **SMALL}
     for precision in ("float32", "bfloat16"):
-        train(photos, CALL, out=tmp_path / precision, precision=precision, **options)
+        train(CALL, photos, out=tmp_path / precision, precision=precision, **options)
     full, half = (weights(tmp_path / name) for name in ("float32", "bfloat16"))
     name = "network.blocks.0.0.weight"
     assert half[name].dtype == torch.float32  # the weights themselves stay whole
@@ -201,44 +202,54 @@ def test_half_precision(photos: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["adversarial(way=2, shot=2, query=3, every=4)", "multiclass"])
 def test_the_cost_of_any_algorithm(photos: Path, call: str) -> None:
-    told = estimate(photos, call, Settings(steps=10, validation_tasks=4, **SMALL))  # type: ignore[arg-type]
+    told = estimate(call, photos, training_settings(steps=10, validation_tasks=4, **SMALL))
     assert told["steps"] == 10
     assert told["images_per_step"] == (64 if call == "multiclass" else 10)
     assert told["seconds"] > 0
 
 
 def test_going_on_from_a_saved_network(photos: Path, tmp_path: Path) -> None:
-    first = train(photos, CALL, out=tmp_path / "a", steps=5, validation_tasks=5, **SMALL)
+    first = train(CALL, photos, out=tmp_path / "a", steps=5, validation_tasks=5, **SMALL)
     # With a rate of zero and batch norm's running statistics aside, the weights stay those of the start.
     options: dict[str, Any] = {"steps": 1, "optimiser": "sgd(lr=0.0)", "validation_tasks": 5}
-    train(photos, "multiclass", out=tmp_path / "b", start=first.path, **options)
+    train("multiclass", photos, out=tmp_path / "b", start=first.path, **options)
     one, other = (load_file(tmp_path / name / "network.safetensors") for name in "ab")
     assert one.keys() == other.keys()  # the head over the train classes is left out
     assert all(
         torch.equal(one[name], other[name]) for name in one if "running" not in name and "num_" not in name
     )
-    with pytest.raises(UserError, match="leave --network cnn4 out"):
-        train(photos, CALL, out=tmp_path / "c", start=first.path, network="cnn4")
+    with pytest.raises(UserError, match='leave network="cnn4" out'):
+        train(CALL, photos, out=tmp_path / "c", start=first.path, network="cnn4")
 
 
 @pytest.mark.parametrize(
     ("call", "options", "words"),
     [
-        ("protonet(way=9)", {}, ["8 train classes", "needs 9", "--way"]),
-        ("protonet(way=2, shot=20, query=15)", {}, ["0 of them with the 35 images", "--shot"]),
-        ("multiclass", {"way": 3}, ["trains on batches", "leave --way out"]),
+        ("protonet(way=9)", {}, ["8 train classes", "needs 9", "lower way, shot or query"]),
+        ("protonet(way=2, shot=20, query=15)", {}, ["0 of them with the 35 images", "lower way, shot"]),
+        ("multiclass", {"way": 3}, ["trains on batches", "leave way out"]),
         (CALL, {"network": "cnn5"}, ["'cnn5'", "cnn4"]),
-        (CALL, {"epochs": 2}, ["draws episodes", "--steps"]),
+        (CALL, {"epochs": 2}, ["epochs=2 does not go here: protonet draws episodes", "use steps alone"]),
         (CALL, {"split": "tests"}, ["no split 'tests'"]),
         (CALL, {"recipe": "best"}, ["no recipe 'best'", "pmf"]),
         (CALL, {"devices": 2}, ["1 episodes", "multiple of 2"]),
-        (CALL, {"precision": "half"}, ["no precision 'half'"]),
-        (CALL, {"step": 3}, ["no setting 'step'"]),
+        (
+            CALL,
+            {"precision": "half"},
+            ["precision is 'half', but it must be 'auto', 'float32' or 'bfloat16'"],
+        ),
+        (CALL, {"steps": 0}, ["steps is 0, but it must be greater than or equal to 1."]),
+        (CALL, {"holdout": 1.0}, ["holdout is 1.0, but it must be less than 1."]),
+        (CALL, {"seed": -1}, ["seed is -1, but it must be greater than or equal to 0."]),
+        (CALL, {"minutes": 0.0}, ["minutes is 0.0, but it must be greater than 0."]),
+        (CALL, {"shape": "any"}, ["shape is 'any', but it must be a sampler's object"]),
+        (5, {}, ["algorithm is 5 (int), but it must be the name of an algorithm", "protonet"]),
+        (CALL, {"step": 3}, ["no parameter 'step'; did you mean 'steps'?"]),
     ],
 )
 def test_mistakes(photos: Path, tmp_path: Path, call: str, options: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(UserError) as caught:
-        train(photos, call, out=tmp_path / "a", **{**SMALL, **options})
+        longshot.train(call, photos, out=tmp_path / "a", **{**SMALL, **options})
     for word in words:
         assert word in str(caught.value)
     assert not (tmp_path / "a").exists()

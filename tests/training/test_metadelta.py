@@ -120,8 +120,8 @@ def bars(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_training_ends_as_a_backbone(bars: Path, tmp_path: Path, fresh_cache: Path) -> None:
     trained = train(
-        bars,
         "metadelta(members=2)",
+        bars,
         network="cnn4(width=8)",
         out=tmp_path / "run",
         size=16,
@@ -158,9 +158,9 @@ def test_a_training_in_two_parts_ends_the_same(
     }
     if algorithm.startswith("metadelta"):
         settings["batch"] = 8
-    train(bars, algorithm, out=tmp_path / "whole", steps=6, **settings)
+    train(algorithm, bars, out=tmp_path / "whole", steps=6, **settings)
     for steps in (3, 6):
-        train(bars, algorithm, out=tmp_path / "parts", steps=steps, **settings)
+        train(algorithm, bars, out=tmp_path / "parts", steps=steps, **settings)
     whole, parts = (load_file(tmp_path / name / "state.safetensors") for name in ("whole", "parts"))
     assert whole.keys() == parts.keys()
     assert all(torch.equal(whole[name], parts[name]) for name in whole)

@@ -27,12 +27,12 @@ def test_two_devices_train_the_network_of_one(photos: Path, tmp_path: Path) -> N
         "device": "cpu",
     }
     call = "protonet(way=2, shot=2, query=3)"
-    alone = train(photos, call, out=tmp_path / "one", **options)
-    together = train(photos, call, out=tmp_path / "two", devices=2, **options)
+    alone = train(call, photos, out=tmp_path / "one", **options)
+    together = train(call, photos, out=tmp_path / "two", devices=2, **options)
     assert together.steps == alone.steps == 6
     assert together.validation_accuracy == pytest.approx(alone.validation_accuracy, abs=0.02)
     start = train(
-        photos, call, out=tmp_path / "start", **{**options, "steps": 1, "optimiser": "sgd(lr=1e-12)"}
+        call, photos, out=tmp_path / "start", **{**options, "steps": 1, "optimiser": "sgd(lr=1e-12)"}
     )
     assert start.steps == 1
     before, single, shared = (

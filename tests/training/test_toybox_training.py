@@ -21,8 +21,8 @@ def test_trained_beats_pixels(tmp_path: Path) -> None:
 
     dataset = open_dataset("toybox")
     done = train(
-        dataset,
         "protonet",
+        dataset,
         network="cnn4(width=32)",
         size=28,
         steps=40,

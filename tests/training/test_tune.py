@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+import longshot
 from conftest import RunCli
 from longshot.core.calls import check_settings, parameters, parse_call
 from longshot.core.errors import UserError
@@ -17,7 +18,7 @@ from longshot.core.tuned import Tuned, read_tuned, tuned_method, tuned_training,
 from longshot.methods.registry import get_method, method_class
 from longshot.training.registry import algorithm_class
 from longshot.training.spaces import Space, Trial, get_space, parse_parameter, space_names, space_of_call
-from longshot.training.tune import TrialObjective, tune
+from longshot.training.tune import TrialObjective, run_search, tune
 
 pytest.importorskip("optuna", reason="needs the extra 'tune'")
 
@@ -55,38 +56,38 @@ def stop(count: int) -> None:
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_an_interrupted_search_goes_on_with_the_same_trials(tmp_path: Path, sampler: str) -> None:
-    tune(hill(), Hill(), tmp_path / "whole", trials=14, sampler=sampler)
+    run_search(hill(), Hill(), tmp_path / "whole", trials=14, sampler=sampler)
     with pytest.raises(KeyboardInterrupt):
-        tune(hill(), Hill(stop), tmp_path / "cut", trials=14, sampler=sampler)
+        run_search(hill(), Hill(stop), tmp_path / "cut", trials=14, sampler=sampler)
     assert len(tried(tmp_path / "cut")) == 3
-    tune(hill(), Hill(), tmp_path / "cut", trials=14, sampler=sampler)
+    run_search(hill(), Hill(), tmp_path / "cut", trials=14, sampler=sampler)
     assert tried(tmp_path / "cut") == tried(tmp_path / "whole")
     assert len({one["temperature"] for one in tried(tmp_path / "whole")}) == 14
 
 
 def test_more_trials_extend_a_search_and_the_same_number_adds_none(tmp_path: Path) -> None:
-    tune(hill(), Hill(), tmp_path, trials=3)
+    run_search(hill(), Hill(), tmp_path, trials=3)
     again = Hill()
-    tune(hill(), again, tmp_path, trials=3)
+    run_search(hill(), again, tmp_path, trials=3)
     assert again.count == 0
-    tune(hill(), again, tmp_path, trials=5)
+    run_search(hill(), again, tmp_path, trials=5)
     assert again.count == 2
 
 
 def test_minutes_bound_a_search(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has succeeded; there was no time for one"):
-        tune(hill(), Hill(), tmp_path, minutes=1e-9)
+        run_search(hill(), Hill(), tmp_path, minutes=1e-9)
 
 
 def test_tpe_finds_the_top_of_a_hill(tmp_path: Path) -> None:
-    best = tune(hill(), Hill(), tmp_path, trials=40)
+    best = run_search(hill(), Hill(), tmp_path, trials=40)
     assert best.story["parameters"]["temperature"] == pytest.approx(0.3, abs=0.02)
     assert read_tuned(tmp_path / "best.yaml") == best
 
 
 def test_every_point_of_a_small_space_is_tried_once(tmp_path: Path) -> None:
     space = hill(temperature="choose(0.1, 0.2, 0.5)", head="choose('cosine', 'linear')")
-    best = tune(space, Hill(), tmp_path, trials=20)
+    best = run_search(space, Hill(), tmp_path, trials=20)
     found = tried(tmp_path)
     assert len(found) == 6 and len({json.dumps(one) for one in found}) == 6
     assert best.method == "finetune(temperature=0.2, head='cosine')"
@@ -97,7 +98,7 @@ def test_a_failed_trial_is_kept_with_its_reason(tmp_path: Path) -> None:
         if count == 2:
             raise UserError("The loss is not a number.")
 
-    tune(hill(), Hill(fail), tmp_path, trials=4)
+    run_search(hill(), Hill(fail), tmp_path, trials=4)
     records = json.loads((tmp_path / "trials.json").read_text())
     assert [one["failed"] for one in records] == [None, "The loss is not a number.", None, None]
     assert records[1]["accuracy"] is None
@@ -110,19 +111,19 @@ def test_a_search_that_only_fails_stops_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"The first 3 trials all failed; the last one: There is no such backbone\."
     ):
-        tune(hill(), Hill(fail), tmp_path, trials=20)
+        run_search(hill(), Hill(fail), tmp_path, trials=20)
 
 
 def test_a_folder_with_another_search_is_refused(tmp_path: Path) -> None:
-    tune(hill(), Hill(), tmp_path, trials=1)
+    run_search(hill(), Hill(), tmp_path, trials=1)
     with pytest.raises(UserError, match=r"holds another search \(its space differ\)"):
-        tune(hill(temperature="uniform(0.1, 2)"), Hill(), tmp_path, trials=1)
+        run_search(hill(temperature="uniform(0.1, 2)"), Hill(), tmp_path, trials=1)
 
 
 @pytest.mark.parametrize("name", space_names())
 def test_the_calls_of_a_named_space_exist(name: str) -> None:
     space = get_space(name)
-    points = [space.found] if space.found else space.points(100)
+    points = [space.reported] if space.reported else space.points(100)
     assert points
     for point in points:
         trial = space.trial(point, 3000)
@@ -146,7 +147,7 @@ def test_the_spaces_of_the_vtab_md_paper() -> None:
         "inner_steps": "choose(1, 6, 10)",
         "extra_steps": "choose(0, 5)",
     }
-    assert proto_maml.trial(proto_maml.found, 2500) == Trial(
+    assert proto_maml.trial(proto_maml.reported, 2500) == Trial(
         "protomaml(steps=10, lr=0.0054)",
         "protomaml(extra_steps=0)",
         {
@@ -197,7 +198,7 @@ def test_a_space_of_ones_own_and_its_mistakes(tmp_path: Path) -> None:
     place.write_text(yaml.safe_dump(told))
     assert get_space(str(place)).trial({"s": 2.5}).method == "protonet(scale=2.5)"
     place.write_text(yaml.safe_dump({"mine": {**told["mine"], "method": "protonet(scale={t})"}}))
-    with pytest.raises(UserError, match=r"uses \{t\}, but has no parameter of that name"):
+    with pytest.raises(UserError, match="uses 't', but has no parameter of that name"):
         get_space(str(place))
     with pytest.raises(UserError, match="did you mean 'vtab-md-protonet'"):
         get_space("vtab-md-protnet")
@@ -233,7 +234,7 @@ def test_the_command_searches_a_method_on_testbeds(run_cli: RunCli, tmp_path: Pa
     assert best.story["validation_accuracy"] == pytest.approx(max(accuracies), abs=1e-5)
     assert get_method(tuned_method(out / "best.yaml")).name == "protonet"
     missing = run_cli("tune", "vtab-md-swap", bed, "-o", out, check=False)
-    assert missing.returncode == 2 and "add --backbone NAME" in missing.stderr
+    assert missing.returncode == 2 and "name one: --backbone NAME" in missing.stderr
 
 
 def test_the_command_trains_every_trial_and_shares_networks(run_cli: RunCli, tmp_path: Path) -> None:
@@ -252,6 +253,58 @@ def test_the_command_trains_every_trial_and_shares_networks(run_cli: RunCli, tmp
     assert best.network is not None and (Path(best.network) / "network.safetensors").exists()
     wrong = run_cli("tune", space, "toybox", "--set", "sise=3", "-o", out, check=False)
     assert wrong.returncode == 2 and "Training has no setting 'sise'" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("space", "data", "options", "words"),
+    [
+        ("vtab-md-protonet", "a.parquet", {}, "trains networks, so it needs a dataset, not a.parquet"),
+        (
+            "vtab-md-swap",
+            "toybox",
+            {},
+            "validation tasks (.parquet, from longshot.sample(DATASET, ",
+        ),
+        ("vtab-md-swap", "a.parquet", {}, "through a fixed backbone; name one: backbone=NAME."),
+        (
+            "vtab-md-swap",
+            "a.parquet",
+            {"backbone": "pixels", "settings": {"size": 3}},
+            "settings is for searches that",
+        ),
+        ("vtab-md-protonet", "toybox", {"backbone": "pixels"}, "makes its own networks; leave backbone out."),
+        ("vtab-md-protonet", "toybox", {}, "how long a training is; add steps=1000 to settings."),
+        (
+            "vtab-md-protonet",
+            "toybox",
+            {"settings": {"stepz": 3}},
+            "no setting 'stepz' for settings; did you mean",
+        ),
+        ("vtab-md-protonet", ["a", "b"], {}, "takes 1 dataset, not 2."),
+    ],
+)
+def test_what_does_not_go_together_is_told(
+    tmp_path: Path, space: str, data: Any, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        tune(space, data, out=tmp_path / "run", **options)
+    assert words in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_search_from_python(photos: Path, tmp_path: Path, fresh_cache: Path) -> None:
+    """Both faces find the same: the best of the rows is the best, and the file says it."""
+    bed = tmp_path / "validation.parquet"
+    longshot.sample(photos, tasks=5, shape=longshot.FixedShape(way=3, shot=1, query=4), seed=1).save(bed)
+    ranges = {"distance": "choose('euclidean', 'cosine')"}
+    result = longshot.tune(
+        "protonet", bed, backbone="pixels", search=ranges, out=tmp_path / "run", device="cpu"
+    )
+    assert [trial["parameters"]["distance"] for trial in result.trials] == ["euclidean", "cosine"]
+    best = max(trial["accuracy"] for trial in result.trials)
+    assert result.best.story["validation_accuracy"] == pytest.approx(best, abs=1e-5)
+    assert read_tuned(result.path / "best.yaml").method == result.best.method
+    assert len(repr(result).splitlines()) <= 5
 
 
 def test_the_list_of_spaces_names_the_tables(run_cli: RunCli) -> None:

@@ -13,6 +13,8 @@ from longshot.core.errors import UserError
 COMMAND_OF = {
     "open_dataset": "datasets show",
     "list_datasets": "datasets",
+    "training.list_algorithms": "train --list",
+    "training.list_spaces": "tune --list",
     "find_overlap": "datasets overlap",
     "datasets.add_dataset": "datasets add",
     "datasets.check_dataset": "datasets check",

@@ -19,11 +19,9 @@ from longshot.cli.sample_options import (
 )
 from longshot.cli.split_option import apply_splits, splits_option
 from longshot.core.errors import UserError
-from longshot.core.tuned import is_tuned, tuned_training
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
-    from longshot.training.data import Settings
 
 _SHAPE = ("way", "shot", "query")
 _CLASSES = ("level", "alpha", "beta", "coarsity", "distance", "reduction")
@@ -110,29 +108,31 @@ def command(
         )
     data = _opened(dataset, options.pop("splits"))
     settings = _settings(options)
-    if is_tuned(name):
-        name, settings = _tuned(name, settings)
     if dry_run:
-        _estimate(name, data, settings, as_json)
+        from longshot.training.cost import estimate
+        from longshot.training.settings import planned
+
+        algorithm, checked = planned(name, settings)
+        _print_cost(estimate(algorithm, data, checked), checked.minutes, as_json)
         return
     if out is None:
-        raise UserError("No folder to write to; name one with -o runs/proto.")
-    from longshot.training.loop import train
+        raise UserError("No folder to write to", "name one: {out:runs/proto}")
+    import longshot
 
-    done = train(data, name, out=out, **vars(settings))
+    trained = longshot.train(name, data, out=out, **settings)
     if as_json:
-        click.echo(json.dumps(done.as_dict(), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(trained.as_dict(), indent=2, ensure_ascii=False))
         return
-    for note in done.notes:
+    for note in trained.notes:
         click.echo(note)
-    click.echo(f"{done.steps:,} steps in {_time(done.seconds)}")
-    if done.validation_accuracy is not None:
-        low, high = done.validation_interval or (done.validation_accuracy,) * 2
+    click.echo(f"{trained.steps:,} steps in {_time(trained.seconds)}")
+    if trained.validation_accuracy is not None:
+        low, high = trained.validation_interval or (trained.validation_accuracy,) * 2
         click.echo(
-            f"validation accuracy {100 * done.validation_accuracy:.1f} % [{100 * low:.1f}, {100 * high:.1f}] "
-            f"at step {done.best_step:,}, which is kept"
+            f"validation accuracy {100 * trained.validation_accuracy:.1f} % [{100 * low:.1f}, {100 * high:.1f}] "
+            f"at step {trained.best_step:,}, which is kept"
         )
-    click.echo(f"{done.path}  a backbone: longshot embed {dataset} --backbone {done.path}")
+    click.echo(f"{trained.path}  a backbone: longshot embed {dataset} --backbone {trained.path}")
 
 
 def _opened(dataset: str, splits: str | None) -> Dataset | str:
@@ -144,10 +144,9 @@ def _opened(dataset: str, splits: str | None) -> Dataset | str:
     return apply_splits(open_dataset(dataset), splits)
 
 
-def _settings(options: dict[str, Any]) -> Settings:
-    """The options as the settings of a training; a sampler only where one was asked for."""
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    """The options as parameters of ``longshot.train``; a sampler only where one was asked for."""
     from longshot.testbeds.words import check_settings, make_classes, make_shape
-    from longshot.training.data import Settings
 
     shape, classes = options.pop("shape"), options.pop("classes")
     sampler = {name: options.pop(name) for name in (*_SHAPE, *_CLASSES)}
@@ -157,77 +156,37 @@ def _settings(options: dict[str, Any]) -> Settings:
         episodes = {"shape": make_shape(shape, sampler)}
     if classes != "uniform" or sampler["coarsity"]:
         episodes["classes"] = make_classes(classes, sampler, allow_repeats=True)
-    return Settings(**options, **episodes)
+    return {**options, **episodes}
 
 
-def _tuned(file: str, settings: Settings) -> tuple[str, Settings]:
-    """The algorithm and settings of a file that 'longshot tune' wrote; what the command line says goes first."""
-    from dataclasses import fields, replace
-
-    from longshot.training.data import Settings
-
-    name, told = tuned_training(file)
-    defaults = {field.name: field.default for field in fields(Settings)}
-    unknown = [key for key in told if key not in defaults]
-    if unknown:
-        raise UserError(
-            f"{file} sets '{unknown[0]}', which training does not have; see 'longshot train --help'."
-        )
-    open_ = {key: value for key, value in told.items() if getattr(settings, key) == defaults[key]}
-    return name, replace(settings, **open_)
-
-
-def _estimate(name: str, dataset: Dataset | str, settings: Settings, as_json: bool) -> None:
-    from longshot.training.cost import estimate
-
-    told = estimate(dataset, name, settings)
+def _print_cost(cost: dict[str, Any], minutes: float | None, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(cost, indent=2, ensure_ascii=False))
         return
     validations = (
-        f" and {told['validations']} validations of {told['seconds_per_validation']:.1f} s"
-        if told["validations"]
+        f" and {cost['validations']} validations of {cost['seconds_per_validation']:.1f} s"
+        if cost["validations"]
         else ""
     )
     click.echo(
-        f"would train {told['network']} ({told['parameters']:,} parameters, {told['gflops_per_image']:g} GFLOP an "
-        f"image) with {told['algorithm']} on {told['train_classes']:,} classes"
+        f"would train {cost['network']} ({cost['parameters']:,} parameters, {cost['gflops_per_image']:g} GFLOP an "
+        f"image) with {cost['algorithm']} on {cost['train_classes']:,} classes"
     )
     click.echo(
-        f"{told['steps']:,} steps of {told['images_per_step']:,} images at {told['steps_per_second']:g} steps/s"
-        f"{validations}: about {_time(told['seconds'])}, {told['bytes'] / 1e6:,.1f} MB on disk"
+        f"{cost['steps']:,} steps of {cost['images_per_step']:,} images at {cost['steps_per_second']:g} steps/s"
+        f"{validations}: about {_time(cost['seconds'])}, {cost['bytes'] / 1e6:,.1f} MB on disk"
     )
-    if told["steps_in_time"] < told["steps"]:
-        click.echo(f"--minutes {settings.minutes:g} will be over after about {told['steps_in_time']:,} steps")
-    for note in told["notes"]:
+    if cost["steps_in_time"] < cost["steps"]:
+        click.echo(f"--minutes {minutes:g} will be over after about {cost['steps_in_time']:,} steps")
+    for note in cost["notes"]:
         click.echo(note)
 
 
 def _list(as_json: bool) -> None:
-    from longshot.core.calls import parameters
-    from longshot.training.registry import algorithm_class, algorithm_names
+    from longshot.training import list_algorithms
 
-    rows = []
-    for name in algorithm_names():
-        found = algorithm_class(name)
-        for recipe_name, recipe in {"": found.recipe, **found.recipes}.items():
-            rows.append(
-                {
-                    "name": name,
-                    "trains on": "episodes" if found.episodic else "batches",
-                    "paper": found.paper,
-                    "settings": ", ".join(f"{k}={v!r}" for k, v in parameters(found.__init__).items()),
-                    "recipe": recipe_name,
-                    "optimiser": recipe.optimiser,
-                    "schedule": recipe.schedule,
-                    "batch": recipe.batch,
-                    "length": f"{recipe.epochs} epochs" if recipe.epochs else f"{recipe.steps:,} steps",
-                    "augment": recipe.augment,
-                }
-            )
-    print_table(
-        rows, as_json=as_json, footer='\nSettings as in longshot train "protonet(way=20, shot=1)" toybox.'
-    )
+    footer = '\nSettings as in longshot train "protonet(way=20, shot=1)" toybox.'
+    print_table(list_algorithms(), as_json=as_json, footer=footer)
 
 
 def _time(seconds: float) -> str:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import ast
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from longshot.cli.common import device_option, json_option, print_table, seed_option
 from longshot.core.errors import UserError
-
-if TYPE_CHECKING:
-    from longshot.training.spaces import Space
-    from longshot.training.tune import TrialObjective
 
 
 @click.command()
@@ -34,7 +30,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--set",
-    "given",
+    "settings",
     multiple=True,
     metavar="NAME=VALUE",
     help="Setting of 'longshot train' for all trials, such as steps=500 or size=28.",
@@ -64,7 +60,7 @@ def command(
     backbone: str | None,
     search: tuple[str, ...],
     fix: tuple[str, ...],
-    given: tuple[str, ...],
+    settings: tuple[str, ...],
     trials: int | None,
     minutes: float | None,
     sampler: str,
@@ -87,8 +83,6 @@ def command(
     on a fixed --backbone; a dataset means that every trial trains a network. The same command goes on after an
     interruption; with more --trials it extends the search.
     """
-    from longshot.training.spaces import get_space, space_of_call
-
     if show:
         _list(as_json)
         return
@@ -97,74 +91,40 @@ def command(
             "'longshot tune' needs a space, testbeds or a dataset, and a folder, as in 'longshot tune vtab-md-protonet "
             "toybox --set steps=500 -o runs/tuned'; see 'longshot tune --list' and 'longshot tune --help'."
         )
-    trains = not all(place.endswith(".parquet") for place in data)
-    ranges = dict(_pairs("--search", search))
-    chosen = space_of_call(space, ranges, trains=trains) if ranges else get_space(space)
-    chosen = chosen.fixed({name: _literal(value) for name, value in _pairs("--fix", fix)})
-    settings = {name: _literal(value) for name, value in _pairs("--set", given)}
-    _check(chosen, trains, data, backbone, settings)
-    from longshot.training.tune import Evaluating, TrainingTrial, tune
+    import longshot
+    from longshot.datasets.registry import parse_dataset_options
 
-    objective: TrialObjective
-    if trains:
-        objective = TrainingTrial(data[0], {**settings, "device": device, "seed": seed})
-    else:
-        from longshot.datasets.registry import parse_dataset_options
-
-        assert backbone is not None
-        objective = Evaluating(data, backbone, parse_dataset_options(datasets), device, seed)
-    best = tune(chosen, objective, out, trials=trials, minutes=minutes, sampler=sampler, seed=seed)
-    records = json.loads((out / "trials.json").read_text(encoding="utf-8"))
+    tuned = longshot.tune(
+        space,
+        list(data),
+        out=out,
+        backbone=backbone,
+        search=dict(_pairs("--search", search)),
+        fix={name: _literal(value) for name, value in _pairs("--fix", fix)},
+        settings={name: _literal(value) for name, value in _pairs("--set", settings)},
+        trials=trials,
+        minutes=minutes,
+        sampler=sampler,
+        datasets=parse_dataset_options(datasets),
+        device=device,
+        seed=seed,
+    )
     if as_json:
-        click.echo(json.dumps({"best": best.story, "trials": records}, indent=2, ensure_ascii=False))
+        click.echo(
+            json.dumps({"best": tuned.best.story, "trials": tuned.trials}, indent=2, ensure_ascii=False)
+        )
         return
-    _print(records, out)
-
-
-def _check(
-    space: Space, trains: bool, data: tuple[str, ...], backbone: str | None, settings: dict[str, Any]
-) -> None:
-    """What does not go together, in a sentence."""
-    if trains:
-        from longshot.training.data import Settings
-
-        if space.algorithm is None:
-            raise UserError(
-                f"The space '{space.name}' searches a method, so it needs testbeds of validation tasks (.parquet, from "
-                f"'longshot sample --split validation'), not '{data[0]}'."
-            )
-        if len(data) > 1:
-            raise UserError(f"A search that trains takes 1 dataset, not {len(data)}.")
-        if backbone is not None:
-            raise UserError("A search that trains makes its own networks; leave --backbone out.")
-        for name in settings:
-            if name in space.train:
-                raise UserError(f"The space '{space.name}' sets {name} itself; use --fix for its parameters.")
-            if name not in Settings.__dataclass_fields__:
-                known = ", ".join(Settings.__dataclass_fields__)
-                raise UserError(f"Training has no setting '{name}' for --set; there are {known}.")
-        if "schedule" in space.train and "steps" not in settings:
-            raise UserError(
-                f"The space '{space.name}' lets the learning rate decay, so it must know how long a training is; add "
-                f"--set steps=1000."
-            )
-        return
-    if space.algorithm is not None:
-        raise UserError(f"The space '{space.name}' trains networks, so it needs a dataset, not {data[0]}.")
-    if backbone is None:
-        raise UserError("Settings of a method are searched through a fixed backbone: add --backbone NAME.")
-    if settings:
-        raise UserError("--set is for searches that train; give a method's settings in its call.")
+    _print(tuned.trials, out)
 
 
 def _pairs(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
-    found = []
+    pairs = []
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name.strip() or not value.strip():
             raise UserError(f"{option} '{text}' is not of the form NAME=VALUE.")
-        found.append((name.strip(), value.strip()))
-    return found
+        pairs.append((name.strip(), value.strip()))
+    return pairs
 
 
 def _literal(text: str) -> Any:
@@ -177,38 +137,32 @@ def _literal(text: str) -> Any:
 
 def _print(records: list[dict[str, Any]], out: Path) -> None:
     """The ten best trials, those that failed, and where the best one is."""
-    ranked = sorted((one for one in records if one["accuracy"] is not None), key=lambda one: -one["accuracy"])
+    succeeded = [trial for trial in records if trial["accuracy"] is not None]
     rows = [
         {
-            "trial": one["trial"],
-            "accuracy %": f"{100 * one['accuracy']:.2f}",
-            **{name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in one["parameters"].items()},
-            "seconds": f"{one['seconds']:.1f}",
+            "trial": trial["trial"],
+            "accuracy %": f"{100 * trial['accuracy']:.2f}",
+            **{
+                name: f"{v:.4g}" if isinstance(v, float) else str(v)
+                for name, v in trial["parameters"].items()
+            },
+            "seconds": f"{trial['seconds']:.1f}",
         }
-        for one in ranked[:10]
+        for trial in sorted(succeeded, key=lambda trial: -trial["accuracy"])[:10]
     ]
     print_table(rows, footer=f"\n{len(records)} trials; the best one: {out / 'best.yaml'}")
-    for one in records:
-        if one["failed"]:
-            click.echo(f"trial {one['trial']} failed: {one['failed']}")
+    for trial in records:
+        if trial["failed"]:
+            click.echo(f"trial {trial['trial']} failed: {trial['failed']}")
 
 
 def _list(as_json: bool) -> None:
-    from longshot.training.spaces import get_space, space_names
+    from longshot.training import list_spaces
 
-    rows: list[dict[str, Any]] = []
-    for name in space_names():
-        space = get_space(name)
-        for parameter, values in space.parameters.items():
-            first = not rows or rows[-1]["space"] != name
-            rows.append(
-                {
-                    "space": name,
-                    "needs": "a dataset" if space.algorithm else "testbeds",
-                    "parameter": parameter,
-                    "range": str(values),
-                    "found": str(space.found.get(parameter, "")),
-                    "source": space.source if first or as_json else "",
-                }
-            )
+    rows = list_spaces()
+    if not as_json:  # a source is told once for all parameters of its space
+        rows = [
+            {**row, "source": "" if row["space"] == above["space"] else row["source"]}
+            for above, row in zip([{"space": None}, *rows], rows, strict=False)
+        ]
     print_table(rows, as_json=as_json)

@@ -81,6 +81,33 @@ def read_record(model: type[RecordType], values: Any, what: str) -> RecordType:
         raise UserError(f"{what} {_sentence(model, error.errors()[0])}") from error
 
 
+def read_parameters(model: type[RecordType], values: Mapping[str, Any], function: str) -> RecordType:
+    """The parameters of ``function`` as ``model``; a UserError names the one that is wrong as every face names it.
+
+    Examples
+    --------
+    >>> class Length(Record):
+    ...     steps: int
+    >>> read_parameters(Length, {"steps": "many"}, "train")
+    Traceback (most recent call last):
+        ...
+    longshot.core.errors.UserError: steps is 'many', but it must be a whole number.
+    """
+    try:
+        return model.model_validate(_listed(dict(values)))
+    except ValidationError as error:
+        detail = error.errors()[0]
+    name = str(detail["loc"][0])
+    if detail["type"] == "extra_forbidden":
+        raise UserError(
+            f"{function} has no parameter '{name}'; {nearest(name, model.model_fields, 'its parameters are')}"
+        )
+    if detail["type"] == "value_error":  # raised by a validator of ours, which words it itself
+        raise UserError(f"{{{name}}} is {detail['input']!r}, but {detail['ctx']['error']}.")
+    reason = _WANTED.get(detail["type"]) or detail["msg"].removeprefix("Input should be ")
+    raise UserError(f"{{{name}}} is {detail['input']!r}, but it must be {reason}.")
+
+
 def read_json(model: type[RecordType], path: Path, what: str) -> RecordType:
     """The JSON file at ``path`` as ``model``; a file that is missing, damaged or of another kind is a UserError."""
     try:

@@ -235,3 +235,8 @@ def write_curves(folders: Sequence[str | Path], out: str | Path) -> Path:
             )
             figure.savefig(temporary, format=kind, dpi=150, metadata=metadata)
     return path
+
+
+def folder_curves(folder: Path) -> Path:
+    """Draw the curves of one training as ``curves.svg`` in its own folder."""
+    return write_curves([folder], folder / "curves.svg")

@@ -12,8 +12,8 @@ import numpy as np
 from longshot.datasets.dataset import Dataset
 from longshot.networks.cost import count_flops, count_parameters
 from longshot.training.base import Algorithm
-from longshot.training.data import Settings
 from longshot.training.distributed import Team
+from longshot.training.settings import TrainingSettings
 from longshot.training.setup import prepare
 from longshot.training.steps import Stepper
 
@@ -21,9 +21,11 @@ _SECONDS, _STEPS = 5.0, 10  # measure this long, or so many steps
 _TASKS = 2  # validation tasks that are solved to measure one
 
 
-def estimate(dataset: Dataset | str | Path, algorithm: str | Algorithm, settings: Settings) -> dict[str, Any]:
+def estimate(
+    algorithm: str | Algorithm, dataset: Dataset | str | Path, settings: TrainingSettings
+) -> dict[str, Any]:
     """Steps per second, time and disk of a training; a few steps are done on black pictures, nothing is written."""
-    job = prepare(dataset, algorithm, replace(settings, devices=1), blank=True)
+    job = prepare(algorithm, dataset, settings.model_copy(update={"devices": 1}), blank=True)
     stepper = Stepper(job, Team())
     spent: list[float] = []
     while len(spent) < 2 or (len(spent) <= _STEPS and sum(spent) < _SECONDS):
@@ -35,10 +37,10 @@ def estimate(dataset: Dataset | str | Path, algorithm: str | Algorithm, settings
     seconds = job.steps * step
     validations, validating = 0, 0.0
     if job.validation is not None:
-        few = replace(job.validation, tasks=job.validation.tasks.take(np.arange(_TASKS)))
+        sample = replace(job.validation, tasks=job.validation.tasks.take(np.arange(_TASKS)))
         start = time.monotonic()
-        few.run(job.network)
-        validating = (time.monotonic() - start) * job.validation.images_read / few.images_read
+        sample.run(job.network)
+        validating = (time.monotonic() - start) * job.validation.images_read / sample.images_read
         validations = -(-job.steps // job.validate_every)
     total = seconds + validations * validating
     limit = None if settings.minutes is None else 60 * settings.minutes

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
-from longshot.testbeds.base import Classes, Pool, Shape
+from longshot.testbeds.base import Pool, Shape
 from longshot.testbeds.classes import UniformClasses
 from longshot.testbeds.instances import UniformInstances
 from longshot.testbeds.shapes import FixedShape
@@ -18,67 +15,33 @@ from longshot.training.augment import Augmentation
 from longshot.training.base import Algorithm, TrainingDefaults
 from longshot.training.episodes import EpisodeSource, Shuffled, TrainingSource, check_enough, draw_tasks
 from longshot.training.images import TrainingImages
+from longshot.training.settings import TrainingSettings
 from longshot.training.validation import Validation
 
 HOLDOUT = 0.1  # share of the classes kept for validation where a dataset has no split of its own
 _VALIDATION_SEED = 1_000_003  # validation classes and tasks are the same for every seed of training
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What a user may choose; None: as the algorithm's recipe or the network has it. See ``train``."""
-
-    network: str | None = None
-    split: str | None = None
-    size: int | None = None
-    preprocessing: str | None = None
-    steps: int | None = None
-    epochs: float | None = None
-    minutes: float | None = None
-    batch: int | None = None
-    way: int | None = None
-    shot: int | None = None
-    query: int | None = None
-    shape: Shape | None = None
-    classes: Classes | None = None
-    rotations: bool = False
-    holdout: float | None = None
-    recipe: str | None = None
-    optimiser: str | None = None
-    schedule: str | None = None
-    augment: str | None = None
-    clip: float | None = None
-    validate_every: int | None = None
-    validation_tasks: int = 100
-    checkpoint_every: int | None = None
-    start: str | Path | None = None
-    seed: int = 0
-    device: str = "auto"
-    precision: str = "auto"
-    devices: int = 1
-    allow_download: bool = False
-
-
-def choose_shape(algorithm: Algorithm, settings: Settings) -> Shape | None:
+def choose_shape(algorithm: Algorithm, settings: TrainingSettings) -> Shape | None:
     """How many ways, shots and queries an episode has: as asked for, else as the algorithm says."""
-    named = {name: getattr(settings, name) for name in ("way", "shot", "query")}
-    given = {name: value for name, value in named.items() if value is not None}
+    chosen = settings.episode_settings
+    first = next(iter(chosen), "shape" if settings.shape else "classes")
     if not algorithm.episodic:
-        if given or settings.shape or settings.classes:
-            what = f"--{next(iter(given))}" if given else "a sampler"
-            raise UserError(f"{algorithm.name} trains on batches, not on episodes; leave {what} out.")
+        if chosen or settings.shape or settings.classes:
+            raise UserError(f"{algorithm.name} trains on batches, not on episodes", f"leave {{{first}}} out")
         return None
     if settings.shape is not None:
-        if given:
-            raise UserError(f"The shape of episodes is given already; leave --{next(iter(given))} out.")
+        if chosen:
+            raise UserError("The shape of episodes is given already", f"leave {{{first}}} out")
         return settings.shape
-    own = {name: getattr(algorithm, name) for name in named if getattr(algorithm, name, None) is not None}
-    return FixedShape(**{**own, **given})
+    sides = ("way", "shot", "query")
+    own = {name: getattr(algorithm, name) for name in sides if getattr(algorithm, name, None) is not None}
+    return FixedShape(**{**own, **chosen})
 
 
 def choose_classes(
-    data: Dataset, settings: Settings, shape: Shape | None, notes: list[str]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    data: Dataset, settings: TrainingSettings, shape: Shape | None, notes: list[str]
+) -> tuple[Ints, Ints]:
     """Train classes and validation classes, disjoint."""
     split = settings.split
     if split is None and "train" in data.splits:
@@ -97,7 +60,8 @@ def choose_classes(
         if settings.holdout is not None:
             raise UserError(
                 f"Holding out {count} of {len(train)} classes for validation leaves {len(train) - count}, but training "
-                f"needs {needed}; lower --holdout or --way."
+                f"needs {needed}",
+                "lower {holdout} or {way}",
             )
         notes.append(f"no validation: {len(train)} classes are too few to hold some out")
         return train, train[:0]
@@ -108,13 +72,14 @@ def choose_classes(
 
 def make_source(
     algorithm: Algorithm,
-    settings: Settings,
+    settings: TrainingSettings,
     recipe: TrainingDefaults,
     images: TrainingImages,
     pool: Pool,
     shape: Shape | None,
     augment: Augmentation,
 ) -> TrainingSource:
+    """Batches of images, or episodes where there is a shape."""
     if shape is None:
         return Shuffled(images, pool, recipe.batch, settings.seed, augment)
     return EpisodeSource(
@@ -133,21 +98,22 @@ def make_source(
 
 def make_validation(
     data: Dataset,
-    held: NDArray[np.int64],
+    held: Ints,
     algorithm: Algorithm,
     shape: Shape | None,
     images: TrainingImages,
-    settings: Settings,
+    settings: TrainingSettings,
     notes: list[str],
 ) -> Validation | None:
+    """Tasks of the held-out classes, no larger than these allow; None where fewer than two are held out."""
     if len(held) < 2:
         return None
     pool = Pool(data, held)
     if shape is None or isinstance(shape, FixedShape):
-        wanted = shape if isinstance(shape, FixedShape) else FixedShape()
+        largest = shape if isinstance(shape, FixedShape) else FixedShape()
         smallest = int(pool.sizes[held].min())
-        shot = min(wanted.shot, max(1, smallest - 1))
-        shape = FixedShape(min(wanted.way, len(held)), shot, max(1, min(wanted.query, smallest - shot)))
+        shot = min(largest.shot, max(1, smallest - 1))
+        shape = FixedShape(min(largest.way, len(held)), shot, max(1, min(largest.query, smallest - shot)))
     pool = check_enough(pool, shape, "validation")
     tasks = draw_tasks(
         pool,
@@ -161,6 +127,7 @@ def make_validation(
 
 
 def images_per_step(source: TrainingSource, shape: Shape | None) -> int:
+    """Images that a step reads, on average where episodes differ."""
     if isinstance(source, EpisodeSource) and shape is not None:
         tasks = source.draw(0) if not source.refresh else None
         if tasks is None:

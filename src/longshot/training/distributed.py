@@ -51,50 +51,48 @@ class Team:
         """The leading process's number, in every process."""
         if self.size == 1:
             return value
-        told = torch.tensor([value if self.leads else 0.0], dtype=torch.float64)
+        shared = torch.tensor([value if self.leads else 0.0], dtype=torch.float64)
         if dist.get_backend() == "nccl":
-            told = told.to("cuda")
-        dist.all_reduce(told)
-        return float(told.item())
+            shared = shared.to("cuda")
+        dist.all_reduce(shared)
+        return float(shared.item())
 
 
-def check_devices(devices: int, device: torch.device, total: int, what: str) -> None:
-    """UserError where ``devices`` cannot share ``total`` images or episodes, or are not there."""
-    if devices < 1:
-        raise UserError(f"Training runs on 1 or more devices, not {devices}.")
+def check_devices(devices: int, device: torch.device, total: int, noun: str) -> None:
+    """UserError where ``devices`` cannot share ``total`` images or episodes (``noun``), or are not there."""
     if device.type == "cuda" and devices > torch.cuda.device_count():
         raise UserError(
-            f"{devices} devices were asked for, but PyTorch finds {torch.cuda.device_count()} CUDA devices; "
-            f"lower --devices."
+            f"{devices} devices were asked for, but PyTorch finds {torch.cuda.device_count()} CUDA devices",
+            "lower {devices}",
         )
     if device.type == "mps" and devices > 1:
-        raise UserError(f"There is one MPS device, not {devices}; leave --devices out.")
+        raise UserError(f"There is one MPS device, not {devices}", "leave {devices} out")
     if total % devices:
         raise UserError(
-            f"A step has {total} {what}, which {devices} devices cannot share evenly; choose a --batch that is a "
-            f"multiple of {devices}."
+            f"A step has {total} {noun}, which {devices} devices cannot share evenly",
+            f"choose a {{batch}} that is a multiple of {devices}",
         )
 
 
 def launch(devices: int, device: str, work: Callable[..., None], *arguments: Any) -> None:
     """Run ``work(team, device, *arguments)`` in ``devices`` processes; the first error stops them all."""
     with tempfile.TemporaryDirectory(prefix="longshot-team-") as meeting:
-        place = Path(meeting, "meeting").as_uri()
+        meeting_point = Path(meeting, "meeting").as_uri()
         threads = max(1, torch.get_num_threads() // devices)
         try:
-            spawn(_member, (devices, device, place, threads, work, arguments), nprocs=devices)  # type: ignore[no-untyped-call]
+            spawn(_member, (devices, device, meeting_point, threads, work, arguments), nprocs=devices)  # type: ignore[no-untyped-call]
         except ProcessRaisedException:
-            told = sorted(Path(meeting).glob("mistake-*"))
-            if not told:
+            mistakes = sorted(Path(meeting).glob("mistake-*"))
+            if not mistakes:
                 raise
-            raise UserError(told[0].read_text(encoding="utf-8")) from None
+            raise UserError(mistakes[0].read_text(encoding="utf-8")) from None
 
 
 def _member(
     rank: int,
     devices: int,
     device: str,
-    place: str,
+    meeting_point: str,
     threads: int,
     work: Callable[..., None],
     arguments: tuple[Any, ...],
@@ -106,11 +104,14 @@ def _member(
     else:
         torch.set_num_threads(threads)
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the processes are all on this machine
-    dist.init_process_group("nccl" if kind == "cuda" else "gloo", place, rank=rank, world_size=devices)
+    dist.init_process_group(
+        "nccl" if kind == "cuda" else "gloo", meeting_point, rank=rank, world_size=devices
+    )
     try:
         work(Team(rank, devices), device, *arguments)
     except UserError as mistake:  # a sentence for the user, which another process cannot raise for us
-        Path(place.removeprefix("file://")).with_name(f"mistake-{rank}").write_text(str(mistake), "utf-8")
+        path = Path(meeting_point.removeprefix("file://")).with_name(f"mistake-{rank}")
+        path.write_text(mistake.template, "utf-8")
         raise
     finally:
         dist.destroy_process_group()

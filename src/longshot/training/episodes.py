@@ -278,14 +278,15 @@ def sampler_settings(shape: Shape, classes: Classes) -> dict[str, Any]:
     return {"shape": settings_of(shape), "classes": settings_of(classes)}
 
 
-def check_enough(pool: Pool, shape: Shape, what: str) -> Pool:
+def check_enough(pool: Pool, shape: Shape, split: str) -> Pool:
     """The pool's classes that have enough images for episodes of this shape; UserError when they are too few."""
     sizes = pool.sizes[pool.classes]
-    kept = pool.classes[sizes >= shape.min_images]
-    if len(kept) >= shape.min_way:
-        return pool.take_classes(kept)
+    usable = pool.classes[sizes >= shape.min_images]
+    if len(usable) >= shape.min_way:
+        return pool.take_classes(usable)
     raise UserError(
-        f"There are {len(pool.classes):,} {what} classes in '{pool.dataset.name}', {len(kept):,} of them with the "
+        f"There are {len(pool.classes):,} {split} classes in '{pool.dataset.name}', {len(usable):,} of them with the "
         f"{shape.min_images} images that an episode takes of each (shots + queries), but an episode needs "
-        f"{shape.min_way}; lower --way, --shot or --query, or add classes."
+        f"{shape.min_way}",
+        "lower {way}, {shot} or {query}, or add classes",
     )

@@ -44,28 +44,28 @@ class TrainedNetwork:
 
 def check_folder(folder: Path, identity: dict[str, Any]) -> None:
     """UserError where the folder holds another training, with what differs."""
-    place = folder / TRAINING
-    if not place.is_file():
+    path = folder / TRAINING
+    if not path.is_file():
         taken = [name for name in (checkpoint.WEIGHTS, state.FILE) if (folder / name).exists()]
         if taken:
             raise UserError(
-                f"The folder {folder} holds a {taken[0]} of unknown origin ({TRAINING} is missing); choose another "
-                f"folder with -o."
+                f"The folder {folder} holds a {taken[0]} of unknown origin ({TRAINING} is missing)",
+                "choose another folder {out}",
             )
         return
     try:
-        found = json.loads(place.read_text(encoding="utf-8"))["settings"]
+        earlier = json.loads(path.read_text(encoding="utf-8"))["settings"]
     except (ValueError, KeyError, TypeError):
-        raise UserError(f"{place} is damaged; choose another folder with -o, or delete this one.") from None
-    told = json.loads(json.dumps(identity))
-    different = [key for key in {**found, **told} if found.get(key) != told.get(key)]
+        raise UserError(f"{path} is damaged", "choose another folder {out}, or delete this one") from None
+    now = json.loads(json.dumps(identity))
+    different = [key for key in {**earlier, **now} if earlier.get(key) != now.get(key)]
     if different:
         shown = "; ".join(
-            f"{key} was {_short(found.get(key))}, now {_short(told.get(key))}" for key in different[:3]
+            f"{key} was {_short(earlier.get(key))}, now {_short(now.get(key))}" for key in different[:3]
         )
         raise UserError(
-            f"The folder {folder} holds another training ({shown}); choose another folder with -o, or repeat its "
-            f"settings to go on with it."
+            f"The folder {folder} holds another training ({shown})",
+            "choose another folder {out}, or repeat its settings to go on with it",
         )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -17,9 +17,8 @@ from longshot.core.progress import Progress, progress
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.networks import checkpoint
-from longshot.reports.learning_curves import write_curves
+from longshot.testbeds.base import Classes, Shape
 from longshot.training.base import Algorithm
-from longshot.training.data import Settings
 from longshot.training.distributed import Team, launch
 from longshot.training.episodes import StepData
 from longshot.training.folders import (
@@ -32,8 +31,9 @@ from longshot.training.folders import (
     read_trained,
 )
 from longshot.training.images import Prefetch, step_seed
+from longshot.training.settings import TrainingSettings, planned
 from longshot.training.setup import Job, prepare
-from longshot.training.state import load_state, save_state
+from longshot.training.state import last_saved, load_state, save_state
 from longshot.training.steps import Diverged, Stepper
 
 _CHECKPOINT_SECONDS = 60.0
@@ -58,51 +58,126 @@ class _Facts:
 
 
 def train(
+    algorithm: str | Algorithm,
     dataset: Dataset | str | Path,
-    algorithm: str | Algorithm = "protonet",
     *,
     out: str | Path,
-    **settings: Any,
+    network: str | None = None,
+    start: str | Path | None = None,
+    split: str | None = None,
+    holdout: float | None = None,
+    rotations: bool = False,
+    size: int | None = None,
+    preprocessing: str | None = None,
+    steps: int | None = None,
+    epochs: float | None = None,
+    minutes: float | None = None,
+    batch: int | None = None,
+    way: int | None = None,
+    shot: int | None = None,
+    query: int | None = None,
+    shape: Shape | None = None,
+    classes: Classes | None = None,
+    recipe: str | None = None,
+    optimiser: str | None = None,
+    schedule: str | None = None,
+    augment: str | None = None,
+    clip: float | None = None,
+    validate_every: int | None = None,
+    validation_tasks: int = 100,
+    checkpoint_every: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    devices: int = 1,
+    precision: str = "auto",
+    allow_download: bool = False,
+    curves: Callable[[Path], object] | None = None,
 ) -> TrainedNetwork:
-    """Train a network on the train classes of a dataset and keep the best one in the folder ``out``.
-
-    >>> train("toybox", "protonet(way=20)", network="cnn4", out="runs/proto", steps=2000)  # doctest: +SKIP
-
-    ``settings`` are the fields of :class:`Settings`:
-
-    network, start     what is trained: ``cnn4``, ``resnet12`` … (cnn4), or a saved network or backbone to go on from
-    split              train (where the dataset has splits), ``all``, or another split; holdout: a share for validation
-    size, preprocessing  84 pixels, or a whole preprocessing string
-    steps, epochs, minutes  how long; minutes is an upper bound on top
-    batch              images of a step, or episodes of a step
-    way, shot, query, or shape and classes  what episodes look like: any sampler of testbeds
-    rotations          every train class in four orientations as four classes
-    optimiser, schedule, augment, clip, recipe  as in the algorithm's recipe unless given
-    validate_every, validation_tasks  steps between validations, tasks of the validation classes
-    seed, device, devices, precision  'auto' precision is bfloat16 on accelerators that have it, else float32
+    """Train a network on the train classes of a dataset and keep the best one.
 
     The same call goes on where it was interrupted and ends with the same weights; on a finished folder it returns at
     once. A folder that holds another training is refused.
+
+    Parameters
+    ----------
+    algorithm : str or Algorithm
+        A way of training with its settings, ``protonet(way=20)``, or a ``best.yaml`` that ``tune`` wrote: its settings
+        count where none is given here.
+    dataset : Dataset, str or Path
+    out : path
+        Folder of the network; afterwards it is a backbone.
+    network : str, optional
+        ``cnn4`` (unless given), ``resnet12``, ``resnet18``, ``vit``, ``timm:NAME``, …
+    start : str or path, optional
+        A saved network or a backbone with weights to go on from, in place of ``network``.
+    split : str, optional
+        Train on the classes of this split, or on ``"all"``. ``"train"`` where the dataset has splits.
+    holdout : float, optional
+        Share of the classes held out for validation; 0.1 where there are no splits.
+    rotations : bool
+        Every train class in four orientations, as four classes.
+    size : int, optional
+        Height and width of the images, 84 unless given; or ``preprocessing``, a whole string.
+    steps, epochs, minutes : number, optional
+        How long: steps of the optimiser, or passes over the images (batch training). ``minutes`` is a limit on top.
+    batch : int, optional
+        Images of a step, or episodes of a step.
+    way, shot, query : int, optional
+        What episodes look like; or ``shape`` and ``classes``, any sampler of testbeds.
+    recipe : str, optional
+        A named recipe of the algorithm.
+    optimiser, schedule, augment, clip : optional
+        ``adam(lr=0.001)``, ``cosine(warmup=0.1)``, ``crop(8)|flip``, the largest norm of the gradient. As the recipe
+        unless given.
+    validate_every, validation_tasks : int
+        Steps between two validations (about 20 in a run), and their tasks.
+    checkpoint_every : int, optional
+        Steps between two checkpoints; a minute unless given.
+    seed : int
+    device : str
+        auto, cpu, cuda or mps; ``devices`` processes share every step.
+    precision : {"auto", "float32", "bfloat16"}
+        auto: bfloat16 on accelerators that have it.
+    allow_download : bool
+        Let ``timm:`` and ``hf:`` networks fetch their weights.
+    curves : callable, optional
+        Called with the folder when training is over, to draw its learning curves.
+
+    Returns
+    -------
+    TrainedNetwork
+        Folder, validation accuracy with its 95 % interval, steps, seconds.
+
+    Examples
+    --------
+    >>> train("protonet(way=20)", "toybox", network="cnn4", out="runs/proto", steps=2000)  # doctest: +SKIP
     """
-    unknown = [name for name in settings if name not in Settings.__dataclass_fields__]
-    if unknown:
-        known = ", ".join(Settings.__dataclass_fields__)
-        raise UserError(f"train has no setting '{unknown[0]}'; its settings are {known}.")
-    asked, folder = Settings(**settings), Path(out)
-    if asked.devices == 1:
-        return _run(prepare(dataset, algorithm, asked), Team(), folder)
-    opened = open_dataset(dataset) if isinstance(dataset, str | Path) else dataset
-    # Mistakes are told and images cached before any process starts.
-    check_folder(folder, prepare(opened, algorithm, asked).identity)
-    launch(asked.devices, asked.device, _member, opened, algorithm, asked, folder)
-    return read_trained(folder)
+    values = locals()  # before any other name is bound
+    algorithm, settings = planned(algorithm, {name: values[name] for name in TrainingSettings.model_fields})
+    folder = Path(out)
+    before = last_saved(folder)
+    if settings.devices == 1:
+        trained = _run(prepare(algorithm, dataset, settings), Team(), folder)
+    else:
+        opened = open_dataset(dataset) if isinstance(dataset, str | Path) else dataset
+        # Mistakes are told and images cached before any process starts.
+        check_folder(folder, prepare(algorithm, opened, settings).identity)
+        launch(settings.devices, settings.device, _member, algorithm, opened, settings, folder)
+        trained = read_trained(folder)
+    if curves is not None and last_saved(folder) != before:
+        curves(folder)
+    return trained
 
 
 def _member(
-    team: Team, device: str, dataset: Dataset, algorithm: str | Algorithm, asked: Settings, folder: Path
+    team: Team,
+    device: str,
+    algorithm: str | Algorithm,
+    dataset: Dataset,
+    settings: TrainingSettings,
+    folder: Path,
 ) -> None:
-    settings = {name: getattr(asked, name) for name in Settings.__dataclass_fields__}
-    _run(prepare(dataset, algorithm, Settings(**{**settings, "device": device})), team, folder)
+    _run(prepare(algorithm, dataset, settings.model_copy(update={"device": device})), team, folder)
 
 
 def _run(job: Job, team: Team, folder: Path) -> TrainedNetwork:
@@ -176,7 +251,7 @@ class _Training:
                 try:
                     loss, accuracy, rate = stepper.step(facts.step, data)
                 except Diverged as trouble:
-                    raise UserError(self._diverged(trouble)) from None
+                    raise self._diverged(trouble) from None
                 facts.step, facts.part = facts.step + 1, stepper.part
                 facts.loss, facts.accuracy = facts.loss + loss, facts.accuracy + accuracy
                 facts.counted += 1
@@ -197,7 +272,6 @@ class _Training:
                 facts.best_step = facts.step
                 self._keep()
             self._checkpoint()
-            write_curves([self.folder], self.folder / "curves.svg")
 
     def _out_of_time(self, seconds: float) -> bool:
         minutes = self.job.settings.minutes
@@ -209,13 +283,13 @@ class _Training:
         if not self.team.leads:
             facts.loss = facts.accuracy = facts.counted = 0
             return
-        found = None
+        accuracy = None
         if judged and self.job.validation is not None:
             self.job.algorithm.settle(self.job.network, self.job.validation)
-            found = self.job.validation.run(self.job.network)
-            if facts.best is None or found.mean > facts.best:
-                facts.best, facts.best_step = found.mean, facts.step
-                ends = (found.low, found.high)
+            accuracy = self.job.validation.run(self.job.network)
+            if facts.best is None or accuracy.mean > facts.best:
+                facts.best, facts.best_step = accuracy.mean, facts.step
+                ends = (accuracy.low, accuracy.high)
                 facts.best_interval = None if None in ends else [float(end or 0.0) for end in ends]
                 self._keep()
             facts.seconds = time.monotonic() - began
@@ -225,8 +299,8 @@ class _Training:
             "loss": facts.loss / facts.counted,
             "train_accuracy": facts.accuracy / facts.counted,
             "lr": rate,
-            "validation_accuracy": None if found is None else found.mean,
-            "validation_interval": None if found is None else [found.low, found.high],
+            "validation_accuracy": None if accuracy is None else accuracy.mean,
+            "validation_interval": None if accuracy is None else [accuracy.low, accuracy.high],
             "best": facts.best,
         }
         with explain_disk_errors(self.folder), (self.folder / HISTORY).open("a", encoding="utf-8") as file:
@@ -237,12 +311,19 @@ class _Training:
     def _keep(self) -> None:
         """Save the network as it is now."""
         facts = self.facts
-        told = {"accuracy": facts.best, "interval": facts.best_interval, "step": facts.best_step}
-        validation = None if facts.best is None else {**told, "tasks": self.job.settings.validation_tasks}
+        validation = {
+            "accuracy": facts.best,
+            "interval": facts.best_interval,
+            "step": facts.best_step,
+            "tasks": self.job.settings.validation_tasks,
+        }
         training = {**self.job.story["training"], "step": facts.best_step}
-        checkpoint.save(
-            self.folder, self.job.network, {**self.job.story, "training": training, "validation": validation}
-        )
+        story = {
+            **self.job.story,
+            "training": training,
+            "validation": None if facts.best is None else validation,
+        }
+        checkpoint.save(self.folder, self.job.network, story)
 
     def _checkpoint(self) -> None:
         if self.team.leads:
@@ -254,13 +335,14 @@ class _Training:
         best = "" if self.facts.best is None else f", validation {100 * self.facts.best:.1f} %"
         return f"loss {loss:.3f}{best}"
 
-    def _diverged(self, trouble: Diverged) -> str:
+    def _diverged(self, trouble: Diverged) -> UserError:
         saved = (read_facts(self.folder) or {"step": 0})["step"]
-        kept = f"the checkpoint of step {saved:,} is kept"
+        remaining = f"the checkpoint of step {saved:,} is kept"
         if self.facts.best is not None:
-            kept += f", and the best network of step {self.facts.best_step:,}"
-        return (
+            remaining += f", and the best network of step {self.facts.best_step:,}"
+        return UserError(
             f"The loss became {trouble.loss} at step {trouble.step + 1:,} with learning rate {trouble.rate:g}: "
-            f"training stopped, {kept} in {self.folder}; lower the learning rate (as with --optimiser "
-            f"'adam(lr={trouble.rate / 10:g})') or clip gradients (--clip 1), in another folder."
+            f"training stopped, {remaining} in {self.folder}",
+            f"lower the learning rate (as with {{optimiser:'adam(lr={trouble.rate / 10:g})'}}) or clip gradients "
+            f"({{clip:1}}), in another folder",
         )

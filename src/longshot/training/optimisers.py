@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch import nn
 
 from longshot.core.calls import check_settings, format_call, parse_call
 from longshot.core.errors import UserError
+from longshot.core.settings import nearest
 
 # name → class and the settings a user may give, with their defaults
 _OPTIMISERS: dict[str, tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]] = {
@@ -36,7 +36,7 @@ Factor = Callable[[int], float]
 
 def make_optimiser(text: str, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """The optimiser that ``text`` describes, over the given parameters."""
-    name, settings = _read("optimiser", text, {name: known for name, (_, known) in _OPTIMISERS.items()})
+    name, settings = _read("optimiser", text, {name: defaults for name, (_, defaults) in _OPTIMISERS.items()})
     make, defaults = _OPTIMISERS[name]
     try:
         return make(list(parameters), **{**defaults, **settings})
@@ -45,15 +45,9 @@ def make_optimiser(text: str, parameters: Iterable[nn.Parameter]) -> torch.optim
         raise UserError(f"The optimiser '{text}' does not work: {reason}.") from error
 
 
-def learning_rate(text: str) -> float:
-    """The first learning rate of an optimiser's text."""
-    name, settings = _read("optimiser", text, {name: known for name, (_, known) in _OPTIMISERS.items()})
-    return float({**_OPTIMISERS[name][1], **settings}["lr"])
-
-
 def canonical_optimiser(text: str) -> str:
     """One text for every way of writing the same optimiser."""
-    name, settings = _read("optimiser", text, {name: known for name, (_, known) in _OPTIMISERS.items()})
+    name, settings = _read("optimiser", text, {name: defaults for name, (_, defaults) in _OPTIMISERS.items()})
     return format_call(name, {**_OPTIMISERS[name][1], **settings})
 
 
@@ -71,8 +65,8 @@ def make_schedule(text: str, steps: int) -> Factor:
     step:      factor^(number of ``at`` that are ≤ t); ``at`` are shares of the run (or steps, when above 1).
     warmup:    a share of the run (or steps, when above 1) over which the rate grows from 0 on top of that.
     """
-    name, given = _read("schedule", text, _SCHEDULES)
-    settings = {**_SCHEDULES[name], **given}
+    name, settings = _read("schedule", text, _SCHEDULES)
+    settings = {**_SCHEDULES[name], **settings}
     try:
         warm = _as_steps(float(settings["warmup"]), steps)
         final = float(settings.get("final", 0.0))
@@ -97,11 +91,9 @@ def _as_steps(value: float, steps: int) -> float:
     return value * steps if value <= 1 else value
 
 
-def _read(what: str, text: str, known: dict[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+def _read(noun: str, text: str, choices: dict[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
     name, settings = parse_call(text)
-    if name not in known:
-        near = get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}."
-        raise UserError(f"There is no {what} '{name}'; {hint}")
-    check_settings(f"The {what} '{name}'", settings, known[name])
+    if name not in choices:
+        raise UserError(f"There is no {noun} '{name}'; {nearest(name, choices, 'there are')}")
+    check_settings(f"The {noun} '{name}'", settings, choices[name])
     return name, settings

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
 from longshot.core.files import hash_json
@@ -26,7 +26,6 @@ from longshot.testbeds.classes import UniformClasses
 from longshot.training.augment import parse as parse_augmentation
 from longshot.training.base import Algorithm, TrainingDefaults
 from longshot.training.data import (
-    Settings,
     choose_classes,
     choose_shape,
     images_per_step,
@@ -43,9 +42,8 @@ from longshot.training.optimisers import (
     make_schedule,
 )
 from longshot.training.registry import get_algorithm
+from longshot.training.settings import TrainingSettings
 from longshot.training.validation import Validation
-
-_PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 @dataclass(eq=False)
@@ -61,7 +59,7 @@ class Job:
     steps: int
     validate_every: int
     clip: float
-    settings: Settings
+    settings: TrainingSettings
     device: torch.device
     half: bool  # whether the network computes in bfloat16
     images: int  # images of a step
@@ -71,13 +69,16 @@ class Job:
 
 
 def prepare(
-    dataset: Dataset | str | Path, algorithm: str | Algorithm, settings: Settings, *, blank: bool = False
+    algorithm: str | Algorithm,
+    dataset: Dataset | str | Path,
+    settings: TrainingSettings,
+    *,
+    blank: bool = False,
 ) -> Job:
     """Check and build everything; UserError with a remedy where something cannot work.
 
     ``blank`` takes black pictures instead of decoding images: enough to measure what a step costs.
     """
-    _check(settings)
     data = open_dataset(dataset) if isinstance(dataset, str | Path) else dataset
     chosen = get_algorithm(algorithm)
     recipe = _recipe(chosen, settings)
@@ -144,41 +145,17 @@ def prepare(
     )
 
 
-def _check(settings: Settings) -> None:
-    least: list[tuple[str, float | None, float]] = [
-        ("--steps", settings.steps, 1),
-        ("--batch", settings.batch, 1),
-        ("--validate-every", settings.validate_every, 1),
-        ("--validation-tasks", settings.validation_tasks, 2),
-        ("--seed", settings.seed, 0),
-        ("--checkpoint-every", settings.checkpoint_every, 1),
-    ]
-    for option, value, bound in least:
-        if value is not None and value < bound:
-            raise UserError(f"{option} is {value}, but must be at least {bound:g}.")
-    for option, number in (("--minutes", settings.minutes), ("--epochs", settings.epochs)):
-        if number is not None and not number > 0:
-            raise UserError(f"{option} is {number:g}, but must be above 0.")
-    if settings.holdout is not None and not 0 <= settings.holdout < 1:
-        raise UserError(f"--holdout is {settings.holdout:g}, but must be a share from 0 up to 1.")
-    if settings.precision not in _PRECISIONS:
-        raise UserError(f"There is no precision '{settings.precision}'; choose {', '.join(_PRECISIONS)}.")
-
-
-def _recipe(algorithm: Algorithm, settings: Settings) -> TrainingDefaults:
+def _recipe(algorithm: Algorithm, settings: TrainingSettings) -> TrainingDefaults:
     """The recipe with what the user says otherwise, in canonical texts."""
     base = algorithm.recipe
     if settings.recipe is not None:
         if settings.recipe not in algorithm.recipes:
-            known = ", ".join(algorithm.recipes) or "none besides the default"
-            raise UserError(f"{algorithm.name} has no recipe '{settings.recipe}'; there are: {known}.")
+            names = ", ".join(algorithm.recipes) or "none besides the default"
+            raise UserError(f"{algorithm.name} has no recipe '{settings.recipe}'; there are: {names}.")
         base = algorithm.recipes[settings.recipe]
-    given = {
-        name: getattr(settings, name)
-        for name in ("optimiser", "schedule", "batch", "augment", "clip")
-        if getattr(settings, name) is not None
-    }
-    recipe = replace(base, **given)
+    fields = ("optimiser", "schedule", "batch", "augment", "clip")
+    chosen = {name: getattr(settings, name) for name in fields if getattr(settings, name) is not None}
+    recipe = replace(base, **chosen)
     return replace(
         recipe,
         optimiser=canonical_optimiser(recipe.optimiser),
@@ -187,7 +164,7 @@ def _recipe(algorithm: Algorithm, settings: Settings) -> TrainingDefaults:
     )
 
 
-def _network(settings: Settings, algorithm: Algorithm) -> tuple[Network, Preprocessing]:
+def _network(settings: TrainingSettings, algorithm: Algorithm) -> tuple[Network, Preprocessing]:
     """The network to train, new or to go on from, and the preprocessing it is trained with."""
     from longshot.features.networks import load_network, open_network
 
@@ -196,17 +173,17 @@ def _network(settings: Settings, algorithm: Algorithm) -> tuple[Network, Preproc
     if settings.start is not None:
         if settings.network is not None:
             raise UserError(
-                f"Training starts from '{settings.start}', which says what network it is; leave --network "
-                f"{settings.network} out."
+                f"Training starts from '{settings.start}', which says what network it is",
+                f"leave {{network:{settings.network}}} out",
             )
         start = str(settings.start)
         if Path(start).exists():
             network, story = load_network(start)
             saved = parse_preprocessing(str(story["preprocessing"]))
-            wanted = parse_preprocessing(_text(text, side)) if text or side else saved
-            if wanted.size != saved.size:
-                network = open_network(start, size=wanted.size)
-            return network.requires_grad_(True), wanted
+            transform = parse_preprocessing(_text(text, side)) if text or side else saved
+            if transform.size != saved.size:
+                network = open_network(start, size=transform.size)
+            return network.requires_grad_(True), transform
         transform = parse_preprocessing(_text(text, side))
         return open_network(start, size=transform.size, allow_download=settings.allow_download), transform
     transform = parse_preprocessing(_text(text, side))
@@ -223,18 +200,18 @@ def _text(preprocessing: str | None, side: int | None) -> str:
     return f"decode|resize({side})|central_crop({side})|normalize(imagenet)"
 
 
-def _steps(settings: Settings, recipe: TrainingDefaults, rows: int, algorithm: Algorithm) -> int:
+def _steps(settings: TrainingSettings, recipe: TrainingDefaults, rows: int, algorithm: Algorithm) -> int:
     if settings.epochs is not None:
         if algorithm.episodic or settings.steps is not None:
-            other = f"{algorithm.name} draws episodes" if algorithm.episodic else "--steps is given too"
-            raise UserError(f"--epochs {settings.epochs:g} does not go here: {other}; use --steps alone.")
+            reason = f"{algorithm.name} draws episodes" if algorithm.episodic else "{steps} is given too"
+            raise UserError(f"{{epochs:{settings.epochs:g}}} does not go here: {reason}", "use {steps} alone")
         return max(1, math.ceil(settings.epochs * rows / recipe.batch))
     if settings.steps is not None:
         return settings.steps
     return max(1, math.ceil(recipe.epochs * rows / recipe.batch)) if recipe.epochs else recipe.steps
 
 
-def _half(settings: Settings, device: torch.device) -> bool:
+def _half(settings: TrainingSettings, device: torch.device) -> bool:
     """bfloat16 where it helps: on accelerators that have it; on a CPU only when asked for."""
     if settings.precision == "auto":
         return device.type == "cuda" and torch.cuda.is_bf16_supported()
@@ -244,18 +221,18 @@ def _half(settings: Settings, device: torch.device) -> bool:
 def _identity(
     data: Dataset,
     pool: Pool,
-    held: NDArray[np.int64],
+    held: Ints,
     algorithm: Algorithm,
     network: Network,
     transform: Preprocessing,
     recipe: TrainingDefaults,
     shape: Shape | None,
-    settings: Settings,
+    settings: TrainingSettings,
     steps: int,
     every: int,
 ) -> dict[str, Any]:
     """All that decides the weights, for people and for the refusal to mix two trainings in one folder."""
-    found: dict[str, Any] = {
+    identity: dict[str, Any] = {
         "algorithm": algorithm.call,
         "network": network.call,
         "start": None if settings.start is None else str(settings.start),
@@ -275,7 +252,7 @@ def _identity(
         "seed": settings.seed,
     }
     if shape is not None:
-        found["episodes"] = sampler_settings(shape, settings.classes or UniformClasses())
+        identity["episodes"] = sampler_settings(shape, settings.classes or UniformClasses())
     if recipe.schedule != "constant":
-        found["steps"] = steps  # the schedule depends on the length of the run
-    return found
+        identity["steps"] = steps  # the schedule depends on the length of the run
+    return identity

@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,21 @@ import yaml
 
 from longshot.core.calls import format_call, parse_call
 from longshot.core.errors import UserError
+from longshot.core.settings import Record, nearest, read_record
 
 _KINDS = ("choose", "uniform", "log")
-_KEYS = ("source", "algorithm", "method", "train", "parameters", "found")
 _FORM = "choose(a, b, …), uniform(low, high) or log(low, high)"
+
+
+class SpaceRecord(Record):
+    """A space as YAML holds it."""
+
+    source: str = ""
+    algorithm: str | None = None
+    method: str | None = None
+    train: dict[str, Any] | None = None
+    parameters: dict[str, Any] | None = None
+    found: dict[str, Any] | None = None  # what the paper's own search found
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,7 @@ class Space:
     method: str | None
     parameters: Mapping[str, Parameter]
     train: Mapping[str, Any] = field(default_factory=dict)
-    found: Mapping[str, Any] = field(default_factory=dict)
+    reported: Mapping[str, Any] = field(default_factory=dict)  # parameter → what the paper's own search found
     source: str = ""
 
     def as_dict(self) -> dict[str, Any]:
@@ -109,29 +119,43 @@ def get_space(name: str) -> Space:
             text = Path(name).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"The space {name} cannot be read: {error}.") from error
-        found = _parse(text, name)
-        if len(found) != 1:
-            raise UserError(f"{name} holds {len(found)} spaces; one is needed.")
-        return _space(*next(iter(found.items())))
-    known = _own()
-    if name not in known:
-        near = get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}."
+        spaces = _parse(text, name)
+        if len(spaces) != 1:
+            raise UserError(f"{name} holds {len(spaces)} spaces; one is needed.")
+        return _space(*next(iter(spaces.items())))
+    spaces = _own()
+    if name not in spaces:
         raise UserError(
-            f"There is no search space '{name}'; {hint} A space of your own: a YAML file, or --search NAME=… with a "
-            f"method or an algorithm."
+            f"There is no search space '{name}'; {nearest(name, spaces, 'there are')} A space of your own: a YAML "
+            f"file, or {{search}} with a method or an algorithm."
         )
-    return _space(name, known[name])
+    return _space(name, spaces[name])
+
+
+def list_spaces() -> list[dict[str, Any]]:
+    """One row per parameter of the spaces that come with Longshot: space, needs, parameter, range, found, source."""
+    return [
+        {
+            "space": name,
+            "needs": "a dataset" if space.algorithm else "testbeds",
+            "parameter": parameter,
+            "range": str(values),
+            "found": str(space.reported.get(parameter, "")),
+            "source": space.source,
+        }
+        for name, space in ((name, get_space(name)) for name in space_names())
+        for parameter, values in space.parameters.items()
+    ]
 
 
 def space_of_call(call: str, search: Mapping[str, str], *, trains: bool) -> Space:
     """The space of a method (or, with ``trains``, of an algorithm) with some of its settings searched."""
-    name, given = parse_call(call)
+    name, settings = parse_call(call)
     for key in search:
-        if key in given:
+        if key in settings:
             raise UserError(f"'{key}' is both given in '{call}' and searched; leave it out of one.")
-    settings = [f"{key}={value!r}" for key, value in given.items()] + [f"{key}={{{key}}}" for key in search]
-    text = f"{name}({', '.join(settings)})"
+    words = [f"{key}={value!r}" for key, value in settings.items()] + [f"{key}={{{key}}}" for key in search]
+    text = f"{name}({', '.join(words)})"
     parameters = {key: parse_parameter(key, value) for key, value in search.items()}
     return Space(call, text if trains else None, None if trains else text, parameters)
 
@@ -168,39 +192,33 @@ def _own() -> dict[str, Any]:
     return _parse(text, "spaces.yaml")
 
 
-def _parse(text: str, place: str) -> dict[str, Any]:
+def _parse(text: str, path: str) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(text)
+        spaces = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise UserError(f"{place} is not YAML: {' '.join(str(error).split())}.") from error
-    if not isinstance(found, dict) or not all(isinstance(value, dict) for value in found.values()):
+        raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
+    if not isinstance(spaces, dict) or not all(isinstance(value, dict) for value in spaces.values()):
         raise UserError(
-            f"{place} is no search space; write 'name:' and under it method or algorithm, and parameters."
+            f"{path} is no search space; write 'name:' and under it method or algorithm, and parameters."
         )
-    return found
+    return spaces
 
 
-def _space(name: str, told: Mapping[str, Any]) -> Space:
-    unknown = [key for key in told if key not in _KEYS]
-    if unknown:
-        raise UserError(
-            f"The space '{name}' says '{unknown[0]}', which means nothing; it takes {', '.join(_KEYS)}."
-        )
-    listed = told.get("parameters")
-    if not isinstance(listed, dict) or not listed:
+def _space(name: str, values: Mapping[str, Any]) -> Space:
+    record = read_record(SpaceRecord, values, f"The space '{name}'")
+    if not record.parameters:
         raise UserError(
             f"The space '{name}' has no parameters; give at least 1, such as 'lr: log(1e-4, 1e-1)'."
         )
-    algorithm, method, train = told.get("algorithm"), told.get("method"), told.get("train") or {}
-    if not algorithm and not method:
+    if not record.algorithm and not record.method:
         raise UserError(f"The space '{name}' has neither an algorithm nor a method; give one of them.")
-    parameters = {key: parse_parameter(key, value) for key, value in listed.items()}
-    for word in _words([algorithm, method, *train.values()]):
+    parameters = {key: parse_parameter(key, value) for key, value in record.parameters.items()}
+    train = record.train or {}
+    for word in _words([record.algorithm, record.method, *train.values()]):
         if word not in parameters:
-            raise UserError(f"The space '{name}' uses {{{word}}}, but has no parameter of that name.")
-    return Space(
-        name, algorithm, method, parameters, train, told.get("found") or {}, str(told.get("source", ""))
-    )
+            raise UserError(f"The space '{name}' uses '{word}', but has no parameter of that name.")
+    reported = record.found or {}
+    return Space(name, record.algorithm, record.method, parameters, train, reported, record.source)
 
 
 def _words(texts: list[Any]) -> Iterator[str]:

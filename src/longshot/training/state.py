@@ -42,10 +42,16 @@ def save_state(
             else:
                 numbers[f"{index}.{name}"] = value
     # A copy each: safetensors refuses tensors that share memory or do not lie row by row.
-    kept = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
+    copies = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
     header = {"facts": json.dumps(dict(facts)), "optimiser": json.dumps(numbers)}
     with atomic(folder / FILE) as temporary:
-        save_file(kept, temporary, metadata=header)
+        save_file(copies, temporary, metadata=header)
+
+
+def last_saved(folder: Path) -> int | None:
+    """When the checkpoint of ``folder`` was written, in nanoseconds; None where there is none."""
+    path = folder / FILE
+    return path.stat().st_mtime_ns if path.is_file() else None
 
 
 def load_state(
@@ -62,8 +68,8 @@ def load_state(
         facts, numbers = json.loads(header["facts"]), json.loads(header["optimiser"])
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise UserError(
-            f"The checkpoint {path} ({path.stat().st_size:,} bytes) is damaged; delete it to train from the "
-            f"beginning, or choose another folder with -o."
+            f"The checkpoint {path} ({path.stat().st_size:,} bytes) is damaged",
+            "delete it to train from the beginning, or choose another folder {out}",
         ) from error
     network.load_state_dict(_part(tensors, _NETWORK))
     held: dict[int, dict[str, Any]] = {}

@@ -53,10 +53,10 @@ class Stepper:
     def _gradients(self, data: StepData) -> tuple[torch.Tensor, torch.Tensor]:
         """Gradients of the mean loss; where memory is short, in parts of half the size, said once."""
         total, before = _count(data), self.part
-        what = "images" if isinstance(data, ImageBatch) else "episodes"
+        noun = "images" if isinstance(data, ImageBatch) else "episodes"
         while True:
             try:
-                found = self._backward(data, self.part or total)
+                loss, accuracy = self._backward(data, self.part or total)
                 break
             except (torch.OutOfMemoryError, RuntimeError) as error:
                 if not out_of_memory(error):
@@ -64,17 +64,18 @@ class Stepper:
                 size = min(self.part or total, total)
                 if size == 1:
                     raise UserError(
-                        f"There is too little memory for a single one of the {what} of a step on "
-                        f"'{self.job.device}'; take a smaller --size, --way, --query or --network."
+                        f"There is too little memory for a single one of the {noun} of a step on "
+                        f"'{self.job.device}'",
+                        "take a smaller {size}, {way}, {query} or {network}",
                     ) from None
                 self.part = -(-size // 2)
         if self.part != before:
             print(
-                f"too little memory for {before or total} {what} at once: from here on in parts of {self.part}, "
+                f"too little memory for {before or total} {noun} at once: from here on in parts of {self.part}, "
                 f"their gradients added up, so a step still has {total}",
                 file=sys.stderr,
             )
-        return found
+        return loss, accuracy
 
     def _backward(self, data: StepData, size: int) -> tuple[torch.Tensor, torch.Tensor]:
         job = self.job
@@ -85,10 +86,10 @@ class Stepper:
         for part in _parts(data, size):
             weight = _count(part) / total
             with torch.autocast(job.device.type, torch.bfloat16, enabled=job.half):
-                found = job.algorithm.loss(job.network, part)
-            (found.loss * weight).backward()  # type: ignore[no-untyped-call]
-            loss += found.loss.detach() * weight
-            accuracy += found.accuracy.detach() * weight
+                outcome = job.algorithm.loss(job.network, part)
+            (outcome.loss * weight).backward()  # type: ignore[no-untyped-call]
+            loss += outcome.loss.detach() * weight
+            accuracy += outcome.accuracy.detach() * weight
         return loss, accuracy
 
     def _average(self, loss: torch.Tensor, accuracy: torch.Tensor) -> None:

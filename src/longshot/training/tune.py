@@ -16,7 +16,7 @@ import json
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,14 +24,19 @@ from typing import TYPE_CHECKING, Any
 from longshot.core.errors import UserError
 from longshot.core.files import explain_disk_errors, hash_json, write_json
 from longshot.core.progress import progress
+from longshot.core.settings import nearest
 from longshot.core.tuned import Tuned, write_tuned
-from longshot.training.spaces import Parameter, Space, Trial
+from longshot.datasets.dataset import Dataset
+from longshot.testbeds.testbed import Testbed
+from longshot.training.settings import TrainingSettings, training_settings
+from longshot.training.spaces import Parameter, Space, Trial, get_space, space_of_call
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
 
+TestbedLike = Testbed | str | Path
 SAMPLERS = ("tpe", "random")
 TRIALS = 20
 _PATIENCE = 3  # failures in a row, with nothing found yet, that stop a search
@@ -60,7 +65,7 @@ class TrialObjective(ABC):
 class Evaluating(TrialObjective):
     """A method on testbeds of validation tasks, through a fixed backbone."""
 
-    testbeds: Sequence[str | Path]
+    testbeds: Sequence[TestbedLike]
     backbone: str
     datasets: Mapping[str, Any] = field(default_factory=dict)
     device: str = "auto"
@@ -69,9 +74,8 @@ class Evaluating(TrialObjective):
     @property
     def identity(self) -> dict[str, Any]:
         """Contents of the testbeds, backbone and seed."""
-        from longshot.testbeds.testbed import Testbed
-
-        hashes = [Testbed.load(path).content_hash for path in self.testbeds]
+        opened = [each if isinstance(each, Testbed) else Testbed.load(each) for each in self.testbeds]
+        hashes = [testbed.content_hash for testbed in opened]
         return {"testbeds": hashes, "backbone": self.backbone, "seed": self.seed}
 
     def value(self, trial: Trial, folder: Path) -> float:
@@ -99,8 +103,9 @@ class Evaluating(TrialObjective):
 class TrainingTrial(TrialObjective):
     """An algorithm's network on tasks of the dataset's validation classes, by its method or the space's."""
 
-    dataset: str
-    settings: Mapping[str, Any]  # fields of training's Settings, the same for all trials
+    dataset: Dataset | str | Path
+    settings: Mapping[str, Any]  # fields of TrainingSettings, the same for all trials
+    curves: Callable[[Path], object] | None = None  # see ``train``
 
     @property
     def steps(self) -> int | None:  # type: ignore[override]
@@ -112,30 +117,30 @@ class TrainingTrial(TrialObjective):
     def identity(self) -> dict[str, Any]:
         """Dataset and the settings that all trials share."""
         return {
-            "dataset": self.dataset,
+            "dataset": self.dataset.fingerprint if isinstance(self.dataset, Dataset) else str(self.dataset),
             "settings": {key: str(value) for key, value in sorted(self.settings.items())},
         }
 
     def value(self, trial: Trial, folder: Path) -> float:
         """Accuracy on the validation tasks of the best network of the training."""
         from longshot.features.networks import load_network
-        from longshot.training.data import Settings
         from longshot.training.loop import train
         from longshot.training.setup import prepare
 
         assert trial.algorithm is not None
         settings = {**self.settings, **trial.train}
-        done = train(self.dataset, trial.algorithm, out=self._place(trial, folder), **settings)
-        if done.validation_accuracy is None:
+        out = self._network_folder(trial, folder)
+        trained = train(trial.algorithm, self.dataset, out=out, curves=self.curves, **settings)
+        if trained.validation_accuracy is None:
             raise UserError(
-                f"A search needs validation tasks, and there are none: {'; '.join(done.notes)}. Use a dataset with "
-                f"validation classes, or --set holdout=0.1."
+                f"A search needs validation tasks, and there are none: {'; '.join(trained.notes)}. Use a dataset with "
+                f"validation classes, or add holdout=0.1 to {{settings}}."
             )
         if trial.method is None:
-            return done.validation_accuracy
-        job = prepare(self.dataset, trial.algorithm, Settings(**settings))
+            return trained.validation_accuracy
+        job = prepare(trial.algorithm, self.dataset, training_settings(**settings))
         assert job.validation is not None
-        network, _ = load_network(done.path)
+        network, _ = load_network(trained.path)
         return replace(job.validation, method=trial.method).run(network.to(job.device)).mean
 
     def best(self, trial: Trial, folder: Path) -> Tuned:
@@ -148,14 +153,137 @@ class TrainingTrial(TrialObjective):
             method=trial.method or algorithm.method,
             algorithm=algorithm.call,
             train={**self.settings, **trial.train},
-            network=str(self._place(trial, folder)),
+            network=str(self._network_folder(trial, folder)),
         )
 
-    def _place(self, trial: Trial, folder: Path) -> Path:
+    def _network_folder(self, trial: Trial, folder: Path) -> Path:
         return folder / "networks" / hash_json([trial.algorithm, dict(trial.train)])[:12]
 
 
+@dataclass(frozen=True)
+class TuningResult:
+    """A finished search: its folder, the best settings (also in ``best.yaml``), and every trial as a row."""
+
+    path: Path
+    best: Tuned
+    trials: list[dict[str, Any]]
+
+    def __repr__(self) -> str:
+        accuracy = self.best.story["validation_accuracy"]
+        return f"TuningResult of {len(self.trials)} trials in {self.path}: accuracy {accuracy:.4f}\n  {self.best}"
+
+
 def tune(
+    space: str | Space,
+    data: TestbedLike | Dataset | Sequence[TestbedLike],
+    *,
+    out: str | Path,
+    backbone: str | None = None,
+    search: Mapping[str, str] | None = None,
+    fix: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    trials: int | None = None,
+    minutes: float | None = None,
+    sampler: str = "tpe",
+    datasets: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    seed: int = 0,
+    curves: Callable[[Path], object] | None = None,
+) -> TuningResult:
+    """Search for settings that do best on validation tasks.
+
+    The same call goes on after an interruption; with more ``trials`` it extends the search.
+
+    Parameters
+    ----------
+    space : str or Space
+        A space that comes with Longshot (``longshot.training.list_spaces()``), a YAML file, or with ``search`` a
+        method or an algorithm.
+    data : testbed, list of testbeds, or dataset
+        Testbeds (objects or .parquet files) judge a method through a fixed ``backbone``; with a dataset every trial
+        trains a network.
+    out : path
+        Folder of the search; ``best.yaml`` in it serves ``train`` and ``evaluate``.
+    backbone : str, optional
+        Backbone or saved network through which a method's settings are searched.
+    search : mapping, optional
+        Setting → range: ``{"lr": "log(1e-4, 1e-1)", "steps": "choose(10, 50)", "scale": "uniform(0, 1)"}``.
+    fix : mapping, optional
+        Parameters of the space to hold at one value.
+    settings : mapping, optional
+        Parameters of ``train`` for all trials, such as ``{"steps": 500, "size": 28}``.
+    trials : int, optional
+        Trials in all; 20, or as many as ``minutes`` allow. No trial is started after ``minutes``.
+    sampler : {"tpe", "random"}
+        tpe learns from earlier trials.
+    datasets : mapping, optional
+        Name → where a testbed's dataset lives.
+    device : str
+    seed : int
+    curves : callable, optional
+        See ``train``.
+
+    Examples
+    --------
+    >>> tune("tim", "validation.parquet", backbone="pixels", search={"lr": "log(1e-4, 1e-1)"}, trials=10,
+    ...      out="runs/tim")  # doctest: +SKIP
+    """
+    listed: list[Any] = list(data) if isinstance(data, list | tuple) else [data]
+    trains = not all(isinstance(each, Testbed) or str(each).endswith(".parquet") for each in listed)
+    if isinstance(space, str):
+        space = space_of_call(space, search, trains=trains) if search else get_space(space)
+    space = space.fixed(fix or {})
+    _check_search(space, trains, listed, backbone, settings or {})
+    objective: TrialObjective
+    if trains:
+        objective = TrainingTrial(listed[0], {**(settings or {}), "device": device, "seed": seed}, curves)
+    else:
+        assert backbone is not None
+        objective = Evaluating(listed, backbone, datasets or {}, device, seed)
+    best = run_search(space, objective, out, trials=trials, minutes=minutes, sampler=sampler, seed=seed)
+    records = json.loads((Path(out) / "trials.json").read_text(encoding="utf-8"))
+    return TuningResult(Path(out), best, records)
+
+
+def _check_search(
+    space: Space, trains: bool, data: Sequence[Any], backbone: str | None, settings: Mapping[str, Any]
+) -> None:
+    """What does not go together, in a sentence."""
+    if not trains:
+        if space.algorithm is not None:
+            raise UserError(
+                f"The space '{space.name}' trains networks, so it needs a dataset, not {data[0]}."
+            )
+        if backbone is None:
+            raise UserError(
+                "Settings of a method are searched through a fixed backbone", "name one: {backbone:NAME}"
+            )
+        if settings:
+            raise UserError("{settings} is for searches that train", "give a method's settings in its call")
+        return
+    if space.algorithm is None:
+        raise UserError(
+            f"The space '{space.name}' searches a method, so it needs testbeds of validation tasks (.parquet, from "
+            f"{{sample(DATASET, split=validation)}}), not '{data[0]}'."
+        )
+    if len(data) > 1:
+        raise UserError(f"A search that trains takes 1 dataset, not {len(data)}.")
+    if backbone is not None:
+        raise UserError("A search that trains makes its own networks", "leave {backbone} out")
+    for name in settings:
+        if name in space.train:
+            raise UserError(f"The space '{space.name}' sets {name} itself", "use {fix} for its parameters")
+        if name not in TrainingSettings.model_fields:
+            hint = nearest(name, TrainingSettings.model_fields, "there are")
+            raise UserError(f"Training has no setting '{name}' for {{settings}}; {hint}")
+    if "schedule" in space.train and "steps" not in settings:
+        raise UserError(
+            f"The space '{space.name}' lets the learning rate decay, so it must know how long a training is",
+            "add steps=1000 to {settings}",
+        )
+
+
+def run_search(
     space: Space,
     objective: TrialObjective,
     out: str | Path,
@@ -175,23 +303,24 @@ def tune(
     if sampler not in SAMPLERS:
         raise UserError(f"There is no sampler '{sampler}'; choose {' or '.join(SAMPLERS)}.")
     folder = Path(out)
-    wanted = trials if trials is not None else (10**9 if minutes is not None else TRIALS)
+    most = trials if trials is not None else (10**9 if minutes is not None else TRIALS)
     identity = {"space": space.as_dict(), "sampler": sampler, "seed": seed, **objective.identity}
     with explain_disk_errors(folder):
         _claim(folder, identity)
     study = _study(optuna, folder)
-    points = space.points(wanted)
-    total = wanted if points is None else len(points)
+    points = space.points(most)
+    total = most if points is None else len(points)
     until = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    with progress("tune", None if wanted == 10**9 and points is None else total, "trials") as bar:
+    with progress("tune", None if most == 10**9 and points is None else total, "trials") as bar:
         done = _finished(study)
         bar.skip(len(done))
         while len(done) < total and time.monotonic() < until:
-            _one(optuna, study, space, objective, folder, _proposed(points, done), sampler, seed + len(done))
+            study.sampler = _sampler(optuna, sampler, seed + len(done))
+            _try(optuna, study, space, objective, folder, _proposed(points, done))
             done = _finished(study)
             _write(study, space, objective, folder)
             bar.advance(1, _note(done))
-    if not any(one.value is not None for one in done):
+    if not any(trial.value is not None for trial in done):
         reason = (
             f"the last one failed: {done[-1].user_attrs['failed']}" if done else "there was no time for one."
         )
@@ -211,22 +340,22 @@ def _optuna() -> Any:
 
 
 def _claim(folder: Path, identity: dict[str, Any]) -> None:
-    place = folder / "tune.json"
-    if place.is_file():
+    path = folder / "tune.json"
+    if path.is_file():
         try:
-            found = json.loads(place.read_text(encoding="utf-8"))
+            earlier = json.loads(path.read_text(encoding="utf-8"))
         except ValueError:
-            raise UserError(f"{place} is damaged; choose another folder with -o.") from None
-        told = json.loads(json.dumps(identity))
-        different = [key for key in {**found, **told} if found.get(key) != told.get(key)]
+            raise UserError(f"{path} is damaged", "choose another folder {out}") from None
+        now = json.loads(json.dumps(identity))
+        different = [key for key in {**earlier, **now} if earlier.get(key) != now.get(key)]
         if different:
             raise UserError(
-                f"The folder {folder} holds another search (its {' and '.join(different)} differ); choose another "
-                f"folder with -o, or repeat its settings to go on with it."
+                f"The folder {folder} holds another search (its {' and '.join(different)} differ)",
+                "choose another folder {out}, or repeat its settings to go on with it",
             )
         return
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(place, identity)
+    write_json(path, identity)
 
 
 def _study(optuna: Any, folder: Path) -> Study:
@@ -237,54 +366,52 @@ def _study(optuna: Any, folder: Path) -> Study:
         direction="maximize",
         load_if_exists=True,
     )
-    for one in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
-        study.tell(
-            one.number, state=optuna.trial.TrialState.FAIL
-        )  # cut off; without a reason it does not count
+    for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
+        # It was cut off; without a reason it does not count.
+        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     return study
 
 
 def _finished(study: Study) -> list[Any]:
     """Trials that count: with a value, or failed for a reason of their own."""
-    return [one for one in study.get_trials() if one.value is not None or "failed" in one.user_attrs]
+    return [trial for trial in study.get_trials() if trial.value is not None or "failed" in trial.user_attrs]
 
 
 def _proposed(points: list[dict[str, Any]] | None, done: Sequence[Any]) -> dict[str, Any] | None:
     """The first point that was not tried, where all points are to be tried."""
     if points is None:
         return None
-    tried = [one.params for one in done]
+    tried = [trial.params for trial in done]
     return next(point for point in points if point not in tried)
 
 
-def _one(
+def _try(
     optuna: Any,
     study: Study,
     space: Space,
     objective: TrialObjective,
     folder: Path,
     point: dict[str, Any] | None,
-    sampler: str,
-    seed: int,
 ) -> None:
     """One trial, from the proposal to the record of its value."""
     if point is not None:
         study.enqueue_trial(point)
-    study.sampler = _sampler(optuna, sampler, seed)
-    asked = study.ask({name: _distribution(optuna, one) for name, one in space.parameters.items()})
-    trial = space.trial(asked.params, objective.steps)
+    proposal = study.ask({name: _distribution(optuna, values) for name, values in space.parameters.items()})
+    trial = space.trial(proposal.params, objective.steps)
     began = time.monotonic()
     try:
         value = objective.value(trial, folder)
     except UserError as error:
-        asked.set_user_attr("failed", str(error))
-        study.tell(asked, state=optuna.trial.TrialState.FAIL)
+        proposal.set_user_attr("failed", str(error))
+        study.tell(proposal, state=optuna.trial.TrialState.FAIL)
         done = _finished(study)
-        if len(done) >= _PATIENCE and not any(one.value is not None for one in done):
-            raise UserError(f"The first {len(done)} trials all failed; the last one: {error}") from error
+        if len(done) >= _PATIENCE and not any(trial.value is not None for trial in done):
+            raise UserError(
+                f"The first {len(done)} trials all failed; the last one: {error.template}"
+            ) from error
         return
-    asked.set_user_attr("seconds", round(time.monotonic() - began, 1))
-    study.tell(asked, value)
+    proposal.set_user_attr("seconds", round(time.monotonic() - began, 1))
+    study.tell(proposal, value)
 
 
 def _sampler(optuna: Any, name: str, seed: int) -> BaseSampler:
@@ -307,17 +434,17 @@ def _write(study: Study, space: Space, objective: TrialObjective, folder: Path) 
     """trials.json, and best.yaml where a trial has succeeded."""
     done = _finished(study)
     records = []
-    for number, one in enumerate(done, 1):
-        trial = space.trial(one.params, objective.steps)
+    for number, recorded in enumerate(done, 1):
+        trial = space.trial(recorded.params, objective.steps)
         records.append(
             {
                 "trial": number,
-                "accuracy": one.value,
-                "parameters": one.params,
+                "accuracy": recorded.value,
+                "parameters": recorded.params,
                 "algorithm": trial.algorithm,
                 "method": trial.method,
-                "seconds": one.user_attrs.get("seconds"),
-                "failed": one.user_attrs.get("failed"),
+                "seconds": recorded.user_attrs.get("seconds"),
+                "failed": recorded.user_attrs.get("failed"),
             }
         )
     write_json(folder / "trials.json", records)
@@ -325,18 +452,18 @@ def _write(study: Study, space: Space, objective: TrialObjective, folder: Path) 
     if not good:
         return Tuned()
     best = max(good, key=lambda record: record["accuracy"])  # the first of equals
-    found = objective.best(space.trial(best["parameters"], objective.steps), folder)
+    settings = objective.best(space.trial(best["parameters"], objective.steps), folder)
     story = {
         "space": space.name,
         "trial": f"{best['trial']} of {len(records)}",
         "validation_accuracy": round(best["accuracy"], 5),
         "parameters": best["parameters"],
     }
-    tuned = replace(found, story=story)
+    tuned = replace(settings, story=story)
     write_tuned(folder / "best.yaml", tuned)
     return tuned
 
 
 def _note(done: Sequence[Any]) -> str:
-    values = [one.value for one in done if one.value is not None]
+    values = [trial.value for trial in done if trial.value is not None]
     return f"best {100 * max(values):.2f} %" if values else "none succeeded yet"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from longshot.core.arrays import Floats, Ints
 from longshot.core.batches import ImageTask, TaskBatch
 from longshot.core.tasks import TaskRows, task_seeds
 from longshot.methods.base import Method
@@ -33,10 +33,10 @@ class Validation:
     @property
     def images_read(self) -> int:
         """Images that go through the network: every image once, or every task's own."""
-        both = np.concatenate([self.tasks.support.values, self.tasks.query.values])
-        return len(both) if isinstance(get_method(self.method), ImageMethod) else len(np.unique(both))
+        rows = np.concatenate([self.tasks.support.values, self.tasks.query.values])
+        return len(rows) if isinstance(get_method(self.method), ImageMethod) else len(np.unique(rows))
 
-    def accuracies(self, network: Network) -> NDArray[np.float64]:
+    def accuracies(self, network: Network) -> Floats:
         """[T] share of each task's queries that the method gets right, the network in evaluation mode."""
         solver = get_method(self.method)
         if isinstance(solver, ImageMethod):
@@ -49,7 +49,7 @@ class Validation:
 
     def feature_batches(
         self, network: Network, method: Method, blocks: Sequence[int] = ()
-    ) -> Iterator[tuple[NDArray[np.int64], TaskBatch, Tensor]]:
+    ) -> Iterator[tuple[Ints, TaskBatch, Tensor]]:
         """(positions, batch, query labels) of all tasks by the network's vectors; ``blocks``: widths of its parts."""
         # Tasks share images: every image goes through the network once.
         rows = np.unique(np.concatenate([self.tasks.support.values, self.tasks.query.values]))
@@ -66,31 +66,31 @@ class Validation:
         )
         yield from batches(bound, method, Gatherer(parts, self.images.device))
 
-    def _by_features(self, method: Method, network: Network) -> NDArray[np.float64]:
-        found = np.empty(len(self.tasks))
+    def _by_features(self, method: Method, network: Network) -> Floats:
+        accuracies = np.empty(len(self.tasks))
         with torch.no_grad():
             for chosen, batch, targets in self.feature_batches(network, method):
                 right = (method.scores(batch).argmax(2) == targets) & batch.query_mask
-                found[chosen] = (right.sum(1) / batch.query_mask.sum(1)).cpu().numpy()
-        return found
+                accuracies[chosen] = (right.sum(1) / batch.query_mask.sum(1)).cpu().numpy()
+        return accuracies
 
-    def _by_images(self, method: ImageMethod, network: Network) -> NDArray[np.float64]:
+    def _by_images(self, method: ImageMethod, network: Network) -> Floats:
         training = network.training
         trained = [parameter.requires_grad for parameter in network.parameters()]
         network.eval().requires_grad_(False)
-        found = np.empty(len(self.tasks))
+        accuracies = np.empty(len(self.tasks))
         try:
             with torch.no_grad():
                 for positions in self._groups(method.at_once):
                     pairs = [self._image_task(position) for position in positions]
                     scores = method.scores([task for task, _ in pairs], network)
-                    for position, one, (_, label) in zip(positions, scores, pairs, strict=True):
-                        found[position] = float((one.argmax(1) == label).float().mean())
+                    for position, guesses, (_, label) in zip(positions, scores, pairs, strict=True):
+                        accuracies[position] = float((guesses.argmax(1) == label).float().mean())
         finally:
             network.train(training)
-            for parameter, wanted in zip(network.parameters(), trained, strict=True):
-                parameter.requires_grad_(wanted)
-        return found
+            for parameter, was_trained in zip(network.parameters(), trained, strict=True):
+                parameter.requires_grad_(was_trained)
+        return accuracies
 
     def _groups(self, most: int) -> Iterator[list[int]]:
         """Positions of tasks of the same shape, ``most`` at a time."""

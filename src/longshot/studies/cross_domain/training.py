@@ -115,6 +115,7 @@ class Trainer:
         """
         from longshot.features.networks import load_network
         from longshot.networks import checkpoint
+        from longshot.reports.learning_curves import folder_curves
         from longshot.training.folders import read_facts
         from longshot.training.loop import train
 
@@ -131,9 +132,10 @@ class Trainer:
         judge: Validation | None = None
         for steps in one.legs(self.settings)[len(done) :]:
             train(
-                data,
                 self.call(one, data),
+                data,
                 out=place / "training",
+                curves=folder_curves,
                 seed=seed,
                 **self.amounts(one) | {"steps": steps},
             )
@@ -171,9 +173,9 @@ class Trainer:
     def seconds(self, one: DomainTraining, data: Dataset) -> float:
         """What the steps of a training would take, from a few on black pictures."""
         from longshot.training.cost import estimate
-        from longshot.training.data import Settings
+        from longshot.training.settings import training_settings
 
-        return float(estimate(data, self.call(one, data), Settings(**self.amounts(one)))["seconds"])
+        return float(estimate(self.call(one, data), data, training_settings(**self.amounts(one)))["seconds"])
 
     def call(self, one: DomainTraining, data: Dataset) -> str:
         """The algorithm with its episodes, as ``longshot train`` takes it."""

@@ -12,8 +12,8 @@ def networks() -> Field:
     """Name → a training: ``algorithm``, ``data`` (a source; null: the first) and settings of ``longshot train``."""
 
     def parse(value: Any) -> dict[str, dict[str, Any]]:
-        from longshot.training.data import Settings
         from longshot.training.registry import get_algorithm
+        from longshot.training.settings import TrainingSettings
 
         if not isinstance(value, dict):
             raise ValueError
@@ -21,7 +21,7 @@ def networks() -> Field:
         for name, given in value.items():
             if not isinstance(given, dict) or "algorithm" not in given:
                 raise ValueError
-            known = {"algorithm", "data", *Settings.__dataclass_fields__} - {"seed", "device", "devices"}
+            known = {"algorithm", "data", *TrainingSettings.model_fields} - {"seed", "device", "devices"}
             unknown = sorted(set(given) - known)
             if unknown:
                 raise UserError(

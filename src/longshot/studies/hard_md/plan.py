@@ -294,6 +294,7 @@ def train_networks(
 ) -> tuple[dict[str, str], list[str]]:
     """Name → folder of the networks that the study trains itself, and notes on those it cannot train here."""
     from longshot.core.files import hash_json
+    from longshot.reports.learning_curves import folder_curves
     from longshot.training.loop import train
 
     trained: dict[str, str] = {}
@@ -312,7 +313,8 @@ def train_networks(
         place = folder.path / "trainings" / f"{slug(name)}-{mark}"
 
         def work(data: Any = data, given: Any = given, place: Any = place, own: Any = own) -> None:
-            train(data, given["algorithm"], out=place, seed=settings["seed"], device=device, **own)
+            options = {**own, "seed": settings["seed"], "device": device, "curves": folder_curves}
+            train(given["algorithm"], data, out=place, **options)
 
         folder.step(f"training {name}", place.name, [place / "training.json"], work)
         trained[name] = str(place)

@@ -202,6 +202,7 @@ def _train(
     device: str,
 ) -> str:
     """The path of a trained network; one that is finished is not touched."""
+    from longshot.reports.learning_curves import folder_curves
     from longshot.training.loop import train
 
     place = folder.path / "trainings" / one.folder(settings, split)
@@ -209,8 +210,9 @@ def _train(
 
     def work() -> None:
         train(
-            dataset if split is None else split.apply(dataset),
             one.call(settings),
+            dataset if split is None else split.apply(dataset),
+            curves=folder_curves,
             network=settings["network"],
             out=place,
             split="all" if split is None else "train",

@@ -58,15 +58,15 @@ def networks() -> Field:
 
 
 def _network(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    from longshot.training.data import Settings
     from longshot.training.registry import get_algorithm
+    from longshot.training.settings import TrainingSettings
 
     if " + " in name:
         raise UserError(
             f"The network '{name}' has ' + ' in its name, which joins networks; call it otherwise."
         )
     closed = ("shape", "classes", "device", "devices", "seed")
-    known = [*_NETWORK, *(key for key in Settings.__dataclass_fields__ if key not in closed)]
+    known = [*_NETWORK, *(key for key in TrainingSettings.model_fields if key not in closed)]
     _known(f"The network '{name}'", given, known)
     found = {"validate": [], "without": [], "each": False, "episodes": "own", **given}
     if "algorithm" not in found or "data" not in found:

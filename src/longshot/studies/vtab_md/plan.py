@@ -201,6 +201,7 @@ def train_network(
     settings: Mapping[str, Any], one: NetworkToTrain, trained: Mapping[str, str], folder: Folder, device: str
 ) -> str:
     """The path of the trained network; one that is finished is not touched."""
+    from longshot.reports.learning_curves import folder_curves
     from longshot.training.loop import train
     from longshot.training.registry import get_algorithm
 
@@ -214,7 +215,7 @@ def train_network(
     place = folder.path / TRAININGS / f"{slug(one.name)}-{hash_json([*identity, settings['seed']])[:8]}"
 
     def work() -> None:
-        train(one.data, algorithm, out=place, device=device, **own)
+        train(algorithm, one.data, out=place, device=device, curves=folder_curves, **own)
 
     folder.step(f"training {one.name}", place.name, [place / "training.json"], work)
     return str(place)
@@ -238,8 +239,8 @@ def training_cost(
 ) -> dict[str, Any]:
     """Time and disk of a training, measured on a few steps; one that starts from another is built like that one."""
     from longshot.training.cost import estimate
-    from longshot.training.data import Settings
     from longshot.training.registry import get_algorithm
+    from longshot.training.settings import training_settings
 
     algorithm = get_algorithm(one.given["algorithm"])
     own = _settings(settings, one, algorithm.episodic)
@@ -249,7 +250,7 @@ def training_cost(
     if first_one is not one:
         del own["start"]
         own |= {key: first_one.given[key] for key in ("network", "size", "start") if key in first_one.given}
-    return estimate(one.data, algorithm, Settings(**own, device=device))
+    return estimate(algorithm, one.data, training_settings(**own, device=device))
 
 
 def draw_episodes(settings: Mapping[str, Any], source: StudySource, tasks: int) -> Testbed:
