@@ -51,16 +51,36 @@ class Rolling:
 
 def pairs(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
     """Two finite arrays of the same length; ValueError otherwise."""
-    one, other = checked(x), checked(y)
-    if len(one) != len(other):
-        raise ValueError(f"{len(one)} and {len(other)} values are not pairs")
-    return one, other
+    first, second = checked(x), checked(y)
+    if len(first) != len(second):
+        raise ValueError(f"{len(first)} and {len(second)} values are not pairs")
+    return first, second
 
 
 def slope(x: ArrayLike, y: ArrayLike, level: float = 0.95) -> Slope:
-    """Ordinary least squares of y [n] on x [n], with the t interval of the slope.
+    """Ordinary least squares of y on x, with the t interval of the slope.
 
-    b = S_xy / S_xx, se² = (S_yy − b S_xy) / ((n − 2) S_xx), b ± t_{n−2} · se. ValueError when all x are equal.
+    b = S_xy / S_xx, se² = (S_yy − b S_xy) / ((n − 2) S_xx), b ± t_{n−2} · se.
+
+    Parameters
+    ----------
+    x : array [n]
+        Such as the coarsity of each task; ValueError when all are equal.
+    y : array [n]
+        Such as the accuracy on each task.
+    level : float
+        Coverage, between 0 and 1.
+
+    Returns
+    -------
+    Slope
+        ``low``, ``high`` and ``p`` are NaN for two points.
+
+    Examples
+    --------
+    >>> line = slope([0, 1, 2, 3], [1.0, 3.0, 5.0, 7.0])
+    >>> line.slope, line.intercept, line.r
+    (2.0, 1.0, 1.0)
     """
     a, b = pairs(x, y)
     dx, dy = a - a.mean(), b - b.mean()
@@ -90,32 +110,55 @@ def correlation(
     resamples: int = 9999,
     seed: int = 0,
 ) -> Correlation:
-    """Correlation of x [n] and y [n]; ``spearman`` is Pearson's r of the ranks (ties share their mean rank).
+    """Correlation of two columns over the same tasks, with its interval.
 
-    ``fisher``: tanh(atanh r ± z · se), se = 1 / √(n − 3) for Pearson, √((1 + r²/2) / (n − 3)) for Spearman
-    (Bonett and Wright), n ≥ 4. ``bootstrap``: percentiles over resampled pairs. p from
-    t = r √((n − 2) / (1 − r²)) with n − 2 degrees of freedom.
+    Fisher's interval: tanh(atanh r ± z · se), se = 1 / √(n − 3) for Pearson, √((1 + r²/2) / (n − 3)) for Spearman
+    (Bonett and Wright). p from t = r √((n − 2) / (1 − r²)) with n − 2 degrees of freedom.
+
+    Parameters
+    ----------
+    x, y : arrays [n]
+        At least 3 pairs; 4 for Fisher's interval.
+    kind : {"pearson", "spearman"}
+        Spearman's is Pearson's r of the ranks; equal values share their mean rank.
+    interval : {"fisher", "bootstrap"}
+        ``bootstrap``: percentiles over resampled pairs.
+    level : float
+        Coverage, between 0 and 1.
+    resamples, seed : int
+        Of the bootstrap.
+
+    Returns
+    -------
+    Correlation
+        All but ``n`` is NaN where it is not defined, and ``reason`` says why.
+
+    Examples
+    --------
+    >>> relation = correlation([1, 2, 3, 4, 5], [1, 2, 3, 5, 4], "spearman")
+    >>> round(relation.r, 4), round(relation.low, 4), round(relation.high, 4)
+    (0.9, -0.1689, 0.9961)
     """
     a, b = pairs(x, y)
     n = len(a)
     if n < 3 or _constant(a) or _constant(b):
         why = f"a correlation needs at least 3 pairs, there are {n}" if n < 3 else "one side is constant"
         return Correlation(math.nan, math.nan, math.nan, math.nan, n, kind, why)
-    one, other = (_ranks(a), _ranks(b)) if kind == "spearman" else (a, b)
-    r = _pearson(one[None], other[None])[0]
-    rest = max(0.0, 1 - r * r)
-    p = t_p_value(r * math.sqrt((n - 2) / rest), n - 2) if rest > 1e-15 else 0.0
+    pair = (ranks(a), ranks(b)) if kind == "spearman" else (a, b)
+    r = _pearson(pair[0][None], pair[1][None])[0]
+    unexplained = max(0.0, 1 - r * r)
+    p = t_p_value(r * math.sqrt((n - 2) / unexplained), n - 2) if unexplained > 1e-15 else 0.0
     if interval == "bootstrap":
 
         def resampled(rows: NDArray[np.int64]) -> Floats:
-            left, right = a[rows], b[rows]
+            drawn_a, drawn_b = a[rows], b[rows]
             if kind == "spearman":
-                left, right = (np.stack([_ranks(row) for row in side]) for side in (left, right))
-            return _pearson(left, right)
+                drawn_a, drawn_b = (np.stack([ranks(row) for row in values]) for values in (drawn_a, drawn_b))
+            return _pearson(drawn_a, drawn_b)
 
-        found = bootstrap(n, resampled, method="percentile", level=level, resamples=resamples, seed=seed)
-        low = math.nan if found.low is None else found.low
-        high = math.nan if found.high is None else found.high
+        ends = bootstrap(n, resampled, method="percentile", level=level, resamples=resamples, seed=seed)
+        low = math.nan if ends.low is None else ends.low
+        high = math.nan if ends.high is None else ends.high
         return Correlation(float(r), low, high, p, n, kind)
     if n < 4:
         return Correlation(
@@ -130,21 +173,40 @@ def correlation(
 
 
 def rolling_mean(x: ArrayLike, y: ArrayLike, window: int = 200, level: float = 0.95) -> Rolling:
-    """Mean of y over ``window`` tasks that are neighbours in x, with the t band of each window.
+    """Mean of y over tasks that are neighbours in x, with the t band of each window.
 
     Tasks are sorted by x (equal x keep their order); window i holds tasks i … i + w − 1 and stands at their mean x;
-    band: ȳ ± t_{w−1} · s / √w. Neighbouring windows share tasks, so the band holds for each place, not for the
-    curve as a whole. ValueError unless 2 ≤ window ≤ n.
+    band: ȳ ± t_{w−1} · s / √w. Neighbouring windows share tasks, so the band holds at each x, not for the curve as a
+    whole.
+
+    Parameters
+    ----------
+    x, y : arrays [n]
+        Such as coarsity and accuracy of each task.
+    window : int
+        Tasks in a window, 2 … n.
+    level : float
+        Coverage, between 0 and 1.
+
+    Returns
+    -------
+    Rolling
+        Arrays [n − window + 1].
+
+    Examples
+    --------
+    >>> curve = rolling_mean([3, 1, 2], [0.6, 0.2, 0.4], window=2)
+    >>> curve.x.tolist(), curve.mean.round(3).tolist()
+    ([1.5, 2.5], [0.3, 0.5])
     """
     a, b = pairs(x, y)
     if not 2 <= window <= len(a):
         raise ValueError(f"the window is {window}, and must lie between 2 and the number of tasks, {len(a)}")
     order = np.argsort(a, kind="stable")
-    views = (np.lib.stride_tricks.sliding_window_view(side[order], window) for side in (a, b))
-    places, values = views
-    mean = values.mean(axis=1)
-    reach = t_quantile(window - 1, level) * values.std(axis=1, ddof=1) / math.sqrt(window)
-    return Rolling(places.mean(axis=1), mean, mean - reach, mean + reach, window)
+    windows_x, windows_y = (np.lib.stride_tricks.sliding_window_view(side[order], window) for side in (a, b))
+    mean = windows_y.mean(axis=1)
+    reach = t_quantile(window - 1, level) * windows_y.std(axis=1, ddof=1) / math.sqrt(window)
+    return Rolling(windows_x.mean(axis=1), mean, mean - reach, mean + reach, window)
 
 
 def _constant(values: Floats) -> bool:
@@ -155,12 +217,12 @@ def _pearson(x: Floats, y: Floats) -> Floats:
     """r along the last axis, [B, n] → [B]; a resample in which one side is constant has no relation: 0."""
     dx, dy = x - x.mean(-1, keepdims=True), y - y.mean(-1, keepdims=True)
     scale = np.sqrt((dx * dx).sum(-1) * (dy * dy).sum(-1))
-    found: Floats = np.divide((dx * dy).sum(-1), scale, out=np.zeros(len(dx)), where=scale > 1e-300)
-    return found
+    r: Floats = np.divide((dx * dy).sum(-1), scale, out=np.zeros(len(dx)), where=scale > 1e-300)
+    return r
 
 
-def _ranks(values: Floats) -> Floats:
+def ranks(values: Floats) -> Floats:
     """Ranks from 1 up; equal values share their mean rank."""
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    found: Floats = (np.cumsum(count) - (count - 1) / 2)[place]
-    return found
+    _, group, count = np.unique(values, return_inverse=True, return_counts=True)
+    mean_ranks: Floats = (np.cumsum(count) - (count - 1) / 2)[group]
+    return mean_ranks

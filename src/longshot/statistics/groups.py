@@ -29,9 +29,26 @@ def quantile_bins(
 ) -> NDArray[np.int64]:
     """The group 0 … count − 1 of each value, from the smallest values to the largest.
 
-    ``split``: sort (equal values keep their order) and cut into groups whose sizes differ by at most one, as the
-    semantic-sampling paper does with coarsity. ``together``: cut at the quantiles, so that equal values share a
-    group; then groups can be of very different size or empty.
+    Parameters
+    ----------
+    x : array [n]
+        What to sort by.
+    count : int
+        How many groups; 4 are quartiles.
+    ties : {"split", "together"}
+        ``split``: sort (equal values keep their order) and cut into groups whose sizes differ by at most one, as the
+        semantic-sampling paper does with coarsity. ``together``: cut at the quantiles, so that equal values share a
+        group; then groups can be of very different size or empty.
+
+    Returns
+    -------
+    ints [n]
+        The group of each value.
+
+    Examples
+    --------
+    >>> quantile_bins([5, 1, 9, 3]).tolist()
+    [2, 0, 3, 1]
     """
     data = checked(x)
     if ties == "together":
@@ -52,40 +69,62 @@ def breakdown(
     ties: Literal["split", "together"] = "split",
     level: float = 0.95,
 ) -> list[Group]:
-    """The mean of ``values`` [n] with its t interval for each value of ``column`` [n] (text, numbers, true/false).
+    """The mean of a metric with its t interval for each value of a column.
 
-    Groups come in the order of their values; tasks without a value (None, NaN) come last, as a group of their
-    own. A column of numbers with more than ``limit`` different values is cut into ``bins`` groups by
-    :func:`quantile_bins`; ``limit=0`` always cuts numbers.
+    Parameters
+    ----------
+    values : array [n]
+        The metric on each task.
+    column : sequence [n]
+        Text, numbers or true/false of each task; None or NaN where there is none.
+    bins : int
+        Groups for a column of many numbers, by :func:`quantile_bins`.
+    limit : int
+        A column of numbers with more different values than this is cut into ``bins`` groups; 0 always cuts numbers.
+    ties : {"split", "together"}
+        As in :func:`quantile_bins`.
+    level : float
+        Coverage of the intervals, between 0 and 1.
+
+    Returns
+    -------
+    list of Group
+        In the order of their values; tasks without a value come last, as a group of their own.
+
+    Examples
+    --------
+    >>> groups = breakdown([0.1, 0.2, 0.3, 0.4], ["b", "a", "b", "a"])
+    >>> [(group.label, round(group.interval.mean, 3)) for group in groups]
+    [('a', 0.3), ('b', 0.2)]
     """
     data = checked(values)
     entries = [_plain(value) for value in column]
     if len(entries) != len(data):
         raise ValueError(f"{len(data)} values and a column of {len(entries)} entries do not fit")
-    known = np.array([value is not None for value in entries], bool)
-    rows = np.flatnonzero(known)
-    kept = [entries[row] for row in rows]
-    numeric = bool(kept) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) for value in kept
+    rows = np.array([row for row, value in enumerate(entries) if value is not None], np.int64)
+    present = [value for value in entries if value is not None]
+    numeric = bool(present) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in present
     )
-    found: list[tuple[str, Any, NDArray[np.int64]]] = []
-    if numeric and len(set(kept)) > limit:
-        numbers = np.array(kept, np.float64)
+    parts: list[tuple[str, Any, NDArray[np.int64]]] = []
+    if numeric and len(set(present)) > limit:
+        numbers = np.array(present, np.float64)
         group = quantile_bins(numbers, bins, ties=ties)
         for number in np.unique(group):
             members = group == number
             low, high = float(numbers[members].min()), float(numbers[members].max())
             label = f"{_ordinal(int(number) + 1, bins)} ({low:.4g} – {high:.4g})"
-            found.append((label, (low, high), rows[members]))
+            parts.append((label, (low, high), rows[members]))
     else:
-        places: dict[Any, list[int]] = {}
-        for row, value in zip(rows, kept, strict=True):
-            places.setdefault(value, []).append(int(row))
-        order = sorted(places) if numeric else sorted(places, key=str)
-        found += [(f"{v:g}" if numeric else str(v), v, np.array(places[v], np.int64)) for v in order]
-    if not known.all():
-        found.append((NO_VALUE, None, np.flatnonzero(~known)))
-    return [Group(label, value, where, mean_interval(data[where], level)) for label, value, where in found]
+        rows_of: dict[Any, list[int]] = {}
+        for row, value in zip(rows.tolist(), present, strict=True):
+            rows_of.setdefault(value, []).append(row)
+        for value in sorted(rows_of) if numeric else sorted(rows_of, key=str):
+            label = f"{value:g}" if numeric else str(value)
+            parts.append((label, value, np.array(rows_of[value], np.int64)))
+    if len(rows) < len(data):
+        parts.append((NO_VALUE, None, np.setdiff1d(np.arange(len(data)), rows)))
+    return [Group(label, value, where, mean_interval(data[where], level)) for label, value, where in parts]
 
 
 def _plain(value: Any) -> Any:

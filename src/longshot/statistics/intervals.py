@@ -38,8 +38,8 @@ class Interval:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        found = {"mean": self.mean, "low": self.low, "high": self.high, "n": self.n}
-        return {**found, "reason": self.reason} if self.reason else found
+        ends = {"mean": self.mean, "low": self.low, "high": self.high, "n": self.n}
+        return {**ends, "reason": self.reason} if self.reason else ends
 
 
 def checked(values: ArrayLike) -> Floats:
@@ -69,36 +69,104 @@ def t_p_value(t: float, freedom: float) -> float:
 def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     """Mean of independent values with its Student-t interval: x̄ ± t_{n−1} · s / √n, s² with n − 1.
 
-    ``values`` is [n], n ≥ 1, without NaN.
+    Parameters
+    ----------
+    values : array [n]
+        One number per task, n ≥ 1; NaN is refused.
+    level : float
+        Coverage, between 0 and 1.
+
+    Returns
+    -------
+    Interval
+        ``mean``, ``low``, ``high``, ``n``; ``low`` and ``high`` are None for n = 1.
+
+    Examples
+    --------
+    >>> interval = mean_interval([0.5, 0.7, 0.6])
+    >>> round(interval.mean, 3), round(interval.half, 3)
+    (0.6, 0.248)
     """
     data = checked(values)
-    mean, n = float(data.mean()), len(data)
-    if n == 1:
-        return Interval(mean, None, None, 1, "one value has no interval")
-    reach = t_quantile(n - 1, level) * float(data.std(ddof=1)) / math.sqrt(n)
-    return Interval(mean, mean - reach, mean + reach, n)
+    if len(data) == 1:
+        return _no_interval(data)
+    return _around(data, t_quantile(len(data) - 1, level) * float(data.std(ddof=1)))
 
 
 def normal_interval(values: ArrayLike) -> Interval:
-    """Meta-Dataset's interval: x̄ ± 1.96 · σ / √n, σ² with n; needed where its ranks are to be reproduced."""
+    """Meta-Dataset's interval: x̄ ± 1.96 · σ / √n, σ² with n; needed where its ranks are to be reproduced.
+
+    Parameters
+    ----------
+    values : array [n]
+        One number per task, n ≥ 1; NaN is refused.
+
+    Returns
+    -------
+    Interval
+        ``low`` and ``high`` are None for n = 1.
+
+    Examples
+    --------
+    >>> round(normal_interval([0.5, 0.7]).half, 4)
+    0.1386
+    """
     data = checked(values)
-    mean, n = float(data.mean()), len(data)
-    if n == 1:
-        return Interval(mean, None, None, 1, "one value has no interval")
-    reach = 1.96 * float(data.std()) / math.sqrt(n)
-    return Interval(mean, mean - reach, mean + reach, n)
+    return _no_interval(data) if len(data) == 1 else _around(data, 1.96 * float(data.std()))
+
+
+def _no_interval(data: Floats) -> Interval:
+    return Interval(float(data.mean()), None, None, 1, "one value has no interval")
+
+
+def _around(data: Floats, width: float) -> Interval:
+    """x̄ ± width / √n."""
+    mean, reach = float(data.mean()), width / math.sqrt(len(data))
+    return Interval(mean, mean - reach, mean + reach, len(data))
 
 
 def spread(values: ArrayLike) -> float:
-    """Standard deviation over tasks, with n − 1; NaN for a single task."""
+    """Standard deviation over tasks: s² = Σ (x_i − x̄)² / (n − 1).
+
+    Parameters
+    ----------
+    values : array [n]
+        One number per task.
+
+    Returns
+    -------
+    float
+        NaN for a single task.
+
+    Examples
+    --------
+    >>> round(spread([1, 2, 3, 4]), 4)
+    1.291
+    """
     data = checked(values)
     return float(data.std(ddof=1)) if len(data) > 1 else math.nan
 
 
 def worst_mean(values: NDArray[Any], share: float = 0.1) -> Any:
-    """Mean of the lowest ``share`` of the values along the last axis: the k = ⌈share · n⌉ smallest, at least one.
+    """Mean of the lowest ``share`` of the values: the k = ⌈share · n⌉ smallest, at least one.
 
-    [..., n] → [...], so it can be bootstrapped: ``bootstrap_interval(values, worst_mean)``.
+    Parameters
+    ----------
+    values : array [..., n]
+        The metric on n tasks along the last axis, so that it can be bootstrapped:
+        ``bootstrap_interval(values, worst_mean)``.
+    share : float
+        Above 0 and up to 1.
+
+    Returns
+    -------
+    array [...]
+        A number for values [n].
+
+    Examples
+    --------
+    >>> float(worst_mean(np.array([0.9, 0.2, 0.8, 0.4]), share=0.5).round(3))
+    0.3
     """
     data = np.asarray(values, np.float64)
     # A hair less, so that 0.1 · 70 = 7.000000000000001 counts as seven.
@@ -110,8 +178,27 @@ def clustered_interval(values: ArrayLike, clusters: ArrayLike, level: float = 0.
     """Mean over all values when they are nested in clusters (tasks in datasets), which need not be independent inside.
 
     se² = G / (G − 1) · Σ_g (Σ_{i∈g} (x_i − x̄))² / n², for G clusters and n values, and x̄ ± t_{G−1} · se
-    (the sandwich estimate with the usual small-sample factor). With fewer than two clusters there is nothing to
-    estimate it from and no interval; ``reason`` says so.
+    (the sandwich estimate with the usual small-sample factor).
+
+    Parameters
+    ----------
+    values : array [n]
+        One number per task.
+    clusters : array [n]
+        The cluster of each, as numbers or text.
+    level : float
+        Coverage, between 0 and 1.
+
+    Returns
+    -------
+    Interval
+        With fewer than two clusters there is no interval and ``reason`` says so.
+
+    Examples
+    --------
+    >>> interval = clustered_interval([1.0, 3.0, 5.0, 7.0], ["a", "a", "b", "b"])
+    >>> interval.mean, round(interval.half, 3)
+    (4.0, 25.412)
     """
     data = checked(values)
     _, group = np.unique(np.asarray(clusters), return_inverse=True)
@@ -137,9 +224,31 @@ def bootstrap_interval(
     resamples: int = 9999,
     seed: int = 0,
 ) -> Interval:
-    """A statistic of values [n] with its bootstrap interval; the mean unless another ``statistic`` is given.
+    """A statistic of values with its bootstrap interval.
 
-    ``statistic`` maps [..., n] to [...] along the last axis. ``method`` as in :func:`bootstrap`.
+    Parameters
+    ----------
+    values : array [n]
+        One number per task.
+    statistic : callable, optional
+        Maps [..., n] to [...] along the last axis; the mean where it is left out.
+    method : {"bca", "percentile"}
+        As in :func:`bootstrap`, with the formulas.
+    level : float
+        Coverage, between 0 and 1.
+    resamples, seed : int
+        The same seed gives the same interval.
+
+    Returns
+    -------
+    Interval
+        ``mean`` is the statistic of all values.
+
+    Examples
+    --------
+    >>> interval = bootstrap_interval([0.2, 0.4, 0.6, 0.8], method="percentile")
+    >>> round(interval.mean, 3), round(interval.low, 3), round(interval.high, 3)
+    (0.5, 0.3, 0.7)
     """
     data = checked(values)
 
@@ -170,13 +279,40 @@ def bootstrap(
     seed: int = 0,
     influence: Floats | None = None,
 ) -> Interval:
-    """Bootstrap over n rows; ``statistic`` maps row numbers [B, m] to values [B].
+    """Bootstrap over n rows of whatever they stand for.
 
     ``percentile``: the (1 ± level) / 2 quantiles of the resampled θ*. ``bca`` (bias-corrected and accelerated)
     moves those quantiles to Φ(z₀ + (z₀ + z) / (1 − a (z₀ + z))), where z₀ = Φ⁻¹(share of θ* below θ̂, ties half)
-    and a = Σ u_i³ / (6 (Σ u_i²)^{3/2}) with u_i = mean of the leave-one-out estimates − the i-th. ``influence`` [n]
-    gives u up to a positive factor where it is known. Where BCa is not defined, as when all θ* lie on one side,
-    the percentile interval is returned and ``reason`` says so.
+    and a = Σ u_i³ / (6 (Σ u_i²)^{3/2}) with u_i = mean of the leave-one-out estimates − the i-th.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    statistic : callable
+        Maps row numbers [B, m] to values [B].
+    method : {"bca", "percentile"}
+        See above.
+    level : float
+        Coverage, between 0 and 1.
+    resamples, seed : int
+        The same seed gives the same interval.
+    influence : array [n], optional
+        u up to a positive factor, where there is a closed form; it saves n estimates.
+
+    Returns
+    -------
+    Interval
+        Where BCa is not defined, as when all θ* lie on one side, the percentile interval, and ``reason`` says so.
+
+    Examples
+    --------
+    The ratio of two sums over the same tasks:
+
+    >>> right, asked = np.array([3, 4, 5, 2]), np.array([5, 5, 5, 5])
+    >>> ratio = bootstrap(4, lambda rows: right[rows].sum(1) / asked[rows].sum(1), method="percentile")
+    >>> ratio.mean, round(ratio.low, 2), round(ratio.high, 2)
+    (0.7, 0.5, 0.9)
     """
     if method not in ("bca", "percentile"):
         raise ValueError(f"method is 'bca' or 'percentile', not '{method}'")
@@ -217,11 +353,11 @@ def bootstrap(
 def _influence(n: int, statistic: Callable[[NDArray[np.int64]], Floats]) -> Floats:
     """[n] mean of the leave-one-out estimates minus each."""
     step = max(1, _BLOCK // n)
-    places = np.arange(n - 1)
+    rows = np.arange(n - 1)
     parts = []
     for start in range(0, n, step):
-        left = np.arange(start, min(start + step, n))[:, None]
-        parts.append(statistic(places + (places >= left)))
+        skipped = np.arange(start, min(start + step, n))[:, None]
+        parts.append(statistic(rows + (rows >= skipped)))
     estimates = np.concatenate(parts)
-    found: Floats = estimates.mean() - estimates
-    return found
+    influence: Floats = estimates.mean() - estimates
+    return influence

@@ -14,7 +14,7 @@ _ENUMERATE = 14  # differences that are not 0: 2^14 sign patterns are all looked
 _LATTICE_WORK = 1 << 29  # additions the exact count may take: about a second
 _DENOMINATORS = 2000  # shares of up to so many queries are recognised as fractions
 _BLOCK = 1 << 22
-_WHOLE = 1e-7  # how far from a whole number a multiple of a fraction may be by rounding
+_ROUNDING = 1e-7  # how far from a whole number a multiple of a fraction may be by rounding
 _CLOSE = 1e-9  # sums that differ by rounding alone count as equal
 
 
@@ -47,11 +47,33 @@ def compare_paired(
     resamples: int = 9999,
     seed: int = 0,
 ) -> Comparison:
-    """Compare B with A, both [n], the i-th values of the same task.
+    """Compare method B with method A on the same tasks.
 
     d_i = b_i − a_i; difference d̄ ± t_{n−1} · s_d / √n; win, tie and loss rates count d_i above, at and below 0
     (below, at and above for a metric where lower is better); p from :func:`sign_flip_test` and, beside it,
     from the paired t test.
+
+    Parameters
+    ----------
+    a, b : arrays [n]
+        The metric of either method, the i-th values of the same task.
+    higher_is_better : bool
+        False for a loss.
+    level : float
+        Coverage of the interval, between 0 and 1.
+    resamples, seed : int
+        Of the sign-flip test where it samples.
+
+    Returns
+    -------
+    Comparison
+        Means, difference with its interval, rates and p values.
+
+    Examples
+    --------
+    >>> compared = compare_paired([0.2, 0.4, 0.6, 0.8], [0.4, 0.4, 0.5, 0.9])
+    >>> round(compared.difference.mean, 3), compared.wins, compared.ties, compared.losses, compared.p
+    (0.05, 0.5, 0.25, 0.25, 0.75)
     """
     return compare_many(
         a,
@@ -72,7 +94,27 @@ def compare_many(
     resamples: int = 9999,
     seed: int = 0,
 ) -> list[Comparison]:
-    """m comparisons on the same n tasks: ``b`` is [n, m], ``a`` [n] or [n, m]; random signs are drawn once for all."""
+    """Several comparisons on the same tasks, as :func:`compare_paired`; random signs are drawn once for all.
+
+    Parameters
+    ----------
+    a : array [n] or [n, m]
+        One method to compare all with, or one for each column of ``b``.
+    b : array [n, m]
+        m methods on the same n tasks.
+    higher_is_better, level, resamples, seed
+        As in :func:`compare_paired`.
+
+    Returns
+    -------
+    list of Comparison
+        One per column of ``b``.
+
+    Examples
+    --------
+    >>> [round(each.difference.mean, 3) for each in compare_many([0.2, 0.4], [[0.3, 0.1], [0.5, 0.3]])]
+    [0.1, -0.1]
+    """
     after = np.asarray(b, np.float64)
     before = np.asarray(a, np.float64)
     before = before[:, None] if before.ndim == 1 else before
@@ -80,17 +122,17 @@ def compare_many(
         raise ValueError(f"values of shapes {before.shape} and {after.shape} cannot be paired")
     before = np.broadcast_to(before, after.shape)
     p_values, exact = sign_flip_tests(after - before, resamples=resamples, seed=seed)
-    found = []
+    comparisons = []
     for column in range(after.shape[1]):
-        one, other = checked(before[:, column]), checked(after[:, column])
-        difference = other - one
+        values_a, values_b = checked(before[:, column]), checked(after[:, column])
+        difference = values_b - values_a
         interval = mean_interval(difference, level)
         better = difference if higher_is_better else -difference
         near = np.abs(difference) <= _CLOSE
-        found.append(
+        comparisons.append(
             Comparison(
-                mean_a=float(one.mean()),
-                mean_b=float(other.mean()),
+                mean_a=float(values_a.mean()),
+                mean_b=float(values_b.mean()),
                 difference=interval,
                 wins=float(((better > 0) & ~near).mean()),
                 ties=float(near.mean()),
@@ -100,7 +142,7 @@ def compare_many(
                 exact=bool(exact[column]),
             )
         )
-    return found
+    return comparisons
 
 
 def _paired_t(difference: Floats) -> float:
@@ -114,15 +156,36 @@ def _paired_t(difference: Floats) -> float:
 
 
 def sign_flip_test(differences: ArrayLike, *, resamples: int = 9999, seed: int = 0) -> tuple[float, bool]:
-    """Two-sided p that paired differences [n] are symmetric around 0, and whether it is exact.
+    """Whether paired differences are symmetric around 0: a two-sided test without normality.
 
     If A and B were equally good, every d_i could as well have had the other sign. p is the share of the 2^n
-    sign patterns with |Σ ±d_i| ≥ |Σ d_i|. It needs no normality, only independent tasks.
+    sign patterns with |Σ ±d_i| ≥ |Σ d_i|. It needs only independent tasks.
 
     - Differences on a lattice (shares of the same number of queries, as in tasks of one shape): the distribution
       of the sum is counted exactly, value by value, for any n.
     - Otherwise up to 14 differences that are not 0: all patterns are looked at.
     - Otherwise R random patterns: p = (1 + hits) / (1 + R), never 0; the same seed gives the same p.
+
+    Parameters
+    ----------
+    differences : array [n]
+        b_i − a_i of each task.
+    resamples, seed : int
+        Of the random patterns.
+
+    Returns
+    -------
+    p : float
+        Between 0 and 1.
+    exact : bool
+        Whether all patterns were counted.
+
+    Examples
+    --------
+    Three differences of one sign: 2 of the 8 patterns reach the sum.
+
+    >>> sign_flip_test([0.1, 0.2, 0.3])
+    (0.25, True)
     """
     p_values, exact = sign_flip_tests(checked(differences)[:, None], resamples=resamples, seed=seed)
     return float(p_values[0]), bool(exact[0])
@@ -131,16 +194,35 @@ def sign_flip_test(differences: ArrayLike, *, resamples: int = 9999, seed: int =
 def sign_flip_tests(
     differences: NDArray[np.float64], *, resamples: int = 9999, seed: int = 0
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """:func:`sign_flip_test` for each column of [n, m]: p [m] and whether exact [m]."""
+    """:func:`sign_flip_test` for each column.
+
+    Parameters
+    ----------
+    differences : array [n, m]
+        m comparisons on the same n tasks; random signs are the same for all.
+    resamples, seed : int
+        Of the random patterns.
+
+    Returns
+    -------
+    p_values : array [m]
+    exact : bools [m]
+
+    Examples
+    --------
+    >>> p_values, exact = sign_flip_tests(np.array([[0.1, 0.1], [0.2, -0.2], [0.3, 0.0]]))
+    >>> p_values.tolist(), exact.tolist()
+    ([0.25, 1.0], [True, True])
+    """
     count = differences.shape[1]
     p_values, exact = np.full(count, np.nan), np.zeros(count, bool)
     for column in range(count):
-        found = _exact(checked(differences[:, column]))
-        if found is not None:
-            p_values[column], exact[column] = found, True
-    rest = np.flatnonzero(~exact)
-    if len(rest):
-        p_values[rest] = _sampled(differences[:, rest], resamples, seed)
+        counted = _exact(checked(differences[:, column]))
+        if counted is not None:
+            p_values[column], exact[column] = counted, True
+    uncounted = np.flatnonzero(~exact)
+    if len(uncounted):
+        p_values[uncounted] = _sampled(differences[:, uncounted], resamples, seed)
     return p_values, exact
 
 
@@ -166,11 +248,11 @@ def _lattice(size: Floats) -> NDArray[np.int64] | None:
     """The sizes as whole multiples of 1/L for the smallest L up to 2,000 that fits them all; None if there is none."""
     denominators = np.arange(1, _DENOMINATORS + 1)
     probe = np.outer(denominators, size[:8])  # most denominators fail on the first few
-    for denominator in denominators[(np.abs(probe - np.rint(probe)) <= _WHOLE).all(axis=1)]:
+    for denominator in denominators[(np.abs(probe - np.rint(probe)) <= _ROUNDING).all(axis=1)]:
         scaled = size * denominator
-        if (np.abs(scaled - np.rint(scaled)) <= _WHOLE).all():
-            whole: NDArray[np.int64] = np.rint(scaled).astype(np.int64)
-            return whole
+        if (np.abs(scaled - np.rint(scaled)) <= _ROUNDING).all():
+            multiples: NDArray[np.int64] = np.rint(scaled).astype(np.int64)
+            return multiples
     return None
 
 
@@ -205,5 +287,5 @@ def _sampled(differences: Floats, resamples: int, seed: int) -> Floats:
         )
         sums = 2 * (bits[:, :n].astype(np.float64) @ differences) - total
         hits += (np.abs(sums) >= bound).sum(axis=0)
-    found: Floats = (1 + hits) / (1 + resamples)
-    return found
+    p_values: Floats = (1 + hits) / (1 + resamples)
+    return p_values

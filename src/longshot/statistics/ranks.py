@@ -8,15 +8,32 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from longshot.statistics.association import ranks
 from longshot.statistics.intervals import Floats
 
 
 def meta_dataset_ranks(means: ArrayLike, halves: ArrayLike) -> Floats:
-    """Ranks of M methods on one source by Meta-Dataset's rule; 1 is the best, tied methods share the mean rank.
+    """Ranks of methods on one source by Meta-Dataset's rule; 1 is the best, tied methods share the mean rank.
 
-    Take the best mean among those left; every method left with |difference| ≤ √(ci₁² + ci₂²) ties with it; the
-    tied share the mean of the ranks they take up; repeat with the rest. ``means`` and ``halves`` (half widths of
-    the 95 % intervals) are [M]. For several sources give [S, M] and average over the first axis.
+    Take the best mean among the methods without a rank; every such method with |difference| ≤ √(ci₁² + ci₂²) ties with
+    it; the tied share the mean of the ranks they take up; repeat with the others.
+
+    Parameters
+    ----------
+    means : array [M], or [S, M] for S sources
+        Mean accuracy of each method.
+    halves : array of the same shape
+        Half widths of the 95 % intervals.
+
+    Returns
+    -------
+    array of the same shape
+        Ranks within each source; average over the first axis for the leaderboard.
+
+    Examples
+    --------
+    >>> meta_dataset_ranks([0.9, 0.95, 0.7], [0.05, 0.05, 0.05]).tolist()
+    [1.5, 1.5, 3.0]
     """
     mean, half = (np.asarray(x, np.float64) for x in (means, halves))
     if mean.shape != half.shape or not (np.isfinite(mean).all() and np.isfinite(half).all()):
@@ -25,34 +42,43 @@ def meta_dataset_ranks(means: ArrayLike, halves: ArrayLike) -> Floats:
         )
     if mean.ndim == 2:
         return np.stack([meta_dataset_ranks(m, h) for m, h in zip(mean, half, strict=True)])
-    ranks = np.zeros(len(mean))
-    left = np.arange(len(mean))
-    given = 0
-    while len(left):
-        best = left[np.argmax(mean[left])]
+    ranked = np.zeros(len(mean))
+    unranked = np.arange(len(mean))
+    while len(unranked):
+        best = unranked[np.argmax(mean[unranked])]
         # Published means and halves have two digits: a difference that equals its bound must not fail by rounding.
-        tied = mean[best] - mean[left] <= np.sqrt(half[best] ** 2 + half[left] ** 2) + 1e-9
-        count = int(tied.sum())
-        ranks[left[tied]] = given + (count + 1) / 2
-        given += count
-        left = left[~tied]
-    return ranks
+        bound = np.sqrt(half[best] ** 2 + half[unranked] ** 2) + 1e-9
+        tied = mean[best] - mean[unranked] <= bound
+        ranked[unranked[tied]] = len(mean) - len(unranked) + (int(tied.sum()) + 1) / 2
+        unranked = unranked[~tied]
+    return ranked
 
 
 def block_ranks(scores: ArrayLike, *, higher_is_better: bool = True) -> Floats:
-    """Ranks within each row of [N, M]: 1 is the best, equal scores share the mean of their ranks.
+    """Ranks of methods within each block: 1 is the best, equal scores share the mean of their ranks.
 
-    A row is a block on which all methods were measured: a dataset (its mean), or a task.
+    Parameters
+    ----------
+    scores : array [N, M]
+        M methods on N blocks. A block is what all methods were measured on: a dataset (its mean), or a task.
+    higher_is_better : bool
+        False for a loss.
+
+    Returns
+    -------
+    array [N, M]
+        Ranks in each row.
+
+    Examples
+    --------
+    >>> block_ranks([[0.9, 0.5, 0.9]]).tolist()
+    [[1.5, 3.0, 1.5]]
     """
     table = np.asarray(scores, np.float64)
     if table.ndim != 2 or not np.isfinite(table).all():
         raise ValueError("scores are [blocks, methods], finite")
     table = np.round(-table if higher_is_better else table, 12)  # equal up to rounding is equal
-    ranks = np.empty_like(table)
-    for row, values in enumerate(table):
-        _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-        ranks[row] = (np.cumsum(count) - (count - 1) / 2)[place]
-    return ranks
+    return np.array([ranks(row) for row in table]).reshape(table.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,32 +99,51 @@ class CriticalDifference:
 def critical_difference(
     scores: ArrayLike, *, alpha: float = 0.05, higher_is_better: bool = True
 ) -> CriticalDifference:
-    """Friedman's test and Nemenyi's critical difference for scores [N blocks, M methods], M ≥ 2, N ≥ 2.
+    """Friedman's test and Nemenyi's critical difference.
 
     χ² = 12 / (N M (M + 1)) · Σ_j R_j² − 3 N (M + 1), divided by 1 − Σ (t³ − t) / (N M (M² − 1)) for ties of size t
     (R_j: sum of ranks), with M − 1 degrees of freedom; F = (N − 1) χ² / (N (M − 1) − χ²) with M − 1 and
     (M − 1)(N − 1). CD = q_α / √2 · √(M (M + 1) / (6 N)), q_α of the studentized range with M means and ∞ degrees.
-    Blocks are meant to be independent: datasets, or the tasks of one dataset.
+
+    Parameters
+    ----------
+    scores : array [N, M]
+        M ≥ 2 methods on N ≥ 2 blocks that are independent: datasets, or the tasks of one dataset.
+    alpha : float
+        Chance of telling apart what is equal.
+    higher_is_better : bool
+        False for a loss.
+
+    Returns
+    -------
+    CriticalDifference
+        Average ranks, the critical difference, groups that are not told apart, and the tests.
+
+    Examples
+    --------
+    >>> compared = critical_difference([[0.9, 0.5, 0.1]] * 4)
+    >>> compared.ranks.tolist(), round(compared.chi_square, 3), round(compared.difference, 3)
+    ([1.0, 2.0, 3.0], 8.0, 1.657)
     """
     from scipy.special import chdtrc, fdtrc
     from scipy.stats import studentized_range
 
-    ranks = block_ranks(scores, higher_is_better=higher_is_better)
-    blocks, methods = ranks.shape
+    ranked = block_ranks(scores, higher_is_better=higher_is_better)
+    blocks, methods = ranked.shape
     if blocks < 2 or methods < 2:
         raise ValueError(f"ranks need at least 2 blocks and 2 methods, not {blocks} and {methods}")
-    average = ranks.mean(axis=0)
-    tied = sum(int((t**3 - t).sum()) for t in (np.unique(row, return_counts=True)[1] for row in ranks))
+    average = ranked.mean(axis=0)
+    tied = sum(int((t**3 - t).sum()) for t in (np.unique(row, return_counts=True)[1] for row in ranked))
     free = 1 - tied / (blocks * methods * (methods**2 - 1))
     if free <= 1e-12:  # every block ties all methods: nothing tells them apart
         chi, p, f, p_f = 0.0, 1.0, 0.0, 1.0
     else:
-        sums = ranks.sum(axis=0)
+        sums = ranked.sum(axis=0)
         chi = 12 / (blocks * methods * (methods + 1)) * float((sums**2).sum()) - 3 * blocks * (methods + 1)
         chi = max(0.0, chi / free)
         p = float(chdtrc(methods - 1, chi))
-        rest = blocks * (methods - 1) - chi
-        f = (blocks - 1) * chi / rest if rest > 1e-9 else math.inf
+        below = blocks * (methods - 1) - chi
+        f = (blocks - 1) * chi / below if below > 1e-9 else math.inf
         p_f = float(fdtrc(methods - 1, (methods - 1) * (blocks - 1), f)) if math.isfinite(f) else 0.0
     quantile = float(studentized_range.ppf(1 - alpha, methods, np.inf))
     reach = quantile / math.sqrt(2) * math.sqrt(methods * (methods + 1) / (6 * blocks))
