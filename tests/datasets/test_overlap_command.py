@@ -11,9 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 from PIL import Image
 
+import longshot
 from longshot.cli.overlap import overlap, without
 from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
+from longshot.datasets.overlap import leave_out_overlap
+from longshot.datasets.overlap.record import recall
 
 
 @pytest.fixture
@@ -91,6 +94,32 @@ def test_without_the_copies_and_without_the_classes(two: tuple[str, str], tmp_pa
     assert again["pairs"] == []
     text = _run(without, two[0], tmp_path / "o.parquet", "--classes", "-o", tmp_path / "c.view.json").output
     assert "class-ablated: 3 of 6 images in 1 of 2 classes" in text
+
+
+def test_the_same_from_python(two: tuple[str, str], tmp_path: Path) -> None:
+    shared = longshot.find_overlap(*two, out=tmp_path / "o.json", device="cpu")
+    pairs = shared.pairs.to_pylist()
+    assert [(pair["kind"], pair["mirrored"]) for pair in pairs] == [("exact", False), ("near", True)]
+    assert [(pair["key_a"], pair["key_b"]) for pair in pairs] == [
+        ("Bird/<b>0&.png", "bird/0.png"),
+        ("Bird/<b>1&.png", "bird/1.png"),
+    ]
+    assert shared.settings == {
+        "neighbours": 10,
+        "backbone": None,
+        "similarity": None,
+        "wordnet": shared.settings["wordnet"],
+        "index": "exact",
+    }
+    assert recall(shared.a["fingerprint"], shared.b["fingerprint"]) is not None
+    out = tmp_path / "up.view.json"
+    view, original, variant = leave_out_overlap(
+        two[0], tmp_path / "o.json", out=out, classes=True, images=True
+    )
+    assert (variant, view.class_ids, len(original)) == ("deduplicated and class-ablated", ("Tool",), 6)
+    assert open_dataset(out).fingerprint == view.fingerprint
+    with pytest.raises(UserError, match=r"At least 1 neighbour .* not 0; raise neighbours"):
+        longshot.find_overlap(*two, neighbours=0)
 
 
 def test_a_second_run_reads_no_image(two: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

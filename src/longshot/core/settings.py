@@ -78,7 +78,9 @@ def read_record(model: type[RecordType], values: Any, what: str) -> RecordType:
         # Through JSON's rules where a list is a tuple and a text a date, without changing kinds.
         return model.model_validate(_listed(dict(values)))
     except ValidationError as error:
-        raise UserError(f"{what} {_sentence(model, error.errors()[0])}") from error
+        # a mistyped name comes before the setting that it left out
+        detail = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+        raise UserError(f"{what} {_sentence(model, detail)}") from error
 
 
 def read_parameters(model: type[RecordType], values: Mapping[str, Any], function: str) -> RecordType:

@@ -34,11 +34,25 @@ class Stamped(Protocol):
 
 
 def find_bad(dataset: Dataset, workers: int | None = None, *, refresh: bool = False) -> list[tuple[str, str]]:
-    """(key, reason) of every image that cannot be read, in the order of the dataset.
+    """Decode every image and list those that cannot be read.
 
     Each image is decoded once and the outcome remembered: a later call decodes only files that are new or
     changed, and a call that was interrupted goes on where it stopped. Threads do the work, since Pillow
     decodes outside Python's lock.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        With every image it has, as ``load`` opens it.
+    workers : int, optional
+        Threads that decode; all cores by default.
+    refresh : bool
+        Decode every image again.
+
+    Returns
+    -------
+    list of (str, str)
+        Key and reason of each, in the order of the dataset.
     """
     rows = range(len(dataset))
     store = dataset.store
@@ -83,9 +97,9 @@ def find_bad(dataset: Dataset, workers: int | None = None, *, refresh: bool = Fa
 
 
 def leave_out(dataset: Dataset, bad: Mapping[str, str]) -> Dataset:
-    """The dataset without the images in ``bad`` (key -> reason); they are listed in ``skipped``.
+    """The dataset without the images in ``bad`` (key → reason); they are listed in ``skipped``.
 
-    A class that loses all its images is an error: it would silently change what is measured.
+    A class that loses all its images is an error, because leaving it out would change what is measured.
     """
     drop = pc.is_in(dataset.keys, value_set=pa.array(list(bad), pa.string()))
     mask = drop.to_numpy(zero_copy_only=False)

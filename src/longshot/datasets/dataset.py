@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 
@@ -36,7 +37,11 @@ _SPLIT_ALIASES = {
 
 
 def canonical_split(name: str) -> str | None:
-    """``train``, ``validation`` or ``test`` for the spellings in use (``val``, ``dev`` …), else None."""
+    """``train``, ``validation`` or ``test`` for the spellings in use (``val``, ``dev`` …), else None.
+
+    >>> canonical_split("Val"), canonical_split("extra")
+    ('validation', None)
+    """
     return _SPLIT_ALIASES.get(name.strip().lower())
 
 
@@ -50,16 +55,37 @@ class ImageStore(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """N images in C classes. The rows of class c are ``offsets[c]:offsets[c + 1]``; classes are sorted by id.
+    """N images in C classes, class-major: the rows of class c are ``offsets[c]:offsets[c + 1]``.
 
-    ``keys`` [N] name examples for good (testbeds hold keys, never rows). ``attributes`` has N rows, one
-    column per attribute. ``splits`` maps train/validation/test to class ids; ``splits_from`` names the split that was
-    put in place of the dataset's own. ``skipped`` lists the keys of unreadable images that were left out on request.
+    Attributes
+    ----------
+    name : str
+        What the dataset is called.
+    class_ids : tuple [C] of str
+        Sorted; nested ids (``Fruit/Apple``) have parts joined by slashes.
+    offsets : array [C + 1] of int64
+        Where the rows of each class begin and end.
+    keys : pyarrow.Array [N] of str
+        The examples' names for good: testbeds hold keys, never rows.
+    store : ImageStore
+        Reads the image of a row.
+    source : str
+        The text under which the dataset opens again.
+    taxonomy : Taxonomy, optional
+        A hierarchy above the classes.
+    attributes : pyarrow.Table [N rows], optional
+        One column per attribute of the images.
+    splits : mapping
+        train, validation and test → class ids, where the classes are divided.
+    splits_from : str, optional
+        The split that was put in place of the dataset's own.
+    skipped : tuple of str
+        Keys of unreadable images that were left out on request.
     """
 
     name: str
     class_ids: tuple[str, ...]
-    offsets: NDArray[np.int64]
+    offsets: Ints
     keys: pa.Array
     store: ImageStore
     source: str
@@ -117,7 +143,7 @@ class Dataset:
         return tuple(class_id.rsplit("/", 1)[-1] for class_id in self.class_ids)
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """Images per class [C]."""
         return np.diff(self.offsets)
 
@@ -155,8 +181,8 @@ class Dataset:
         """Read one image: RGB, upright."""
         return self.store.read(int(row))
 
-    def find_rows(self, keys: pa.Array) -> NDArray[np.int64]:
-        """Rows of the given keys [M] -> [M]; keys that are not in the dataset are named in the error."""
+    def find_rows(self, keys: pa.Array) -> Ints:
+        """The rows [M] of some ``keys`` [M]; keys that are not in the dataset are named in the error."""
         indices = pc.index_in(keys, value_set=self.keys)
         if isinstance(indices, pa.ChunkedArray):
             indices = indices.combine_chunks()
@@ -166,10 +192,10 @@ class Dataset:
                 f"Dataset '{self.name}' lacks {count(missing, 'image')} of {len(keys):,} asked for "
                 f"({first(missing)}); open the copy that has them or draw the tasks again."
             )
-        rows: NDArray[np.int64] = indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        rows: Ints = indices.to_numpy(zero_copy_only=False).astype(np.int64)
         return rows
 
-    def split_classes(self, split: str | None) -> NDArray[np.int64]:
+    def split_classes(self, split: str | None) -> Ints:
         """Class indices of a split (``train``, ``validation``, ``test``), or of all classes when ``None``."""
         if split is None:
             return np.arange(len(self.class_ids), dtype=np.int64)

@@ -64,9 +64,13 @@ def open_dataset(
 
 
 def locate(spec: str | Path) -> str:
-    """``"toybox"``, or the absolute path of a dataset given by path or by registered name.
+    """Where a dataset lies: ``"toybox"``, an absolute path, or ``FORMAT:PATH`` with an absolute path.
 
-    A path that exists comes before a name, so ``./photos`` is opened by ``photos`` in its own folder.
+    Parameters
+    ----------
+    spec : str or path
+        A path or a registered name. A path that exists comes before a name, so ``./photos`` is opened by ``photos``
+        in its own folder.
     """
     text = os.fspath(spec)
     if text == "toybox":

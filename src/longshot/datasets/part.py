@@ -52,7 +52,20 @@ def branches(dataset: Dataset) -> list[str]:
 
 
 def under(dataset: Dataset, branch: str) -> Dataset:
-    """The classes whose id begins with ``branch/``, such as all species of one family, as a dataset."""
+    """The classes below one branch of the class ids, such as all species of one family, as a dataset.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        What to take a part of.
+    branch : str
+        The first parts of class ids: ``Fruit`` takes ``Fruit/Apple`` and ``Fruit/Pear``.
+
+    Returns
+    -------
+    Dataset
+        Called ``NAME-BRANCH``; keys, splits, taxonomy and attributes are those of the dataset.
+    """
     inside = np.array([class_id.startswith(f"{branch}/") for class_id in dataset.class_ids])
     if not inside.any():
         all_branches = branches(dataset)

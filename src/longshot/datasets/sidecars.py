@@ -79,7 +79,11 @@ def _owners(class_ids: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 def resolve_classes(names: Iterable[str], class_ids: Sequence[str], where: str) -> list[str]:
-    """Class ids for ids, or for class names that are unique; names that fit nothing are in the error."""
+    """Class ids for ids, or for class names that are unique; names that fit nothing are in the error.
+
+    >>> resolve_classes(["Apple", "Tool/Saw"], ["Fruit/Apple", "Tool/Saw"], "split.json")
+    ['Fruit/Apple', 'Tool/Saw']
+    """
     owners_of = _owners(class_ids)
     resolved, wrong = [], []
     for name in names:
@@ -97,7 +101,7 @@ def resolve_classes(names: Iterable[str], class_ids: Sequence[str], where: str) 
 
 
 def read_splits(data: bytes, class_ids: Sequence[str], where: str) -> dict[str, tuple[str, ...]]:
-    """split.json: lists of classes under train, validation (or val) and test; the rest tells its story."""
+    """split.json: lists of classes under train, validation (or val) and test; other entries are ignored."""
     try:
         content: Any = json.loads(data)
     except ValueError as error:
@@ -117,7 +121,11 @@ def read_splits(data: bytes, class_ids: Sequence[str], where: str) -> dict[str, 
 
 
 def check_splits(splits: Mapping[str, tuple[str, ...]], where: str) -> dict[str, tuple[str, ...]]:
-    """The splits in the usual order; a class in two of them is an error."""
+    """The splits in the order train, validation, test, without empty ones; a class in two of them is an error.
+
+    >>> check_splits({"test": ("b",), "train": ("a",)}, "split.json")
+    {'train': ('a',), 'test': ('b',)}
+    """
     home: dict[str, str] = {}
     for split in SPLITS:
         for class_id in splits.get(split, ()):
@@ -155,9 +163,21 @@ def read_taxonomy(data: bytes, class_ids: Sequence[str], where: str) -> Taxonomy
 
 
 def read_attributes(data: bytes, keys: pa.Array, where: str) -> pa.Table:
-    """attributes.csv: a column key (or path) and any others, put into the order of ``keys`` [N].
+    """A table of attributes, put into the order of a dataset's images.
 
-    An image without a line gets nulls; a line without an image is told in a note.
+    Parameters
+    ----------
+    data : bytes
+        A CSV file with a column key (or path) and any others.
+    keys : pyarrow.Array [N]
+        The dataset's keys. An image without a line gets nulls; a line without an image is reported in a note.
+    where : str
+        What errors and notes call the file.
+
+    Returns
+    -------
+    pyarrow.Table
+        N rows, one column per attribute.
     """
     column = find_column(header(data, where), KEY_COLUMNS)
     if column is None:

@@ -44,7 +44,7 @@ class Spec:
 
 
 def read_spec(file: Path) -> Spec:
-    """The spec in a file; UserError when it is none."""
+    """Read a ``dataset_spec.json`` of Meta-Dataset; UserError when the file is none or incomplete."""
     try:
         raw = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:

@@ -59,9 +59,22 @@ def find_pairs(
 ) -> ImagePairs:
     """Every image of A with its copies in B; within one dataset (equal fingerprints) each pair once.
 
-    Exact copies have the same pixels. Near copies are among the ``neighbours`` nearest descriptors (of the image and
-    of its mirror image) or embeddings, and pass the comparison of pixels. With ``embed``, pairs that do not pass it
-    but have at least this ``similarity`` (cosine) are listed as similar.
+    Exact copies have the same pixels. Near copies are among the nearest descriptors (of the image and of its mirror
+    image) or embeddings, and pass the comparison of pixels.
+
+    Parameters
+    ----------
+    a, b : Dataset
+        What to compare.
+    embed : callable, optional
+        The vectors [N, d] of a dataset; pairs of near vectors are candidates too, and listed as similar where they do
+        not pass the comparison of pixels.
+    neighbours : int
+        How many of B's images are looked at for each of A's, as it is and mirrored.
+    similarity : float
+        Cosine of vectors from which a pair is listed as similar.
+    index, device, workers
+        As in ``nearest`` and ``signatures``.
     """
     same = a.fingerprint == b.fingerprint
     table_a = signatures(a, workers)

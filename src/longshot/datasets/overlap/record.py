@@ -60,7 +60,20 @@ class OverlapFile(Loose):
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
-    """``pairs`` has the columns of ``SCHEMA``; ``a`` and ``b`` tell name, fingerprint, images and classes."""
+    """What two datasets share.
+
+    Attributes
+    ----------
+    pairs : pyarrow.Table
+        One row per pair of images: keys, classes and splits of A and B, kind (exact, near, similar), distance,
+        mirrored.
+    a, b : dict
+        The two datasets: name, source, fingerprint, numbers of images and classes.
+    classes : tuple of SharedClass
+        Related classes.
+    settings : dict
+        What was searched, and how.
+    """
 
     pairs: pa.Table
     a: dict[str, Any]

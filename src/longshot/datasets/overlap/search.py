@@ -52,12 +52,33 @@ def nearest(
     probes: int = _PROBES,
     description: str = "search",
 ) -> Neighbours:
-    """The ``k`` rows of ``base`` [N, d] with the highest cosine to each of ``queries`` [Q, d].
+    """The rows with the highest cosine, cos(q, b) = q·b / (‖q‖ ‖b‖), to each query.
 
-    Arrays may be memory-mapped and of any float type; they are read in blocks. ``leave_self`` leaves out the row of
-    the query's own number, for the search of a set within itself. ``index``: "exact", "ivf" (FAISS: inverted lists
-    of short codes, ``probes`` lists per query), or "auto", which takes ivf beyond 100,000 rows on both sides.
-    A vector of zeros has no direction: it is near nothing.
+    Parameters
+    ----------
+    queries : array [Q, d]
+        Memory-mapped or not, of any float type; read in blocks. A vector of zeros has no direction: it is near nothing.
+    base : array [N, d]
+        What is searched.
+    k : int
+        How many rows for each query; fewer where ``base`` has fewer.
+    index : str
+        "exact", "ivf" (FAISS: inverted lists of short codes), or "auto", which takes ivf beyond 100,000 rows on both
+        sides.
+    leave_self : bool
+        Leave out the row of the query's own number, for the search of a set within itself.
+    device : str
+        Where the exact search computes.
+    probes : int
+        Lists of the index looked into for each query.
+    description : str
+        What the progress bar says.
+
+    Examples
+    --------
+    >>> base = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> nearest(np.array([[3.0, 0.1]]), base, 2, device="cpu").rows
+    array([[0, 2]])
     """
     if index not in INDEXES:
         raise UserError(f"There is no index '{index}'; choose one of {', '.join(INDEXES)}.")

@@ -1,7 +1,7 @@
 """``toybox``, the embedded default dataset: 240 kinds of toys, photographed by ten owners, drawn on the spot.
 
->>> toybox = open_toybox()
->>> len(toybox), len(toybox.class_ids)
+>>> toybox = open_toybox()  # doctest: +SKIP
+>>> len(toybox), len(toybox.class_ids)  # doctest: +SKIP
 (12000, 240)
 """
 
