@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.api.doctor import doctor as doctor
     from longshot.api.methods import check_method as check_method
     from longshot.api.reports import report as report
+    from longshot.api.testbeds import inspect as inspect
     from longshot.causes.explain import explain as explain
     from longshot.causes.table import measure_attributes as measure_attributes
     from longshot.core.errors import UserError as UserError
@@ -72,6 +73,7 @@ _VERBS: dict[str, str] = {
     "make_split": "longshot.splits.make",
     "compare_splits": "longshot.splits.comparing",
     "sample": "longshot.api.testbeds",
+    "inspect": "longshot.api.testbeds",
     "measure_attributes": "longshot.causes.table",
     "explain": "longshot.causes.explain",
     "list_methods": "longshot.methods.registry",

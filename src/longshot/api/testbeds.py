@@ -1,16 +1,21 @@
-"""``longshot.sample``: drawing of tasks, with methods to judge those that are filtered."""
+"""``longshot.sample`` with methods to judge filtered tasks, ``longshot.inspect`` with a page of pictures."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from longshot.core.errors import UserError
 from longshot.testbeds import sample as drawing
 
 if TYPE_CHECKING:
     from longshot.core.arrays import Floats
     from longshot.core.tasks import TaskRows
+    from longshot.datasets.dataset import Dataset
     from longshot.features.features import Features
+    from longshot.testbeds.inspection import Inspection
     from longshot.testbeds.sample import SampleEstimate
     from longshot.testbeds.testbed import Testbed
 
@@ -25,6 +30,63 @@ def sample(*arguments: Any, **settings: Any) -> Testbed:
 def estimate_sample(*arguments: Any, **settings: Any) -> SampleEstimate:
     """What ``sample`` with the same settings would cost."""
     return drawing.estimate_sample(*arguments, **settings)
+
+
+def inspect(
+    testbed: Testbed | str | Path,
+    *,
+    verify: bool = False,
+    datasets: Mapping[str, Dataset | str | Path] | None = None,
+    html: str | Path | None = None,
+    pictures: int | None = None,
+) -> Inspection:
+    """Describe a testbed: its origin, its classes, ways and shots, and what was measured.
+
+    Parameters
+    ----------
+    testbed : Testbed or path
+        The content hash of a file is checked in any case.
+    verify : bool
+        Check every class and every image against the datasets.
+    datasets : mapping, optional
+        Where a dataset lives (name → dataset or path), if not where it was last seen.
+    html : path, optional
+        Also write a page with plots and pictures of tasks.
+    pictures : int, optional
+        With ``html``: how many tasks of each kind to show as pictures; 2 unless given, 0 for none.
+
+    Returns
+    -------
+    Inspection
+        Prints as text; ``facts`` are plain values, ``findings`` what does not fit, ``check()`` raises them.
+
+    Examples
+    --------
+    >>> print(inspect("easy.parquet", verify=True))  # doctest: +SKIP
+    """
+    from longshot.testbeds.inspection import inspect
+
+    if pictures is not None and html is None:
+        raise UserError(f"{{pictures:{pictures}}} goes with {{html}} only", "say which page to write")
+    inspection = inspect(testbed, verify=verify, datasets=datasets)
+    if html is not None:
+        _write_page(inspection, Path(html), datasets, 2 if pictures is None else pictures)
+    return inspection
+
+
+def _write_page(
+    inspection: Inspection, page: Path, datasets: Mapping[str, Dataset | str | Path] | None, pictures: int
+) -> None:
+    from longshot.core.files import write_text
+    from longshot.evaluation.pictures import find_images
+    from longshot.reports.testbed_page import render_testbed
+
+    if page.resolve() == Path(inspection.name).resolve():
+        raise UserError(f"{{html:{page}}} is the testbed itself", "give the page another name")
+    fingerprints = {name: (fingerprint,) for name, fingerprint in inspection.testbed.datasets.items()}
+    images = find_images(fingerprints, datasets or {}) if pictures else None
+    name = Path(inspection.name).name
+    write_text(page, render_testbed(inspection.testbed, name=name, images=images, pictures=pictures))
 
 
 def method_accuracies(

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,9 +61,10 @@ class Testbed:
 
     __test__ = False  # not a pytest class, whatever its name looks like
 
-    def __init__(self, table: pa.Table, meta: Mapping[str, Any]) -> None:
+    def __init__(self, table: pa.Table, meta: Mapping[str, Any], name: str = "") -> None:
         self.table = table
         self.meta = dict(meta)
+        self.name = name  # of the file it was loaded from
 
     @classmethod
     def create(
@@ -132,7 +134,7 @@ class Testbed:
             columns.check(table)
         except UserError as error:
             raise UserError(f"The testbed {file} is not valid: {error}") from error
-        return cls(table, meta)
+        return cls(table, meta, file.stem)
 
     @classmethod
     def concat(cls, testbeds: Sequence[Testbed]) -> Testbed:
@@ -201,7 +203,32 @@ class Testbed:
         return (self[index] for index in range(len(self)))
 
     def __repr__(self) -> str:
-        return f"<Testbed {self.content_hash[:12]}: {len(self)} tasks of {', '.join(self.datasets)}>"
+        """At most five lines."""
+        facts = self._facts()
+        return (
+            f"Testbed {facts['hash']} ({facts['testbed']}): {facts['tasks']} tasks\n"
+            f"  {facts['ways']}-way, {facts['shots']}-shot\n"
+            f"  of {facts['datasets']}"
+        )
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        rows = (
+            f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._facts().items()
+        )
+        return f"<table>{''.join(rows)}</table>"
+
+    def _facts(self) -> dict[str, str]:
+        """What a person wants to know at a glance."""
+        ways, shots = self.table.column("way").to_numpy(), self.column("shots").values
+        return {
+            "testbed": self.name or "not on disk",
+            "tasks": f"{len(self):,}",
+            "ways": _span(ways),
+            "shots": _span(shots),
+            "datasets": ", ".join(self.datasets),
+            "hash": self.content_hash[:12],
+        }
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the Parquet file, whole or not at all; equal testbeds give equal bytes."""
@@ -281,6 +308,13 @@ class Testbed:
         from longshot.testbeds.episodes import EpisodeDataset  # imports torch
 
         return EpisodeDataset(self, images, datasets)
+
+
+def _span(values: NDArray[Any]) -> str:
+    """``5``, or ``2 to 20`` where they differ."""
+    if not len(values):
+        return "none"
+    return f"{values.min()}" if values.min() == values.max() else f"{values.min()} to {values.max()}"
 
 
 def _facts(meta: Mapping[str, Any]) -> str:

@@ -1,0 +1,91 @@
+"""``inspect``: a testbed described, and checked against its datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longshot.core.errors import UserError
+from longshot.testbeds import describe
+from longshot.testbeds.origin import check_names, open_datasets, say_sampler
+from longshot.testbeds.testbed import Testbed
+
+if TYPE_CHECKING:
+    from longshot.datasets.dataset import Dataset
+
+
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """What there is to say about a testbed; its text is what ``longshot inspect`` prints."""
+
+    testbed: Testbed
+    name: str  # the file, or the beginning of the content hash
+    findings: tuple[str, ...] | None  # what does not fit the datasets, one sentence each; None: not checked
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Everything as plain JSON values: ``describe.summary``, the histograms, and the findings where checked."""
+        bars = {title: dict(rows) for title, rows in describe.histograms(self.testbed).items()}
+        facts = {**describe.summary(self.testbed), "histograms": bars}
+        if self.findings is None:
+            return facts
+        return {**facts, "verified": not self.findings, "findings": list(self.findings)}
+
+    def check(self) -> None:
+        """UserError with all findings where there are any."""
+        if self.findings:
+            raise UserError(f"The testbed {self.name} does not fit its dataset: {' '.join(self.findings)}")
+
+    def __str__(self) -> str:
+        testbed, facts = self.testbed, describe.summary(self.testbed)
+        lines = [f"{self.name}: {facts['tasks']:,} tasks, content hash {facts['content_hash']}"]
+        for name, dataset in facts["datasets"].items():
+            lines.append(f"dataset {name}: {dataset['tasks']:,} tasks, fingerprint {dataset['fingerprint']}")
+        lines.append(f"sampler {say_sampler(facts['sampler'])}; seed {facts['seed']}")
+        if facts["features"]:
+            lines.append(f"features {facts['features']}")
+        lines.append(
+            f"{facts['classes']:,} classes, {facts['distinct_images']:,} different images; made by {facts['creator']}"
+        )
+        lines += [describe.say_balance(balance) for balance in describe.balances(testbed)]
+        changes = describe.changes(testbed)
+        # Drawn side by side below, so not once more alone.
+        paired = {f"{change.name}_{when}" for change in changes for when in ("before", "after")}
+        for title, rows in describe.histograms(testbed).items():
+            if title not in paired:
+                lines.append(f"\n{describe.draw(title, rows)}")
+        lines += [f"\n{describe.draw_change(change)}" for change in changes]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def inspect(
+    testbed: Testbed | str | Path,
+    *,
+    verify: bool = False,
+    datasets: Mapping[str, Dataset | str | Path] | None = None,
+) -> Inspection:
+    """Describe a testbed: its origin, its classes, ways and shots, and what was measured.
+
+    Parameters
+    ----------
+    testbed : Testbed or path
+        The content hash of a file is checked in any case.
+    verify : bool
+        Check every class and every image against the datasets.
+    datasets : mapping, optional
+        Where a dataset lives (name → dataset or path), if not where it was last seen.
+
+    Returns
+    -------
+    Inspection
+        Prints as text; ``facts`` are plain values, ``findings`` what does not fit, ``check()`` raises them.
+    """
+    bed = testbed if isinstance(testbed, Testbed) else Testbed.load(testbed)
+    check_names(bed, datasets or {})
+    name = bed.content_hash[:12] if isinstance(testbed, Testbed) else str(testbed)
+    findings = describe.verify(bed, open_datasets(bed, datasets, check=False)) if verify else None
+    return Inspection(bed, name, None if findings is None else tuple(findings))
