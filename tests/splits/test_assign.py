@@ -90,10 +90,10 @@ def test_adjusted_rand_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> 
 
 
 def test_agreement_is_the_mean_over_pairs() -> None:
-    one = assign(np.arange(10.0), (6, 2, 2))
-    other = assign(-np.arange(10.0), (6, 2, 2))
-    assert agreement([one, one]) == {"adjusted_rand": 1.0, "same_part": 1.0}
-    assert agreement([one, other])["same_part"] == pytest.approx(
+    upwards = assign(np.arange(10.0), (6, 2, 2))
+    downwards = assign(-np.arange(10.0), (6, 2, 2))
+    assert agreement([upwards, upwards]) == {"adjusted_rand": 1.0, "same_part": 1.0}
+    assert agreement([upwards, downwards])["same_part"] == pytest.approx(
         0.2
     )  # the two in the middle that both leave in train
-    assert agreement([one])["same_part"] == 1.0
+    assert agreement([upwards])["same_part"] == 1.0

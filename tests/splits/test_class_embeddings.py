@@ -38,8 +38,8 @@ def test_means_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch, block: i
     monkeypatch.setattr(embeddings, "_BLOCK", block)
     bounds = np.cumsum([0, *sizes])
     means = np.stack([array[a:b].astype(np.float64).mean(0) for a, b in pairwise(bounds)])
-    wanted = means / np.linalg.norm(means, axis=1, keepdims=True)
-    np.testing.assert_allclose(class_embeddings(make(array, sizes)), wanted, rtol=0, atol=1e-14)
+    expected = means / np.linalg.norm(means, axis=1, keepdims=True)
+    np.testing.assert_allclose(class_embeddings(make(array, sizes)), expected, rtol=0, atol=1e-14)
 
 
 def test_a_class_without_images_is_named() -> None:

@@ -25,11 +25,11 @@ def _classes(count: int, dim: int, seed: int = 0) -> np.ndarray:
 
 def _parts(order: np.ndarray) -> dict[str, np.ndarray]:
     """60/20/20 along an order of the classes, the far end alternately test and validation."""
-    rest = len(order) * 6 // 10
+    held_out = len(order) * 6 // 10
     return {
-        "train": np.sort(order[:rest]),
-        "validation": np.sort(order[rest::2]),
-        "test": np.sort(order[rest + 1 :: 2]),
+        "train": np.sort(order[:held_out]),
+        "validation": np.sort(order[held_out::2]),
+        "test": np.sort(order[held_out + 1 :: 2]),
     }
 
 
@@ -39,29 +39,31 @@ NAMES = [f"class{i:03d}" for i in range(200)]
 def test_kl_is_that_of_the_two_means_over_all_classes() -> None:
     z = _classes(50, 8)
     parts = _parts(np.arange(50))
-    found = compare_split("given", parts, z, NAMES)
+    comparison = compare_split("given", parts, z, NAMES)
     p, q = (
         np.exp(log_softmax(-(cdist(z, z[parts[part]].mean(0)[None])[:, 0] ** 2)))
         for part in ("train", "test")
     )
-    assert found.divergences["kl"] == pytest.approx(rel_entr(p, q).sum(), rel=1e-9)
-    assert found.divergences["kl-symmetric"] == pytest.approx(
+    assert comparison.divergences["kl"] == pytest.approx(rel_entr(p, q).sum(), rel=1e-9)
+    assert comparison.divergences["kl-symmetric"] == pytest.approx(
         rel_entr(p, q).sum() + rel_entr(q, p).sum(), rel=1e-9
     )
-    assert found.divergences["euclidean"] == found.gap > 0
+    assert comparison.divergences["euclidean"] == comparison.gap > 0
 
 
 def test_nearest_train_class_of_every_test_class() -> None:
     z = _classes(40, 6, seed=1)
     parts = _parts(np.random.default_rng(2).permutation(40))
-    found = compare_split("given", parts, z, NAMES)
+    comparison = compare_split("given", parts, z, NAMES)
     far = cdist(z[parts["test"]], z[parts["train"]])
-    assert [one.test for one in found.nearest] == [NAMES[i] for i in parts["test"]]
-    assert [one.train for one in found.nearest] == [NAMES[parts["train"][i]] for i in far.argmin(axis=1)]
-    np.testing.assert_allclose(found.distances, far.min(axis=1), rtol=1e-12)
+    assert [pair.test for pair in comparison.nearest] == [NAMES[i] for i in parts["test"]]
+    assert [pair.train for pair in comparison.nearest] == [
+        NAMES[parts["train"][i]] for i in far.argmin(axis=1)
+    ]
+    np.testing.assert_allclose(comparison.distances, far.min(axis=1), rtol=1e-12)
     inside = cdist(z[parts["train"]], z[parts["train"]])
     np.fill_diagonal(inside, np.inf)
-    assert found.spacing == pytest.approx(inside.min(axis=1).mean())
+    assert comparison.spacing == pytest.approx(inside.min(axis=1).mean())
 
 
 def test_a_turn_of_the_axes_changes_no_number() -> None:
@@ -69,10 +71,10 @@ def test_a_turn_of_the_axes_changes_no_number() -> None:
     z = _classes(20, 90, seed=3)
     assert flatten(z).shape == (20, 20)
     parts = _parts(np.arange(20))
-    found = compare_split("given", parts, z, NAMES)
+    comparison = compare_split("given", parts, z, NAMES)
     for measure in MEASURES:
         direct = between(measure, z, z[parts["train"]].mean(0), z[parts["test"]].mean(0))
-        assert found.divergences[measure] == pytest.approx(direct, rel=1e-6, abs=1e-9)
+        assert comparison.divergences[measure] == pytest.approx(direct, rel=1e-6, abs=1e-9)
 
 
 def test_a_split_along_the_first_axis_is_further_than_a_random_one() -> None:
@@ -101,12 +103,12 @@ def test_a_record_holds_sizes_divergences_and_distances() -> None:
 def test_neighbours_of_any_points_whatever_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Points of different lengths, so that a missing factor or a wrong diagonal shows."""
     rng = np.random.default_rng(6)
-    points, others = rng.normal(size=(31, 5)) * 3, rng.normal(size=(17, 5))
-    between_all, inside = cdist(points, others), cdist(points, points)
+    points, candidates = rng.normal(size=(31, 5)) * 3, rng.normal(size=(17, 5))
+    between_all, inside = cdist(points, candidates), cdist(points, points)
     np.fill_diagonal(inside, np.inf)
     for block in (1 << 22, 40):
         monkeypatch.setattr("longshot.splits.compare._BLOCK", block)
-        np.testing.assert_array_equal(nearest_of(points, others)[1], between_all.argmin(axis=1))
+        np.testing.assert_array_equal(nearest_of(points, candidates)[1], between_all.argmin(axis=1))
         distances, places = nearest_of(points, points, itself=False)
         np.testing.assert_array_equal(places, inside.argmin(axis=1))
         np.testing.assert_allclose(distances, inside.min(axis=1))
@@ -120,9 +122,9 @@ def test_near_twins_keep_their_distance() -> None:
 
 
 def test_shared_test_classes() -> None:
-    one, other = {"test": np.array([1, 2, 3, 4])}, {"test": np.array([4, 5])}
-    assert shared_test(one, other) == 0.25
-    assert shared_test(other, one) == 0.5
+    four, two = {"test": np.array([1, 2, 3, 4])}, {"test": np.array([4, 5])}
+    assert shared_test(four, two) == 0.25
+    assert shared_test(two, four) == 0.5
 
 
 def test_a_split_without_test_classes_is_refused() -> None:
@@ -134,5 +136,5 @@ def test_a_split_without_test_classes_is_refused() -> None:
 def test_classes_in_no_part_are_told() -> None:
     parts = {"train": np.array([0, 1]), "validation": np.array([2]), "test": np.array([3])}
     assert unassigned("half", parts, NAMES[:4]) == ""
-    told = unassigned("half", parts, NAMES[:6])
-    assert told == "split 'half': 2 classes are in no part ('class004', 'class005')"
+    sentence = unassigned("half", parts, NAMES[:6])
+    assert sentence == "split 'half': 2 classes are in no part ('class004', 'class005')"

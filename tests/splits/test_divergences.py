@@ -33,8 +33,8 @@ def gaussians() -> tuple[dv.Gaussian, dv.Gaussian]:
 
 def test_class_probabilities_are_the_softmax_of_squared_distances(points, centroids) -> None:  # type: ignore[no-untyped-def]
     z, mu = torch.from_numpy(points), torch.from_numpy(centroids[0])
-    wanted = torch.log_softmax(-0.7 * torch.cdist(z, mu[None])[:, 0] ** 2, 0).numpy()
-    np.testing.assert_allclose(dv.log_class_probabilities(points, centroids[0], 0.7), wanted, atol=1e-12)
+    expected = torch.log_softmax(-0.7 * torch.cdist(z, mu[None])[:, 0] ** 2, 0).numpy()
+    np.testing.assert_allclose(dv.log_class_probabilities(points, centroids[0], 0.7), expected, atol=1e-12)
 
 
 def test_categorical_kl_is_that_of_torch_and_scipy(points, centroids) -> None:  # type: ignore[no-untyped-def]
@@ -47,8 +47,8 @@ def test_categorical_kl_is_that_of_torch_and_scipy(points, centroids) -> None:  
 
 
 def test_euclidean_is_the_distance_of_the_centroids(points, centroids) -> None:  # type: ignore[no-untyped-def]
-    wanted = float(np.sqrt(((centroids[0] - centroids[1]) ** 2).sum()))
-    assert dv.between("euclidean", points, *centroids) == pytest.approx(wanted, rel=1e-14)
+    expected = float(np.sqrt(((centroids[0] - centroids[1]) ** 2).sum()))
+    assert dv.between("euclidean", points, *centroids) == pytest.approx(expected, rel=1e-14)
 
 
 def test_wasserstein_of_class_distributions_is_that_of_their_moments(points, centroids) -> None:  # type: ignore[no-untyped-def]
@@ -58,8 +58,8 @@ def test_wasserstein_of_class_distributions_is_that_of_their_moments(points, cen
         cov = np.cov(points.T, aweights=p, ddof=0) + 0.001 * np.eye(6)
         moments.append((np.average(points, axis=0, weights=p), cov))
     (m, a), (n, b) = moments
-    wanted = ot.gaussian.bures_wasserstein_distance(m, n, a, b)
-    assert dv.between("wasserstein", points, *centroids) == pytest.approx(float(wanted), rel=1e-9)
+    expected = ot.gaussian.bures_wasserstein_distance(m, n, a, b)
+    assert dv.between("wasserstein", points, *centroids) == pytest.approx(float(expected), rel=1e-9)
 
 
 def test_gaussian_kl_is_that_of_torch() -> None:

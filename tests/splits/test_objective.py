@@ -29,8 +29,8 @@ def test_the_value_is_the_published_formula() -> None:
     logits = [-((torch.from_numpy(z) - torch.from_numpy(m)) ** 2).sum(1) for m in mu]
     p, q = (Categorical(logits=values) for values in logits)
     divergence = kl_divergence(p, q) + kl_divergence(q, p)
-    wanted = -torch.log((p.probs + q.probs) / 2).sum() + 1.5 * (divergence - 0.32) ** 2
-    assert SplitObjective(z, 0.32, penalty=1.5).value(mu) == pytest.approx(float(wanted), rel=1e-12)
+    expected = -torch.log((p.probs + q.probs) / 2).sum() + 1.5 * (divergence - 0.32) ** 2
+    assert SplitObjective(z, 0.32, penalty=1.5).value(mu) == pytest.approx(float(expected), rel=1e-12)
 
 
 @pytest.mark.parametrize("measure", ["kl-symmetric", "kl", "euclidean"])

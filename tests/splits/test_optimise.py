@@ -29,9 +29,9 @@ def made_up(classes: int, dim: int = 640, seed: int = 0) -> np.ndarray:
 def test_lbfgs_reaches_the_bound_and_the_divergence(classes: int, target: float) -> None:
     """The bound M ln M is the lowest J there is, so that no optimiser ends lower than 10⁻⁶ below this one."""
     objective = SplitObjective(made_up(classes), target)
-    found = minimise(objective, on_axis(objective).centroids)
-    assert found.terms.penalised < (1e-9 if classes < 640 else 1e-6)
-    assert found.terms.divergence == pytest.approx(target, rel=0.01)
+    minimum = minimise(objective, on_axis(objective).centroids)
+    assert minimum.terms.penalised < (1e-9 if classes < 640 else 1e-6)
+    assert minimum.terms.divergence == pytest.approx(target, rel=0.01)
 
 
 def test_lbfgs_is_no_higher_than_the_published_sgd() -> None:
@@ -59,17 +59,17 @@ def test_whitening_makes_the_embeddings_orthonormal() -> None:
 @pytest.mark.parametrize("measure", ["kl-symmetric", "kl", "euclidean"])
 def test_the_axis_meets_the_divergence_exactly(measure: str, target: float) -> None:
     z = made_up(80, dim=40)
-    found = on_axis(SplitObjective(z, target, measure))
-    assert between(measure, z, *found.centroids) == pytest.approx(target, rel=1e-9, abs=1e-12)
-    apart = found.centroids[0] - found.centroids[1]
+    minimum = on_axis(SplitObjective(z, target, measure))
+    assert between(measure, z, *minimum.centroids) == pytest.approx(target, rel=1e-9, abs=1e-12)
+    apart = minimum.centroids[0] - minimum.centroids[1]
     assert abs(apart @ principal_axis(z)) == pytest.approx(float(np.linalg.norm(apart)), rel=1e-12)
 
 
 def test_the_axis_is_the_first_principal_component() -> None:
     for classes, dim in ((20, 50), (50, 20)):
         z = made_up(classes, dim)
-        wanted = np.linalg.svd(z - z.mean(0))[2][0]
-        assert abs(principal_axis(z) @ wanted) == pytest.approx(1, abs=1e-10)
+        expected = np.linalg.svd(z - z.mean(0))[2][0]
+        assert abs(principal_axis(z) @ expected) == pytest.approx(1, abs=1e-10)
 
 
 def test_a_rotation_of_the_features_turns_the_axis_with_it() -> None:

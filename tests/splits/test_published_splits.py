@@ -45,8 +45,8 @@ def test_every_table_is_a_partition() -> None:
 
 def test_class_names_carry_the_numbers_whatever_the_folders(cifar: Dataset) -> None:
     split = published_split("atg:cifar100@0.96", cifar)
-    wanted = {cifar100_names()[number] for number in partition("atg:cifar100@0.96")["test"]}
-    assert {c.split("/")[1] for c in split.test} == wanted
+    expected = {cifar100_names()[number] for number in partition("atg:cifar100@0.96")["test"]}
+    assert {c.split("/")[1] for c in split.test} == expected
     assert split.made["made_for"] == "CIFAR-100"
 
 

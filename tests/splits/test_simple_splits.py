@@ -68,8 +68,8 @@ def test_levels_choose_coarser_super_classes(dataset_of: Make) -> None:
 
 def test_super_classes_that_share_a_class_are_one() -> None:
     edges = [("r", "a"), ("r", "b"), ("r", "c"), ("a", "1"), ("a", "2"), ("b", "2"), ("b", "3"), ("c", "4")]
-    found = super_classes(Taxonomy.from_edges(edges), ["1", "2", "3", "4"])
-    assert found == [("a + b", ("1", "2", "3")), ("c", ("4",))]
+    families = super_classes(Taxonomy.from_edges(edges), ["1", "2", "3", "4"])
+    assert families == [("a + b", ("1", "2", "3")), ("c", ("4",))]
 
 
 def test_what_a_semantic_split_needs_is_told(dataset_of: Make) -> None:

@@ -44,11 +44,11 @@ def test_splits_without_a_split_to_draw_from(run_cli, halves, tmp_path):
 
 
 def test_training_takes_the_given_train_classes(run_cli, halves, tmp_path):
-    told = run_cli(
+    done = run_cli(
         *("train", "protonet", "toybox", "--splits", halves, "--network", "cnn4(width=8)", "--size", "16"),
         *("--steps", "1", "--validation-tasks", "2", "-o", tmp_path / "net"),
     )
-    assert told.returncode == 0
+    assert done.returncode == 0
     data = json.loads((tmp_path / "net" / "network.json").read_text())["data"]
     expected = open_split(halves, open_dataset("toybox")).train
     assert data["classes"] == list(expected)

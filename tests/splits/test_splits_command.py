@@ -19,7 +19,7 @@ from longshot.splits.trees import linkage_hops, taxonomy_hops, tree_gap, ward
 
 
 @pytest.fixture(scope="module")
-def mine(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def by_hand(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A split of the photos' eight classes by hand: round ones to train, square ones to test."""
     path = tmp_path_factory.mktemp("splits") / "mine.json"
     ids = open_dataset(photos).class_ids
@@ -48,22 +48,32 @@ def test_show_tells_sizes_and_how_it_was_made(run_cli: Any, tmp_path: Path) -> N
     assert json.loads(run_cli("splits", "show", file, "--json").stdout)["sizes"]["train"] == 2
 
 
-def test_compare_prints_what_the_functions_compute(run_cli: Any, photos: Path, mine: Path) -> None:
-    command = ("splits", "compare", mine, "random(seed=1, ratios=(0.5, 0.25, 0.25))")
+def test_compare_prints_what_the_functions_compute(run_cli: Any, photos: Path, by_hand: Path) -> None:
+    command = ("splits", "compare", by_hand, "random(seed=1, ratios=(0.5, 0.25, 0.25))")
     records = json.loads(run_cli(*command, "--dataset", photos, "--backbone", "pixels", "--json").stdout)
     assert [record["split"] for record in records] == ["mine", "random(seed=1, ratios=(0.5, 0.25, 0.25))"]
     features = embed(open_dataset(photos), "pixels")
     parts = {"train": np.arange(4), "validation": np.array([4]), "test": np.arange(5, 8)}
-    wanted = compare_split("mine", parts, class_embeddings(features), features.class_ids, "pixels")
-    for key, value in wanted.record().items():
+    expected = compare_split("mine", parts, class_embeddings(features), features.class_ids, "pixels")
+    for key, value in expected.record().items():
         assert records[0][key] == (pytest.approx(value) if isinstance(value, float) else value)
-    assert [near["train"] for near in records[0]["nearest"]] == [near.train for near in wanted.nearest]
+    assert [near["train"] for near in records[0]["nearest"]] == [near.train for near in expected.nearest]
     assert records[0]["shared_test"] == 1
 
 
-def test_compare_as_markdown_with_every_class(run_cli: Any, photos: Path, mine: Path) -> None:
+def test_compare_as_markdown_with_every_class(run_cli: Any, photos: Path, by_hand: Path) -> None:
     done = run_cli(
-        *("splits", "compare", mine, "--dataset", photos, "--backbone", "pixels", "--markdown", "--classes")
+        *(
+            "splits",
+            "compare",
+            by_hand,
+            "--dataset",
+            photos,
+            "--backbone",
+            "pixels",
+            "--markdown",
+            "--classes",
+        )
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("|")]
     assert lines[0].startswith(
@@ -75,22 +85,22 @@ def test_compare_as_markdown_with_every_class(run_cli: Any, photos: Path, mine: 
 
 def test_tree_against_the_datasets_taxonomy(run_cli: Any, photos: Path) -> None:
     done = run_cli("splits", "tree", photos, "--backbone", "pixels", "--pairs", "1", "--json")
-    found = json.loads(done.stdout)
+    printed = json.loads(done.stdout)
     dataset = open_dataset(photos)
     own = linkage_hops(ward(class_embeddings(embed(dataset, "pixels"))))
     assert dataset.taxonomy is not None
-    wanted = tree_gap(own, taxonomy_hops(dataset.taxonomy, dataset.class_ids))
-    assert found["trees"][0]["hops"] == pytest.approx(wanted.hops)
-    assert found["trees"][0]["chance"] == pytest.approx(wanted.chance)
-    assert [pair["what"] for pair in found["pairs"]] == [
+    expected = tree_gap(own, taxonomy_hops(dataset.taxonomy, dataset.class_ids))
+    assert printed["trees"][0]["hops"] == pytest.approx(expected.hops)
+    assert printed["trees"][0]["chance"] == pytest.approx(expected.chance)
+    assert [pair["what"] for pair in printed["pairs"]] == [
         "near in the tree, far in the taxonomy",
         "far in the tree, near in the taxonomy",
     ]
 
 
-def test_plot_draws_a_picture(run_cli: Any, photos: Path, mine: Path, tmp_path: Path) -> None:
+def test_plot_draws_a_picture(run_cli: Any, photos: Path, by_hand: Path, tmp_path: Path) -> None:
     picture = tmp_path / "map.png"
-    run_cli("splits", "plot", mine, "--dataset", photos, "--backbone", "pixels", "-o", picture)
+    run_cli("splits", "plot", by_hand, "--dataset", photos, "--backbone", "pixels", "-o", picture)
     assert Image.open(picture).size[0] > 500
 
 
@@ -102,10 +112,10 @@ def test_plot_draws_a_picture(run_cli: Any, photos: Path, mine: Path, tmp_path: 
     ],
 )
 def test_mistakes_end_with_one_sentence(
-    run_cli: Any, photos: Path, mine: Path, arguments: tuple[str, ...], message: str
+    run_cli: Any, photos: Path, by_hand: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     options = ("--dataset", photos, "--backbone", "pixels")
-    done = run_cli("splits", *arguments, *options, cwd=mine.parent, check=False)
+    done = run_cli("splits", *arguments, *options, cwd=by_hand.parent, check=False)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -18,9 +18,9 @@ def _graph(linkage: np.ndarray) -> nx.Graph:
     """A linkage written out as a graph, one edge per child."""
     graph = nx.Graph()
     size = len(linkage) + 1
-    for step, (left, right, *_) in enumerate(linkage):
-        graph.add_edge(size + step, int(left))
-        graph.add_edge(size + step, int(right))
+    for step, (first, second, *_) in enumerate(linkage):
+        graph.add_edge(size + step, int(first))
+        graph.add_edge(size + step, int(second))
     return graph
 
 
@@ -54,8 +54,8 @@ def test_hops_of_a_graph_are_those_of_networkx(seed: int) -> None:
     taxonomy = Taxonomy.from_edges(edges)
     classes = sorted(rng.choice(taxonomy.leaves, max(2, len(taxonomy.leaves) // 2), replace=False).tolist())
     directed = nx.DiGraph(edges)
-    kept = set(classes).union(*(nx.ancestors(directed, name) for name in classes))
-    graph = directed.subgraph(kept).to_undirected()
+    above = set(classes).union(*(nx.ancestors(directed, name) for name in classes))
+    graph = directed.subgraph(above).to_undirected()
     written_out = [[nx.shortest_path_length(graph, a, b) for b in classes] for a in classes]
     assert np.array_equal(taxonomy_hops(taxonomy, classes), written_out)
 
@@ -77,11 +77,11 @@ def test_the_gap_is_the_mean_over_pairs_written_out(seed: int) -> None:
     trees = [_graph(ward(rng.normal(size=(size, 4)))) for _ in range(2)]
     lengths = [dict(nx.all_pairs_shortest_path_length(tree)) for tree in trees]
     pairs = list(combinations(range(size), 2))
-    hops = [np.array([found[a][b] for a, b in pairs]) for found in lengths]
-    between = [np.array([[found[a][b] for b in range(size)] for a in range(size)]) for found in lengths]
+    hops = [np.array([length[a][b] for a, b in pairs]) for length in lengths]
+    between = [np.array([[length[a][b] for b in range(size)] for a in range(size)]) for length in lengths]
     gap = tree_gap(*between)
     assert gap.hops == pytest.approx(sum(abs(x - y) for x, y in zip(*hops, strict=True)) / len(pairs))
-    scaled = [one / one.max() for one in hops]
+    scaled = [counts / counts.max() for counts in hops]
     assert gap.relative == pytest.approx(np.abs(scaled[0] - scaled[1]).mean())
     assert gap.pairs == len(pairs)
 
@@ -97,8 +97,8 @@ def test_a_tree_is_nearer_to_itself_than_chance() -> None:
 def test_chance_has_no_relation_left() -> None:
     """Two unrelated trees are as far apart as chance says."""
     rng = np.random.default_rng(1)
-    one, other = (linkage_hops(ward(rng.normal(size=(150, 8)))) for _ in range(2))
-    gap = tree_gap(one, other)
+    first, second = (linkage_hops(ward(rng.normal(size=(150, 8)))) for _ in range(2))
+    gap = tree_gap(first, second)
     assert gap.hops == pytest.approx(gap.chance, rel=0.05)
 
 
@@ -112,9 +112,9 @@ def test_far_pairs_are_near_in_one_and_far_in_the_other() -> None:
     embeddings = np.array([[0.0, 0], [0.1, 0], [5, 5], [5.1, 5]])
     names = ["a/x", "b/y", "a/z", "b/w"]  # neighbours in space have different parents
     tree = linkage_hops(ward(embeddings))
-    given = taxonomy_hops(Taxonomy.from_class_ids(names), names)
-    assert far_pairs(tree, given, names, 1) == [("a/x", "b/y", 2, 4)]
-    assert far_pairs(given, tree, names, 1) == [("a/x", "a/z", 2, 4)]
+    taxonomy = taxonomy_hops(Taxonomy.from_class_ids(names), names)
+    assert far_pairs(tree, taxonomy, names, 1) == [("a/x", "b/y", 2, 4)]
+    assert far_pairs(taxonomy, tree, names, 1) == [("a/x", "a/z", 2, 4)]
 
 
 def test_one_class_has_no_tree() -> None:

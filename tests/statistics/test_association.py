@@ -19,23 +19,23 @@ class TestSlope:
         x, y = data(n)
         reference = stats.linregress(x, y)
         reach = stats.t.ppf(0.975, n - 2) * reference.stderr
-        found = slope(x, y)
-        assert (found.slope, found.intercept, found.r, found.p) == pytest.approx(
+        line = slope(x, y)
+        assert (line.slope, line.intercept, line.r, line.p) == pytest.approx(
             (reference.slope, reference.intercept, reference.rvalue, reference.pvalue)
         )
-        assert (found.low, found.high) == pytest.approx((reference.slope - reach, reference.slope + reach))
+        assert (line.low, line.high) == pytest.approx((reference.slope - reach, reference.slope + reach))
 
     def test_equals_statsmodels(self) -> None:
         api = pytest.importorskip("statsmodels.api")
         x, y = data(40)
         fit = api.OLS(y, api.add_constant(x)).fit()
-        found = slope(x, y)
-        assert (found.low, found.high) == pytest.approx(tuple(fit.conf_int()[1]))
+        line = slope(x, y)
+        assert (line.low, line.high) == pytest.approx(tuple(fit.conf_int()[1]))
 
     def test_two_points_have_a_line_and_no_interval(self) -> None:
-        found = slope([0, 1], [0.2, 0.6])
-        assert found.slope == pytest.approx(0.4)
-        assert np.isnan([found.low, found.high, found.p]).all()
+        line = slope([0, 1], [0.2, 0.6])
+        assert line.slope == pytest.approx(0.4)
+        assert np.isnan([line.low, line.high, line.p]).all()
 
     def test_equal_x_have_no_slope(self) -> None:
         with pytest.raises(ValueError, match="two different x"):
@@ -48,22 +48,22 @@ class TestCorrelation:
         x, y = data(n)
         reference = stats.pearsonr(x, y)
         interval = reference.confidence_interval(0.95)
-        found = correlation(x, y)
-        assert (found.r, found.p) == pytest.approx((reference.statistic, reference.pvalue))
-        assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+        relation = correlation(x, y)
+        assert (relation.r, relation.p) == pytest.approx((reference.statistic, reference.pvalue))
+        assert (relation.low, relation.high) == pytest.approx((interval.low, interval.high))
 
     def test_spearman_equals_scipys(self) -> None:
         x, y = data(60)
         reference = stats.spearmanr(x, y)
-        found = correlation(x, y, "spearman")
-        assert (found.r, found.p) == pytest.approx((reference.statistic, reference.pvalue))
+        relation = correlation(x, y, "spearman")
+        assert (relation.r, relation.p) == pytest.approx((reference.statistic, reference.pvalue))
 
     @pytest.mark.parametrize("kind", ["pearson", "spearman"])
     def test_both_intervals_agree_on_many_tasks(self, kind: str) -> None:
         x, y = data(300)
         fisher = correlation(x, y, kind)  # type: ignore[arg-type]
-        drawn = correlation(x, y, kind, interval="bootstrap", resamples=600)  # type: ignore[arg-type]
-        assert (drawn.low, drawn.high) == pytest.approx((fisher.low, fisher.high), abs=0.04)
+        resampled = correlation(x, y, kind, interval="bootstrap", resamples=600)  # type: ignore[arg-type]
+        assert (resampled.low, resampled.high) == pytest.approx((fisher.low, fisher.high), abs=0.04)
 
     def test_fisher_covers_spearman_as_promised(self) -> None:
         rng = np.random.default_rng(3)
@@ -71,32 +71,32 @@ class TestCorrelation:
         hits = 0
         for _ in range(300):
             x, y = rng.multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], 60).T
-            found = correlation(x, y, "spearman")
-            hits += found.low <= truth <= found.high
+            relation = correlation(x, y, "spearman")
+            hits += relation.low <= truth <= relation.high
         assert hits / 300 == pytest.approx(0.95, abs=0.04)
 
     def test_a_constant_side_is_told(self) -> None:
-        found = correlation([1, 1, 1, 1], [0.1, 0.2, 0.3, 0.4])
-        assert np.isnan(found.r)
-        assert found.reason == "one side is constant"
+        relation = correlation([1, 1, 1, 1], [0.1, 0.2, 0.3, 0.4])
+        assert np.isnan(relation.r)
+        assert relation.reason == "one side is constant"
 
     def test_perfect_relation(self) -> None:
-        found = correlation([1, 2, 3, 4, 5], [2, 4, 6, 8, 10])
-        assert (found.r, found.low, found.high) == pytest.approx((1, 1, 1))
-        assert found.p == pytest.approx(0, abs=1e-12)
+        relation = correlation([1, 2, 3, 4, 5], [2, 4, 6, 8, 10])
+        assert (relation.r, relation.low, relation.high) == pytest.approx((1, 1, 1))
+        assert relation.p == pytest.approx(0, abs=1e-12)
 
 
 class TestRolling:
     def test_equals_a_plain_loop(self) -> None:
         x, y = data(90)
-        found = rolling_mean(x, y, window=20)
+        curve = rolling_mean(x, y, window=20)
         order = np.argsort(x, kind="stable")
-        assert len(found.mean) == 71
+        assert len(curve.mean) == 71
         for start in (0, 13, 70):
             part = order[start : start + 20]
             low, high = stats.t.interval(0.95, 19, loc=y[part].mean(), scale=stats.sem(y[part]))
-            assert (found.x[start], found.mean[start]) == pytest.approx((x[part].mean(), y[part].mean()))
-            assert (found.low[start], found.high[start]) == pytest.approx((low, high))
+            assert (curve.x[start], curve.mean[start]) == pytest.approx((x[part].mean(), y[part].mean()))
+            assert (curve.low[start], curve.high[start]) == pytest.approx((low, high))
 
     @pytest.mark.parametrize("window", [1, 11])
     def test_window_must_fit(self, window: int) -> None:

@@ -21,9 +21,9 @@ from longshot.statistics import (
 def test_interval_is_students(n: int) -> None:
     values = np.random.default_rng(n).random(n)
     low, high = stats.t.interval(0.95, n - 1, loc=values.mean(), scale=stats.sem(values))
-    found = mean_interval(values)
-    assert (found.mean, found.low, found.high) == pytest.approx((values.mean(), low, high))
-    assert found.n == n
+    ours = mean_interval(values)
+    assert (ours.mean, ours.low, ours.high) == pytest.approx((values.mean(), low, high))
+    assert ours.n == n
 
 
 def test_equal_values_have_an_interval_of_no_width() -> None:
@@ -32,9 +32,9 @@ def test_equal_values_have_an_interval_of_no_width() -> None:
 
 @pytest.mark.parametrize("interval", [mean_interval, normal_interval, bootstrap_interval])
 def test_one_value_has_no_interval(interval: object) -> None:
-    found = interval([0.7])  # type: ignore[operator]
-    assert (found.mean, found.low, found.high, found.half) == (0.7, None, None, None)
-    assert found.as_dict()["reason"]
+    alone = interval([0.7])  # type: ignore[operator]
+    assert (alone.mean, alone.low, alone.high, alone.half) == (0.7, None, None, None)
+    assert alone.as_dict()["reason"]
 
 
 @pytest.mark.parametrize(("values", "message"), [([], "no values"), ([0.1, np.nan], "1 of 2")])
@@ -45,8 +45,8 @@ def test_values_that_have_no_mean(values: list[float], message: str) -> None:
 
 def test_normal_interval_is_meta_datasets() -> None:
     values = np.random.default_rng(0).random(600)
-    found = normal_interval(values)
-    assert found.half == pytest.approx(1.96 * np.std(values) / np.sqrt(600))
+    ours = normal_interval(values)
+    assert ours.half == pytest.approx(1.96 * np.std(values) / np.sqrt(600))
 
 
 def test_spread() -> None:
@@ -81,10 +81,10 @@ class TestBootstrap:
             method="BCa" if method == "bca" else "percentile",
             rng=np.random.default_rng(5),
         ).confidence_interval
-        found = bootstrap_interval(
+        ours = bootstrap_interval(
             values, None if name == "mean" else worst_mean, method=method, resamples=1999, seed=5
         )
-        assert (found.low, found.high) == pytest.approx((reference.low, reference.high), abs=1e-12)
+        assert (ours.low, ours.high) == pytest.approx((reference.low, reference.high), abs=1e-12)
 
     def test_closed_influence_of_the_mean_equals_leaving_one_out(self) -> None:
         values = np.random.default_rng(4).random(40) ** 3
@@ -94,28 +94,28 @@ class TestBootstrap:
 
     def test_blocks_change_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         values = np.random.default_rng(6).random(30)
-        whole = bootstrap_interval(values, worst_mean, resamples=300)
+        at_once = bootstrap_interval(values, worst_mean, resamples=300)
         monkeypatch.setattr("longshot.statistics.intervals._BLOCK", 77)
-        assert bootstrap_interval(values, worst_mean, resamples=300) == whole
+        assert bootstrap_interval(values, worst_mean, resamples=300) == at_once
 
     def test_equal_values_give_no_width(self) -> None:
-        found = bootstrap_interval(np.full(20, 0.4), resamples=200)
-        assert (found.low, found.high, found.reason) == (found.mean, found.mean, "")
+        ours = bootstrap_interval(np.full(20, 0.4), resamples=200)
+        assert (ours.low, ours.high, ours.reason) == (ours.mean, ours.mean, "")
 
     def test_says_when_bca_is_not_defined(self) -> None:
         def distinct(values: np.ndarray) -> np.ndarray:
             return (np.diff(np.sort(values, axis=-1), axis=-1) > 0).sum(axis=-1) + 1.0
 
         # A resample of twelve values has fewer than twelve different ones: all lie on one side.
-        found = bootstrap_interval(np.arange(12), distinct, resamples=200)
+        ours = bootstrap_interval(np.arange(12), distinct, resamples=200)
         plain = bootstrap_interval(np.arange(12), distinct, resamples=200, method="percentile")
-        assert "percentile" in found.reason
-        assert (found.low, found.high) == (plain.low, plain.high)
+        assert "percentile" in ours.reason
+        assert (ours.low, ours.high) == (plain.low, plain.high)
 
     def test_same_seed_same_interval(self) -> None:
         values = np.random.default_rng(1).random(25)
-        one, other, third = (bootstrap_interval(values, resamples=300, seed=seed) for seed in (1, 1, 2))
-        assert one == other != third
+        first, second, third = (bootstrap_interval(values, resamples=300, seed=seed) for seed in (1, 1, 2))
+        assert first == second != third
 
 
 class TestClustered:
@@ -128,8 +128,8 @@ class TestClustered:
         fit = statsmodels.OLS(values, np.ones(len(values))).fit(
             cov_type="cluster", cov_kwds={"groups": group, "df_correction": True}, use_t=True
         )
-        found = clustered_interval(values, [f"set {g}" for g in group])
-        assert (found.low, found.high) == pytest.approx(tuple(fit.conf_int()[0]))
+        ours = clustered_interval(values, [f"set {g}" for g in group])
+        assert (ours.low, ours.high) == pytest.approx(tuple(fit.conf_int()[0]))
 
     def test_is_wider_when_tasks_of_a_dataset_go_together(self) -> None:
         rng = np.random.default_rng(1)
@@ -140,9 +140,9 @@ class TestClustered:
         assert clustered.half > 4 * plain.half
 
     def test_one_cluster_has_no_interval_and_says_why(self) -> None:
-        found = clustered_interval([0.1, 0.2, 0.4], ["a", "a", "a"])
-        assert found.low is None
-        assert "at least 2 clusters, there is 1" in found.reason
+        ours = clustered_interval([0.1, 0.2, 0.4], ["a", "a", "a"])
+        assert ours.low is None
+        assert "at least 2 clusters, there is 1" in ours.reason
 
 
 def test_importing_the_statistics_is_light() -> None:

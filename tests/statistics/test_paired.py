@@ -26,26 +26,32 @@ class TestComparison:
         a, b = rng.random(80), rng.random(80) + 0.05
         reference = stats.ttest_rel(b, a)
         interval = reference.confidence_interval(0.95)
-        found = compare_paired(a, b, resamples=99)
-        assert found.p_t == pytest.approx(reference.pvalue)
-        assert (found.difference.low, found.difference.high) == pytest.approx((interval.low, interval.high))
-        assert (found.mean_a, found.mean_b, found.n) == (pytest.approx(a.mean()), pytest.approx(b.mean()), 80)
+        compared = compare_paired(a, b, resamples=99)
+        assert compared.p_t == pytest.approx(reference.pvalue)
+        assert (compared.difference.low, compared.difference.high) == pytest.approx(
+            (interval.low, interval.high)
+        )
+        assert (compared.mean_a, compared.mean_b, compared.n) == (
+            pytest.approx(a.mean()),
+            pytest.approx(b.mean()),
+            80,
+        )
 
     def test_rates(self) -> None:
-        found = compare_paired([0.2, 0.4, 0.6, 0.8], [0.4, 0.4, 0.5, 0.9])
-        assert (found.wins, found.ties, found.losses) == (0.5, 0.25, 0.25)
+        compared = compare_paired([0.2, 0.4, 0.6, 0.8], [0.4, 0.4, 0.5, 0.9])
+        assert (compared.wins, compared.ties, compared.losses) == (0.5, 0.25, 0.25)
 
     def test_rounding_is_a_tie(self) -> None:
         assert compare_paired([0.3], [0.1 + 0.2]).ties == 1
 
     def test_lower_is_better(self) -> None:
-        found = compare_paired([1.0, 2.0, 3.0], [0.5, 1.5, 3.5], higher_is_better=False)
-        assert (found.wins, found.losses) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
-        assert found.difference.mean == pytest.approx(-1 / 6)
+        compared = compare_paired([1.0, 2.0, 3.0], [0.5, 1.5, 3.5], higher_is_better=False)
+        assert (compared.wins, compared.losses) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
+        assert compared.difference.mean == pytest.approx(-1 / 6)
 
     def test_equal_rows(self) -> None:
-        found = compare_paired([0.2, 0.4], [0.2, 0.4])
-        assert (found.p, found.p_t, found.ties, found.exact) == (1, 1, 1, True)
+        compared = compare_paired([0.2, 0.4], [0.2, 0.4])
+        assert (compared.p, compared.p_t, compared.ties, compared.exact) == (1, 1, 1, True)
 
     def test_many_equal_one_by_one(self) -> None:
         rng = np.random.default_rng(1)
@@ -83,10 +89,10 @@ class TestSignFlip:
         rng = np.random.default_rng(2)
         a = shares(rng, 600, 50)
         b = np.clip(a + rng.integers(-3, 4, 600) / 50, 0, 1)
-        found = compare_paired(a, b)
-        assert found.exact
+        compared = compare_paired(a, b)
+        assert compared.exact
         # A sum of whole steps has atoms, about 0.01 each here; the exact p holds the whole atom.
-        assert found.p_t < found.p < found.p_t + 0.02
+        assert compared.p_t < compared.p < compared.p_t + 0.02
 
     def test_sampled_is_close_to_exact(self) -> None:
         difference = np.random.default_rng(3).normal(0.2, 1, 14)
@@ -104,10 +110,10 @@ class TestSignFlip:
 
     def test_blocks_hold_the_same_rule(self, monkeypatch: pytest.MonkeyPatch) -> None:
         noise = np.random.default_rng(6).normal(0.1, 1, (40, 2))
-        whole, _ = sign_flip_tests(noise, resamples=2000)
+        at_once, _ = sign_flip_tests(noise, resamples=2000)
         monkeypatch.setattr("longshot.statistics.paired._BLOCK", 4000)
         parts, _ = sign_flip_tests(noise, resamples=2000)
-        assert parts == pytest.approx(whole, abs=0.05)
+        assert parts == pytest.approx(at_once, abs=0.05)
 
     def test_false_alarms_are_as_rare_as_promised(self) -> None:
         rng = np.random.default_rng(7)

@@ -28,27 +28,29 @@ class TestTasksNeeded:
 class TestStability:
     def test_clear_differences_are_settled(self) -> None:
         scores = np.random.default_rng(0).normal(0, 0.1, (200, 1)) + np.array([0.1, 0.9, 0.5])
-        found = ranking_stability(scores, resamples=300)
-        assert found.order.tolist() == [1, 2, 0]
-        assert (found.same, found.agreement, found.settled()) == (1, 1, True)
-        assert found.first.tolist() == [0, 1, 0]
+        stability = ranking_stability(scores, resamples=300)
+        assert stability.order.tolist() == [1, 2, 0]
+        assert (stability.same, stability.agreement, stability.settled()) == (1, 1, True)
+        assert stability.first.tolist() == [0, 1, 0]
 
     def test_equal_methods_tie(self) -> None:
         column = np.random.default_rng(1).random((50, 1))
-        found = ranking_stability(np.hstack([column, column]), resamples=100)
-        assert found.first.tolist() == [0.5, 0.5]
-        assert (found.above[0, 1], found.agreement, found.settled()) == (0.5, 0, False)
+        stability = ranking_stability(np.hstack([column, column]), resamples=100)
+        assert stability.first.tolist() == [0.5, 0.5]
+        assert (stability.above[0, 1], stability.agreement, stability.settled()) == (0.5, 0, False)
 
     def test_shares_agree_with_resampling_by_hand(self) -> None:
         scores = np.random.default_rng(2).normal(0, 1, (40, 3)) + np.array([0, 0.1, 0.2])
-        found = ranking_stability(scores, resamples=4000)
+        stability = ranking_stability(scores, resamples=4000)
         rng = np.random.default_rng(9)
         means = np.array([scores[rng.integers(0, 40, 40)].mean(axis=0) for _ in range(4000)])
-        assert found.above[1, 0] == pytest.approx((means[:, 1] > means[:, 0]).mean(), abs=0.04)
-        assert found.first == pytest.approx(np.bincount(means.argmax(axis=1), minlength=3) / 4000, abs=0.04)
+        assert stability.above[1, 0] == pytest.approx((means[:, 1] > means[:, 0]).mean(), abs=0.04)
+        assert stability.first == pytest.approx(
+            np.bincount(means.argmax(axis=1), minlength=3) / 4000, abs=0.04
+        )
         tau = [stats.kendalltau(-scores.mean(axis=0), -row).statistic for row in means[:500]]
-        assert found.agreement == pytest.approx(np.mean(tau), abs=0.08)
-        assert found.places.sum(axis=0) == pytest.approx(1)
+        assert stability.agreement == pytest.approx(np.mean(tau), abs=0.08)
+        assert stability.places.sum(axis=0) == pytest.approx(1)
 
     def test_lower_is_better(self) -> None:
         scores = np.tile([0.3, 0.1], (10, 1))

@@ -51,33 +51,33 @@ class TestCriticalDifference:
         rng = np.random.default_rng(1)
         scores = rng.integers(0, 6, (20, 4)) / 5 if ties else rng.random((20, 4))
         reference = stats.friedmanchisquare(*scores.T)
-        found = critical_difference(scores)
-        assert (found.chi_square, found.p) == pytest.approx((reference.statistic, reference.pvalue))
+        compared = critical_difference(scores)
+        assert (compared.chi_square, compared.p) == pytest.approx((reference.statistic, reference.pvalue))
 
     def test_iman_davenport(self) -> None:
         scores = np.random.default_rng(2).random((10, 3)) + np.array([0, 0.3, 0.6])
-        found = critical_difference(scores)
-        f = 9 * found.chi_square / (10 * 2 - found.chi_square)
-        assert (found.f, found.p_f) == pytest.approx((f, stats.f.sf(f, 2, 18)))
+        compared = critical_difference(scores)
+        f = 9 * compared.chi_square / (10 * 2 - compared.chi_square)
+        assert (compared.f, compared.p_f) == pytest.approx((f, stats.f.sf(f, 2, 18)))
 
     @pytest.mark.parametrize(("methods", "q"), [(2, 1.960), (3, 2.343), (5, 2.728), (10, 3.164)])
     def test_nemenyi_has_the_tabulated_quantiles(self, methods: int, q: float) -> None:
         # Demšar (2006), table 5a: q for alpha 0.05, divided by the square root of two.
         scores = np.random.default_rng(3).random((12, methods))
-        wanted = q * np.sqrt(methods * (methods + 1) / (6 * 12))
-        assert critical_difference(scores).difference == pytest.approx(wanted, abs=2e-3)
+        expected = q * np.sqrt(methods * (methods + 1) / (6 * 12))
+        assert critical_difference(scores).difference == pytest.approx(expected, abs=2e-3)
 
     def test_groups_are_maximal_runs(self) -> None:
         # Ten blocks that agree on 0 > 1 > … > 4: average ranks 1 … 5, critical difference 1.93.
         scores = np.tile([5.0, 4, 3, 2, 1], (10, 1))
-        found = critical_difference(scores)
-        assert found.order.tolist() == [0, 1, 2, 3, 4]
-        assert found.groups == ((0, 1), (1, 2), (2, 3), (3, 4))
-        assert found.p_f == 0
+        compared = critical_difference(scores)
+        assert compared.order.tolist() == [0, 1, 2, 3, 4]
+        assert compared.groups == ((0, 1), (1, 2), (2, 3), (3, 4))
+        assert compared.p_f == 0
 
     def test_methods_that_always_tie_are_one_group(self) -> None:
-        found = critical_difference(np.full((6, 3), 0.5))
-        assert (found.p, found.groups) == (1, ((0, 1, 2),))
+        compared = critical_difference(np.full((6, 3), 0.5))
+        assert (compared.p, compared.groups) == (1, ((0, 1, 2),))
 
     def test_needs_two_blocks(self) -> None:
         with pytest.raises(ValueError, match="at least 2 blocks"):

@@ -30,13 +30,13 @@ def test_mean_of_squared_distances_over_unordered_pairs() -> None:
 def test_tasks_of_different_ways() -> None:
     distances = _distances(30)
     rows = [np.random.default_rng(i).permutation(30)[: 2 + i % 7] for i in range(40)]
-    found = coarsity(distances, Ragged.from_lists(rows))
-    np.testing.assert_allclose(found, [_naive(distances, row) for row in rows])
+    measured = coarsity(distances, Ragged.from_lists(rows))
+    np.testing.assert_allclose(measured, [_naive(distances, row) for row in rows])
 
 
 def test_a_task_of_one_class_has_no_coarsity() -> None:
-    found = coarsity(_distances(4), Ragged.from_lists([[1], [0, 2]]))
-    assert np.isnan(found).tolist() == [True, False]
+    measured = coarsity(_distances(4), Ragged.from_lists([[1], [0, 2]]))
+    assert np.isnan(measured).tolist() == [True, False]
 
 
 def test_no_task_gives_no_value() -> None:
@@ -46,9 +46,9 @@ def test_no_task_gives_no_value() -> None:
 def test_a_task_does_not_depend_on_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     distances = _distances(30)
     tasks = np.array([np.random.default_rng(i).permutation(30)[:9] for i in range(50)])
-    whole = coarsity(distances, tasks)
+    at_once = coarsity(distances, tasks)
     monkeypatch.setattr(module, "_BLOCK", 100)
-    np.testing.assert_array_equal(coarsity(distances, tasks), whole)
+    np.testing.assert_array_equal(coarsity(distances, tasks), at_once)
 
 
 def test_all_pairs_of_tiered_imagenet_as_one_task(wordnet, tiered) -> None:  # type: ignore[no-untyped-def]

@@ -114,10 +114,10 @@ def test_pickles() -> None:
 def test_a_cycle_is_named(edges: list[tuple[str, str]], cycle: str) -> None:
     with pytest.raises(UserError) as caught:
         Taxonomy.from_edges(edges)
-    found = str(caught.value)
+    sentence = str(caught.value)
     names = set(cycle[cycle.index("(") + 1 : -1].split(" → "))
-    assert cycle.split(" (")[0] in found
-    assert set(found[found.index("(") + 1 : found.index(")")].split(" → ")) == names
+    assert cycle.split(" (")[0] in sentence
+    assert set(sentence[sentence.index("(") + 1 : sentence.index(")")].split(" → ")) == names
 
 
 def test_two_roots_are_named() -> None:

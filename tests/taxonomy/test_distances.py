@@ -72,8 +72,8 @@ class Reference:
 
     def lin(self, a: str, b: str) -> float:
         information = {v: math.log(self.total / n) for v, n in self.images.items() if n}
-        both = information[a] + information[b]
-        return 1 - 2 * information[self.lca(a, b)] / both if both > 0 else 0.0
+        sum_of_both = information[a] + information[b]
+        return 1 - 2 * information[self.lca(a, b)] / sum_of_both if sum_of_both > 0 else 0.0
 
     def wu_palmer(self, a: str, b: str) -> float:
         def similarity(v: str) -> float:
@@ -98,18 +98,18 @@ class Reference:
 def test_equals_networkx_on_random_dags(kind: str, case: Case) -> None:
     reference = Reference(case)
     expected = reference.matrix(case.class_ids, getattr(reference, kind.replace("-", "_")))
-    found = class_distances(Taxonomy.from_edges(case.edges), case.class_ids, case.counts, kind)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    distances = class_distances(Taxonomy.from_edges(case.edges), case.class_ids, case.counts, kind)
+    np.testing.assert_allclose(distances, expected, atol=1e-12)
 
 
 @given(case=cases())
 @settings(max_examples=60, deadline=None)
 def test_lowest_common_ancestor_has_fewest_images_and_ties_are_settled(case: Case) -> None:
     reference, taxonomy = Reference(case), Taxonomy.from_edges(case.edges)
-    found = lowest_common_ancestors(taxonomy, case.class_ids, case.counts)
+    ancestors = lowest_common_ancestors(taxonomy, case.class_ids, case.counts)
     for (i, a), (j, b) in combinations(enumerate(case.class_ids), 2):
-        assert taxonomy.nodes[found[i, j]] == reference.lca(a, b) == taxonomy.nodes[found[j, i]]
-    assert [taxonomy.nodes[i] for i in found.diagonal()] == case.class_ids
+        assert taxonomy.nodes[ancestors[i, j]] == reference.lca(a, b) == taxonomy.nodes[ancestors[j, i]]
+    assert [taxonomy.nodes[i] for i in ancestors.diagonal()] == case.class_ids
 
 
 @given(case=cases())
@@ -128,9 +128,9 @@ def test_the_order_of_classes_changes_nothing(case: Case, seed: int) -> None:
     taxonomy = Taxonomy.from_edges(case.edges)
     order = np.random.default_rng(seed).permutation(len(case.class_ids))
     shuffled = [case.class_ids[i] for i in order]
-    found = class_distances(taxonomy, shuffled, np.array(case.counts)[order])
+    distances = class_distances(taxonomy, shuffled, np.array(case.counts)[order])
     expected = class_distances(taxonomy, case.class_ids, case.counts)
-    np.testing.assert_array_equal(found, expected[np.ix_(order, order)])
+    np.testing.assert_array_equal(distances, expected[np.ix_(order, order)])
 
 
 @pytest.mark.parametrize("cost", [0, 10**9], ids=["slices", "picked cells"])
@@ -159,9 +159,9 @@ def test_a_class_with_two_paths_counts_once() -> None:
 
 def test_jiang_conrath_by_hand() -> None:
     taxonomy = Taxonomy.from_class_ids(["f/a", "f/b", "m"])
-    found = class_distances(taxonomy, ["f/a", "f/b", "m"], [10, 30, 60])
-    assert found[0, 1] == pytest.approx(2 * math.log(40) - math.log(10) - math.log(30), abs=1e-15)
-    assert found[0, 2] == pytest.approx(2 * math.log(100) - math.log(10) - math.log(60), abs=1e-15)
+    distances = class_distances(taxonomy, ["f/a", "f/b", "m"], [10, 30, 60])
+    assert distances[0, 1] == pytest.approx(2 * math.log(40) - math.log(10) - math.log(30), abs=1e-15)
+    assert distances[0, 2] == pytest.approx(2 * math.log(100) - math.log(10) - math.log(60), abs=1e-15)
 
 
 # tieredImageNet's test classes: figures of the published distances and of the whole WordNet -----------------
@@ -171,8 +171,8 @@ def test_jiang_conrath_by_hand() -> None:
 def test_mean_squared_distance_of_tiered_imagenet(
     reduction: str | None, mean: float, wordnet: Taxonomy, tiered: Tiered
 ) -> None:
-    found = class_distances(wordnet, *tiered, reduction=reduction)
-    pairs = found[np.triu_indices(160, 1)]
+    distances = class_distances(wordnet, *tiered, reduction=reduction)
+    pairs = distances[np.triu_indices(160, 1)]
     assert np.square(pairs).mean() == pytest.approx(mean, abs=5e-4)
 
 
@@ -180,16 +180,16 @@ def test_mean_squared_distance_of_tiered_imagenet(
 def test_face_powder_and_red_wine(
     reduction: str | None, distance: float, wordnet: Taxonomy, tiered: Tiered
 ) -> None:
-    found = class_distances(wordnet, *tiered, reduction=reduction)
+    distances = class_distances(wordnet, *tiered, reduction=reduction)
     powder, wine = (tiered[0].index(i) for i in ("n03314780", "n07892512"))
-    assert found[powder, wine] == pytest.approx(distance, abs=5e-4)
+    assert distances[powder, wine] == pytest.approx(distance, abs=5e-4)
 
 
 def test_the_reduction_changes_5495_pairs(wordnet: Taxonomy, tiered: Tiered) -> None:
     upper = np.triu_indices(160, 1)
-    whole = class_distances(wordnet, *tiered)[upper]
+    unreduced = class_distances(wordnet, *tiered)[upper]
     reduced = class_distances(wordnet, *tiered, reduction="shortest-paths")[upper]
-    assert int((np.abs(whole - reduced) > 1e-9).sum()) == 5495
+    assert int((np.abs(unreduced - reduced) > 1e-9).sum()) == 5495
 
 
 def test_whole_wordnet_equals_networkx_on_tiered_imagenet(wordnet: Taxonomy, tiered: Tiered) -> None:
@@ -199,11 +199,11 @@ def test_whole_wordnet_equals_networkx_on_tiered_imagenet(wordnet: Taxonomy, tie
     for class_id, count in zip(*tiered, strict=True):
         for node in above[class_id]:
             images[node] = images.get(node, 0) + int(count)
-    found = class_distances(wordnet, *tiered)
+    distances = class_distances(wordnet, *tiered)
     for (i, a), (j, b) in combinations(enumerate(tiered[0]), 2):
         lowest = min(images[v] for v in above[a] & above[b])
         expected = 2 * math.log(lowest) - math.log(images[a]) - math.log(images[b])
-        assert found[i, j] == pytest.approx(expected, abs=1e-12)
+        assert distances[i, j] == pytest.approx(expected, abs=1e-12)
 
 
 # mistakes ---------------------------------------------------------------------------------------------------

@@ -47,8 +47,8 @@ def test_show_cuts_at_a_depth(food: Path, run_cli: RunCli) -> None:
 
 
 def test_show_counts_the_images_of_a_dataset(photos: Path, run_cli: RunCli) -> None:
-    found = json.loads(run_cli("taxonomy", "show", photos, "--json").stdout)
-    counts = {node["node"]: (node["classes"], node["images"]) for node in found["nodes"]}
+    printed = json.loads(run_cli("taxonomy", "show", photos, "--json").stdout)
+    counts = {node["node"]: (node["classes"], node["images"]) for node in printed["nodes"]}
     assert counts["round"] == (4, 120)
     assert counts["square/navy"] == (1, 30)
 
