@@ -58,7 +58,7 @@ class ViewFormat(Format):
 
     name: ClassVar[str] = "view"
     title: ClassVar[str] = "another dataset without some of its images or classes"
-    origin: ClassVar[str] = "'longshot datasets without' writes it from an overlap file"
+    origin: ClassVar[str] = "made from an overlap file, which tells what two datasets share"
     layout: ClassVar[str] = f"one file that ends with {ENDING}"
 
     @classmethod

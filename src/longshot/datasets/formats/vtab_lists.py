@@ -17,26 +17,11 @@ from longshot.datasets.formats.vtab import VtabTask
 from longshot.datasets.stores import FileStore, escape_name
 
 _FILES = {"train": "train800.txt", "validation": "val200.txt", "test": "test.txt"}
-_FOLDERS = {  # as the copies in circulation call the tasks, where the name is another
-    "cifar100": "cifar",
-    "flowers102": "oxford_flowers102",
-    "pets": "oxford_iiit_pet",
-    "patch-camelyon": "patch_camelyon",
-    "retinopathy": "diabetic_retinopathy",
-    "clevr-count": "clevr_count",
-    "clevr-distance": "clevr_dist",
-    "dsprites-location": "dsprites_loc",
-    "dsprites-orientation": "dsprites_ori",
-    "smallnorb-azimuth": "smallnorb_azi",
-    "smallnorb-elevation": "smallnorb_ele",
-    "kitti-distance": "kitti",
-}
 
 
 def find_lists(path: Path, task: VtabTask) -> Path | None:
     """The folder with the lists of a task: ``path`` itself, or the task's folder in it."""
-    names = (_FOLDERS.get(task.name, task.name), task.name)
-    for folder in (path, *(path / name for name in names)):
+    for folder in (path, path / (task.folder or task.name), path / task.name):
         if (folder / _FILES["train"]).is_file():
             return folder
     return None
