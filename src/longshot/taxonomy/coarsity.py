@@ -5,18 +5,34 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from longshot.core.arrays import Floats
 from longshot.core.ragged import Ragged
 
 _BLOCK = 1 << 22  # pairs looked up at once: 32 MB of float64
 
 
-def coarsity(distances: NDArray[np.float64], classes: Ragged | ArrayLike) -> NDArray[np.float64]:
+def coarsity(distances: Floats, classes: Ragged | ArrayLike) -> Floats:
     """Mean squared distance over the unordered pairs of classes of each task.
 
-    κ(task) = mean over pairs a < b of d(a, b)², for T tasks at once: [T].
+    κ(task) = mean over pairs a < b of d(a, b)², for T tasks at once.
 
-    ``distances`` is [C, C]; ``classes`` holds class indices, [T, way] or ragged when ways differ. A task of
-    one class has no pair: NaN. The value of a task does not depend on the tasks beside it.
+    Parameters
+    ----------
+    distances : array [C, C]
+        As of :func:`class_distances`.
+    classes : ints [T, way], or Ragged where ways differ
+        Positions of each task's classes.
+
+    Returns
+    -------
+    array [T]
+        NaN for a task of one class, which has no pair. The value of a task does not depend on the tasks beside it.
+
+    Examples
+    --------
+    >>> distances = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]])
+    >>> coarsity(distances, [[0, 1, 2], [0, 0, 1]]).round(3).tolist()
+    [4.667, 0.667]
     """
     if not isinstance(classes, Ragged):
         return _same_way(distances, np.asarray(classes))
@@ -28,7 +44,7 @@ def coarsity(distances: NDArray[np.float64], classes: Ragged | ArrayLike) -> NDA
     return result
 
 
-def _same_way(distances: NDArray[np.float64], classes: NDArray[np.integer]) -> NDArray[np.float64]:
+def _same_way(distances: Floats, classes: NDArray[np.integer]) -> Floats:
     """Coarsity [T] of tasks [T, way] of one size, in blocks that bound the memory."""
     tasks, way = classes.shape
     result = np.full(tasks, np.nan)

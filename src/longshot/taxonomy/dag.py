@@ -10,11 +10,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 
-Adjacency = tuple[NDArray[np.int64], NDArray[np.int64]]  # offsets [V+1], neighbours [E]
+Adjacency = tuple[Ints, Ints]  # offsets [V+1], neighbours [E]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Taxonomy:
 
     def __post_init__(self) -> None:
         if not self.nodes:
-            raise UserError("The taxonomy has no node; give it at least one edge 'parent,child'.")
+            raise UserError("The taxonomy has no node", "give it at least one edge 'parent,child'")
         if list(self.nodes) != sorted(set(self.nodes)):
             raise ValueError("Taxonomy.nodes must be sorted and unique; use Taxonomy.from_edges")
         _check_acyclic(self)
@@ -78,8 +78,8 @@ class Taxonomy:
         if len(roots) != 1:  # none cannot be: an acyclic graph has a node without parents
             names = ", ".join(f"'{node}'" for node in roots[:5]) + (", …" if len(roots) > 5 else "")
             raise UserError(
-                f"The taxonomy has {len(roots)} roots ({names}) and needs exactly one; "
-                f"add a common parent, for instance with the edges 'root,{roots[0]}' and 'root,{roots[1]}'."
+                f"The taxonomy has {len(roots)} roots ({names}) and needs exactly one",
+                f"add a common parent, for instance with the edges 'root,{roots[0]}' and 'root,{roots[1]}'",
             )
         return roots[0]
 
@@ -118,25 +118,25 @@ class Taxonomy:
         try:
             return self._index[node]
         except KeyError:
-            raise UserError(self._missing([node])) from None
+            raise self._missing([node]) from None
 
     # ---- sets of classes ----------------------------------------------------------------------------
 
-    def indices(self, class_ids: Sequence[str]) -> NDArray[np.int64]:
+    def indices(self, class_ids: Sequence[str]) -> Ints:
         """[C] positions in :attr:`nodes`; UserError naming classes that the taxonomy lacks."""
         missing = [class_id for class_id in class_ids if class_id not in self._index]
         if missing:
-            raise UserError(self._missing(missing))
+            raise self._missing(missing)
         return np.fromiter((self._index[c] for c in class_ids), np.int64, len(class_ids))
 
     def groups(self, class_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Siblings: {parent: classes below it}, both sorted. A class with two parents is in two groups."""
         self.indices(class_ids)
-        found: dict[str, list[str]] = {}
+        siblings: dict[str, list[str]] = {}
         for class_id in sorted(set(class_ids)):
             for parent in self.parents(class_id):
-                found.setdefault(parent, []).append(class_id)
-        return {parent: tuple(found[parent]) for parent in sorted(found)}
+                siblings.setdefault(parent, []).append(class_id)
+        return {parent: tuple(siblings[parent]) for parent in sorted(siblings)}
 
     def groups_at(self, class_ids: Sequence[str], level: int) -> dict[str, tuple[str, ...]]:
         """Classes below each node of depth ``level``: level 1 groups by the children of the root.
@@ -145,13 +145,13 @@ class Taxonomy:
         """
         if level < 0:
             raise UserError(f"There is no level {level}; levels count from 0 (the root) downwards.")
-        found: dict[str, list[str]] = {}
+        groups: dict[str, set[str]] = {}
         for class_id, at in zip(class_ids, self.indices(class_ids).tolist(), strict=True):
             above = self._reach(self.parent_lists, [at])
             tops = [self.nodes[i] for i in above if self.depths[i] == level] or [class_id]
             for top in tops:
-                found.setdefault(top, []).append(class_id)
-        return {top: tuple(sorted(set(found[top]))) for top in sorted(found)}
+                groups.setdefault(top, set()).add(class_id)
+        return {top: tuple(sorted(groups[top])) for top in sorted(groups)}
 
     def restrict(self, class_ids: Sequence[str]) -> Taxonomy:
         """The part that matters for ``class_ids``: they, all their ancestors, and the edges among these."""
@@ -164,11 +164,9 @@ class Taxonomy:
         search decides: breadth-first from both ends, the smaller frontier moves (the root's when equal),
         neighbours in the order of the edges, until the two meet.
         """
-        kept: set[int] = set()
         root = self._index[self.root]
-        for at in self.indices(class_ids).tolist():
-            kept.update(self._shortest_path(root, at))
-        return self._induced(kept)
+        paths = [self._shortest_path(root, at) for at in self.indices(class_ids).tolist()]
+        return self._induced({node for path in paths for node in path})
 
     # ---- files --------------------------------------------------------------------------------------
 
@@ -188,7 +186,7 @@ class Taxonomy:
     # ---- the graph as arrays ------------------------------------------------------------------------
 
     @cached_property
-    def edge_indices(self) -> NDArray[np.int64]:
+    def edge_indices(self) -> Ints:
         """[E, 2] positions of (parent, child)."""
         flat = (self._index[node] for edge in self.edges for node in edge)
         return np.fromiter(flat, np.int64, 2 * len(self.edges)).reshape(-1, 2)
@@ -204,7 +202,7 @@ class Taxonomy:
         return _adjacency(self.edge_indices[:, 1], self.edge_indices[:, 0], len(self.nodes))
 
     @cached_property
-    def depths(self) -> NDArray[np.int64]:
+    def depths(self) -> Ints:
         """[V] length of the shortest path from the root to each node."""
         offsets, children = (part.tolist() for part in self.child_lists)
         start = self._index[self.root]
@@ -243,37 +241,36 @@ class Taxonomy:
         return path
 
     def _neighbours(self, lists: Adjacency, node: str) -> tuple[str, ...]:
-        offsets, others = lists
+        offsets, neighbours = lists
         at = self.index(node)
-        return tuple(self.nodes[i] for i in others[offsets[at] : offsets[at + 1]])
+        return tuple(self.nodes[i] for i in neighbours[offsets[at] : offsets[at + 1]])
 
     @staticmethod
     def _reach(lists: Adjacency, start: Iterable[int]) -> set[int]:
         """Everything reachable from ``start`` along the lists, ``start`` included."""
-        offsets, others = lists
+        offsets, neighbours = lists
         seen = set(start)
         stack = list(seen)
         while stack:
             at = stack.pop()
-            for other in others[offsets[at] : offsets[at + 1]].tolist():
-                if other not in seen:
-                    seen.add(other)
-                    stack.append(other)
+            for near in neighbours[offsets[at] : offsets[at + 1]].tolist():
+                if near not in seen:
+                    seen.add(near)
+                    stack.append(near)
         return seen
 
-    def _induced(self, kept: set[int]) -> Taxonomy:
-        """The sub-graph on ``kept`` (which holds the root), edges in the same order."""
-        nodes = tuple(self.nodes[i] for i in sorted(kept))
+    def _induced(self, positions: set[int]) -> Taxonomy:
+        """The sub-graph on these nodes (the root among them), edges in the same order."""
+        nodes = tuple(self.nodes[i] for i in sorted(positions))
         names = set(nodes)
         edges = tuple(edge for edge in self.edges if edge[0] in names and edge[1] in names)
         return Taxonomy(nodes, edges, {node: self.labels[node] for node in nodes if node in self.labels})
 
-    def _missing(self, missing: Sequence[str]) -> str:
-        first = missing[0]
-        others = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        return (
-            f"The class '{first}'{others} is not in the taxonomy of {len(self.nodes):,} nodes"
-            f"{self._nearest(first)}."
+    def _missing(self, missing: Sequence[str]) -> UserError:
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        return UserError(
+            f"The class '{missing[0]}'{more} is not in the taxonomy of {len(self.nodes):,} nodes",
+            self._nearest(missing[0]),
         )
 
     def _nearest(self, name: str) -> str:
@@ -286,10 +283,10 @@ class Taxonomy:
             by_label.setdefault(node.lower(), node)
         near = get_close_matches(name.lower(), by_label, n=1, cutoff=0.5)
         if not near:
-            return "; 'longshot taxonomy show' prints the names it has"
+            return "{open_taxonomy(SOURCE)} has the names"
         node = by_label[near[0]]
         shown = f"'{node}'" if self.label(node) == node else f"'{node}' ({self.label(node)})"
-        return f"; the nearest is {shown}"
+        return f"the nearest is {shown}"
 
 
 def _advance(
@@ -308,7 +305,7 @@ def _advance(
     return following, -1
 
 
-def _adjacency(source: NDArray[np.int64], target: NDArray[np.int64], size: int) -> Adjacency:
+def _adjacency(source: Ints, target: Ints, size: int) -> Adjacency:
     """Lists of targets per source, each in the order given."""
     order = np.argsort(source, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=size))]).astype(np.int64)
@@ -343,5 +340,6 @@ def _check_acyclic(taxonomy: Taxonomy) -> None:
     shown = names if len(names) <= 12 else [*names[:6], "…", *names[-5:]]
     raise UserError(
         f"The taxonomy has a cycle of {len(cycle) - 1} edge{'s' if len(cycle) > 2 else ''} "
-        f"({' → '.join(shown)}) and must have none; remove one of these edges."
+        f"({' → '.join(shown)}) and must have none",
+        "remove one of these edges",
     )

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.taxonomy.dag import Taxonomy
@@ -34,7 +35,7 @@ def class_distances(
     counts: ArrayLike | None = None,
     kind: str = "jiang-conrath",
     reduction: str | None = None,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Distances [C, C] between all pairs of classes, symmetric with a zero diagonal.
 
     With N(v) the images of ``class_ids`` below node v (each class once, however many paths lead to it)
@@ -46,8 +47,29 @@ def class_distances(
       from a class up to v and δ(v) the nodes from the root to v, both along shortest paths;
     - ``path``: min over common ancestors v of h(a,v) + h(b,v).
 
-    ``counts`` [C] are images per class (needed by the first two). ``reduction="shortest-paths"`` first
-    reduces the taxonomy to one shortest path per class (:meth:`Taxonomy.shortest_paths`).
+    Parameters
+    ----------
+    taxonomy : Taxonomy
+        Any DAG with one root.
+    class_ids : sequence [C]
+        Nodes of the taxonomy, each once.
+    counts : array [C], optional
+        Images per class, above 0; needed by the first two.
+    kind : str
+        One of the four above.
+    reduction : {"shortest-paths"}, optional
+        First reduce the taxonomy to one shortest path per class (:meth:`Taxonomy.shortest_paths`).
+
+    Returns
+    -------
+    array [C, C]
+        In the order of ``class_ids``.
+
+    Examples
+    --------
+    >>> food = Taxonomy.from_class_ids(["Fruit/Apple", "Fruit/Pear", "Milk"])
+    >>> class_distances(food, ["Fruit/Apple", "Fruit/Pear", "Milk"], kind="path").tolist()
+    [[0.0, 2.0, 3.0], [2.0, 0.0, 3.0], [3.0, 3.0, 0.0]]
     """
     if kind not in KINDS:
         raise UserError(f"There is no distance '{kind}'; choose one of {', '.join(KINDS)}.")
@@ -72,7 +94,23 @@ def lowest_common_ancestors(
 ) -> NDArray[np.int32]:
     """[C, C] positions in ``taxonomy.nodes`` of the common ancestor with the fewest images.
 
-    Ties go to the deeper node, then to the smaller id. Without ``counts`` every class has one image.
+    Ties go to the deeper node, then to the smaller id.
+
+    Parameters
+    ----------
+    taxonomy : Taxonomy
+        Any DAG with one root.
+    class_ids : sequence [C]
+        Nodes of the taxonomy, each once.
+    counts : array [C], optional
+        Images per class; one each where it is left out.
+
+    Examples
+    --------
+    >>> food = Taxonomy.from_class_ids(["Fruit/Apple", "Fruit/Pear", "Milk"])
+    >>> lowest = lowest_common_ancestors(food, ["Fruit/Apple", "Fruit/Pear", "Milk"])
+    >>> food.nodes[lowest[0, 1]], food.label(food.nodes[lowest[0, 2]])
+    ('Fruit', 'root')
     """
     above = Ancestry.of(taxonomy, class_ids)
     images = _check_counts(class_ids, np.ones(len(class_ids)) if counts is None else counts, "lca")
@@ -84,7 +122,7 @@ def lowest_common_ancestors(
     return result
 
 
-def image_counts(taxonomy: Taxonomy, class_ids: Sequence[str], counts: ArrayLike) -> NDArray[np.float64]:
+def image_counts(taxonomy: Taxonomy, class_ids: Sequence[str], counts: ArrayLike) -> Floats:
     """N(v) [V]: images of ``class_ids`` at or below each node; a class with several paths counts once."""
     return Ancestry.of(taxonomy, class_ids).sum(np.asarray(counts, np.float64), len(taxonomy))
 
@@ -106,10 +144,10 @@ class Ancestry:
     class in a depth-first walk: classes below one node stand together, so that its pairs are slices.
     """
 
-    classes: NDArray[np.int64]
-    nodes: NDArray[np.int64]
-    hops: NDArray[np.int64]
-    rank: NDArray[np.int64]
+    classes: Ints
+    nodes: Ints
+    hops: Ints
+    rank: Ints
 
     @property
     def size(self) -> int:
@@ -142,11 +180,11 @@ class Ancestry:
         order = np.lexsort((rank[classes], nodes))
         return cls(classes[order], nodes[order], hops[order], rank)
 
-    def sum(self, weights: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+    def sum(self, weights: Floats, size: int) -> Floats:
         """[size] for every node the sum of ``weights`` [C] over the classes at or below it."""
         return np.bincount(self.nodes, weights[self.classes], size).astype(np.float64)
 
-    def members(self) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+    def members(self) -> Iterator[tuple[int, Ints, Ints]]:
         """(node, sorted ranks of the classes below, hops from each) for nodes above two or more classes."""
         bounds = np.flatnonzero(np.diff(self.nodes, prepend=-1, append=-1))
         ranks = self.rank[self.classes]
@@ -155,25 +193,23 @@ class Ancestry:
                 yield int(self.nodes[low]), ranks[low:high], self.hops[low:high]
 
 
-def _depth_first_rank(
-    taxonomy: Taxonomy, start: NDArray[np.int64], used: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _depth_first_rank(taxonomy: Taxonomy, start: Ints, used: Ints) -> Ints:
     """[C] place of each class in a depth-first walk over the ``used`` nodes."""
     offsets, children = (part.tolist() for part in taxonomy.child_lists)
     waiting = np.zeros(len(taxonomy), bool)
     waiting[used] = True
     open_nodes = waiting.tolist()
-    place = np.zeros(len(taxonomy), np.int64)
+    position = np.zeros(len(taxonomy), np.int64)
     stack, met = [taxonomy.index(taxonomy.root)], 0
     while stack:
         at = stack.pop()
         if open_nodes[at]:
             open_nodes[at] = False
-            place[at] = met
+            position[at] = met
             met += 1
             stack.extend(reversed(children[offsets[at] : offsets[at + 1]]))
     rank = np.empty(len(start), np.int64)
-    rank[np.argsort(place[start])] = np.arange(len(start))
+    rank[np.argsort(position[start])] = np.arange(len(start))
     return rank
 
 
@@ -186,14 +222,15 @@ def _check_memory(size: int) -> None:
     if 8 * size * size > memory:
         raise UserError(
             f"Distances between {size:,} classes need {8 * size * size / 1e9:.0f} GB and this machine has "
-            f"{memory / 1e9:.0f} GB; choose fewer classes."
+            f"{memory / 1e9:.0f} GB",
+            "choose fewer classes",
         )
 
 
-def _check_counts(class_ids: Sequence[str], counts: ArrayLike | None, kind: str) -> NDArray[np.float64]:
+def _check_counts(class_ids: Sequence[str], counts: ArrayLike | None, kind: str) -> Floats:
     """Image counts [C] as floats; UserError for a class without images, whose logarithm does not exist."""
     if counts is None:
-        raise UserError(f"The distance '{kind}' needs the number of images of each class; give counts.")
+        raise UserError(f"The distance '{kind}' needs the number of images of each class", "give counts")
     images = np.asarray(counts, np.float64)
     if images.shape != (len(class_ids),):
         raise UserError(f"There are counts for {images.size} classes; {len(class_ids)} are needed.")
@@ -201,12 +238,13 @@ def _check_counts(class_ids: Sequence[str], counts: ArrayLike | None, kind: str)
     if len(bad):
         raise UserError(
             f"The class '{class_ids[bad[0]]}' has {images[bad[0]]:g} images and needs at least 1 for the "
-            f"distance '{kind}'; leave it out or use the distance 'path'."
+            f"distance '{kind}'",
+            "leave it out or use the distance 'path'",
         )
     return images
 
 
-def _jiang_conrath(above: Ancestry, below: NDArray[np.float64]) -> NDArray[np.float64]:
+def _jiang_conrath(above: Ancestry, below: Floats) -> Floats:
     logs = _log(below)
     result = np.zeros((above.size, above.size))
     _paint(result, above, _from_wide_to_narrow(above, below), 2.0 * logs)
@@ -216,53 +254,48 @@ def _jiang_conrath(above: Ancestry, below: NDArray[np.float64]) -> NDArray[np.fl
     return result
 
 
-def _lin(above: Ancestry, below: NDArray[np.float64]) -> NDArray[np.float64]:
+def _lin(above: Ancestry, below: Floats) -> Floats:
     information = _log(below).max() - _log(below)
     result = np.zeros((above.size, above.size))
     _paint(result, above, _from_wide_to_narrow(above, below), 2.0 * information)
     own = _own(above, information)
     for low in range(0, above.size, step := max(1, _BLOCK // above.size)):
-        both = own[low : low + step, None] + own[None, :]
+        total = own[low : low + step, None] + own[None, :]
         # Two classes of no information (each holds every image) are the same set: distance 0.
         part = result[low : low + step]
-        result[low : low + step] = np.where(both > 0, 1.0 - part / np.where(both > 0, both, 1.0), 0.0)
+        result[low : low + step] = np.where(total > 0, 1.0 - part / np.where(total > 0, total, 1.0), 0.0)
     return result
 
 
-def _path(above: Ancestry) -> NDArray[np.float64]:
+def _path(above: Ancestry) -> Floats:
     result = np.full((above.size, above.size), np.inf)
 
-    def shorten(cells: NDArray[np.float64], left: NDArray[np.int64], right: NDArray[np.int64]) -> None:
-        np.minimum(cells, left[:, None] + right[None, :], out=cells)
+    def shorten(cells: Floats, row_hops: Ints, column_hops: Ints) -> None:
+        np.minimum(cells, row_hops[:, None] + column_hops[None, :], out=cells)
 
     for _, ranks, hops in _watched(list(above.members()), above.size):
         _over_blocks(result, ranks, hops, shorten)
     return result
 
 
-def _wu_palmer(above: Ancestry, taxonomy: Taxonomy) -> NDArray[np.float64]:
+def _wu_palmer(above: Ancestry, taxonomy: Taxonomy) -> Floats:
     result = np.zeros((above.size, above.size))
     for node, ranks, hops in _watched(list(above.members()), above.size):
         twice = 2.0 * (taxonomy.depths[node] + 1)
 
-        def raise_similarity(
-            cells: NDArray[np.float64],
-            left: NDArray[np.int64],
-            right: NDArray[np.int64],
-            twice: float = twice,
-        ) -> None:
-            np.maximum(cells, twice / (left[:, None] + right[None, :] + twice), out=cells)
+        def raise_similarity(cells: Floats, row_hops: Ints, column_hops: Ints, twice: float = twice) -> None:
+            np.maximum(cells, twice / (row_hops[:, None] + column_hops[None, :] + twice), out=cells)
 
         _over_blocks(result, ranks, hops, raise_similarity)
     return np.subtract(1.0, result, out=result)
 
 
-def _log(below: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log(below: Floats) -> Floats:
     """ln N(v) [V]; 0 for nodes above no class, which are never looked up."""
     return np.log(np.where(below > 0, below, 1.0))
 
 
-def _own(above: Ancestry, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _own(above: Ancestry, values: Floats) -> Floats:
     """[C] the value at each class's own node, in depth-first order."""
     own = above.hops == 0
     result = np.empty(above.size)
@@ -271,25 +304,25 @@ def _own(above: Ancestry, values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _from_wide_to_narrow(
-    above: Ancestry, below: NDArray[np.float64], depths: NDArray[np.int64] | None = None
-) -> list[tuple[int, NDArray[np.int64]]]:
+    above: Ancestry, below: Floats, depths: Ints | None = None
+) -> list[tuple[int, Ints]]:
     """(node, ranks below it) from the most images to the fewest: whoever paints last is the lowest ancestor.
 
     Of nodes above the same classes only the last is kept: they would paint the same cells.
     """
-    found = {node: ranks for node, ranks, _ in above.members()}
-    nodes = np.array(sorted(found), np.int64)
+    ranks_below = {node: ranks for node, ranks, _ in above.members()}
+    nodes = np.array(sorted(ranks_below), np.int64)
     deep = np.zeros(len(nodes)) if depths is None else depths[nodes]
     order = nodes[np.lexsort((-nodes, deep, -below[nodes]))].tolist()
-    last = {found[node].tobytes(): node for node in order}
-    return [(node, found[node]) for node in order if last[found[node].tobytes()] == node]
+    last = {ranks_below[node].tobytes(): node for node in order}
+    return [(node, ranks_below[node]) for node in order if last[ranks_below[node].tobytes()] == node]
 
 
 def _paint(
-    cells: NDArray[np.float64] | NDArray[np.int32],
+    cells: Floats | NDArray[np.int32],
     above: Ancestry,
-    nodes: list[tuple[int, NDArray[np.int64]]],
-    values: NDArray[np.float64] | NDArray[np.int64],
+    nodes: list[tuple[int, Ints]],
+    values: Floats | Ints,
 ) -> None:
     """Write values[node] over all pairs of classes below the node, node after node."""
     for node, ranks in _watched(nodes, above.size):
@@ -314,10 +347,10 @@ def _watched(nodes: Sequence[T], classes: int) -> Iterator[T]:
 
 
 def _over_blocks(
-    cells: NDArray[np.float64],
-    ranks: NDArray[np.int64],
-    hops: NDArray[np.int64],
-    update: Callable[[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]], None],
+    cells: Floats,
+    ranks: Ints,
+    hops: Ints,
+    update: Callable[[Floats, Ints, Ints], None],
 ) -> None:
     """Update the pairs of ``ranks`` in place, in blocks that bound the temporaries."""
     runs = _runs(ranks)
@@ -332,15 +365,15 @@ def _over_blocks(
     starts = np.cumsum([0, *(run.stop - run.start for run in runs)]).tolist()
     for i, rows in enumerate(runs):
         for j, columns in enumerate(runs):
-            right = hops[starts[j] : starts[j + 1]]
-            step = max(1, _BLOCK // len(right))
+            column_hops = hops[starts[j] : starts[j + 1]]
+            step = max(1, _BLOCK // len(column_hops))
             for low in range(rows.start, rows.stop, step):
                 high = min(low + step, rows.stop)
-                left = hops[starts[i] + low - rows.start : starts[i] + high - rows.start]
-                update(cells[low:high, columns], left, right)
+                row_hops = hops[starts[i] + low - rows.start : starts[i] + high - rows.start]
+                update(cells[low:high, columns], row_hops, column_hops)
 
 
-def _runs(ranks: NDArray[np.int64]) -> list[slice]:
+def _runs(ranks: Ints) -> list[slice]:
     """Sorted ranks as slices of consecutive numbers."""
     breaks = np.flatnonzero(np.diff(ranks) != 1) + 1
     lows = ranks[np.concatenate([[0], breaks])].tolist()
@@ -348,7 +381,7 @@ def _runs(ranks: NDArray[np.int64]) -> list[slice]:
     return [slice(low, high + 1) for low, high in zip(lows, highs, strict=True)]
 
 
-def _restore_order(matrix: NDArray[np.float64] | NDArray[np.int32], rank: NDArray[np.int64]) -> None:
+def _restore_order(matrix: Floats | NDArray[np.int32], rank: Ints) -> None:
     """From depth-first order back to the classes' own, in place: a second C×C array may not fit."""
     if np.array_equal(rank, np.arange(len(rank))):
         return

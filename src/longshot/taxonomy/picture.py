@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from longshot.core.errors import UserError
+from longshot.core.errors import UserError, in_words
 from longshot.core.files import atomic
 from longshot.taxonomy.dag import Taxonomy
 from longshot.taxonomy.tree import Branch, display_tree
@@ -81,7 +81,7 @@ def _figure(top: Branch, depth: int | None, title: str) -> Figure:
     edge = 0.8 if named else 0.15
     axes.add_collection(PatchCollection(wedges, facecolors=faces, edgecolors="white", linewidths=edge))
     _write_centre(axes, title if title and top.name == "root" else top.name)
-    note = "" if named else f" ({len(leaves):,} are too many to name; draw fewer with --depth)"
+    note = "" if named else in_words(f" ({len(leaves):,} are too many to name; draw fewer with {{depth}})")
     text = f"{title or top.name}: {top.classes:,} classes{_images(top)}{note}"
     reach = margin if any(abs(item.middle - 90) < 60 for item in leaves) else 0.3
     axes.text(0, radius + (reach if named else 0.3), text, ha="center", va="bottom", size=12, color=_INK)
@@ -108,9 +108,9 @@ def _layout(top: Branch, depth: int | None) -> tuple[list[_Sector], int]:
     sectors = [_Sector(b, level, not b.children or level == depth) for level, b in shown]
     leaves = [item for item in sectors if item.last]
     angle = 360 / len(leaves)
-    for place, item in enumerate(leaves):
+    for number, item in enumerate(leaves):
         # clockwise from twelve o'clock, as one reads a clock; wedges want start < stop
-        item.start, item.stop = 90 - (place + 1) * angle, 90 - place * angle
+        item.start, item.stop = 90 - (number + 1) * angle, 90 - number * angle
     families, family, below = _families(top), -1, 0
     for item in sectors:  # parents before children: what is deeper than a family's top belongs to it
         if id(item.branch) in families:

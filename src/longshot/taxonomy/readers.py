@@ -30,7 +30,7 @@ def read_taxonomy(path: str | os.PathLike[str]) -> Taxonomy:
     """
     file = Path(path)
     if not file.is_file():
-        raise UserError(f"There is no taxonomy file at {file}; check the path.")
+        raise UserError(f"There is no taxonomy file at {file}", "check the path")
     if file.name == "data.noun":
         from longshot.taxonomy.wordnet import read_wordnet
 
@@ -38,12 +38,12 @@ def read_taxonomy(path: str | os.PathLike[str]) -> Taxonomy:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(f"{file} is not UTF-8 text (byte {error.start:,}); save it as UTF-8.") from None
+        raise UserError(f"{file} is not UTF-8 text (byte {error.start:,})", "save it as UTF-8") from None
     if file.suffix.lower() == ".json":
         return _from_json(file, text)
     if file.suffix.lower() == ".csv":
         return _from_csv(file, text)
-    raise UserError(f"{file} is not a taxonomy by its name; give a .csv or .json edge list, or data.noun.")
+    raise UserError(f"{file} is not a taxonomy by its name", "give a .csv or .json edge list, or data.noun")
 
 
 def is_taxonomy_file(path: str | os.PathLike[str]) -> bool:
@@ -94,15 +94,15 @@ def from_parent_column(pairs: Iterable[tuple[str, str | None]]) -> Taxonomy:
 def _from_csv(file: Path, text: str) -> Taxonomy:
     rows = csv.DictReader(io.StringIO(text, newline=""))
     if not {"parent", "child"} <= set(rows.fieldnames or []):
-        found = ", ".join(rows.fieldnames or []) or "nothing"
-        raise UserError(f"{file} has the columns {found}; {_CSV_HELP}.")
+        columns = ", ".join(rows.fieldnames or []) or "nothing"
+        raise UserError(f"{file} has the columns {columns}", _CSV_HELP)
     edges: list[tuple[str, str]] = []
     labels: dict[str, str] = {}
     alone: list[str] = []
     for row in rows:
         parent, child = (row["parent"] or "").strip(), (row["child"] or "").strip()
         if not child:
-            raise UserError(f"Line {rows.line_num} of {file} has no child; {_CSV_HELP}.")
+            raise UserError(f"Line {rows.line_num} of {file} has no child", _CSV_HELP)
         if row.get("label"):
             labels[child] = row["label"].strip()
         if parent:
@@ -116,7 +116,7 @@ def _from_json(file: Path, text: str) -> Taxonomy:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise UserError(f"{file} is not JSON (line {error.lineno}: {error.msg}); {_JSON_HELP}.") from None
+        raise UserError(f"{file} is not JSON (line {error.lineno}: {error.msg})", _JSON_HELP) from None
     labels: dict[str, str] = {}
     if isinstance(value, dict) and isinstance(value.get("edges"), list):
         labels = {str(node): str(label) for node, label in (value.get("labels") or {}).items()}
@@ -126,13 +126,13 @@ def _from_json(file: Path, text: str) -> Taxonomy:
         return _build(file, _pairs(file, value), labels, [], _JSON_HELP)
     if isinstance(value, dict):
         return _build(file, list(_nested(file, value)), labels, list(value), _JSON_HELP)
-    raise UserError(f"{file} holds {type(value).__name__} instead of edges; {_JSON_HELP}.")
+    raise UserError(f"{file} holds {type(value).__name__} instead of edges", _JSON_HELP)
 
 
 def _pairs(file: Path, value: list[Any]) -> list[tuple[str, str]]:
     for number, pair in enumerate(value, start=1):
         if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair)):
-            raise UserError(f"Edge {number} of {file} is not a pair of names; {_JSON_HELP}.")
+            raise UserError(f"Edge {number} of {file} is not a pair of names", _JSON_HELP)
     return [(parent, child) for parent, child in value]
 
 
@@ -144,7 +144,7 @@ def _nested(file: Path, value: Any, parent: str | None = None) -> Iterable[tuple
             yield from _nested(file, item, parent)
         return
     if not isinstance(names, dict):
-        raise UserError(f"{file} holds {value!r} where names are expected below '{parent}'; {_JSON_HELP}.")
+        raise UserError(f"{file} holds {value!r} where names are expected below '{parent}'", _JSON_HELP)
     for name, inner in names.items():
         if parent is not None:
             yield parent, name
@@ -158,8 +158,8 @@ def _build(
     unique = tuple(dict.fromkeys(edges))
     nodes = {node for edge in unique for node in edge} | set(alone)
     if not nodes:
-        raise UserError(f"{file} has no edge; {help_text}.")
+        raise UserError(f"{file} has no edge", help_text)
     try:
         return Taxonomy(tuple(sorted(nodes)), unique, labels)
     except UserError as error:
-        raise UserError(f"{file}: {error}") from None
+        raise UserError(f"{file}: {error.fact}", error.remedy) from None

@@ -46,7 +46,7 @@ def display_tree(taxonomy: Taxonomy, class_ids: Sequence[str], images: ArrayLike
     part = taxonomy.restrict(class_ids)
     classes = image_counts(part, class_ids, np.ones(len(class_ids)))
     counts = image_counts(part, class_ids, images) if images is not None else None
-    wanted = set(class_ids)
+    shown = set(class_ids)
     branches = {
         node: Branch(
             node,
@@ -61,9 +61,9 @@ def display_tree(taxonomy: Taxonomy, class_ids: Sequence[str], images: ArrayLike
         branches[node].children = [branches[c] for c in part.children(node) if part.parents(c)[0] == node]
     top = branches[part.root]
     for _, branch in reversed(list(top.walk())):  # drop what only has classes that stand below other parents
-        branch.children = [child for child in branch.children if child.children or child.node in wanted]
+        branch.children = [child for child in branch.children if child.children or child.node in shown]
     for _, branch in top.walk():  # the walk goes on from the children a branch has after this
-        while len(branch.children) == 1 and branch.node not in wanted:
+        while len(branch.children) == 1 and branch.node not in shown:
             only = branch.children[0]
             if only.name != branch.name:  # "Lemon › Lemon" says nothing that "Lemon" does not
                 branch.labels.extend(only.labels)

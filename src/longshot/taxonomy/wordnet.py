@@ -24,15 +24,15 @@ _PLACES = (
 def find_wordnet() -> Path:
     """The installed ``data.noun``: ``$LONGSHOT_WORDNET`` if set, else the usual places."""
     chosen = os.environ.get("LONGSHOT_WORDNET")
-    for place in (chosen,) if chosen else _PLACES:
-        path = Path(place).expanduser()
+    for candidate in (chosen,) if chosen else _PLACES:
+        path = Path(candidate).expanduser()
         path = path / "data.noun" if path.is_dir() else path
         if path.is_file():
             return path
     looked = f"at {chosen} (LONGSHOT_WORDNET)" if chosen else "in the usual places"
     raise UserError(
-        f"WordNet's data.noun was not found {looked}; install it with '{_INSTALL}' (Debian, Ubuntu) or set "
-        f"LONGSHOT_WORDNET to a data.noun file of WordNet 3.0."
+        f"WordNet's data.noun was not found {looked}",
+        f"install it with '{_INSTALL}' (Debian, Ubuntu) or set LONGSHOT_WORDNET to a data.noun file of WordNet 3.0",
     )
 
 
@@ -44,7 +44,7 @@ def read_wordnet(path: str | os.PathLike[str] | None = None) -> Taxonomy:
     """
     file = Path(path) if path is not None else find_wordnet()
     if not file.is_file():
-        raise UserError(f"There is no WordNet file at {file}; install one with '{_INSTALL}'.")
+        raise UserError(f"There is no WordNet file at {file}", f"install one with '{_INSTALL}'")
     return _read(file, file.stat().st_mtime_ns)
 
 
