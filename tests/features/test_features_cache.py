@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from longshot.core.locks import is_held
 from longshot.features import cache
-from longshot.features.cache import Shards, entries, held, lock
+from longshot.features.cache import Shards, entries, lock
 from longshot.features.extract import embed
 
 
@@ -38,13 +39,13 @@ def test_a_damaged_shard_counts_as_missing(tmp_path: Path) -> None:
 def test_a_lock_is_held_while_inside_and_gone_after(tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
     with lock(tmp_path / "f.npy"):
-        assert held(tmp_path / "f.lock")
+        assert is_held(tmp_path / "f.lock")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_lock_file_of_a_killed_process_is_not_held(tmp_path: Path) -> None:
     (tmp_path / "f.lock").touch()
-    assert not held(tmp_path / "f.lock")
+    assert not is_held(tmp_path / "f.lock")
     with lock(tmp_path / "f.npy"):
         pass
 

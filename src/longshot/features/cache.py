@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, cache_dir, explain_disk_errors
+from longshot.core.locks import file_lock, is_held
 from longshot.features.features import Features, sidecar, write_header, write_rows
 
 
@@ -74,17 +75,15 @@ class Shards:
         dims = {piece.shape[1] for piece in pieces if piece is not None}
         if len(dims) != 1 or any(piece is None for piece in pieces):
             self.remove()
-            raise UserError(
-                f"Unfinished work in {self.folder} was damaged and is gone; run the command again."
-            )
-        whole = self.folder / "whole.npy"
-        with atomic(whole) as temporary, temporary.open("wb") as file:
+            raise UserError(f"Unfinished work in {self.folder} was damaged and is gone", "run it again")
+        joined = self.folder / "whole.npy"
+        with atomic(joined) as temporary, temporary.open("wb") as file:
             write_header(file, (self.rows, dims.pop()), self.dtype)
             for piece in pieces:
                 assert piece is not None
                 write_rows(file, piece)
         with explain_disk_errors(self.path):
-            whole.replace(self.path)
+            joined.replace(self.path)
 
     def remove(self) -> None:
         """Delete the shards."""
@@ -104,61 +103,13 @@ class Shards:
 
 @contextlib.contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Hold ``path`` for this process; a second one waits, then finds the work done. A kill lets go of it.
-
-    Where the system has no such locks the work may be done twice, which is slow but safe: files appear whole.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
+    """Hold ``path`` for this process; a second one waits, then finds the work done. A kill lets go of it."""
     name = path.with_suffix(".lock")
-    while True:
-        with explain_disk_errors(name):
-            handle = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+    with file_lock(name, waiting="another process is making these features; waiting for it"):
         try:
-            _wait(fcntl, handle)
-            # The former holder may have removed the file we waited on: then it guards nothing.
-            if _same_file(handle, name):
-                try:
-                    yield
-                finally:
-                    name.unlink(missing_ok=True)
-                return
+            yield
         finally:
-            os.close(handle)
-
-
-def _same_file(handle: int, name: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), name.stat())
-    except FileNotFoundError:
-        return False
-
-
-def held(path: Path) -> bool:
-    """Whether a living process holds this lock file; a file left by a killed one is not held."""
-    try:
-        import fcntl
-
-        with path.open("rb+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except (ImportError, OSError):
-        return False
-    return False
-
-
-def _wait(fcntl: Any, handle: int) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        print("another process is making these features; waiting for it", file=sys.stderr, flush=True)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    except OSError:
-        return  # a file system without locks
+            name.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -186,20 +137,20 @@ def entries() -> list[CacheEntry]:
             match = _FEATURES.match(parts[1]) if kind == "features" else None
             name = match.group(1) if match else (parts[1] if len(parts) > 1 else parts[0])
             groups.setdefault((kind, name), []).append(file)
-    found = []
+    listed = []
     for (kind, name), files in groups.items():
         with contextlib.suppress(FileNotFoundError):  # another process may be tidying
             stats = [file.stat() for file in files]
             size, used = sum(s.st_size for s in stats), max(s.st_mtime for s in stats)
-            found.append(CacheEntry(kind, _title(kind, name, files), tuple(files), size, used))
-    return sorted(found, key=lambda entry: (-entry.bytes, entry.kind, entry.name))
+            listed.append(CacheEntry(kind, _title(kind, name, files), tuple(files), size, used))
+    return sorted(listed, key=lambda entry: (-entry.bytes, entry.kind, entry.name))
 
 
 def prune(chosen: list[CacheEntry]) -> int:
     """Delete entries and folders left empty; features that a process is making stay. Returns bytes freed."""
     freed = 0
     for entry in chosen:
-        if any(file.suffix == ".lock" and held(file) for file in entry.files):
+        if any(file.suffix == ".lock" and is_held(file) for file in entry.files):
             print(f"kept {entry.name}: a process is making it", file=sys.stderr)
             continue
         # The sidecar goes first: without it the array counts as absent, so a reader never meets half a pair.
@@ -213,10 +164,10 @@ def prune(chosen: list[CacheEntry]) -> int:
     return freed
 
 
-def older_than(found: list[CacheEntry], days: float) -> list[CacheEntry]:
+def older_than(listed: list[CacheEntry], days: float) -> list[CacheEntry]:
     """Entries that were last used more than ``days`` ago."""
     limit = time.time() - days * 86400
-    return [entry for entry in found if entry.used < limit]
+    return [entry for entry in listed if entry.used < limit]
 
 
 def _title(kind: str, name: str, files: list[Path]) -> str:
