@@ -228,10 +228,10 @@ def test_torch_file_needs_both_parts(network: Path) -> None:
 
 
 def test_hash_state_tells_weights_apart() -> None:
-    one, two = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
-    assert hash_state(one) != hash_state(two)
-    two.load_state_dict(one.state_dict())
-    assert hash_state(one) == hash_state(two)
+    layer, two = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    assert hash_state(layer) != hash_state(two)
+    two.load_state_dict(layer.state_dict())
+    assert hash_state(layer) == hash_state(two)
 
 
 @pytest.fixture

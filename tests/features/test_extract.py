@@ -78,8 +78,8 @@ def test_second_time_comes_from_the_cache(many: Path, fresh_cache: Path) -> None
 def test_nothing_but_the_pair_is_left(many: Path, fresh_cache: Path) -> None:
     features = embed(many, "pixels")
     assert features.path is not None
-    left = sorted(file.name for file in (fresh_cache / "features").iterdir())
-    assert left == [f"{features.hash}.json", f"{features.hash}.npy"]
+    names = sorted(file.name for file in (fresh_cache / "features").iterdir())
+    assert names == [f"{features.hash}.json", f"{features.hash}.npy"]
 
 
 def test_float16_is_float32_rounded(many: Path, fresh_cache: Path) -> None:
@@ -98,9 +98,9 @@ def test_two_folders_with_the_same_names_are_kept_apart(
         (other / f"class{label}").rename(other / f"tmp{label}")
     for label in range(4):
         (other / f"tmp{label}").rename(other / f"class{3 - label}")
-    one, two = embed(many, "pixels"), embed(other, "pixels")
-    assert one.fingerprint == two.fingerprint
-    assert one.hash != two.hash
+    features, two = embed(many, "pixels"), embed(other, "pixels")
+    assert features.fingerprint == two.fingerprint
+    assert features.hash != two.hash
 
 
 def test_a_moved_copy_shares_the_features(many: Path, fresh_cache: Path, tmp_path: Path) -> None:
@@ -190,17 +190,17 @@ def test_kill_and_resume_give_identical_files(
     _wait_for_shards(tmp_path / "killed", 1, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    kept = {p: p.stat().st_mtime_ns for p in (tmp_path / "killed/features").glob("*/shard-*.npy")}
-    assert 1 <= len(kept) <= 3
+    finished = {p: p.stat().st_mtime_ns for p in (tmp_path / "killed/features").glob("*/shard-*.npy")}
+    assert 1 <= len(finished) <= 3
     process = _start(many, network, "--workers", workers)
     _, messages = process.communicate()
     assert process.returncode == 0, messages
-    assert f"resuming: {len(kept)} of 3 shards" in messages
+    assert f"resuming: {len(finished)} of 3 shards" in messages
     names = sorted(file.name for file in (tmp_path / "whole/features").iterdir())
     assert sorted(file.name for file in (tmp_path / "killed/features").iterdir()) == names
     for name in names:
-        whole, killed = (tmp_path / place / "features" / name for place in ("whole", "killed"))
-        assert whole.read_bytes() == killed.read_bytes(), name
+        uninterrupted, killed = (tmp_path / cache / "features" / name for cache in ("whole", "killed"))
+        assert uninterrupted.read_bytes() == killed.read_bytes(), name
 
 
 def test_finished_shards_are_not_computed_again(
@@ -210,10 +210,10 @@ def test_finished_shards_are_not_computed_again(
     _wait_for_shards(fresh_cache, 2, process)
     process.kill()
     process.communicate()
-    kept = list(fresh_cache.glob("features/*/shard-*.npy"))
+    finished = list(fresh_cache.glob("features/*/shard-*.npy"))
     outcome = run(many, f"torch:{network}:make")
-    assert outcome.resumed == len(kept)
-    assert outcome.images == 1200 - 512 * len(kept)
+    assert outcome.resumed == len(finished)
+    assert outcome.images == 1200 - 512 * len(finished)
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
@@ -323,10 +323,10 @@ def test_real_photos_end_to_end(shared: Path, fresh_cache: Path, tmp_path: Path)
     import zipfile
 
     with zipfile.ZipFile(shared / "data/grocery128.zip") as archive:
-        wanted = ("Asparagus", "Banana", "Lemon")
-        archive.extractall(tmp_path, [n for n in archive.namelist() if any(f"/{w}/" in n for w in wanted)])
+        fruits = ("Asparagus", "Banana", "Lemon")
+        archive.extractall(tmp_path, [n for n in archive.namelist() if any(f"/{w}/" in n for w in fruits)])
     dataset = open_dataset(tmp_path / "grocery")
-    found = {}
+    accuracies = {}
     for backbone in ("pixels", "efficientnet-lite0"):
         values = embed(dataset, backbone).array.astype(np.float32)
         rows = [np.arange(*dataset.offsets[c : c + 2]) for c in range(len(dataset.class_ids))]
@@ -334,6 +334,6 @@ def test_real_photos_end_to_end(shared: Path, fresh_cache: Path, tmp_path: Path)
         right = [
             (((values[r[5:], None] - means) ** 2).sum(-1).argmin(1) == c).mean() for c, r in enumerate(rows)
         ]
-        found[backbone] = float(np.mean(right))
-    assert found["efficientnet-lite0"] > 0.85
-    assert found["efficientnet-lite0"] > found["pixels"]
+        accuracies[backbone] = float(np.mean(right))
+    assert accuracies["efficientnet-lite0"] > 0.85
+    assert accuracies["efficientnet-lite0"] > accuracies["pixels"]

@@ -20,12 +20,12 @@ TEXT = "decode|resize(20)|central_crop(16)|normalize(imagenet)"
 @pytest.mark.parametrize("workers", [0, 2])
 def test_equals_decoding_one_by_one(photos: Path, fresh_cache: Path, workers: int) -> None:
     dataset = open_dataset(photos)
-    found = pixels(dataset, TEXT, workers=workers)
-    assert found.shape == (240, 16, 16, 3)
-    assert found.dtype == np.uint8
-    assert isinstance(found, np.memmap)  # on disk until rows are read
+    array = pixels(dataset, TEXT, workers=workers)
+    assert array.shape == (240, 16, 16, 3)
+    assert array.dtype == np.uint8
+    assert isinstance(array, np.memmap)  # on disk until rows are read
     expected = np.stack([parse(TEXT).pixels(dataset.image(row)) for row in range(len(dataset))])
-    assert np.array_equal(found, expected)
+    assert np.array_equal(array, expected)
 
 
 def test_is_read_back_and_shared_by_normalisations(
@@ -49,12 +49,12 @@ def test_two_datasets_with_the_same_names_are_kept_apart(
 ) -> None:
     copy = tmp_path / photos.name
     shutil.copytree(photos, copy)
-    one, two = open_dataset(photos), open_dataset(copy)
-    assert pixels_path(one, geometry(TEXT)) == pixels_path(two, geometry(TEXT))
+    original, two = open_dataset(photos), open_dataset(copy)
+    assert pixels_path(original, geometry(TEXT)) == pixels_path(two, geometry(TEXT))
     first = two.keys[0].as_py()
     shutil.copy(copy / two.keys[100].as_py(), copy / first)
-    assert one.fingerprint == open_dataset(copy).fingerprint
-    assert pixels_path(one, geometry(TEXT)) != pixels_path(open_dataset(copy), geometry(TEXT))
+    assert original.fingerprint == open_dataset(copy).fingerprint
+    assert pixels_path(original, geometry(TEXT)) != pixels_path(open_dataset(copy), geometry(TEXT))
 
 
 def test_interrupted_work_goes_on(
@@ -73,9 +73,9 @@ def test_interrupted_work_goes_on(
         patch.setattr(pixels_cache.Shards, "write", stop_at)
         with pytest.raises(KeyboardInterrupt):
             pixels(dataset, "decode|resize(12,14)")
-    found = pixels(dataset, "decode|resize(12,14)")
+    array = pixels(dataset, "decode|resize(12,14)")
     assert "resuming: 5 of 12 parts" in capsys.readouterr().err
-    assert np.array_equal(found[::97], [np.asarray(dataset.image(row)) for row in range(0, 1200, 97)])
+    assert np.array_equal(array[::97], [np.asarray(dataset.image(row)) for row in range(0, 1200, 97)])
     assert [file.suffix for file in (fresh_cache / "pixels").iterdir()] == [".npy"]
 
 

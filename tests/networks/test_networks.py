@@ -103,11 +103,11 @@ def test_dropblock_drops_as_often_as_it_should() -> None:
     torch.manual_seed(0)
     drop, block, side = 0.1, 3, 12
     layer = DropBlock(drop, block).train()
-    kept = layer(torch.ones(400, 8, side, side)) != 0
+    survived = layer(torch.ones(400, 8, side, side)) != 0
     rate = drop / block**2 * side**2 / (side - block + 1) ** 2
-    middle = kept[:, :, block - 1 : 1 - block, block - 1 : 1 - block].float().mean()
+    middle = survived[:, :, block - 1 : 1 - block, block - 1 : 1 - block].float().mean()
     assert abs(float(middle) - (1 - rate) ** block**2) < 0.005
-    assert abs(float(kept.float().mean()) - (1 - drop)) < 0.01
+    assert abs(float(survived.float().mean()) - (1 - drop)) < 0.01
 
 
 def test_dropblock_drops_squares_and_keeps_the_mean() -> None:
@@ -125,9 +125,9 @@ def test_dropblock_drops_squares_and_keeps_the_mean() -> None:
 
 def test_dropblock_is_as_rare_in_half_precision() -> None:
     torch.manual_seed(0)
-    kept = DropBlock(0.02, 5).train()(torch.ones(400, 8, 10, 10, dtype=torch.bfloat16)) != 0
+    survived = DropBlock(0.02, 5).train()(torch.ones(400, 8, 10, 10, dtype=torch.bfloat16)) != 0
     exact = DropBlock(0.02, 5).train()(torch.ones(400, 8, 10, 10)) != 0
-    assert abs(float(kept.float().mean()) - float(exact.float().mean())) < 0.005
+    assert abs(float(survived.float().mean()) - float(exact.float().mean())) < 0.005
 
 
 def test_dropblock_larger_than_the_map() -> None:
@@ -151,19 +151,19 @@ def test_vit_takes_other_sizes_and_tells_places_apart() -> None:
     network = get_network("vit(width=32, depth=1)", size=(32, 32)).eval()
     with torch.no_grad():
         assert network(images(64)).shape == (4, 32)
-        one = torch.zeros(1, 3, 32, 32)
-        one[..., :8, :8] = 1.0
-        assert not torch.allclose(network(one), network(one.flip(3)), atol=1e-4)
+        black = torch.zeros(1, 3, 32, 32)
+        black[..., :8, :8] = 1.0
+        assert not torch.allclose(network(black), network(black.flip(3)), atol=1e-4)
 
 
 def test_seed_decides_the_weights_and_nothing_else() -> None:
     torch.manual_seed(5)
     before = torch.rand(1)
     torch.manual_seed(5)
-    one, same, other = (get_network("cnn4", size=(28, 28), seed=seed) for seed in (1, 1, 2))
+    network, same, other = (get_network("cnn4", size=(28, 28), seed=seed) for seed in (1, 1, 2))
     assert torch.equal(torch.rand(1), before)
-    assert torch.equal(one.blocks[0][0].weight, same.blocks[0][0].weight)  # type: ignore[index,union-attr]
-    assert not torch.equal(one.blocks[0][0].weight, other.blocks[0][0].weight)  # type: ignore[index,union-attr]
+    assert torch.equal(network.blocks[0][0].weight, same.blocks[0][0].weight)  # type: ignore[index,union-attr]
+    assert not torch.equal(network.blocks[0][0].weight, other.blocks[0][0].weight)  # type: ignore[index,union-attr]
 
 
 def test_flops_of_a_layer_are_counted() -> None:
@@ -212,9 +212,9 @@ def test_an_ensemble_weighs_its_members() -> None:
     expected = sum(w * torch.cdist(v, v).square() for w, v in zip((0.3, 0.7), apart, strict=True))
     assert torch.allclose(torch.cdist(joint, joint).square(), expected, atol=1e-5)
     assert not torch.allclose(apart[0], apart[1], atol=1e-3)  # different random weights
-    told = network.facts()["members"]
-    assert isinstance(told, list)
-    assert told[1] == {"network": "cnn4(width=8)", "weight": pytest.approx(0.7)}
+    members = network.facts()["members"]
+    assert isinstance(members, list)
+    assert members[1] == {"network": "cnn4(width=8)", "weight": pytest.approx(0.7)}
     with pytest.raises(UserError, match="is an ensemble and has no map of its own"):
         network.maps(images(16))
 
@@ -231,8 +231,8 @@ def test_an_ensemble_of_different_networks() -> None:
 
 
 def _run(module: nn.Module, batch: torch.Tensor) -> torch.Tensor:
-    found: torch.Tensor = module(batch)
-    return found
+    output: torch.Tensor = module(batch)
+    return output
 
 
 def test_foreign_modules_give_maps_or_refuse() -> None:

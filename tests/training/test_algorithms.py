@@ -30,8 +30,8 @@ def episode() -> Episode:
 def vectors(call: str, episode: Episode) -> tuple[Tensor, Tensor]:
     """Features in double precision, from the network as the loss runs it."""
     network = get_network(NETWORK, size=(16, 16), seed=1)
-    both = network(torch.cat([episode.support, episode.query])).double()
-    return both[: len(episode.support)], both[len(episode.support) :]
+    vectors = network(torch.cat([episode.support, episode.query])).double()
+    return vectors[: len(episode.support)], vectors[len(episode.support) :]
 
 
 def method_scores(call: str, support: Tensor, query: Tensor, episode: Episode) -> Tensor:
@@ -58,11 +58,11 @@ def test_the_loss_is_that_of_the_method(call: str, episode: Episode) -> None:
     """What is trained is what validation and evaluation score."""
     algorithm = get_algorithm(call)
     network = get_network(NETWORK, size=(16, 16), seed=1)
-    found = algorithm.loss(network, [episode])
+    step = algorithm.loss(network, [episode])
     scores = method_scores(algorithm.method, *vectors(call, episode), episode)
     expected = torch.nn.functional.cross_entropy(scores, episode.query_label)
-    torch.testing.assert_close(found.loss.detach(), expected, rtol=1e-4, atol=1e-4)
-    assert float(found.accuracy) == float((scores.argmax(1) == episode.query_label).float().mean())
+    torch.testing.assert_close(step.loss.detach(), expected, rtol=1e-4, atol=1e-4)
+    assert float(step.accuracy) == float((scores.argmax(1) == episode.query_label).float().mean())
 
 
 def test_protonet_by_hand(episode: Episode) -> None:
@@ -74,8 +74,8 @@ def test_protonet_by_hand(episode: Episode) -> None:
         )
         expected.append(-(-distances).log_softmax(0)[label])
     network = get_network(NETWORK, size=(16, 16), seed=1)
-    found = get_algorithm("protonet").loss(network, [episode]).loss.detach()
-    assert float(found) == pytest.approx(float(torch.stack(expected).mean().detach()), rel=1e-5)
+    loss = get_algorithm("protonet").loss(network, [episode]).loss.detach()
+    assert float(loss) == pytest.approx(float(torch.stack(expected).mean().detach()), rel=1e-5)
 
 
 def test_matching_by_hand(episode: Episode) -> None:
@@ -85,8 +85,8 @@ def test_matching_by_hand(episode: Episode) -> None:
         weights = torch.softmax(10 * torch.cosine_similarity(row[None], support), 0)
         expected.append(-weights[episode.support_label == label].sum().log())
     network = get_network(NETWORK, size=(16, 16), seed=1)
-    found = get_algorithm("matching").loss(network, [episode]).loss.detach()
-    assert float(found) == pytest.approx(float(torch.stack(expected).mean().detach()), rel=1e-5)
+    loss = get_algorithm("matching").loss(network, [episode]).loss.detach()
+    assert float(loss) == pytest.approx(float(torch.stack(expected).mean().detach()), rel=1e-5)
 
 
 def test_episodes_count_the_same(episode: Episode) -> None:
@@ -113,7 +113,7 @@ def test_multiclass_by_hand(call: str, episode: Episode) -> None:
     for name, value in algorithm.extras(network, 5).items():
         network.extras[name] = torch.nn.Parameter(value)
     labels = torch.tensor([0, 4, 2, 1, 1, 3])
-    found = algorithm.loss(network, ImageBatch(episode.support, labels))
+    step = algorithm.loss(network, ImageBatch(episode.support, labels))
     rows = network(episode.support).detach().double().numpy()
     weight = network.extras["head_weight"].detach().double().numpy()
     if "cosine" in call:
@@ -125,7 +125,7 @@ def test_multiclass_by_hand(call: str, episode: Episode) -> None:
     logs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     share = 0.2 if "smoothing" in call else 0.0
     target = (1 - share) * np.eye(5)[labels.numpy()] + share / 5
-    assert found.loss.item() == pytest.approx(float(-(target * logs).sum(1).mean()), rel=1e-5)
+    assert step.loss.item() == pytest.approx(float(-(target * logs).sum(1).mean()), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))

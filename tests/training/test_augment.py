@@ -74,7 +74,7 @@ def test_zoom_stays_inside(images: Tensor) -> None:
 
 def test_jitter_by_hand() -> None:
     image = torch.rand(1, 3, 4, 4, generator=generator(1)) * 0.4 + 0.3
-    found = parse("jitter(0.2)")(image, generator(9))
+    changed = parse("jitter(0.2)")(image, generator(9))
     source = generator(9)
     bright, contrast, colour = (float(torch.rand(1, generator=source) * 0.4 + 0.8) for _ in range(3))
     luma = torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)
@@ -83,7 +83,7 @@ def test_jitter_by_hand() -> None:
     expected = middle + contrast * (expected - middle)
     grey = (expected * luma).sum(1, keepdim=True)
     expected = (grey + colour * (expected - grey)).clamp(0, 1)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(changed, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_same_seed_gives_the_same_pictures(images: Tensor) -> None:

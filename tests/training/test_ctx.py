@@ -31,16 +31,16 @@ def written_out(
         for c in sorted(set(label.tolist())):
             total = 0.0
             for i, j in places:
-                asked = key.double() @ picture[:, i, j]
+                query_key = key.double() @ picture[:, i, j]
                 weights, values = [], []
                 for s in range(len(support)):
                     if label[s] == c:
                         for a, b in places:
-                            place = support[s].double()[:, a, b]
+                            pixel = support[s].double()[:, a, b]
                             weights.append(
-                                math.exp(float(asked @ (key.double() @ place)) / math.sqrt(len(key)))
+                                math.exp(float(query_key @ (key.double() @ pixel)) / math.sqrt(len(key)))
                             )
-                            values.append(value.double() @ place)
+                            values.append(value.double() @ pixel)
                 aligned = sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
                 own = value.double() @ picture[:, i, j]
                 total += float((aligned - own).square().sum())
@@ -66,10 +66,10 @@ def test_equals_a_written_out_loop() -> None:
     key, value = torch.randn(5, 3, generator=generator), torch.randn(2, 3, generator=generator)
     network = Maps({KEY: key, VALUE: value}).eval()
     with torch.no_grad():
-        found = Method().scores([ImageTask(support, label, query, 4, seed=0)], network)[0]
+        scores = Method().scores([ImageTask(support, label, query, 4, seed=0)], network)[0]
     expected = written_out(support, label, query, key, value, 4)
-    assert torch.equal(found.isinf(), expected.isinf())
-    assert torch.allclose(found.double()[:, [0, 1, 3]], expected[:, [0, 1, 3]], atol=1e-5)
+    assert torch.equal(scores.isinf(), expected.isinf())
+    assert torch.allclose(scores.double()[:, [0, 1, 3]], expected[:, [0, 1, 3]], atol=1e-5)
 
 
 def test_queries_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,15 +81,15 @@ def test_queries_in_parts_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None
         2,
         seed=0,
     )
-    whole = Method().scores([task], Maps())[0]
+    scores = Method().scores([task], Maps())[0]
     monkeypatch.setattr("longshot.methods.ctx._NUMBERS", 200)
-    assert torch.allclose(Method().scores([task], Maps())[0], whole, atol=1e-6)
+    assert torch.allclose(Method().scores([task], Maps())[0], scores, atol=1e-6)
 
 
 def test_an_image_of_the_support_is_near_its_class() -> None:
     """With sharp attention every place finds itself."""
-    drawn = torch.randn(2, 9, 4, generator=torch.Generator().manual_seed(0))
-    support = torch.nn.functional.normalize(drawn, dim=2)
+    numbers = torch.randn(2, 9, 4, generator=torch.Generator().manual_seed(0))
+    support = torch.nn.functional.normalize(numbers, dim=2)
     scores = class_scores(50 * support, support, torch.tensor([0, 1]), 50 * support, support, 2)
     assert torch.allclose(scores.diagonal(), torch.zeros(2), atol=1e-5)
     assert (scores.argmax(1) == torch.arange(2)).all()
@@ -120,10 +120,10 @@ def test_simclr_episodes_tell_images_apart() -> None:
 def test_the_share_of_simclr_episodes(share: float, converted: int, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 0
 
-    def counting(given: Episode) -> Episode:
+    def counting(episode: Episode) -> Episode:
         nonlocal count
         count += 1
-        return given
+        return episode
 
     monkeypatch.setattr("longshot.training.ctx.simclr_episode", counting)
     algorithm, network = CTXTraining(simclr=share, width=4), get_network("cnn4(width=4)", size=(16, 16))
@@ -146,11 +146,11 @@ def test_it_learns_and_heads_take_part() -> None:
     patterns = torch.randn(2, 3, 32, 32, generator=generator)
     labels = torch.tensor([0, 0, 1, 1])
     images = patterns[labels] + 0.5 * torch.randn(4, 3, 32, 32, generator=generator)
-    one = Episode(images, labels, images.flip(0), 2, query_label=labels.flip(0))
+    episode = Episode(images, labels, images.flip(0), 2, query_label=labels.flip(0))
     optimiser = torch.optim.Adam(network.parameters(), lr=0.01)
     losses = []
     for _ in range(15):
-        step = algorithm.loss(network, [one, one])
+        step = algorithm.loss(network, [episode, episode])
         optimiser.zero_grad()
         step.loss.backward()
         optimiser.step()

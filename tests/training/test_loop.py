@@ -42,12 +42,12 @@ def weights(folder: Path) -> Mapping[str, torch.Tensor]:
     return load_file(folder / "state.safetensors")
 
 
-def assert_same_weights(one: Path, other: Path) -> None:
-    first, second = weights(one), weights(other)
+def assert_same_weights(folder: Path, other: Path) -> None:
+    first, second = weights(folder), weights(other)
     assert first.keys() == second.keys()
     for name, value in first.items():
         assert torch.equal(value, second[name]), name
-    assert (one / "network.safetensors").read_bytes() == (other / "network.safetensors").read_bytes()
+    assert (folder / "network.safetensors").read_bytes() == (other / "network.safetensors").read_bytes()
 
 
 class Stops(Exception):
@@ -95,7 +95,7 @@ def test_killed_and_resumed_is_the_same_to_the_bit(photos: Path, tmp_path: Path)
         command = [sys.executable, "-m", "longshot.cli.main", "train", CALL, str(photos), "-o", str(folder)]
         return subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    uncut, cut = tmp_path / "whole", tmp_path / "cut"
     killed = start(cut)
     while killed.poll() is None and (read_facts(cut) or {"step": 0})["step"] < 40:
         time.sleep(0.01)
@@ -104,11 +104,11 @@ def test_killed_and_resumed_is_the_same_to_the_bit(photos: Path, tmp_path: Path)
     facts = read_facts(cut)
     assert facts is not None
     assert 40 <= facts["step"] < 240
-    runs = [start(whole), start(cut)]
+    runs = [start(uncut), start(cut)]
     assert [run.wait() for run in runs] == [0, 0]
-    assert_same_weights(whole, cut)
-    for one, other in zip(history(whole), history(cut), strict=True):
-        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+    assert_same_weights(uncut, cut)
+    for record, other in zip(history(uncut), history(cut), strict=True):
+        assert {**record, "seconds": 0} == {**other, "seconds": 0}
 
 
 class StopsAt(Adversarial):
@@ -126,14 +126,14 @@ class StopsAt(Adversarial):
 
 def test_difficult_episodes_survive_an_interruption(photos: Path, tmp_path: Path) -> None:
     """They were chosen by a network that is gone by then; the checkpoint has them."""
-    given = {"way": 2, "shot": 2, "query": 3, "every": 8}
+    settings = {"way": 2, "shot": 2, "query": 3, "every": 8}
     options: dict[str, Any] = {"steps": 20, "checkpoint_every": 3, "validation_tasks": 5, **SMALL}
-    train(Adversarial(**given), photos, out=tmp_path / "whole", **options)  # type: ignore[arg-type]
-    cut = StopsAt(**given)  # type: ignore[arg-type]
+    train(Adversarial(**settings), photos, out=tmp_path / "whole", **options)  # type: ignore[arg-type]
+    cut = StopsAt(**settings)  # type: ignore[arg-type]
     cut.last = 13  # in the second choice, behind the checkpoint of step 12
     with pytest.raises(Stops):
         train(cut, photos, out=tmp_path / "cut", **options)
-    train(Adversarial(**given), photos, out=tmp_path / "cut", **options)  # type: ignore[arg-type]
+    train(Adversarial(**settings), photos, out=tmp_path / "cut", **options)  # type: ignore[arg-type]
     assert_same_weights(tmp_path / "whole", tmp_path / "cut")
 
 
@@ -164,11 +164,11 @@ def test_too_little_memory_halves_and_says_so_once(
     train(ProtoNetTraining(way=2, shot=2, query=3), photos, out=tmp_path / "all", **options)
     capfd.readouterr()
     train(Hungry(way=2, shot=2, query=3), photos, out=tmp_path / "parts", **options)
-    told = capfd.readouterr().err
-    assert told.count("too little memory") == 1
-    assert "8 episodes at once: from here on in parts of 2" in told
-    one, other = weights(tmp_path / "all"), weights(tmp_path / "parts")
-    for name, value in one.items():
+    printed = capfd.readouterr().err
+    assert printed.count("too little memory") == 1
+    assert "8 episodes at once: from here on in parts of 2" in printed
+    together, other = weights(tmp_path / "all"), weights(tmp_path / "parts")
+    for name, value in together.items():
         torch.testing.assert_close(value, other[name], rtol=1e-4, atol=1e-5)
 
 
@@ -202,10 +202,10 @@ def test_half_precision(photos: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["adversarial(way=2, shot=2, query=3, every=4)", "multiclass"])
 def test_the_cost_of_any_algorithm(photos: Path, call: str) -> None:
-    told = estimate(call, photos, training_settings(steps=10, validation_tasks=4, **SMALL))
-    assert told["steps"] == 10
-    assert told["images_per_step"] == (64 if call == "multiclass" else 10)
-    assert told["seconds"] > 0
+    cost = estimate(call, photos, training_settings(steps=10, validation_tasks=4, **SMALL))
+    assert cost["steps"] == 10
+    assert cost["images_per_step"] == (64 if call == "multiclass" else 10)
+    assert cost["seconds"] > 0
 
 
 def test_going_on_from_a_saved_network(photos: Path, tmp_path: Path) -> None:
@@ -213,10 +213,12 @@ def test_going_on_from_a_saved_network(photos: Path, tmp_path: Path) -> None:
     # With a rate of zero and batch norm's running statistics aside, the weights stay those of the start.
     options: dict[str, Any] = {"steps": 1, "optimiser": "sgd(lr=0.0)", "validation_tasks": 5}
     train("multiclass", photos, out=tmp_path / "b", start=first.path, **options)
-    one, other = (load_file(tmp_path / name / "network.safetensors") for name in "ab")
-    assert one.keys() == other.keys()  # the head over the train classes is left out
+    first_weights, other = (load_file(tmp_path / name / "network.safetensors") for name in "ab")
+    assert first_weights.keys() == other.keys()  # the head over the train classes is left out
     assert all(
-        torch.equal(one[name], other[name]) for name in one if "running" not in name and "num_" not in name
+        torch.equal(first_weights[name], other[name])
+        for name in first_weights
+        if "running" not in name and "num_" not in name
     )
     with pytest.raises(UserError, match='leave network="cnn4" out'):
         train(CALL, photos, out=tmp_path / "c", start=first.path, network="cnn4")

@@ -90,19 +90,19 @@ def by_hand(network: Tiny, episode: Episode, steps: int, lr: float, *, detach: b
 )
 def test_second_order_gradient_equals_finite_differences(algorithm: MAMLTraining, norm: str) -> None:
     network, data = tiny(norm), episodes(2)
-    found = gradients(algorithm, network, data)
+    slopes = gradients(algorithm, network, data)
     width = 1e-5
-    for parameter, slope in zip(body_weights(network).values(), found, strict=True):
+    for parameter, slope in zip(body_weights(network).values(), slopes, strict=True):
         flat = parameter.data.view(-1)
-        for place in range(0, flat.numel(), 11):
-            kept = flat[place].item()
+        for position in range(0, flat.numel(), 11):
+            before = flat[position].item()
             ends = []
             for offset in (width, -width):
-                flat[place] = kept + offset
+                flat[position] = before + offset
                 ends.append(algorithm.loss(network, data).loss.item())
-            flat[place] = kept
-            wanted = (ends[0] - ends[1]) / (2 * width)
-            assert slope.view(-1)[place].item() == pytest.approx(wanted, rel=1e-5, abs=1e-9)
+            flat[position] = before
+            expected = (ends[0] - ends[1]) / (2 * width)
+            assert slope.view(-1)[position].item() == pytest.approx(expected, rel=1e-5, abs=1e-9)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 4])
@@ -111,11 +111,11 @@ def test_maml_and_fomaml_equal_plain_autograd(algorithm: type[MAMLTraining], ste
     network, data = tiny(), episodes(3)
     step = algorithm(steps=steps, lr=0.5).loss(network, data)
     detach = algorithm is FOMAML
-    wanted = torch.stack([by_hand(network, one, steps, 0.5, detach=detach) for one in data]).mean()
-    torch.testing.assert_close(step.loss, wanted, rtol=1e-6, atol=0)
+    expected = torch.stack([by_hand(network, episode, steps, 0.5, detach=detach) for episode in data]).mean()
+    torch.testing.assert_close(step.loss, expected, rtol=1e-6, atol=0)
     weights = list(network.conv.parameters())
     for ours, theirs in zip(
-        torch.autograd.grad(step.loss, weights), torch.autograd.grad(wanted, weights), strict=True
+        torch.autograd.grad(step.loss, weights), torch.autograd.grad(expected, weights), strict=True
     ):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-9)
 
@@ -140,17 +140,17 @@ def test_maml_equals_higher() -> None:
         def forward(self, images: Tensor) -> Tensor:
             return self.head(torch.tanh(self.conv(images)).mean((2, 3)))
 
-    whole = Whole()
-    optimiser = torch.optim.SGD(whole.parameters(), lr=0.5)
+    joined = Whole()
+    optimiser = torch.optim.SGD(joined.parameters(), lr=0.5)
     total = torch.zeros((), dtype=torch.float64)
     for episode in data:
-        with higher.innerloop_ctx(whole, optimiser, copy_initial_weights=False) as (moving, steps):
+        with higher.innerloop_ctx(joined, optimiser, copy_initial_weights=False) as (moving, steps):
             for _ in range(3):
                 steps.step(F.cross_entropy(moving(episode.support), episode.support_label))
             total = total + F.cross_entropy(moving(episode.query), episode.query_label) / len(data)
-    wanted = torch.autograd.grad(total, list(network.conv.parameters()))
-    found = gradients(MAMLTraining(steps=3, lr=0.5), network, data)
-    for ours, theirs in zip(found, wanted, strict=True):
+    expected = torch.autograd.grad(total, list(network.conv.parameters()))
+    slopes = gradients(MAMLTraining(steps=3, lr=0.5), network, data)
+    for ours, theirs in zip(slopes, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-9)
 
 
@@ -169,9 +169,9 @@ def test_protomaml_is_first_order_but_differentiates_its_start() -> None:
         logits = vectors(free[:2], episode.support) @ free[2].T + free[3]
         slopes = torch.autograd.grad(F.cross_entropy(logits, episode.support_label), free)
         moved = [value - 0.1 * slope for value, slope in zip(moved, slopes, strict=True)]
-    wanted = F.cross_entropy(vectors(moved[:2], episode.query) @ moved[2].T + moved[3], episode.query_label)
-    found = gradients(ProtoMAMLTraining(steps=2, lr=0.1), network, [episode])
-    for ours, theirs in zip(found, torch.autograd.grad(wanted, weights), strict=True):
+    expected = F.cross_entropy(vectors(moved[:2], episode.query) @ moved[2].T + moved[3], episode.query_label)
+    slopes = gradients(ProtoMAMLTraining(steps=2, lr=0.1), network, [episode])
+    for ours, theirs in zip(slopes, torch.autograd.grad(expected, weights), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-9)
 
 
@@ -184,10 +184,10 @@ def test_tasks_together_equal_one_task_at_a_time(name: str, norm: str) -> None:
     torch.testing.assert_close(together.loss, alone.loss, rtol=1e-6, atol=0)
     assert together.accuracy == pytest.approx(alone.accuracy)
     weights = list(body_weights(network).values())
-    for one, other in zip(
+    for slope, other in zip(
         torch.autograd.grad(together.loss, weights), torch.autograd.grad(alone.loss, weights), strict=True
     ):
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-10)
+        torch.testing.assert_close(slope, other, rtol=1e-6, atol=1e-10)
 
 
 def test_threads_do_not_change_the_gradient() -> None:
@@ -201,8 +201,8 @@ def test_threads_do_not_change_the_gradient() -> None:
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
-    for one, other in zip(alone, threaded, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+    for slope, other in zip(alone, threaded, strict=True):
+        torch.testing.assert_close(slope, other, rtol=1e-9, atol=1e-12)
 
 
 def test_a_meta_step_lowers_the_loss_and_leaves_the_settings_alone() -> None:
@@ -226,8 +226,8 @@ def test_running_statistics_follow_the_supports() -> None:
     network, data = tiny("batch"), episodes(2)
     MAMLTraining(steps=1).loss(network, data)
     with torch.no_grad():
-        wanted = 0.1 * network.conv(torch.cat([one.support for one in data])).mean((0, 2, 3))
-    torch.testing.assert_close(network.norm.running_mean, wanted)
+        expected = 0.1 * network.conv(torch.cat([episode.support for episode in data])).mean((0, 2, 3))
+    torch.testing.assert_close(network.norm.running_mean, expected)
 
 
 def test_wrong_settings_are_told_in_a_sentence() -> None:

@@ -22,8 +22,8 @@ from longshot.training.metadelta import MetaDelta, select, turned
 
 def test_images_are_turned_each_by_its_own() -> None:
     images = torch.arange(4.0).view(1, 1, 2, 2).repeat(4, 3, 1, 1)  # 0 1 over 2 3
-    found = turned(images, torch.arange(4))[:, 0].tolist()
-    assert found == [[[0, 1], [2, 3]], [[1, 3], [0, 2]], [[3, 2], [1, 0]], [[2, 0], [3, 1]]]
+    corners = turned(images, torch.arange(4))[:, 0].tolist()
+    assert corners == [[[0, 1], [2, 3]], [[1, 3], [0, 2]], [[3, 2], [1, 0]], [[2, 0], [3, 1]]]
 
 
 def prepared(rotation: float) -> tuple[MetaDelta, Ensemble, ImageBatch]:
@@ -54,7 +54,7 @@ def test_the_loss_is_that_of_classes_and_turns() -> None:
     network.eval()
     with torch.no_grad():
         torch.manual_seed(7)
-        found = algorithm.loss(network, batch).loss
+        loss = algorithm.loss(network, batch).loss
         torch.manual_seed(7)
         total = 0.0
         for number, member in enumerate(network.each()):
@@ -63,7 +63,7 @@ def test_the_loss_is_that_of_classes_and_turns() -> None:
                 vector = member(torch.rot90(image, int(turn), (1, 2)).unsqueeze(0))[0]
                 total -= float((network.extras[f"head_{number}"] @ vector).log_softmax(0)[label])
                 total -= 0.5 * float((network.extras[f"head_turn_{number}"] @ vector).log_softmax(0)[turn])
-    assert abs(float(found) - total / 24) < 1e-4
+    assert abs(float(loss) - total / 24) < 1e-4
 
 
 def scores(right: list[list[bool]], margin: list[float]) -> torch.Tensor:
@@ -85,17 +85,17 @@ def scores(right: list[list[bool]], margin: list[float]) -> torch.Tensor:
 def test_weights_follow_the_accuracy(
     right: list[list[bool]], margin: list[float], expected: list[float]
 ) -> None:
-    given = scores(right, margin)
-    queries = given.shape[2]
-    found = select([(given, torch.zeros(1, queries).long(), torch.ones(1, queries).bool())], len(margin))
-    assert torch.allclose(found, torch.tensor(expected))
+    scored = scores(right, margin)
+    queries = scored.shape[2]
+    weights = select([(scored, torch.zeros(1, queries).long(), torch.ones(1, queries).bool())], len(margin))
+    assert torch.allclose(weights, torch.tensor(expected))
 
 
 def test_padding_and_absent_classes_do_not_count() -> None:
-    given = scores([[True, False], [False, True]], [1.0, 2.0])
-    given = torch.cat([given, torch.full((2, 1, 2, 1), -torch.inf)], 3)
+    scored = scores([[True, False], [False, True]], [1.0, 2.0])
+    scored = torch.cat([scored, torch.full((2, 1, 2, 1), -torch.inf)], 3)
     mask = torch.tensor([[True, False]])
-    assert torch.equal(select([(given, torch.tensor([[0, -1]]), mask)], 2), torch.tensor([1.0, 0.0]))
+    assert torch.equal(select([(scored, torch.tensor([[0, -1]]), mask)], 2), torch.tensor([1.0, 0.0]))
 
 
 @pytest.fixture(scope="module")
@@ -161,9 +161,9 @@ def test_a_training_in_two_parts_ends_the_same(
     train(algorithm, bars, out=tmp_path / "whole", steps=6, **settings)
     for steps in (3, 6):
         train(algorithm, bars, out=tmp_path / "parts", steps=steps, **settings)
-    whole, parts = (load_file(tmp_path / name / "state.safetensors") for name in ("whole", "parts"))
-    assert whole.keys() == parts.keys()
-    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    uncut, parts = (load_file(tmp_path / name / "state.safetensors") for name in ("whole", "parts"))
+    assert uncut.keys() == parts.keys()
+    assert all(torch.equal(uncut[name], parts[name]) for name in uncut)
 
 
 def test_images_that_are_not_square_are_told() -> None:

@@ -36,13 +36,13 @@ def test_trained_beats_pixels(tmp_path: Path) -> None:
     for backbone in ("pixels", str(done.path)):
         features = embed(dataset, backbone, device="cpu")
         tasks = bed.bind(dataset.name, features.keys, features.fingerprint)
-        found = np.empty(len(tasks))
+        accuracies = np.empty(len(tasks))
         with torch.no_grad():
             for chosen, batch, targets in batches(
                 tasks, method, Gatherer([features.array], torch.device("cpu"))
             ):
-                found[chosen] = (method.scores(batch).argmax(2) == targets).double().mean(1).numpy()
-        accuracy[backbone] = found
+                accuracies[chosen] = (method.scores(batch).argmax(2) == targets).double().mean(1).numpy()
+        accuracy[backbone] = accuracies
     gain = mean_interval(accuracy[str(done.path)] - accuracy["pixels"])
     assert gain.low is not None
     assert gain.low > 0.05  # paired, task by task

@@ -60,20 +60,20 @@ def test_every_epoch_reads_every_image_once(dataset: Dataset, images: TrainingIm
 
 def test_devices_share_a_step(dataset: Dataset, images: TrainingImages) -> None:
     source = Shuffled(images, pool_of(dataset), 20, 0, PLAIN)
-    whole = source.load(3, (0, 1))
+    batch = source.load(3, (0, 1))
     parts = [source.load(3, (rank, 4)) for rank in range(4)]
-    assert torch.equal(torch.cat([part.labels for part in parts]), whole.labels)
-    assert torch.equal(torch.cat([part.images for part in parts]), whole.images)
+    assert torch.equal(torch.cat([part.labels for part in parts]), batch.labels)
+    assert torch.equal(torch.cat([part.images for part in parts]), batch.images)
 
 
 def episodes(images: TrainingImages, pool: Pool, total: int = 3, **choices: object) -> EpisodeSource:
-    given = {
+    settings = {
         "shape": FixedShape(3, 2, 4),
         "classes": UniformClasses(),
         "instances": UniformInstances(),
         **choices,
     }
-    return EpisodeSource(images, pool, total, 0, PLAIN, **given)  # type: ignore[arg-type]
+    return EpisodeSource(images, pool, total, 0, PLAIN, **settings)  # type: ignore[arg-type]
 
 
 def test_an_episode_depends_on_its_number_alone(dataset: Dataset, images: TrainingImages) -> None:
@@ -141,8 +141,8 @@ def test_difficult_episodes_are_a_share_of_them(dataset: Dataset, images: Traini
         )
         for i in range(len(mixed))
     ]
-    assert all(one or other for one, other in same)
-    assert 15 < sum(one for one, _ in same) < 49  # of 64
+    assert all(first or other for first, other in same)
+    assert 15 < sum(first for first, _ in same) < 49  # of 64
 
 
 def test_prefetching_stops_at_the_horizon() -> None:

@@ -46,7 +46,7 @@ def hill(**search: str) -> Space:
 
 
 def tried(folder: Path) -> list[Any]:
-    return [one["parameters"] for one in json.loads((folder / "trials.json").read_text())]
+    return [trial["parameters"] for trial in json.loads((folder / "trials.json").read_text())]
 
 
 def stop(count: int) -> None:
@@ -62,7 +62,7 @@ def test_an_interrupted_search_goes_on_with_the_same_trials(tmp_path: Path, samp
     assert len(tried(tmp_path / "cut")) == 3
     run_search(hill(), Hill(), tmp_path / "cut", trials=14, sampler=sampler)
     assert tried(tmp_path / "cut") == tried(tmp_path / "whole")
-    assert len({one["temperature"] for one in tried(tmp_path / "whole")}) == 14
+    assert len({point["temperature"] for point in tried(tmp_path / "whole")}) == 14
 
 
 def test_more_trials_extend_a_search_and_the_same_number_adds_none(tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_tpe_finds_the_top_of_a_hill(tmp_path: Path) -> None:
 def test_every_point_of_a_small_space_is_tried_once(tmp_path: Path) -> None:
     space = hill(temperature="choose(0.1, 0.2, 0.5)", head="choose('cosine', 'linear')")
     best = run_search(space, Hill(), tmp_path, trials=20)
-    found = tried(tmp_path)
-    assert len(found) == 6 and len({json.dumps(one) for one in found}) == 6
+    points = tried(tmp_path)
+    assert len(points) == 6 and len({json.dumps(point) for point in points}) == 6
     assert best.method == "finetune(temperature=0.2, head='cosine')"
 
 
@@ -100,7 +100,7 @@ def test_a_failed_trial_is_kept_with_its_reason(tmp_path: Path) -> None:
 
     run_search(hill(), Hill(fail), tmp_path, trials=4)
     records = json.loads((tmp_path / "trials.json").read_text())
-    assert [one["failed"] for one in records] == [None, "The loss is not a number.", None, None]
+    assert [record["failed"] for record in records] == [None, "The loss is not a number.", None, None]
     assert records[1]["accuracy"] is None
 
 
@@ -179,7 +179,7 @@ def test_the_swap_gives_each_method_the_settings_of_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "complaint"),
     [
         ("0.1, 0.2", r"write choose\(a, b, …\), uniform\(low, high\) or log\(low, high\)"),
         ("log(0, 1)", "log takes two numbers above 0, the lower first"),
@@ -187,19 +187,19 @@ def test_the_swap_gives_each_method_the_settings_of_the_other() -> None:
         ("choose(os.system('x'))", "write choose"),
     ],
 )
-def test_a_wrong_range_is_told_in_a_sentence(text: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_a_wrong_range_is_told_in_a_sentence(text: str, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
         parse_parameter("lr", text)
 
 
 def test_a_space_of_ones_own_and_its_mistakes(tmp_path: Path) -> None:
-    place = tmp_path / "mine.yaml"
-    told = {"mine": {"method": "protonet(scale={s})", "parameters": {"s": "log(1, 10)"}}}
-    place.write_text(yaml.safe_dump(told))
-    assert get_space(str(place)).trial({"s": 2.5}).method == "protonet(scale=2.5)"
-    place.write_text(yaml.safe_dump({"mine": {**told["mine"], "method": "protonet(scale={t})"}}))
+    path = tmp_path / "mine.yaml"
+    spaces = {"mine": {"method": "protonet(scale={s})", "parameters": {"s": "log(1, 10)"}}}
+    path.write_text(yaml.safe_dump(spaces))
+    assert get_space(str(path)).trial({"s": 2.5}).method == "protonet(scale=2.5)"
+    path.write_text(yaml.safe_dump({"mine": {**spaces["mine"], "method": "protonet(scale={t})"}}))
     with pytest.raises(UserError, match="uses 't', but has no parameter of that name"):
-        get_space(str(place))
+        get_space(str(path))
     with pytest.raises(UserError, match="did you mean 'vtab-md-protonet'"):
         get_space("vtab-md-protnet")
     with pytest.raises(UserError, match="has no parameter 'size'; it has backbone, resolution"):
@@ -207,20 +207,20 @@ def test_a_space_of_ones_own_and_its_mistakes(tmp_path: Path) -> None:
 
 
 def test_tuned_settings_survive_their_file_and_mistakes_are_told(tmp_path: Path) -> None:
-    place = tmp_path / "best.yaml"
+    path = tmp_path / "best.yaml"
     tuned = Tuned(
         "protonet", "protonet(way=20)", {"size": 28, "schedule": "cosine"}, "runs/a", {"trial": "1 of 2"}
     )
-    write_tuned(place, tuned)
-    assert read_tuned(place) == tuned
-    assert tuned_method(place) == "protonet"
-    assert tuned_training(place) == ("protonet(way=20)", {"size": 28, "schedule": "cosine"})
-    place.write_text("algoritm: protonet\n")
+    write_tuned(path, tuned)
+    assert read_tuned(path) == tuned
+    assert tuned_method(path) == "protonet"
+    assert tuned_training(path) == ("protonet(way=20)", {"size": 28, "schedule": "cosine"})
+    path.write_text("algoritm: protonet\n")
     with pytest.raises(UserError, match="says 'algoritm', which means nothing here"):
-        read_tuned(place)
-    place.write_text("algorithm: protonet\n")
+        read_tuned(path)
+    path.write_text("algorithm: protonet\n")
     with pytest.raises(UserError, match="names no method"):
-        tuned_method(place)
+        tuned_method(path)
 
 
 def test_the_command_searches_a_method_on_testbeds(run_cli: RunCli, tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_the_command_searches_a_method_on_testbeds(run_cli: RunCli, tmp_path: Pa
     search = ("tune", "protonet", bed, "--backbone", "pixels", "-o", out)
     shown = run_cli(*search, "--search", "distance=choose('euclidean', 'cosine')").stdout
     assert "2 trials; the best one:" in shown
-    accuracies = [one["accuracy"] for one in json.loads((out / "trials.json").read_text())]
+    accuracies = [trial["accuracy"] for trial in json.loads((out / "trials.json").read_text())]
     best = read_tuned(out / "best.yaml")
     assert best.story["validation_accuracy"] == pytest.approx(max(accuracies), abs=1e-5)
     assert get_method(tuned_method(out / "best.yaml")).name == "protonet"
@@ -244,8 +244,8 @@ def test_the_command_trains_every_trial_and_shares_networks(run_cli: RunCli, tmp
         "  parameters:\n    query: choose(2, 3)\n    distance: choose('euclidean', 'cosine')\n"
     )
     sets = ["steps=2", "size=16", "network=cnn4(width=4)", "validation_tasks=4", "way=3", "shot=1"]
-    given = [part for one in sets for part in ("--set", one)]
-    run_cli("tune", space, "toybox", "--fix", "query=2", *given, "-o", out)
+    options = [part for setting in sets for part in ("--set", setting)]
+    run_cli("tune", space, "toybox", "--fix", "query=2", *options, "-o", out)
     assert len(list((out / "networks").iterdir())) == 1
     best = read_tuned(out / "best.yaml")
     assert best.algorithm == "protonet(query=2)"

@@ -36,8 +36,8 @@ class DropBlock(nn.Module):
         rate = self.drop / block**2 * (height * width) / (down * across)
         # In float32 whatever the maps are: half precision has too few numbers near 0 for a small rate.
         corners = torch.rand_like(maps[..., :down, :across], dtype=torch.float32).lt(rate).to(maps.dtype)
-        kept = 1 - F.max_pool2d(F.pad(corners, [block - 1] * 4), block, stride=1)
-        return maps * kept * (kept.numel() / kept.sum().clamp(min=1))
+        mask = 1 - F.max_pool2d(F.pad(corners, [block - 1] * 4), block, stride=1)
+        return maps * mask * (mask.numel() / mask.sum().clamp(min=1))
 
 
 class ResNet12Block(nn.Module):

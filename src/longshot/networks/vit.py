@@ -110,9 +110,9 @@ class ViT(Network):
 
     def maps(self, images: Tensor) -> Tensor:
         """[B, 3, H, W] → [B, d, H/patch, W/patch]: the last patches where they lie in the image."""
-        tokens, place = self.tokens(images)
+        tokens, sides = self.tokens(images)
         patches = tokens if self.first is None else tokens[:, 1:]
-        return patches.transpose(1, 2).reshape(len(patches), self.dim, *place)
+        return patches.transpose(1, 2).reshape(len(patches), self.dim, *sides)
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, 3, H, W] → [B, d]."""
@@ -125,5 +125,5 @@ def positions(height: int, width: int, dim: int) -> Tensor:
     """[height·width, dim]: sin and cos of row and column at dim/4 frequencies from 1 down to 1/10,000."""
     frequencies = 10_000.0 ** -torch.linspace(0, 1, dim // 4)
     rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
-    angles = [place.flatten().float().outer(frequencies) for place in (rows, columns)]
+    angles = [coordinates.flatten().float().outer(frequencies) for coordinates in (rows, columns)]
     return torch.cat([wave for angle in angles for wave in (angle.sin(), angle.cos())], 1)

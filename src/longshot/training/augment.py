@@ -52,8 +52,8 @@ def parse(text: str) -> Augmentation:
     for word in [word.strip() for word in text.split("|")] if text.strip() else []:
         match = _STEP.match(word)
         if not match or match.group(1) not in STEPS:
-            known = "; ".join(STEPS.values())
-            raise UserError(f"There is no step '{word}' in the augmentation '{text}'; the steps are {known}.")
+            steps = "; ".join(STEPS.values())
+            raise UserError(f"There is no step '{word}' in the augmentation '{text}'; the steps are {steps}.")
         name, argument = match.group(1), match.group(2)
         if name == "flip":
             if argument:
@@ -76,8 +76,8 @@ def parse(text: str) -> Augmentation:
 
 def _numbers(images: Tensor, generator: Generator, low: float, high: float) -> Tensor:
     """[B, 1, 1, 1] uniform numbers on the images' device."""
-    drawn = torch.rand(len(images), generator=generator) * (high - low) + low
-    return drawn.to(images.device, images.dtype).view(-1, 1, 1, 1)
+    numbers = torch.rand(len(images), generator=generator) * (high - low) + low
+    return numbers.to(images.device, images.dtype).view(-1, 1, 1, 1)
 
 
 def _crop(images: Tensor, amount: float, generator: Generator) -> Tensor:

@@ -86,20 +86,20 @@ def simclr_episode(episode: Episode) -> Episode:
 
     An image that was a query takes no part. Of a class with q queries the first q support images are asked for.
     """
-    place = _place_in_class(episode.support_label, episode.way)
+    rank = _rank_in_class(episode.support_label, episode.way)
     queries = torch.bincount(episode.query_label, minlength=episode.way)
-    asked = (place < queries[episode.support_label]).nonzero().squeeze(1)
+    queried = (rank < queries[episode.support_label]).nonzero().squeeze(1)
     low, high = (edge(episode.support, dim=(0, 2, 3), keepdim=True) for edge in (torch.amin, torch.amax))
     # Images come scaled for the network; colour changes are meant for values from black (0) to white (1).
     plain = (episode.support - low) / (high - low).clamp(min=1e-6)
     generator = Generator().manual_seed(int(torch.randint(2**62, ())))
-    views = parse(SIMCLR)(torch.cat([plain, plain[asked]]), generator) * (high - low) + low
+    views = parse(SIMCLR)(torch.cat([plain, plain[queried]]), generator) * (high - low) + low
     count = len(plain)
-    everyone = torch.arange(count, device=asked.device)
-    return Episode(views[:count], everyone, views[count:], count, query_label=asked)
+    everyone = torch.arange(count, device=queried.device)
+    return Episode(views[:count], everyone, views[count:], count, query_label=queried)
 
 
-def _place_in_class(label: Tensor, way: int) -> Tensor:
+def _rank_in_class(label: Tensor, way: int) -> Tensor:
     """[S] number of earlier images of the same class."""
     one_hot = nn.functional.one_hot(label, way)
     return (one_hot.cumsum(0) * one_hot).sum(1) - 1

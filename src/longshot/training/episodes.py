@@ -76,26 +76,26 @@ class Shuffled(TrainingSource):
         """[total] places in ``rows`` that the step reads."""
         places = np.arange(step * self.total, (step + 1) * self.total)
         epochs, inside = np.divmod(places, len(self.rows))
-        found = np.empty_like(places)
+        positions = np.empty_like(places)
         for epoch in np.unique(epochs).tolist():
-            mine = epochs == epoch
-            found[mine] = self._epoch(epoch)[inside[mine]]
-        return found
+            here = epochs == epoch
+            positions[here] = self._epoch(epoch)[inside[here]]
+        return positions
 
     def _epoch(self, number: int) -> NDArray[np.int64]:
         if number not in self._epochs:
             order = np.random.default_rng([self.seed, number]).permutation(len(self.rows))
-            kept = {key: value for key, value in self._epochs.items() if key == number - 1}
-            self._epochs = {**kept, number: order}
+            previous = {key: value for key, value in self._epochs.items() if key == number - 1}
+            self._epochs = {**previous, number: order}
         return self._epochs[number]
 
     def load(self, step: int, share: tuple[int, int]) -> ImageBatch:
         """This device's images of the step."""
         rank, devices = share
-        mine = np.array_split(self.positions(step), devices)[rank]
+        positions = np.array_split(self.positions(step), devices)[rank]
         generator = step_generator(self.seed, step, 1 + rank)
-        images = self.images.read(self.rows[mine], self.augment, generator)
-        return ImageBatch(images, torch.from_numpy(self.labels[mine]).to(images.device))
+        images = self.images.read(self.rows[positions], self.augment, generator)
+        return ImageBatch(images, torch.from_numpy(self.labels[positions]).to(images.device))
 
 
 class EpisodeSource(TrainingSource):
@@ -138,23 +138,23 @@ class EpisodeSource(TrainingSource):
 
     def tasks(self, step: int) -> list[TaskRows]:
         """The episodes of a step, one by one."""
-        found = []
+        episodes = []
         for number in range(step * self.total, (step + 1) * self.total):
-            chunk, place = divmod(number, self.chunk)
+            chunk, position = divmod(number, self.chunk)
             if self.current is None or self.current[0] != chunk:
                 self.current = (chunk, self.draw(chunk))
-            found.append(self.current[1].take([place]))
-        return found
+            episodes.append(self.current[1].take([position]))
+        return episodes
 
     def load(self, step: int, share: tuple[int, int]) -> list[Episode]:
         """This device's episodes of the step."""
         rank, devices = share
-        mine = np.array_split(np.arange(self.total), devices)[rank]
+        share_of_step = np.array_split(np.arange(self.total), devices)[rank]
         tasks = self.tasks(step)
         # A stream per episode, not per device: the pictures do not depend on how many devices share the work.
         return [
             read_episode(self.images, tasks[i], self.augment, step_generator(self.seed, step, 1 + i))
-            for i in mine.tolist()
+            for i in share_of_step.tolist()
         ]
 
     def horizon(self, step: int) -> int:
@@ -239,15 +239,15 @@ def read_episode(
 ) -> Episode:
     """The one task of ``task`` as images."""
     support, query = task.support.values, task.query.values
-    both = images.read(np.concatenate([support, query]), augment, generator)
+    pictures = images.read(np.concatenate([support, query]), augment, generator)
     labels = [
-        torch.from_numpy(part.values.astype(np.int64)).to(both.device)
+        torch.from_numpy(part.values.astype(np.int64)).to(pictures.device)
         for part in (task.support_label, task.query_label)
     ]
     return Episode(
-        both[: len(support)],
+        pictures[: len(support)],
         labels[0],
-        both[len(support) :],
+        pictures[len(support) :],
         int(task.ways[0]),
         query_label=labels[1],
     )
@@ -256,11 +256,11 @@ def read_episode(
 def tasks_to_tensors(tasks: TaskRows) -> dict[str, Tensor]:
     """Tasks as plain tensors for a checkpoint."""
     lists = {name: getattr(tasks, name) for name in ("support", "support_label", "query", "query_label")}
-    found = {"ways": torch.from_numpy(tasks.ways.astype(np.int64))}
+    tensors = {"ways": torch.from_numpy(tasks.ways.astype(np.int64))}
     for name, ragged in lists.items():
-        found[f"{name}.values"] = torch.from_numpy(ragged.values.astype(np.int64))
-        found[f"{name}.offsets"] = torch.from_numpy(ragged.offsets.astype(np.int64))
-    return found
+        tensors[f"{name}.values"] = torch.from_numpy(ragged.values.astype(np.int64))
+        tensors[f"{name}.offsets"] = torch.from_numpy(ragged.offsets.astype(np.int64))
+    return tensors
 
 
 def tasks_from_tensors(tensors: Mapping[str, Tensor]) -> TaskRows:

@@ -49,10 +49,10 @@ class TrainingImages:
         self, rows: NDArray[np.int64], augment: Augmentation | None = None, generator: Generator | None = None
     ) -> Tensor:
         """[B, 3, H, W] float32 on the device, as the network wants it; the channels of a pixel lie together."""
-        wanted = rows if self.sources is None else self.sources[rows]
+        positions = rows if self.sources is None else self.sources[rows]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*not writable.*")
-            read = torch.from_numpy(self.pixels[wanted])
+            read = torch.from_numpy(self.pixels[positions])
         bytes_ = read.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
         if self.quarters is not None:
             bytes_ = _turned(bytes_, self.quarters[rows])
@@ -71,9 +71,9 @@ def _turned(images: Tensor, quarters: NDArray[np.int64]) -> Tensor:
     """[B, 3, H, H] with each image turned by its own number of quarter turns."""
     turned = images.clone()
     for quarter in range(1, _QUARTERS):
-        mine = torch.from_numpy(np.flatnonzero(quarters == quarter)).to(images.device)
-        if len(mine):
-            turned[mine] = torch.rot90(images[mine], quarter, (2, 3))
+        members = torch.from_numpy(np.flatnonzero(quarters == quarter)).to(images.device)
+        if len(members):
+            turned[members] = torch.rot90(images[members], quarter, (2, 3))
     return turned
 
 
@@ -131,8 +131,8 @@ class Prefetch(Generic[T]):
 
     def take(self, horizon: int) -> T:
         """The next step's data; ``horizon`` is the first step that must not be prepared yet."""
-        wanted = self._depth + 1
-        while len(self._waiting) < wanted and self._next < horizon:
+        ahead = self._depth + 1
+        while len(self._waiting) < ahead and self._next < horizon:
             self._waiting.append(self._threads.submit(self._make, self._next))
             self._next += 1
         return self._waiting.popleft().result()

@@ -70,7 +70,7 @@ def meta_step(
     else:
         with ThreadPoolExecutor(threads) as pool:
             by_thread = list(pool.map(work, range(threads)))
-        parts = [by_thread[place % threads][place // threads] for place in range(len(groups))]
+        parts = [by_thread[number % threads][number // threads] for number in range(len(groups))]
     _follow(network, episodes)
     gradients = [
         torch.stack(alike).sum(0) / len(episodes)

@@ -21,8 +21,8 @@ def attention_logits(support: Tensor, label: Tensor, query: Tensor, way: int, *,
     """[Q, way] log Σ over x of label w of softmax_x(scale · cos(q, x))."""
     similar = scale * functional.normalize(query, dim=1) @ functional.normalize(support, dim=1).T  # [Q, S]
     attention = similar.log_softmax(1)
-    mine = functional.one_hot(label, way).bool().T  # [way, S]
-    spread = attention.unsqueeze(1).masked_fill(~mine, float("-inf"))  # [Q, way, S]
+    members = functional.one_hot(label, way).bool().T  # [way, S]
+    spread = attention.unsqueeze(1).masked_fill(~members, float("-inf"))  # [Q, way, S]
     return torch.logsumexp(spread, 2)
 
 

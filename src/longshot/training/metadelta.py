@@ -49,12 +49,12 @@ class MetaDelta(Algorithm):
 
     def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
         """Per member m: head_m [C, d] over the classes and head_turn_m [4, d], uniform in ±1/√d."""
-        found = {}
+        heads = {}
         for number, member in enumerate(members(network)):
             bound = member.dim**-0.5
-            found[f"head_{number}"] = torch.empty(classes, member.dim).uniform_(-bound, bound)
-            found[f"head_turn_{number}"] = torch.empty(_TURNS, member.dim).uniform_(-bound, bound)
-        return found
+            heads[f"head_{number}"] = torch.empty(classes, member.dim).uniform_(-bound, bound)
+            heads[f"head_turn_{number}"] = torch.empty(_TURNS, member.dim).uniform_(-bound, bound)
+        return heads
 
     def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
         """Mean over members and images; the accuracy is that of the members' mean probabilities."""
@@ -90,11 +90,11 @@ def members(network: Network) -> list[Network]:
 
 def turned(images: Tensor, turns: Tensor) -> Tensor:
     """[B, 3, H, H], image b turned by ``turns[b]`` quarters, counter-clockwise."""
-    found = images.clone()
+    views = images.clone()
     for quarter in range(1, _TURNS):
-        mine = (turns == quarter).nonzero().squeeze(1)
-        found[mine] = torch.rot90(images[mine], quarter, (2, 3))
-    return found
+        chosen = (turns == quarter).nonzero().squeeze(1)
+        views[chosen] = torch.rot90(images[chosen], quarter, (2, 3))
+    return views
 
 
 def choose_weights(network: Ensemble, validation: Validation) -> Tensor:
@@ -108,7 +108,7 @@ def choose_weights(network: Ensemble, validation: Validation) -> Tensor:
     nearest = ProtoNet()
     with torch.no_grad():
         pieces = [
-            (torch.stack([nearest.scores(one) for one in batch.split()]), targets, batch.query_mask)
+            (torch.stack([nearest.scores(view) for view in batch.split()]), targets, batch.query_mask)
             for _, batch, targets in validation.feature_batches(network, nearest, network.dims)
         ]
     return select(pieces, len(network.dims)).to(network.weights)
@@ -126,12 +126,12 @@ def select(pieces: Sequence[tuple[Tensor, Tensor, Tensor]], count: int) -> Tenso
         return total / tasks
 
     equal = torch.full((count,), 1 / count)
-    best, found = accuracy(equal), equal
+    best, weights = accuracy(equal), equal
     votes = torch.zeros(count)
     for round_ in range(1, _ROUNDS + 1):
-        tried = [accuracy((votes + one) / round_) for one in torch.eye(count)]
+        tried = [accuracy((votes + vote) / round_) for vote in torch.eye(count)]
         chosen = max(range(count), key=lambda m: tried[m])
         votes[chosen] += 1
         if tried[chosen] > best:
-            best, found = tried[chosen], votes / round_
-    return found
+            best, weights = tried[chosen], votes / round_
+    return weights

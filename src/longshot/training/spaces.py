@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import Field
 
 from longshot.core.calls import format_call, parse_call
 from longshot.core.errors import UserError
@@ -30,7 +31,7 @@ class SpaceRecord(Record):
     method: str | None = None
     train: dict[str, Any] | None = None
     parameters: dict[str, Any] | None = None
-    found: dict[str, Any] | None = None  # what the paper's own search found
+    reported: dict[str, Any] | None = Field(None, alias="found")  # what the paper's own search found
 
 
 @dataclass(frozen=True)
@@ -217,8 +218,9 @@ def _space(name: str, values: Mapping[str, Any]) -> Space:
     for word in _words([record.algorithm, record.method, *train.values()]):
         if word not in parameters:
             raise UserError(f"The space '{name}' uses '{word}', but has no parameter of that name.")
-    reported = record.found or {}
-    return Space(name, record.algorithm, record.method, parameters, train, reported, record.source)
+    return Space(
+        name, record.algorithm, record.method, parameters, train, record.reported or {}, record.source
+    )
 
 
 def _words(texts: list[Any]) -> Iterator[str]:

@@ -123,12 +123,12 @@ def open_object(
     return opened
 
 
-def _shown(given: object) -> str:
+def _shown(value: object) -> str:
     """A value and its type for a message."""
-    if isinstance(given, np.ndarray | Tensor):
-        return f"an array [{', '.join(str(side) for side in given.shape)}]"
-    text = repr(given)
-    return f"{text if len(text) <= 60 else text[:57] + '…'} ({type(given).__name__})"
+    if isinstance(value, np.ndarray | Tensor):
+        return f"an array [{', '.join(str(side) for side in value.shape)}]"
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '…'} ({type(value).__name__})"
 
 
 def _default_preprocessing(module: nn.Module) -> str:
