@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Span = tuple[int, int]  # start and stop in the bytes of the whole message
-Value = list[bytes] | NDArray[np.float32] | NDArray[np.int64]
+FeatureValue = list[bytes] | NDArray[np.float32] | NDArray[np.int64]
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _KINDS = (1, 2, 3)  # bytes, floats, integers
 
@@ -24,12 +24,12 @@ class ProtoError(ValueError):
     """Bytes that are no message: the reason in a few words."""
 
 
-def parse_example(data: bytes, names: Collection[str] | None = None) -> dict[str, Value]:
+def parse_example(data: bytes, names: Collection[str] | None = None) -> dict[str, FeatureValue]:
     """Features by name: ``list[bytes]``, float32 [n] or int64 [n]; ``names`` leaves the others undecoded.
 
     A feature with no value of any kind is an empty list of bytes.
     """
-    features: dict[str, Value] = {}
+    features: dict[str, FeatureValue] = {}
     for number, wire, start, stop, _ in _fields(data, 0, len(data)):
         if number != 1 or wire != _BYTES:
             continue
@@ -49,7 +49,7 @@ def parse_example(data: bytes, names: Collection[str] | None = None) -> dict[str
     return features
 
 
-def _feature(data: bytes, parts: list[Span]) -> Value:
+def _feature(data: bytes, parts: list[Span]) -> FeatureValue:
     """The value of a Feature, whose parts (nearly always one) are merged."""
     kind = 0
     lists: list[Span] = []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from longshot.core.errors import UserError
-from longshot.datasets.formats.example_proto import Value
+from longshot.datasets.formats.example_proto import FeatureValue
 
 _KINDS = {
     "Image": "image",
@@ -46,7 +46,7 @@ def read_features(file: Path) -> list[Feature]:
         ) from error
 
 
-def guess_features(example: Mapping[str, Value], labels: Mapping[str, list[str]]) -> list[Feature]:
+def guess_features(example: Mapping[str, FeatureValue], labels: Mapping[str, list[str]]) -> list[Feature]:
     """The features of a dataset without features.json, from its first record and its files of label names."""
     features = []
     for name, value in sorted(example.items()):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.files import read_object
-from longshot.datasets.formats.example_proto import Value, parse_example
+from longshot.datasets.formats.example_proto import FeatureValue, parse_example
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.numbered import count_within
 from longshot.datasets.formats.spans import read_span
@@ -145,7 +145,7 @@ def _shards(folder: Path, info: dict[str, Any]) -> dict[str, list[Path]]:
     return {split: [file for _, file in sorted(present[split].items())] for split in order}
 
 
-def _first_example(files: Sequence[Path]) -> dict[str, Value]:
+def _first_example(files: Sequence[Path]) -> dict[str, FeatureValue]:
     for file in files:
         index = index_file(file)
         if len(index):
@@ -234,7 +234,7 @@ def _arrow_type(feature: Feature) -> pa.DataType:
     return kind if feature.single else pa.list_(kind)
 
 
-def _plain(value: Value | None, feature: Feature) -> Any:
+def _plain(value: FeatureValue | None, feature: Feature) -> Any:
     """A feature's values as Python values; a single one without its list, None where a record lacks it."""
     if value is None:
         return None if feature.single else []

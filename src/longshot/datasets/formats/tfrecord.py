@@ -21,7 +21,7 @@ from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.datasets.files import reason_of
 from longshot.datasets.formats.crc32c import crc32c, masked, masked_of_lengths
-from longshot.datasets.formats.example_proto import ProtoError, Value, parse_example
+from longshot.datasets.formats.example_proto import FeatureValue, ProtoError, parse_example
 from longshot.datasets.formats.spans import SpanStore
 from longshot.datasets.images import ImageError, decode
 
@@ -108,7 +108,7 @@ def unframe(raw: bytes, where: str) -> bytes:
     return data
 
 
-def parse_record(raw: bytes, where: str, names: Sequence[str] | None = None) -> dict[str, Value]:
+def parse_record(raw: bytes, where: str, names: Sequence[str] | None = None) -> dict[str, FeatureValue]:
     """The features of the ``tf.train.Example`` in one whole record."""
     try:
         return parse_example(unframe(raw, where), names)

@@ -73,7 +73,7 @@ def shared_classes(a: Dataset, b: Dataset, nouns: Nouns | None = None) -> list[S
     return sorted(pairs, key=lambda pair: (pair.a, pair.b))
 
 
-Names = Mapping[str, frozenset[str]]
+ClassTexts = Mapping[str, frozenset[str]]
 
 
 def _names(dataset: Dataset, nouns: Nouns | None) -> dict[str, frozenset[str]]:
@@ -95,7 +95,7 @@ def _sense(names: frozenset[str], nouns: Nouns) -> frozenset[str]:
     return frozenset(own or {nouns.first[name] for name in names if name in nouns.first})
 
 
-def _above(dataset: Dataset, names: Names) -> dict[str, frozenset[str]]:
+def _above(dataset: Dataset, names: ClassTexts) -> dict[str, frozenset[str]]:
     """Names of the nodes above each class in the dataset's own taxonomy, the root left out."""
     taxonomy = dataset.taxonomy
     if taxonomy is None:
@@ -109,7 +109,7 @@ def _above(dataset: Dataset, names: Names) -> dict[str, frozenset[str]]:
     return above
 
 
-def _matches(a: Names, b: Names, relation: str) -> list[SharedClass]:
+def _matches(a: ClassTexts, b: ClassTexts, relation: str) -> list[SharedClass]:
     """Pairs of classes with a common text, through an index over B."""
     index: dict[str, list[str]] = {}
     for class_id, texts in b.items():
