@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from longshot.competition import create
+from longshot.cli.faces import ShellFace
+from longshot.competition import check_bundle, create, history, make_submission
 from longshot.competition.limits import RunLimits
+from longshot.competition.outcomes import SubmissionFailed
 from longshot.competition.settings import FILE, Competition, CompetitionShape, load, parse_time
 from longshot.core.errors import UserError
 
@@ -207,9 +209,33 @@ def test_what_is_no_yaml(tmp_path):
 def test_no_file_names_what_makes_one(tmp_path):
     with pytest.raises(UserError) as caught:
         load(tmp_path)
-    assert str(caught.value) == (
-        f'There is no {FILE} in {tmp_path}; make a competition with longshot.competition.create("{tmp_path}").'
+    fact = f"There is no {FILE} in {tmp_path}; make a competition with "
+    assert str(caught.value) == f'{fact}longshot.competition.create("{tmp_path}").'
+    assert caught.value.render(ShellFace()) == f"{fact}'longshot compete init {tmp_path}'."
+
+
+def test_every_call_that_an_error_names_is_a_command(tmp_path, competition):
+    with pytest.raises(UserError) as caught:
+        check_bundle(tmp_path / "no.zip")
+    assert caught.value.render(ShellFace()) == (
+        f"There is no bundle at {tmp_path / 'no.zip'}; write one with 'longshot compete bundle FOLDER -o FILE'."
     )
+    assert str(caught.value).endswith("write one with longshot.competition.export_bundle(FOLDER, out=FILE).")
+    with pytest.raises(UserError) as caught:
+        history(competition.folder, 7)
+    assert caught.value.render(ShellFace()) == (
+        f"There is no submission 7; 'longshot compete status {competition.folder}' lists them."
+    )
+    with pytest.raises(UserError) as caught:
+        make_submission("pixels", tmp_path / "out", backbone="pixels")
+    assert caught.value.render(ShellFace()) == (
+        "'pixels' is a network already, so --backbone pixels has no place; name the method first, as in protonet."
+    )
+
+
+def test_what_a_submission_says_is_shown_as_it_is():
+    error = SubmissionFailed('it failed: print(f"{way} {tasks:600}")')
+    assert error.render(ShellFace()) == str(error) == 'it failed: print(f"{way} {tasks:600}")'
 
 
 def test_a_new_competition_is_what_was_asked_for(tmp_path):

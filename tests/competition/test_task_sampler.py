@@ -127,6 +127,23 @@ def test_tasks_follow_from_the_whole_secret(tmp_path):
     assert seeds("a" * 63 + "b") != first and seeds("b" + "a" * 63) != first
 
 
+def test_the_same_secret_gives_the_same_tasks_for_ever(tmp_path):
+    """A final that is run again years later must ask the same questions."""
+    data, phase = competition(tmp_path / "c", {"d": made(tmp_path, [45] * 6)}, 4)
+    tasks = data.test_tasks(phase, 1)
+    assert [(task.number, task.ways, task.shots, task.seed) for task in tasks] == [
+        (2, 5, 5, 142081254),
+        (1, 2, 4, 1379678048),
+        (0, 6, 11, 407196154),
+        (3, 2, 1, 12428618),
+    ]
+    assert tasks[0].support[:3].tolist() == [212, 207, 190]
+    assert tasks[0].query[:3].tolist() == [263, 81, 94]
+    assert tasks[0].support_label[:5].tolist() == [1, 1, 1, 3, 0]
+    assert tasks[0].query_label[:5].tolist() == [0, 2, 4, 1, 2]
+    assert data.test_tasks(phase, 2)[0].seed != tasks[0].seed
+
+
 def test_the_secret_is_made_once_whoever_comes_first(tmp_path, monkeypatch):
     """Another worker makes it between our look and our writing: its text is the one that counts."""
     data, _ = competition(tmp_path / "c", {}, 1)

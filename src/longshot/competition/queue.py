@@ -56,15 +56,16 @@ def enter(
     _check_open(entered)
     if league not in competition.leagues:
         raise UserError(f"There is no league '{league}' here; there are: {', '.join(competition.leagues)}.")
-    if not team.strip() or len(team) > 100:
-        raise UserError(f"A team's name has 1 to 100 letters, this one has {len(team.strip())}.")
+    name = team.strip()
+    if not 1 <= len(name) <= 100:
+        raise UserError(f"A team's name has 1 to 100 letters, this one has {len(name)}.")
     if not (team + (pseudonym or "")).isprintable():
         raise UserError("A team's name has letters that cannot be shown; leave out control characters.")
     if not source.exists():
         raise UserError(f"There is no submission at {source}; give a folder or a zip with a model.py in it.")
     with _staged(competition, source) as staged, alone(store) as connection:
-        owner = _team(connection, team.strip(), ranked, pseudonym)
-        _check_quota(connection, owner, entered, team)
+        owner = _team(connection, name, ranked, pseudonym)
+        _check_quota(connection, owner, entered, name)
         number = insert(connection, owner, entered, league, fact_sheet)
         target = archive_path(competition, number)
         if target.exists():  # left by an entry that was not committed
