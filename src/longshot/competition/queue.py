@@ -97,14 +97,7 @@ def claim(store: Store, worker: str, lease: float = LEASE) -> Claim | None:
     with alone(store) as connection:
         _revive(connection, lease)
         waiting = (
-            sa.select(
-                runs.c.id,
-                runs.c.submission,
-                runs.c.seed,
-                runs.c.attempt,
-                submissions.c.phase,
-                submissions.c.league,
-            )
+            sa.select(runs, submissions.c.phase, submissions.c.league)
             .join(submissions, submissions.c.id == runs.c.submission)
             .where(runs.c.state == "queued")
             .order_by(runs.c.id)

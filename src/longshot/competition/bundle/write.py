@@ -7,6 +7,7 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ import yaml
 
 from longshot.competition import sandbox
 from longshot.competition.bundle.pages import pages
-from longshot.competition.data import CompetitionData
+from longshot.competition.data import CompetitionData, HiddenTask
+from longshot.competition.inside.drive import BlindTask
 from longshot.competition.settings import Competition, Phase
+from longshot.competition.templates import template
 from longshot.core.files import atomic
 from longshot.core.progress import progress
 from longshot.statistics.intervals import t_quantile
@@ -111,64 +114,26 @@ def _yaml(
         if position:
             entry["auto_migrate_to_this_phase"] = True
         phases.append(entry)
-    columns = [
-        {"title": "Normalised accuracy", "key": "worst", "index": 0, "sorting": "desc", "computation": "min"},
-        {"title": "One run", "key": "normalized_accuracy", "index": 1, "sorting": "desc", "hidden": True},
-        {"title": "Duration (s)", "key": "duration", "index": 2, "sorting": "asc"},
-    ]
-    columns[0]["computation_indexes"] = ["1"]  # over the run's score, hidden itself: the worst of the seeds
-    described = {
-        "version": 2,
+    leagues = _question("league", "select", "League", list(competition.leagues), required=True)
+    required = competition.fact_sheet == "required"
+    questions = {
+        name: _question(name, "text", name, "", required=required) for name in competition.fact_fields
+    }
+    described = yaml.safe_load(template("bundle.yaml"))
+    described |= {
         "title": competition.title[:256],
-        "description": "Any-way any-shot image classification across domains",
-        "image": "logo.png",
-        "terms": "terms.md",
         "docker_image": docker_image,
-        "registration_auto_approve": False,
-        "pages": [
-            {"title": "Overview", "file": "overview.md"},
-            {"title": "Evaluation", "file": "evaluation.md"},
-            {"title": "Submission", "file": "submission.md"},
-        ],
-        "fact_sheet": {
-            "league": {
-                "key": "league",
-                "type": "select",
-                "title": "League",
-                "selection": list(competition.leagues),
-                "is_required": True,
-                "is_on_leaderboard": True,
-            },
-            **_sheet(competition),
-        },
+        "fact_sheet": {"league": {**leagues, "is_on_leaderboard": True}, **questions},
         "tasks": tasks,
         "phases": phases,
-        "leaderboards": [
-            {
-                "title": "Results",
-                "key": "results",
-                "submission_rule": "Force_Last",
-                "primary_index": 0,
-                "columns": columns,
-            }
-        ],
     }
     return yaml.safe_dump(described, sort_keys=False, allow_unicode=True)  # quotes texts that look like dates
 
 
-def _sheet(competition: Competition) -> dict[str, Any]:
-    """The fields of the fact sheet as questions of the platform."""
-    return {
-        name: {
-            "key": name,
-            "type": "text",
-            "title": name,
-            "selection": "",
-            "is_required": competition.fact_sheet == "required",
-            "is_on_leaderboard": False,
-        }
-        for name in competition.fact_fields
-    }
+def _question(key: str, kind: str, title: str, selection: Any, *, required: bool) -> dict[str, Any]:
+    """A field of the fact sheet as a question of the platform."""
+    shown = {"title": title, "selection": selection, "is_required": required, "is_on_leaderboard": False}
+    return {"key": key, "type": kind, **shown}
 
 
 def _moment(text: str | None) -> str | None:
@@ -180,22 +145,8 @@ def _moment(text: str | None) -> str | None:
 def _task_data(data: CompetitionData, phase: Phase, seed: int) -> tuple[bytes, bytes]:
     """The input data (no query labels) and the reference data of one run, each a zip."""
     hidden = data.test_tasks(phase, seed)
-    shown = [
-        {
-            "dataset": task.dataset,
-            "ways": task.ways,
-            "shots": task.shots,
-            "seed": task.seed,
-            "support": task.support.tolist(),
-            "support_label": task.support_label.tolist(),
-            "query": task.query.tolist(),
-        }
-        for task in hidden
-    ]
-    truth = [
-        {"dataset": t.dataset, "ways": t.ways, "shots": t.shots, "query_label": t.query_label.tolist()}
-        for t in hidden
-    ]
+    shown = [_plain(task, [field.name for field in fields(BlindTask)]) for task in hidden]
+    truth = [_plain(task, ["dataset", "ways", "shots", "query_label"]) for task in hidden]
     files: dict[str, bytes] = {}
     for name, path in data.training_files(phase).items():
         files[f"train/{name}"] = path.read_bytes()
@@ -205,6 +156,14 @@ def _task_data(data: CompetitionData, phase: Phase, seed: int) -> tuple[bytes, b
     factors = {count: t_quantile(count - 1, 0.95) for count in range(2, len(hidden) + 1)}
     reference = {"tasks": truth, "t95": factors}
     return _zip(files), _zip({"truth.json": json.dumps(reference).encode()})
+
+
+def _plain(task: HiddenTask, names: list[str]) -> dict[str, Any]:
+    """Some fields of a task, as JSON has them."""
+    values = {name: getattr(task, name) for name in names}
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()
+    }
 
 
 def _shuffled(data: CompetitionData, name: str, tasks: list[dict[str, Any]]) -> bytes:
