@@ -201,7 +201,7 @@ def test_own_code_goes_with_what_it_imports(own, tmp_path):
         (
             "protonet",
             {"train": "protonet", "settings": {"steps": 0}},
-            "steps = 0, but it must be greater than 0",
+            "steps = 0, but it must be a whole number above 0",
         ),
         ("finetune-all", {"backbone": "efficientnet-lite0"}, "chooses a setting on validation classes"),
     ],

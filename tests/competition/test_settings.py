@@ -115,15 +115,15 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "one way": (
         {**PLAIN, "shape": {"min_way": 1}},
-        "{file} has the setting shape.min_way = 1, but it must be greater than or equal to 2.",
+        "{file} has the setting shape.min_way = 1, but it must be a whole number of 2 or more.",
     ),
     "no shots": (
         {**PLAIN, "shape": {"min_shot": 0}},
-        "{file} has the setting shape.min_shot = 0, but it must be greater than 0.",
+        "{file} has the setting shape.min_shot = 0, but it must be a whole number above 0.",
     ),
     "no queries": (
         {**PLAIN, "shape": {"query": 0}},
-        "{file} has the setting shape.query = 0, but it must be greater than 0.",
+        "{file} has the setting shape.query = 0, but it must be a whole number above 0.",
     ),
     "ways upside down": (
         {**PLAIN, "shape": {"min_way": 5, "max_way": 4}},
@@ -135,7 +135,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "limits of the file": (
         {**PLAIN, "limits": {"memory": 0}},
-        "{file}, limits, has the setting memory = 0, but it must be greater than 0.",
+        "{file}, limits, has the setting memory = 0, but it must be a whole number above 0.",
     ),
     "unknown limit": (
         {**PLAIN, "limits": {"second": 1}},
@@ -143,11 +143,11 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "endless": (
         {**PLAIN, "limits": {"seconds": float("inf")}},
-        "{file}, limits, has the setting seconds = inf, but it must be a finite number.",
+        "{file}, limits, has the setting seconds = inf, but it must be a finite number above 0.",
     ),
     "limits of a phase": (
         with_phase(limits={"seconds": -1}),
-        "{file}, phase 'feedback', has the setting limits.seconds = -1, but it must be greater than 0.",
+        "{file}, phase 'feedback', has the setting limits.seconds = -1, but it must be a number above 0.",
     ),
     "unknown limit of a phase": (
         with_phase(limits={"dsk": 1}),
@@ -155,7 +155,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "processor time": (
         with_phase(limits={"cpu_seconds": -1}),
-        "{file}, phase 'feedback', has the setting limits.cpu_seconds = -1, but it must be greater than or equal to 0.",
+        "{file}, phase 'feedback', has the setting limits.cpu_seconds = -1, but it must be a number of 0 or more.",
     ),
     "unknown in a phase": (
         with_phase(taks=3),
@@ -163,7 +163,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "no tasks": (
         with_phase(tasks=0),
-        "{file}, phase 'feedback', has the setting tasks = 0, but it must be greater than 0.",
+        "{file}, phase 'feedback', has the setting tasks = 0, but it must be a whole number above 0.",
     ),
     "a date": (
         with_phase(start="soon"),
@@ -197,7 +197,7 @@ def test_a_mistake_is_one_sentence(tmp_path, mistake):
 
 
 def test_no_seeds_are_no_runs(tmp_path):
-    with pytest.raises(UserError, match=r"phase 'feedback', has the setting seeds = \(\), but "):
+    with pytest.raises(UserError, match=r"phase 'feedback', has the setting seeds = \[\], but "):
         read(tmp_path, with_phase(seeds=[]))
 
 

@@ -11,7 +11,7 @@ import click
 from longshot.cli.common import device_option, dry_run_option, json_option, print_table
 
 if TYPE_CHECKING:
-    from longshot.studies.engine.run import StudyOutcome
+    from longshot.studies import StudyOutcome
 
 
 @click.group()
@@ -28,27 +28,29 @@ def command() -> None:
 
 @command.command("ls")
 @json_option
-def list_studies(as_json: bool) -> None:
+def list_presets(as_json: bool) -> None:
     """List the studies.
 
     \b
     Example:
       longshot study ls
     """
-    from longshot.studies.engine.presets import get_study, study_names
+    from longshot.studies import list_studies
 
-    studies = [get_study(name) for name in study_names()]
+    studies = list_studies()
     if as_json:
-        keys = ("name", "recipe", "version", "title", "paper", "settings")
-        print_table([{key: getattr(study, key) for key in keys} for study in studies], as_json=True)
+        keys = ("name", "recipe", "version", "title", "paper")
+        rows = [{key: getattr(study, key) for key in keys} for study in studies]
+        settings = [study.settings.plain() for study in studies]
+        print_table([{**row, "settings": own} for row, own in zip(rows, settings, strict=True)], as_json=True)
         return
     rows = [
         {
             "study": study.name,
             "version": study.version,
             "what": study.title,
-            "tasks": study.settings.get("tasks", ""),
-            "backbone": study.settings.get("backbone", ""),
+            "tasks": getattr(study.settings, "tasks", ""),
+            "backbone": getattr(study.settings, "backbone", ""),
             "paper": ", ".join(study.paper.split(", ")[:2]),
         }
         for study in studies
@@ -66,7 +68,7 @@ def show(name: str) -> None:
       longshot study show better-testbed
       longshot study show better-testbed > mine.yaml
     """
-    from longshot.studies.engine.presets import get_study
+    from longshot.studies import get_study
 
     click.echo(get_study(name).text, nl=False)
 
@@ -82,15 +84,15 @@ def validate(file: Path, as_json: bool) -> None:
       longshot study show many-way > mine.yaml
       longshot study validate mine.yaml
     """
-    from longshot.studies.engine.presets import read_study
+    from longshot.studies import read_study
 
     study = read_study(file)
     if as_json:
-        click.echo(
-            json.dumps({"recipe": study.recipe, "settings": study.settings}, indent=2, ensure_ascii=False)
-        )
+        plain = study.settings.plain()
+        settings = {key: plain[key] for key in study.named}
+        click.echo(json.dumps({"recipe": study.recipe, "settings": settings}, indent=2, ensure_ascii=False))
         return
-    click.echo(f"{file} is a valid study of the recipe '{study.recipe}' with {len(study.settings)} settings.")
+    click.echo(f"{file} is a valid study of the recipe '{study.recipe}' with {len(study.named)} settings.")
 
 
 @command.command("run")
@@ -135,17 +137,21 @@ def run(
     (.png, .svg), report.html and study.json. Settings: those of the study, then --config, then --set. A study over
     several datasets takes them as NAME=PATH.
     """
-    from longshot.studies.engine.presets import get_study, layered
-    from longshot.studies.engine.run import estimate_study, open_data, run_study
+    from longshot.studies import estimate_study, read_changes, run_study
 
-    given = [*changes, *([] if backbone is None else [f"backbone={json.dumps(backbone)}"])]
-    study = layered(get_study(name), config, given)
-    opened = open_data(study, datasets)
+    options: dict[str, Any] = {
+        "out": out,
+        "backbone": backbone,
+        "settings": read_changes(changes),
+        "config": config,
+        "workers": workers,
+        "device": device,
+    }
     if dry_run:
-        records, notes = estimate_study(study, opened, out, device=device, workers=workers)
-        _print_estimate(records, list(notes), as_json)
+        estimate = estimate_study(name, datasets, **options)
+        _print_estimate(estimate.steps, list(estimate.notes), as_json)
         return
-    outcome = run_study(study, opened, out, device=device, workers=workers)
+    outcome = run_study(name, datasets, **options)
     if as_json:
         click.echo(json.dumps(_facts(outcome), indent=2, ensure_ascii=False))
         return

@@ -8,10 +8,11 @@ keyword arguments) into it. A file of Longshot's own format adds ``format: Liter
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -46,6 +47,7 @@ _WANTED = {
     "mapping_type": "settings by name",
     "model_type": "settings by name",
 }
+_BOUND_ERRORS = ("greater_than_equal", "greater_than", "less_than_equal", "less_than")
 RecordType = TypeVar("RecordType", bound=BaseModel)
 
 
@@ -106,8 +108,7 @@ def read_parameters(model: type[RecordType], values: Mapping[str, Any], function
         )
     if detail["type"] == "value_error":  # raised by a validator of ours, which words it itself
         raise UserError(f"{{{name}}} is {detail['input']!r}, but {detail['ctx']['error']}.")
-    reason = _WANTED.get(detail["type"]) or detail["msg"].removeprefix("Input should be ")
-    raise UserError(f"{{{name}}} is {detail['input']!r}, but it must be {reason}.")
+    raise UserError(f"{{{name}}} is {detail['input']!r}, but it must be {_wanted(model, detail)}.")
 
 
 def read_json(model: type[RecordType], path: Path, what: str) -> RecordType:
@@ -148,22 +149,73 @@ def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:
         return f"lacks the setting '{setting}'; add it."
     if detail["type"] == "value_error":  # raised by a validator of ours, which words it itself
         reason = str(detail["ctx"]["error"])
-        return f"has the setting {setting} = {detail['input']!r}, but {reason}." if path else f"{reason}."
-    reason = _WANTED.get(detail["type"]) or detail["msg"].removeprefix("Input should be ")
-    return f"has the setting {setting} = {detail['input']!r}, but it must be {reason}."
+        return (
+            f"has the setting {setting} = {_shown(detail['input'])}, but {reason}." if path else f"{reason}."
+        )
+    return f"has the setting {setting} = {_shown(detail['input'])}, but it must be {_wanted(model, detail)}."
+
+
+def _wanted(model: type[BaseModel], detail: ErrorDetails) -> str:
+    """What a value must be, with its bounds: "a whole number of 8 or more"."""
+    if detail["type"] == "too_short":
+        return f"of {detail['ctx']['min_length']} or more entries"
+    words = _WANTED.get(detail["type"])
+    if words is None and detail["type"] not in _BOUND_ERRORS:
+        return detail["msg"].removeprefix("Input should be ")
+    annotation, bounds = _inside(model, [str(part) for part in detail["loc"]])
+    if words is None:
+        words = "a whole number" if annotation is int else "a number"
+    return words + (bounds if words.endswith("number") else "")
 
 
 def _names(model: type[BaseModel], path: list[str]) -> list[str]:
     """The settings there are at ``path`` inside ``model``."""
-    current: Any = model
+    annotation, _ = _inside(model, path)
+    return list(getattr(annotation, "model_fields", {}))
+
+
+def _inside(model: type[BaseModel], path: list[str]) -> tuple[Any, str]:
+    """The type at ``path`` inside ``model``, through lists and mappings, and the bounds of its numbers in words."""
+    current, bounds = _unwrapped(model)
     for part in path:
-        field = getattr(current, "model_fields", {}).get(part)
-        annotation = None if field is None else field.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            current = annotation
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            field = current.model_fields.get(part)
+            current, bounds = _unwrapped(None if field is None else field.annotation)
+            bounds += [] if field is None else _bounds(field.metadata)
+        else:  # a list's position, or a mapping's name
+            arguments = [argument for argument in get_args(current) if argument is not ...]
+            current, bounds = _unwrapped(arguments[-1] if arguments else None)
+    return current, f" {' and '.join(bounds)}" if bounds else ""
+
+
+def _unwrapped(annotation: Any) -> tuple[Any, list[str]]:
+    """A type without None and without what is annotated, and the bounds that were annotated."""
+    bounds: list[str] = []
+    while True:
+        if hasattr(annotation, "__metadata__"):
+            for part in annotation.__metadata__:
+                bounds += _bounds(getattr(part, "metadata", [part]))
+            annotation = annotation.__origin__
+        elif get_origin(annotation) in (Union, UnionType):
+            annotation = next(part for part in get_args(annotation) if part is not type(None))
         else:
-            return []
-    return list(current.model_fields)
+            return annotation, bounds
+
+
+def _bounds(metadata: Iterable[Any]) -> list[str]:
+    words = {"ge": "of {} or more", "gt": "above {}", "le": "up to {}", "lt": "below {}"}
+    return [words[key].format(getattr(part, key)) for part in metadata for key in words if hasattr(part, key)]
+
+
+def _shown(value: Any) -> str:
+    """A value as it was written: lists, not tuples."""
+
+    def listed(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: listed(inner) for key, inner in value.items()}
+        return [listed(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+    return repr(listed(value))
 
 
 def _listed(value: Any) -> Any:

@@ -75,7 +75,7 @@ def training_settings(**values: Any) -> TrainingSettings:
     >>> training_settings(steps=0)
     Traceback (most recent call last):
         ...
-    longshot.core.errors.UserError: steps is 0, but it must be greater than or equal to 1.
+    longshot.core.errors.UserError: steps is 0, but it must be a whole number of 1 or more.
     """
     return read_parameters(TrainingSettings, values, "train")
 

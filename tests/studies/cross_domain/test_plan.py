@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +13,13 @@ from scipy import stats
 
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
+from longshot.studies import get_study, layered
 from longshot.studies.cross_domain.claims import claims_table, differences
 from longshot.studies.cross_domain.plan import make_plan
 from longshot.studies.cross_domain.scores import CROSS, OTHER, OWN, WITHIN, SettingTasks
+from longshot.studies.cross_domain.settings import CrossDomainSettings
 from longshot.studies.cross_domain.tables import grouped
 from longshot.studies.cross_domain.training import DomainTraining, OneBranch
-from longshot.studies.engine.presets import get_study, layered
 from longshot.testbeds.base import Pool
 from longshot.testbeds.instances import UniformInstances
 from longshot.testbeds.shapes import FixedShape
@@ -39,8 +39,10 @@ class _NoPictures:
         raise AssertionError("no picture is needed")
 
 
-def _settings(*changes: str) -> dict[str, Any]:
-    return layered(get_study("cross-domain"), None, changes).settings
+def _settings(*changes: str) -> CrossDomainSettings:
+    settings = layered(get_study("cross-domain"), None, changes).settings
+    assert isinstance(settings, CrossDomainSettings)
+    return settings
 
 
 def test_domains_are_held_out_in_turn_and_the_others_split_seven_to_three() -> None:

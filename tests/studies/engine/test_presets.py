@@ -8,28 +8,24 @@ import pytest
 import yaml
 
 from longshot.core.errors import UserError
-from longshot.studies.engine.presets import (
-    RECIPES,
-    fields_of,
-    get_study,
-    layered,
-    parse,
-    read_study,
-    study_names,
-)
+from longshot.studies.engine.presets import get_study, layered, parse, read_study, study_names
+from longshot.studies.engine.recipe import RECIPES, get_recipe
 
 
 @pytest.mark.parametrize("name", study_names())
 def test_a_preset_names_all_settings_and_its_source(name: str) -> None:
     study = get_study(name)
     assert study.name == name
-    assert set(study.settings) == set(fields_of(study.recipe))
+    fields = get_recipe(study.recipe).settings.model_fields
+    assert set(study.named) == set(fields)
+    assert all(field.description for field in fields.values())
+    assert layered(study, None, study.settings.plain()) == study  # settings can be read again
     assert study.paper and study.checked and study.title
     assert yaml.safe_load(study.text)["recipe"] in RECIPES
 
 
 def test_the_paper_preset_has_the_papers_settings() -> None:
-    settings = get_study("better-testbed").settings
+    settings = get_study("better-testbed").settings.plain()
     wanted = {"tasks": 5000, "way": 5, "shots": [1, 5], "query": 10, "alpha": 0.383, "beta": 100.0}
     assert {key: settings[key] for key in wanted} == wanted
 
@@ -43,8 +39,8 @@ def test_settings_are_laid_over_each_other_file_then_set(tmp_path: Path) -> None
     file = tmp_path / "mine.yaml"
     file.write_text("recipe: better-testbed\nsettings:\n  tasks: 50\n  way: 4\n")
     study = layered(get_study("better-testbed"), file, ["way=3", "alpha=1e-3", "methods=[tim(lr=0.01)]"])
-    found = [study.settings[key] for key in ("tasks", "way", "alpha", "methods", "query")]
-    assert found == [50, 3, 0.001, ["tim(lr=0.01)"], 10]
+    values = [getattr(study.settings, key) for key in ("tasks", "way", "alpha", "methods", "query")]
+    assert values == [50, 3, 0.001, ("tim(lr=0.01)",), 10]
 
 
 @pytest.mark.parametrize(
@@ -53,10 +49,11 @@ def test_settings_are_laid_over_each_other_file_then_set(tmp_path: Path) -> None
         ("tasks=many", "tasks = 'many', but it must be a whole number of 8 or more"),
         ("tasks=true", "tasks = True, but it must be a whole number"),
         ("task=5", "has no setting 'task'; did you mean 'tasks'"),
-        ("shots=[1, 1]", "list of different whole numbers"),
-        ("shots=[]", "list of different whole numbers"),
+        ("shots=[1, 1]", "shots = [1, 1], but its values must all be different"),
+        ("shots=[]", "shots = [], but it must be of 1 or more entries"),
+        ("shots=[1, few]", "shots.1 = 'few', but it must be a whole number of 1 or more"),
         ("alpha=-1", "alpha = -1, but it must be a number of 0 or more"),
-        ("alpha=.nan", "must be a number of 0 or more"),
+        ("alpha=.nan", "must be a finite number of 0 or more"),
         ("drop_small=maybe", "must be true or false"),
         ("methods=[protonett]", "no method 'protonett'; did you mean 'protonet'"),
         ("methods=[]", "must be 'all' or a list of methods"),
@@ -75,13 +72,13 @@ def test_a_wrong_setting_is_named(change: str, message: str) -> None:
     ("text", "message"),
     [
         ("recipe: [", "is not valid YAML in line 1"),
-        ("- a", "is not a YAML mapping"),
-        ("", "is not a YAML mapping"),
+        ("- a", "must hold settings by name, but it holds a list"),
+        ("", "must hold settings by name, but it holds nothing"),
         ("recipe: worse-testbed", "has the recipe 'worse-testbed'; the recipes are better-testbed, many-way"),
-        ("recipe: many-way\nsetings: {}", "has the unknown key 'setings'"),
-        ("recipe: many-way\nsettings: [1]", "settings that are not a mapping"),
-        ("recipe: many-way\nversion: one", "a version is a whole number"),
-        ("recipe: many-way\npaper: 5", "has a 'paper' that is not text"),
+        ("recipe: many-way\nsetings: {}", "has no setting 'setings'; did you mean 'settings'"),
+        ("recipe: many-way\nsettings: [1]", "settings = [1], but it must be settings by name"),
+        ("recipe: many-way\nversion: one", "version = 'one', but it must be a whole number"),
+        ("recipe: many-way\npaper: 5", "paper = 5, but it must be text"),
         ("recipe: many-way\nsettings:\n  alpha: 1", "has no setting 'alpha'"),
         ("recipe: !!python/object/apply:os.getcwd []", "is not valid YAML"),
     ],

@@ -14,10 +14,9 @@ import pytest
 
 from longshot.core.errors import UserError
 from longshot.evaluation.results import Results
-from longshot.studies.engine.presets import get_study, layered
-from longshot.studies.engine.run import run_study
+from longshot.studies import get_study, layered, run_study
+from longshot.studies.engine.run import open_data
 from longshot.studies.hard_md import paper as paper
-from longshot.studies.hard_md.recipe import open_data
 from longshot.testbeds.testbed import Testbed
 
 TINY = (
@@ -41,7 +40,7 @@ def done(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     """A whole tiny study on one source, with every ablation."""
     out = tmp_path_factory.mktemp("hard") / "study"
     study = layered(get_study("hard-md-small"), None, TINY)
-    return out, run_study(study, open_data(study.settings, [f"shots={photos}"]), out, workers=1)
+    return out, run_study(study, f"shots={photos}", out=out, workers=1)
 
 
 def beds(out: Path) -> dict[str, Testbed]:
@@ -130,7 +129,7 @@ def test_the_same_command_does_nothing_again(done: tuple[Path, Any], photos: Pat
     out, _ = done
     before = {path: path.stat().st_mtime_ns for path in (out / "testbeds").iterdir()}
     study = layered(get_study("hard-md-small"), None, TINY)
-    again = run_study(study, open_data(study.settings, [f"shots={photos}"]), out, workers=1)
+    again = run_study(study, f"shots={photos}", out=out, workers=1)
     assert {path: path.stat().st_mtime_ns for path in (out / "testbeds").iterdir()} == before
     steps = {one["step"]: one["did"] for one in again.did}
     assert set(steps.values()) == {"kept"}
@@ -138,7 +137,7 @@ def test_the_same_command_does_nothing_again(done: tuple[Path, Any], photos: Pat
 
 def test_a_shape_that_is_impossible_is_told_not_shrunk(photos: Path, tmp_path: Path) -> None:
     study = layered(get_study("hard-md-small"), None, [*TINY, "shot=28", "ablations=[]", "why=false"])
-    outcome = run_study(study, open_data(study.settings, [f"shots={photos}"]), tmp_path / "study", workers=1)
+    outcome = run_study(study, f"shots={photos}", out=tmp_path / "study", workers=1)
     said = [note for note in outcome.notes if "impossible" in note]
     assert (
         len(said) == 1 and "shots: tasks of fixed shape are impossible" in said[0] and "30 images" in said[0]
@@ -161,8 +160,8 @@ def test_a_backbone_that_one_source_lacks_is_told(photos: Path, tmp_path: Path) 
         "shapes=[fixed]",
     ]
     study = layered(get_study("hard-md-small"), None, changes)
-    sources = open_data(study.settings, [f"shots={photos}", f"others={other}"])
-    outcome = run_study(study, sources, tmp_path / "study", workers=1)
+    sources = {"shots": photos, "others": other}
+    outcome = run_study(study, sources, out=tmp_path / "study", workers=1)
     assert any("is left out on others" in note for note in outcome.notes)
     text = (tmp_path / "study" / "tables" / "stress.md").read_text()
     assert "–" in text  # and no mean over fewer sources is given for it
@@ -171,9 +170,9 @@ def test_a_backbone_that_one_source_lacks_is_told(photos: Path, tmp_path: Path) 
 def test_sources_need_names_of_their_own(photos: Path) -> None:
     study = layered(get_study("hard-md-small"), None, TINY)
     with pytest.raises(UserError, match="at least 1 source and none was given"):
-        open_data(study.settings, [])
+        open_data(study, [])
     with pytest.raises(UserError, match="Two sources are called"):
-        open_data(study.settings, [str(photos), str(photos)])
+        open_data(study, [photos, photos])
 
 
 def test_printed_numbers_are_the_papers(shared: Path) -> None:
@@ -197,7 +196,7 @@ def test_the_presets_are_whole() -> None:
     for name in ("hard-md", "hard-md-small"):
         study = get_study(name)
         assert study.recipe == "hard-md"
-        assert json.dumps(study.settings)
+        assert json.dumps(study.settings.plain())
 
 
 def test_networks_trained_here_are_compared_by_task(photos: Path, tmp_path: Path) -> None:
@@ -208,7 +207,7 @@ def test_networks_trained_here_are_compared_by_task(photos: Path, tmp_path: Path
         get_study("hard-md-small"), None, [*changes, "ablations=[]", "why=false", "shapes=[fixed]"]
     )
     out = tmp_path / "study"
-    outcome = run_study(study, open_data(study.settings, [f"shots={photos}"]), out, workers=1)
+    outcome = run_study(study, f"shots={photos}", out=out, workers=1)
     table = next(table for table in outcome.tables if table.stem == "trained")
     assert [(record["kind"], record["backbone"]) for record in table.records] == [
         ("uniform", "two − one"),
@@ -236,13 +235,12 @@ def test_a_source_without_annotations_has_no_curated_tasks(done: tuple[Path, Any
 def test_curated_shifts_ask_the_same_questions(tmp_path: Path) -> None:
     from longshot.datasets import open_dataset
     from longshot.datasets.part import under
-    from longshot.studies.hard_md.plan import named
 
-    toys = named([("toys", under(open_dataset("toybox"), "vehicles"))])
+    toys = {"toys": under(open_dataset("toybox"), "vehicles")}
     study = layered(
         get_study("hard-md-small"), None, [*TINY, "ablations=[curated]", "why=false", "shapes=[fixed]"]
     )
-    outcome = run_study(study, toys, tmp_path / "study", workers=1)
+    outcome = run_study(study, toys, out=tmp_path / "study", workers=1)
     table = next(table for table in outcome.tables if table.stem == "curated")
     rules = {record["kind"].split(", ")[1] for record in table.records}
     assert {"cure-or-viewpoint", "coco-objects"} <= rules

@@ -14,7 +14,7 @@ import pytest
 
 from longshot.core.errors import UserError
 from longshot.evaluation.results import Results
-from longshot.studies.engine.presets import get_study
+from longshot.studies import get_study, layered
 from longshot.studies.semantic.many_way import possible
 
 
@@ -58,7 +58,8 @@ def _possible(sizes: list[int], **changes: Any) -> tuple[list[tuple[int, int]], 
     dataset = SimpleNamespace(
         name="herbs", sizes=np.array(sizes), split_classes=lambda _: np.arange(len(sizes))
     )
-    return possible({**get_study("many-way").settings, **changes}, dataset)  # type: ignore[arg-type]
+    settings = layered(get_study("many-way"), None, changes).settings
+    return possible(settings, dataset)  # type: ignore[arg-type]
 
 
 def test_enough_of_everything_gives_all_shapes_and_no_note() -> None:
@@ -76,7 +77,7 @@ def test_impossible_shapes_are_named_in_one_sentence() -> None:
     assert shapes == [(1, 5), (1, 30)]
     assert notes[-1] == (
         "Impossible on 'herbs': 5-way 5-shot, 100-way 5-shot; 0 of 30 classes have the 15 images that 5-shot tasks "
-        "need: ask for fewer ways, shots or queries (--set ways=…, shots=…, query=…)."
+        "need; ask for fewer ways, shots or query."
     )
 
 
@@ -89,7 +90,7 @@ def test_few_classes_do_not_shrink_below_the_next_ways() -> None:
 def test_without_dropping_a_small_class_makes_the_shape_impossible() -> None:
     shapes, notes = _possible([20] * 119 + [12], drop_small=False)
     assert shapes == [(1, 5), (1, 100)]
-    assert "119 of 120 classes" in notes[0] and "--set drop_small=true" in notes[0]
+    assert "119 of 120 classes" in notes[0] and "drop_small=True" in notes[0]
 
 
 def test_a_dataset_without_taxonomy_works_and_an_impossible_one_stops(

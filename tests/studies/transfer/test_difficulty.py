@@ -21,8 +21,7 @@ from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.evaluation.results import Results
 from longshot.splits.split import Split
-from longshot.studies.engine.presets import get_study, layered
-from longshot.studies.engine.run import run_study
+from longshot.studies import read_changes, run_study
 from longshot.testbeds.testbed import Testbed
 
 CHANGES = [
@@ -204,9 +203,12 @@ def test_a_dry_run_counts_the_trainings(squares: Path, run_cli: Any, tmp_path: P
         ("way=5", "a split has 3 test classes, but tasks are 5-way: 25 classes are needed"),
         ("also=[given]", "has no train and test classes of its own"),
         ("also=[semantic]", "has no taxonomy, which a semantic split needs"),
-        ("mode=random", "mode = 'random', but it must be one of principal, paper"),
-        ("methods=[maml, cnn]", "a list of one or more of maml, anil, protonet, multiclass, finetune"),
-        ("divergences=[0.1, 0.1]", "a list of 1 or more different numbers of 0 or more"),
+        ("mode=random", "mode = 'random', but it must be 'principal' or 'paper'"),
+        (
+            "methods=[maml, cnn]",
+            "methods.1 = 'cnn', but it must be 'maml', 'anil', 'protonet', 'multiclass' or 'finetune'",
+        ),
+        ("divergences=[0.1, 0.1]", "divergences = [0.1, 0.1], but its values must all be different"),
         ("minutes=0", "a number above 0"),
     ],
 )
@@ -215,10 +217,7 @@ def test_mistakes_are_named_before_anything_is_trained(
 ) -> None:
     out = tmp_path / "out"
     with pytest.raises(UserError) as caught:
-        run_study(
-            layered(get_study("transfer-difficulty-small"), None, [*CHANGES, change]),
-            open_dataset(squares),
-            out,
-        )
+        settings = read_changes([*CHANGES, change])
+        run_study("transfer-difficulty-small", squares, out=out, settings=settings)
     assert message in str(caught.value)
     assert not out.exists()

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from longshot.studies.transfer.settings import METHODS
 from longshot.studies.transfer.stats import (
-    METHODS,
-    Place,
+    SplitPlace,
     TransferScores,
     advantage,
     leader,
@@ -35,8 +35,8 @@ def _scores(
 ) -> TransferScores:
     """Accuracies that fall with R, by ``fall`` per unit and method number + 1; finetune stands still."""
     rng = np.random.default_rng(seed)
-    places = [Place("random", None, 0.001, 0.05)]
-    places += [Place(f"R = {target:g}", target, target / 10, 0.3 + target / 2) for target in TARGETS]
+    places = [SplitPlace("random", None, 0.001, 0.05)]
+    places += [SplitPlace(f"R = {target:g}", target, target / 10, 0.3 + target / 2) for target in TARGETS]
     accuracy = {}
     for place in places:
         for number, method in enumerate(methods):
@@ -189,13 +189,13 @@ def test_fixed_pairs_differ_in_adapting_alone() -> None:
 
 def test_one_divergence_has_no_slope() -> None:
     scores = _scores()
-    one = TransferScores(scores.places[:2], scores.methods, scores.shots, scores.accuracy)
+    one = TransferScores(scores.splits[:2], scores.methods, scores.shots, scores.accuracy)
     assert slopes_table(one).lines == ["A slope needs at least 2 divergences; the study has 1."]
 
 
 def test_equal_splits_are_told() -> None:
     scores = _scores()
-    places = [*scores.places[:-1], Place("R = 0.96", 0.96, 0.1, 0.5, twin="R = 0.32")]
+    places = [*scores.splits[:-1], SplitPlace("R = 0.96", 0.96, 0.1, 0.5, twin="R = 0.32")]
     table = splits_table(TransferScores(places, scores.methods, scores.shots, scores.accuracy))
     assert table.lines == ["R = 0.96 has the same classes in every part as R = 0.32."]
 
@@ -212,7 +212,7 @@ def test_all_tables_are_written_for_any_choice_of_methods(methods: tuple[str, ..
 
 def test_two_splits_have_a_slope_without_interval() -> None:
     scores = _scores(repeats=1)
-    two = TransferScores(scores.places[:3], scores.methods, scores.shots, scores.accuracy)
+    two = TransferScores(scores.splits[:3], scores.methods, scores.shots, scores.accuracy)
     found = steepness(two, "maml", 1)
     assert math.isnan(found.fit.low)
     assert "[" in slopes_table(two).sheets[0].blocks[0][0][3].text  # the one over tasks is there

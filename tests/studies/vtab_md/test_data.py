@@ -11,22 +11,31 @@ import pytest
 from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
+from longshot.studies import get_study
+from longshot.studies.engine.recipe import GivenDataset, given_datasets
+from longshot.studies.engine.run import open_data
+from longshot.studies.engine.sources import read_given
 from longshot.studies.vtab_md.data import (
     MD,
     VTAB,
     StudySource,
+    absence_sentences,
     cut_dataset,
     open_sources,
-    read_given,
     relabelled,
     role_of,
-    said_absent,
     union,
 )
-from longshot.studies.vtab_md.recipe import open_data
+from longshot.studies.vtab_md.settings import CutSettings
 from longshot.testbeds.big_episode import split_rows
 
-CUT = {"md": 3, "images": 700, "natural": ["class"], "specialized": [], "structured": ["viewpoint"]}
+CUT = CutSettings(md=3, images=700, natural=("class",), specialized=(), structured=("viewpoint",))
+
+
+def named_sources(**paths: object) -> dict[str, GivenDataset]:
+    """Sources as ``open_sources`` takes them; ``role__name`` stands for ``role:name``."""
+    names = {name.replace("__", ":").replace("_", "-"): path for name, path in paths.items()}
+    return {name: GivenDataset(name, str(path)) for name, path in names.items()}
 
 
 def test_names_tell_roles() -> None:
@@ -56,25 +65,29 @@ def test_a_wrong_name_is_told(key: str, message: str) -> None:
 
 def test_what_is_given_is_named_or_plain() -> None:
     texts = ["omniglot=a/b=c.zip", "md:mine=here", "toybox", "vtab(task='pets'):tfds", "./a=b"]
-    named, plain = read_given(texts)
-    assert named == {"omniglot": "a/b=c.zip", "md:mine": "here"}
-    assert plain == ["toybox", "vtab(task='pets'):tfds", "./a=b"]
+    named, plain = read_given(given_datasets(texts))
+    assert {name: dataset.data for name, dataset in named.items()} == {
+        "omniglot": "a/b=c.zip",
+        "md:mine": "here",
+    }
+    assert [dataset.data for dataset in plain] == ["toybox", "vtab(task='pets'):tfds", "./a=b"]
+    assert read_given(given_datasets({"pets": "a=b"}))[0]["pets"].data == "a=b"
     with pytest.raises(UserError, match="'pets' is given twice"):
-        read_given(["pets=a", "pets=b"])
+        read_given(given_datasets(["pets=a", "pets=b"]))
 
 
 def test_two_plain_datasets_and_none_at_all_are_refused() -> None:
-    settings = {"sources": {}, "cut": CUT, "seed": 0}
+    study = get_study("vtab-md-small")
     with pytest.raises(UserError, match="2 datasets are given without a name"):
-        open_data(settings, ["toybox", "toybox"])
+        open_data(study, ["toybox", "toybox"])
     with pytest.raises(UserError, match="at least 1 is needed"):
-        open_data(settings, [])
+        open_data(study, [])
     with pytest.raises(UserError, match="at least 1 is needed"):
-        open_data(settings, ["upstream:boxes=toybox"])
+        open_data(study, ["upstream:boxes=toybox"])
 
 
 def test_own_tasks_without_splits_are_shuffled_and_say_so(photos: Path) -> None:
-    [source] = open_sources({"natural:pics": str(photos)}, seed=4)
+    [source] = open_sources(named_sources(natural__pics=photos), seed=4)
     assert source.data.name == "pics" and not source.official
     assert "no column split, so its images were shuffled (seed 4)" in source.note
     assert [len(rows) for rows in split_rows(source.data).values()] == [144, 48, 48]
@@ -82,7 +95,7 @@ def test_own_tasks_without_splits_are_shuffled_and_say_so(photos: Path) -> None:
 
 def test_official_tasks_are_opened_as_such(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds neither the TFDS dataset oxford_iiit_pet"):
-        open_sources({"pets": str(photos)}, seed=0)
+        open_sources(named_sources(pets=photos), seed=0)
     data = open_dataset(photos)
     lines = ["path,label,split,position"]
     for place, key in enumerate(data.keys.to_pylist()):
@@ -90,7 +103,7 @@ def test_official_tasks_are_opened_as_such(photos: Path, tmp_path: Path) -> None
         lines.append(f"{photos / key},{place // 4 % 4},{split},{1000 - place}")
     table = tmp_path / "distances.csv"
     table.write_text("\n".join(lines), encoding="utf-8")
-    [source] = open_sources({"kitti-distance": str(table)}, seed=0)
+    [source] = open_sources(named_sources(kitti_distance=table), seed=0)
     assert (source.title, source.role, source.official) == ("KITTI-dist", "structured", True)
     assert [len(rows) for rows in split_rows(source.data).values()] == [120, 60, 60]
     first = str(source.data.keys[int(split_rows(source.data)["train"][0])])
@@ -120,7 +133,7 @@ def test_a_cut_keeps_upstream_and_test_classes_apart(toybox: Dataset) -> None:
 
 def test_an_unknown_attribute_is_told(toybox: Dataset) -> None:
     with pytest.raises(UserError, match="no attribute 'colour' to make a task of"):
-        cut_dataset(toybox, {**CUT, "structured": ["colour"]}, seed=0)
+        cut_dataset(toybox, CUT.model_copy(update={"structured": ("colour",)}), seed=0)
 
 
 def test_relabelled_rows_are_the_same_pictures(photos: Path) -> None:
@@ -154,10 +167,10 @@ def test_a_union_has_every_image_under_its_source(photos: Path, toybox: Dataset)
 
 def test_absence_is_said_in_full(toybox: Dataset) -> None:
     here = [StudySource("omniglot", "md", toybox, True), StudySource("mine", "natural", toybox, False)]
-    first, second, third = said_absent(here)
+    first, second, third = absence_sentences(here)
     assert first.startswith("7 of the 8 of MD-v2's sources are absent: 'Aircraft', 'Birds'")
     assert second == "None of the 18 of VTAB-v2's tasks is here."
     assert third == "1 source of your own, of neither benchmark: 'mine'."
     every = [StudySource(name, "md", toybox, True) for name in MD]
     every += [StudySource(name, task.group, toybox, True) for name, task in VTAB.items()]
-    assert said_absent(every) == []
+    assert absence_sentences(every) == []

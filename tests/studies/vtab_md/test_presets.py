@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +13,11 @@ from PIL import Image
 
 from longshot.datasets.dataset import Dataset
 from longshot.evaluation.inputs import backbone_parts
-from longshot.studies.engine.presets import Study, get_study, study_names
-from longshot.studies.engine.run import run_study
+from longshot.studies import Study, get_study, layered, study_names
+from longshot.studies.engine.run import run_opened
 from longshot.studies.vtab_md.data import cut_dataset
 from longshot.studies.vtab_md.plan import make_networks, make_rows
+from longshot.studies.vtab_md.settings import VtabSettings
 
 SMALL = [name for name in study_names() if name.startswith("vtab-md-")]
 BRANCHES, CLASSES, EACH = ("animals", "tools"), 16, 12
@@ -73,35 +73,35 @@ def data() -> Dataset:
 
 def shrunk(study: Study) -> Study:
     """The preset with the same networks and rows, trained for two steps and fine-tuned for one."""
-    few = {"steps": 2, "validation_tasks": 2}
-    networks = {name: {**given, **few} for name, given in study.settings["networks"].items()}
-    cut = {**study.settings["cut"], "md": 1, "images": None}
-    return replace(
-        study, settings={**study.settings, **TINY, "cut": cut, "networks": networks, "rows": _quick(study)}
-    )
+    settings = study.settings.plain()
+    short = {"steps": 2, "validation_tasks": 2}
+    changes = {
+        **TINY,
+        "cut": {**settings["cut"], "md": 1, "images": None},
+        "networks": {name: {**network, **short} for name, network in settings["networks"].items()},
+        "rows": {
+            name: {**row, "md": _quick(row["md"]), "vtab": list(dict.fromkeys(map(_quick, row["vtab"])))}
+            for name, row in settings["rows"].items()
+        },
+    }
+    return layered(study, None, changes)
 
 
-def _quick(study: Study) -> dict[str, Any]:
+def _quick(call: str) -> str:
     from longshot.core.calls import format_call, parse_call
 
-    def one(call: str) -> str:
-        name, settings = parse_call(call)
-        quick = {**settings, "steps": 1} if name in ("bit", "md-transfer", "protomaml") else settings
-        return format_call(name, quick)
-
-    return {
-        name: {**row, "md": one(row["md"]), "vtab": list(dict.fromkeys(map(one, row["vtab"])))}
-        for name, row in study.settings["rows"].items()
-    }
+    name, settings = parse_call(call)
+    quick = {**settings, "steps": 1} if name in ("bit", "md-transfer", "protomaml") else settings
+    return format_call(name, quick)
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_small_preset_can_have_all_its_rows(name: str, data: Dataset) -> None:
     study = shrunk(get_study(name))
-    networks, rows, left = make_networks(
-        study.settings, make_rows(study.settings), cut_dataset(data, study.settings["cut"], 0)
-    )
-    assert [row.name for row in rows] == list(study.settings["rows"]) and not left
+    settings = study.settings
+    assert isinstance(settings, VtabSettings)
+    networks, rows, notes = make_networks(settings, make_rows(settings), cut_dataset(data, settings.cut, 0))
+    assert [row.name for row in rows] == list(settings.rows) and not notes
     used = {part for row in rows for part in backbone_parts(row.backbone)}
     assert used <= set(networks)  # a small preset trains whatever it shows
 
@@ -109,16 +109,18 @@ def test_a_small_preset_can_have_all_its_rows(name: str, data: Dataset) -> None:
 @pytest.mark.parametrize("name", ["vtab-md-upstream-small", "vtab-md-sur-small"])
 def test_a_small_preset_trains_and_compares(name: str, data: Dataset, tmp_path: Path) -> None:
     study = shrunk(get_study(name))
-    sources = cut_dataset(data, study.settings["cut"], 0)
-    outcome = run_study(study, sources, tmp_path / "out", device="cpu", workers=1)
+    settings = study.settings
+    assert isinstance(settings, VtabSettings)
+    sources = cut_dataset(data, settings.cut, 0)
+    outcome = run_opened(study, sources, tmp_path / "out", device="cpu", workers=1)
     stems = {table.stem for table in outcome.tables}
-    against = {"differences"} if study.settings["against"] else set()
+    against = {"differences"} if settings.against else set()
     assert stems >= {"aggregate", "sources", "networks"} | against
     with (tmp_path / "out" / "tables" / "sources.csv").open(encoding="utf-8", newline="") as file:
         measured = [row for row in csv.DictReader(file) if row["source"] == "measured"]
     tested = [source for source in sources if source.role != "upstream"]
     assert len(tested) == 5  # a branch, four big episodes
-    assert len(measured) == len(tested) * len(study.settings["rows"])  # no row is left out
+    assert len(measured) == len(tested) * len(settings.rows)  # no row is left out
     drawn = {Path(path).stem for path in outcome.figures}
     assert DRAWN[name] <= drawn
     with (tmp_path / "out" / "tables" / "networks.csv").open(encoding="utf-8", newline="") as file:

@@ -16,8 +16,6 @@ from longshot.studies.vtab_md.plan import ApproachRow
 from longshot.studies.vtab_md.scores import VtabScores
 from longshot.studies.vtab_md.tables import aggregate_table, sources_table
 
-SETTINGS = {"published": []}
-
 
 @pytest.fixture(scope="module")
 def data(photos: Path) -> Dataset:
@@ -83,7 +81,7 @@ def test_a_row_without_a_source_has_no_mean(data: Dataset) -> None:
     )
     [part] = fewer.parts()
     assert fewer.aggregate("A", part) is None and fewer.aggregate("B", part) is not None
-    text = aggregate_table(SETTINGS, fewer, []).texts()["aggregate.md"]
+    text = aggregate_table([], fewer, []).texts()["aggregate.md"]
     assert "| A | – | – |" in text
 
 
@@ -120,7 +118,7 @@ def test_the_first_place_is_shared_where_the_difference_may_be_zero(data: Datase
 
 
 def test_absent_sources_stand_in_the_table(data: Dataset) -> None:
-    text = sources_table(SETTINGS, scores(data, ["dtd", "pets"])).texts()["sources.md"]
+    text = sources_table([], scores(data, ["dtd", "pets"])).texts()["sources.md"]
     assert "| Omniglot | absent | absent |" in text and "| KITTI-dist | absent | absent |" in text
     assert "7 of the 8 of MD-v2's sources are absent" in text.replace("\\", "")
 

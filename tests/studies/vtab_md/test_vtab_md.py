@@ -13,10 +13,14 @@ import pyarrow.compute as pc
 import pytest
 import yaml
 
+from longshot.core.errors import UserError
 from longshot.evaluation.results import Results
 from longshot.statistics import mean_interval, wilson
-from longshot.studies.engine.presets import get_study
+from longshot.studies import get_study, layered
+from longshot.studies.engine.recipe import GivenDataset
+from longshot.studies.vtab_md.data import StudySource, open_sources
 from longshot.studies.vtab_md.plan import make_networks, make_rows
+from longshot.studies.vtab_md.settings import VtabSettings
 
 TINY = {
     "tasks": 6,
@@ -208,60 +212,66 @@ def test_a_study_of_one_dataset_refuses_two_and_none(run_cli: Any, tmp_path: Pat
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("rows={}", "must be a mapping of names to approaches"),
-        ("rows={A: {method: protonet, bed: 1}}", "The row 'A' has no 'bed'"),
-        ("rows={A: {backbone: pixels}}", "The row 'A' has no method"),
+        ("rows={}", "rows = {}, but it must be of 1 or more entries"),
+        ("rows={A: {method: protonet, bed: 1}}", "has no setting 'rows.A.bed'"),
+        ("rows={A: {backbone: pixels}}", "rows.A = {'backbone': 'pixels'}, but it has no method"),
         ("rows={A: {method: protonett}}", "did you mean 'protonet'"),
-        ("networks={a: {algorithm: multiclass}}", "needs algorithm and data"),
+        ("networks={a: {algorithm: multiclass}}", "lacks the setting 'networks.a.data'; add it"),
         ("networks={a: {algorithm: multiclass, data: [md], stepps: 3}}", "The network 'a' has no 'stepps'"),
         ("sources={flowers: here}", "'flowers' is none of MD-v2's sources"),
-        ("figures={f: {kind: pie}}", "the kinds are aggregate, md, vtab, both, grid"),
-        ("published=[3]", "must be a list of tables of the paper, 4 to 9"),
+        (
+            "figures={f: {kind: pie}}",
+            "figures.f.kind = 'pie', but it must be 'aggregate', 'md', 'vtab', 'both' or 'grid'",
+        ),
+        ("published=[3]", "published.0 = 3, but it must be a whole number of 4 or more and up to 9"),
     ],
 )
 def test_wrong_settings_are_named(change: str, message: str) -> None:
-    from longshot.core.errors import UserError
-    from longshot.studies.engine.presets import layered
 
     with pytest.raises(UserError) as caught:
         layered(get_study("vtab-md"), None, [change])
     assert message in str(caught.value)
 
 
-def test_starts_come_first_and_circles_are_refused(photos: Path) -> None:
-    from longshot.core.errors import UserError
-    from longshot.studies.engine.presets import layered
-    from longshot.studies.vtab_md.data import open_sources
+def named_sources(path: Path, *names: str) -> list[StudySource]:
+    return open_sources({name: GivenDataset(name, path) for name in names}, 0)
 
-    sources = open_sources({"md:pics": str(photos), "upstream:up": str(photos)}, 0)
+
+def changed(changes: list[str]) -> VtabSettings:
+    settings = layered(get_study("vtab-md"), None, changes).settings
+    assert isinstance(settings, VtabSettings)
+    return settings
+
+
+def test_starts_come_first_and_circles_are_refused(photos: Path) -> None:
+
+    sources = named_sources(photos, "md:pics", "upstream:up")
     first = "a: {algorithm: multiclass, data: [upstream]}"
     chain = f"networks={{b: {{algorithm: protonet, start: a, data: [upstream]}}, {first}}}"
     rows = "rows={R: {backbone: b, method: protonet}}"
-    settings = layered(get_study("vtab-md"), None, [chain, rows]).settings
+    settings = changed([chain, rows])
     networks, kept, notes = make_networks(settings, make_rows(settings), sources)
     assert list(networks) == ["a", "b"] and [row.name for row in kept] == ["R"] and not notes
     circle = chain.replace("{algorithm: multiclass,", "{algorithm: multiclass, start: b,")
-    settings = layered(get_study("vtab-md"), None, [circle, rows]).settings
+    settings = changed([circle, rows])
     with pytest.raises(UserError, match="starts from itself"):
         make_networks(settings, make_rows(settings), sources)
 
 
 def test_half_an_ensemble_does_not_pass_for_the_whole(photos: Path) -> None:
     """One network per source, and one of the sources has nothing to train on."""
-    from longshot.studies.engine.presets import layered
-    from longshot.studies.vtab_md.data import open_sources
 
-    sources = open_sources({"md:pics": str(photos), "upstream:up": str(photos)}, 0)
+    sources = named_sources(photos, "md:pics", "upstream:up")
     many = "networks={s: {algorithm: multiclass, data: [upstream, md], each: true}}"
     rows = "rows={S: {backbone: s, method: sur}, R: {method: protonet}}"
-    settings = layered(get_study("vtab-md"), None, [many, rows]).settings
+    settings = changed([many, rows])
     networks, kept, notes = make_networks(settings, make_rows(settings), sources)
     assert not networks and [row.name for row in kept] == ["R"]
     assert notes == [
         "The row 'S' is left out: its network is trained on 'md', and no such source with train classes is here."
     ]
     alone = many.replace("[upstream, md]", "[upstream]").replace("each", "validate: [md], each")
-    settings = layered(get_study("vtab-md"), None, [alone, rows]).settings
+    settings = changed([alone, rows])
     networks, kept, notes = make_networks(settings, make_rows(settings), sources)
     assert list(networks) == ["s-up"] and kept[0].backbone == "s-up"
     assert notes[0].startswith("The network 's-up' is validated on classes of its own data: none of 'md'")
@@ -269,15 +279,12 @@ def test_half_an_ensemble_does_not_pass_for_the_whole(photos: Path) -> None:
 
 def test_test_classes_never_train(photos: Path) -> None:
     """A source of episodes without train classes of its own is no training data."""
-    from longshot.core.errors import UserError
-    from longshot.studies.engine.presets import layered
-    from longshot.studies.vtab_md.data import open_sources
 
-    sources = open_sources({"md:pics": str(photos)}, 0)
+    sources = named_sources(photos, "md:pics")
     change = [
         "networks={a: {algorithm: multiclass, data: [md]}}",
         "rows={R: {backbone: a, method: protonet}}",
     ]
-    settings = layered(get_study("vtab-md"), None, change).settings
+    settings = changed(change)
     with pytest.raises(UserError, match="No row of the study can be had"):
         make_networks(settings, make_rows(settings), sources)

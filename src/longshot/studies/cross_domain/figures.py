@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from longshot.competition import published
+from longshot.core.arrays import Bools, Ints
 from longshot.reports.split_plots import PALETTE
 from longshot.studies.cross_domain.plan import METHODS, RANDOM
 from longshot.studies.cross_domain.scores import CROSS, OTHER, OWN, WITHIN, SettingTasks
+from longshot.studies.cross_domain.settings import CrossDomainSettings
 from longshot.studies.cross_domain.tables import grouped
-from longshot.studies.engine.figures import figure_of
+from longshot.studies.engine.figures import figure_of, means_and_halves
 
 _AXIS = "normalised accuracy (%)"
 _INK = "#1b1f24"
@@ -30,11 +31,11 @@ _TITLES = {
 
 
 def figures(
-    settings: Mapping[str, Any], dataset: str, tasks: Mapping[str, SettingTasks]
+    settings: CrossDomainSettings, dataset: str, tasks: Mapping[str, SettingTasks]
 ) -> dict[str, Callable[[Path], None]]:
     """Figure name → a function that draws it to a path without suffix."""
-    methods = settings["methods"]
-    column = "random" if settings["backbone"] == RANDOM else "pre-trained"
+    methods = settings.methods
+    column = "random" if settings.backbone == RANDOM else "pre-trained"
     return {
         "methods": partial(_methods, methods, tasks, dataset, column),
         "ways-and-shots": partial(_sweeps, methods, tasks[CROSS], dataset),
@@ -46,42 +47,20 @@ def _methods(
     methods: Sequence[str], tasks: Mapping[str, SettingTasks], dataset: str, column: str, path: Path
 ) -> None:
     """Bars of both settings with intervals (figure 1); diamonds are the paper's numbers on its own data."""
-    from longshot.statistics import mean_interval
-
     printed = published.table(5)
+    diamond: Any = {"linestyle": "none", "marker": "D", "markersize": 6, "markerfacecolor": "white"}
+    error: Any = {"fmt": "none", "ecolor": _INK, "elinewidth": 1.2, "capsize": 3}
     with _panels(path, (9.2, 4.3)) as (figure, panels):
         for axes, (setting, trained) in zip(panels, _SETTINGS, strict=True):
-            found = [mean_interval(tasks[setting].normalised[trained, method]) for method in methods]
-            place = np.arange(len(methods))
-            place_in_paper = printed.columns.index(f"{setting}, {column}")
-            axes.bar(
-                place,
-                [100 * one.mean for one in found],
-                0.62,
-                color=[_COLOURS[method] for method in methods],
-                alpha=0.85,
-            )
-            axes.errorbar(
-                place,
-                [100 * one.mean for one in found],
-                [100 * (one.half or 0.0) for one in found],
-                fmt="none",
-                ecolor=_INK,
-                elinewidth=1.2,
-                capsize=3,
-                label="95 % interval over tasks",
-            )
-            axes.plot(
-                place,
-                [printed.rows[method][place_in_paper][0] for method in methods],
-                linestyle="none",
-                marker="D",
-                markersize=6,
-                markerfacecolor="white",
-                markeredgecolor=_INK,
-                label="published (Meta-Album, ResNet-18): other data",
-            )
-            axes.set_xticks(place, [method.replace("-", "-\n", 1) for method in methods], fontsize=8.5)
+            mean, half = means_and_halves(tasks[setting].normalised[trained, method] for method in methods)
+            x = np.arange(len(methods))
+            position = printed.columns.index(f"{setting}, {column}")
+            theirs = [printed.rows[method][position][0] for method in methods]
+            axes.bar(x, mean, 0.62, color=[_COLOURS[method] for method in methods], alpha=0.85)
+            axes.errorbar(x, mean, half, label="95 % interval over tasks", **error)
+            label = "published (Meta-Album, ResNet-18): other data"
+            axes.plot(x, theirs, markeredgecolor=_INK, label=label, **diamond)
+            axes.set_xticks(x, [method.replace("-", "-\n", 1) for method in methods], fontsize=8.5)
             axes.axhline(0, color=_INK, linewidth=0.8)
             axes.grid(axis="y")
             axes.set_title(f"{_TITLES[setting]}\n{_shape(tasks[setting])}, {len(tasks[setting]):,} tasks")
@@ -94,10 +73,10 @@ def _methods(
 def _sweeps(methods: Sequence[str], tasks: SettingTasks, dataset: str, path: Path) -> None:
     """Cross-domain tasks by ways and by shots (figure 2)."""
     with _panels(path, (9.2, 4.2)) as (figure, panels):
-        for axes, what, values in zip(panels, ("ways", "shots"), (tasks.way, tasks.shot), strict=True):
+        for axes, name, values in zip(panels, ("ways", "shots"), (tasks.way, tasks.shot), strict=True):
             _lines(axes, methods, tasks, grouped(values), values)
-            axes.set_xlabel(f"{what} of a task")
-            axes.set_title(f"By number of {what}")
+            axes.set_xlabel(f"{name} of a task")
+            axes.set_title(f"By number of {name}")
         panels[0].set_ylabel(_AXIS)
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(methods), fontsize=9)
@@ -110,28 +89,18 @@ def _lines(
     axes: Any,
     methods: Sequence[str],
     tasks: SettingTasks,
-    groups: Sequence[tuple[str, NDArray[np.bool_]]],
-    values: NDArray[np.int64],
+    groups: Sequence[tuple[str, Bools]],
+    values: Ints,
 ) -> None:
     """One line per baseline through the mean of every group of neighbouring values."""
-    from longshot.statistics import mean_interval
-
-    centres = np.array([float(values[mine].mean()) for _, mine in groups])
+    centres = np.array([float(values[mask].mean()) for _, mask in groups])
     width = 0.012 * max(1.0, float(np.ptp(values)))
-    for place, method in enumerate(methods):
+    style: Any = {"marker": "o", "markersize": 4, "linewidth": 1.6, "elinewidth": 1}
+    for number, method in enumerate(methods):
         scores = tasks.normalised[OTHER, method]
-        found = [mean_interval(scores[mine]) for _, mine in groups]
-        axes.errorbar(
-            centres + (place - (len(methods) - 1) / 2) * width,
-            [100 * one.mean for one in found],
-            [100 * (one.half or 0.0) for one in found],
-            color=_COLOURS[method],
-            marker="o",
-            markersize=4,
-            linewidth=1.6,
-            elinewidth=1,
-            label=method,
-        )
+        mean, half = means_and_halves(scores[mask] for _, mask in groups)
+        x = centres + (number - (len(methods) - 1) / 2) * width
+        axes.errorbar(x, mean, half, color=_COLOURS[method], label=method, **style)
     axes.set_xticks(centres, [label for label, _ in groups], fontsize=8.5)
     axes.axhline(0, color=_INK, linewidth=0.8)
     axes.grid(axis="y")
@@ -144,16 +113,16 @@ def _difficulty(methods: Sequence[str], tasks: Mapping[str, SettingTasks], datas
     names = list(dict.fromkeys(tasks[WITHIN].domain.tolist()))
     with _panels(path, (max(7.0, 2.6 + 1.3 * len(names)), 4.4)) as (figure, panels):
         for axes, (setting, trained) in zip(panels, _SETTINGS, strict=True):
-            found = dataset_difficulty(tasks[setting].scores(trained, methods), tasks[setting].domain)
-            best = np.array([100 * (1 - one.intrinsic.mean) for one in found])
-            rise = np.array([100 * one.modelling.mean for one in found])
-            place = np.arange(len(found))
-            axes.bar(place, best - rise, 0.62, color=PALETTE[0], label="worst baseline")
-            axes.bar(place, rise, 0.62, bottom=best - rise, color=PALETTE[5], label="modelling difficulty")
-            axes.bar(place, 100 - best, 0.62, bottom=best, color=PALETTE[2], label="intrinsic difficulty")
-            short = [one.dataset.removeprefix(f"{dataset}-") for one in found]
-            crowded = len(found) > 6
-            axes.set_xticks(place, short, rotation=35 if crowded else 0, ha="right" if crowded else "center")
+            difficulties = dataset_difficulty(tasks[setting].scores(trained, methods), tasks[setting].domain)
+            best = np.array([100 * (1 - domain.intrinsic.mean) for domain in difficulties])
+            rise = np.array([100 * domain.modelling.mean for domain in difficulties])
+            x = np.arange(len(difficulties))
+            axes.bar(x, best - rise, 0.62, color=PALETTE[0], label="worst baseline")
+            axes.bar(x, rise, 0.62, bottom=best - rise, color=PALETTE[5], label="modelling difficulty")
+            axes.bar(x, 100 - best, 0.62, bottom=best, color=PALETTE[2], label="intrinsic difficulty")
+            short = [domain.dataset.removeprefix(f"{dataset}-") for domain in difficulties]
+            crowded = len(difficulties) > 6
+            axes.set_xticks(x, short, rotation=35 if crowded else 0, ha="right" if crowded else "center")
             axes.axhline(0, color=_INK, linewidth=0.8)
             axes.set_ylim(min(0.0, float((best - rise).min()) - 2), 100)
             axes.set_title(f"{setting.capitalize()}\n{_shape(tasks[setting])}")
@@ -166,7 +135,7 @@ def _difficulty(methods: Sequence[str], tasks: Mapping[str, SettingTasks], datas
 def _shape(tasks: SettingTasks) -> str:
     """What the tasks look like: ``5-way 5-shot`` or ``2–20-way 1–20-shot``."""
 
-    def span(values: NDArray[np.int64]) -> str:
+    def span(values: Ints) -> str:
         low, high = int(values.min()), int(values.max())
         return str(low) if low == high else f"{low}–{high}"
 

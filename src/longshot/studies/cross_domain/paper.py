@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from longshot.competition import published
-from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.sheets import Sheet
+from longshot.studies.engine.tables import Fact, heads, row
 
 SHORT = "Carrión-Ojeda et al., 2022"
 _NOTE = (
@@ -16,22 +15,22 @@ _NOTE = (
 
 def sheet(number: int) -> Sheet:
     """A printed table."""
-    found = published.table(number)
+    printed = published.table(number)
     rows = [
-        [SheetCell(name), *(SheetCell(f"{mean:.1f} ± {half:.1f}") for mean, half in cells)]
-        for name, cells in found.rows.items()
+        row(name, *(f"{mean:.1f} ± {half:.1f}" for mean, half in cells))
+        for name, cells in printed.rows.items()
     ]
-    heads = [("", found.by), *(("", column) for column in found.columns)]
-    return Sheet(f"Published: {SHORT}, table {number}: {found.caption}", heads, [rows], _NOTE, labels=1)
+    names = heads(printed.by, *printed.columns)
+    return Sheet(f"Published: {SHORT}, table {number}: {printed.caption}", names, [rows], _NOTE, labels=1)
 
 
-def records(number: int) -> list[dict[str, Any]]:
+def records(number: int) -> list[Fact]:
     """The same as CSV rows; shares."""
-    found = published.table(number)
+    printed = published.table(number)
     return [
         {
             "source": f"published, table {number}",
-            found.by: name,
+            printed.by: name,
             "column": column,
             "metric": "normalised accuracy",
             "mean": round(mean / 100, 6),
@@ -40,6 +39,6 @@ def records(number: int) -> list[dict[str, Any]]:
             "tasks": None,
             "mark": "",
         }
-        for name, cells in found.rows.items()
-        for column, (mean, half) in zip(found.columns, cells, strict=True)
+        for name, cells in printed.rows.items()
+        for column, (mean, half) in zip(printed.columns, cells, strict=True)
     ]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 from longshot.datasets.part import branches, under
 from longshot.splits.split import Split
+from longshot.studies.cross_domain.settings import CrossDomainSettings
 from longshot.studies.engine.presets import get_study
 from longshot.testbeds.shapes import AnyShape, FixedShape
 
@@ -69,34 +70,35 @@ class CrossDomainPlan:
     notes: tuple[str, ...]
 
 
-def make_plan(settings: Mapping[str, Any], dataset: Dataset) -> CrossDomainPlan:
+def make_plan(settings: CrossDomainSettings, dataset: Dataset) -> CrossDomainPlan:
     """Domains and class splits of every run; UserError where there are too few domains, classes or images."""
     names, notes = _usable(settings, dataset)
-    paper = get_study(PRESET).settings
-    differs = [f"{key} {settings[key]} ({paper[key]})" for key in _AMOUNTS if settings[key] != paper[key]]
+    paper, own = get_study(PRESET).settings.plain(), settings.plain()
+    differs = [f"{key} {own[key]} ({paper[key]})" for key in _AMOUNTS if own[key] != paper[key]]
     if differs:
         notes.append(f"Not the paper's amounts, which stand in brackets: {', '.join(differs)}.")
-    runs = tuple(_run(settings, dataset, names, number, notes) for number in range(settings["runs"]))
+    runs = tuple(_run(settings, dataset, names, number, notes) for number in range(settings.runs))
     return CrossDomainPlan(runs, tuple(dict.fromkeys(notes)))
 
 
-def _usable(settings: Mapping[str, Any], dataset: Dataset) -> tuple[list[str], list[str]]:
+def _usable(settings: CrossDomainSettings, dataset: Dataset) -> tuple[list[str], list[str]]:
     """Domains with enough classes and images; what is left out is told."""
-    known = branches(dataset)
-    if not known:
+    branch_names = branches(dataset)
+    if not branch_names:
         raise UserError(
             f"Dataset '{dataset.name}' has {count(len(dataset.class_ids), 'class', 'classes')} and no branches, but "
             "domains are the branches of a dataset: put the classes of each domain in a folder of their own "
             "(birds/robin, cars/van …), or take toybox."
         )
-    asked = settings["domains"] or known
-    unknown = [name for name in [*asked, *settings["test_domains"]] if name not in known]
+    candidates = settings.domains or branch_names
+    unknown = [name for name in [*candidates, *settings.test_domains] if name not in branch_names]
     if unknown:
         raise UserError(
-            f"Dataset '{dataset.name}' has no domain '{unknown[0]}'; it has {len(known)}: {first(known, 12)}."
+            f"Dataset '{dataset.name}' has no domain '{unknown[0]}'; it has {len(branch_names)}: "
+            f"{first(branch_names, 12)}."
         )
     names, notes, small = [], [], []
-    for name in asked:
+    for name in candidates:
         part = under(dataset, name)
         if len(part.class_ids) >= FEWEST_CLASSES and int(part.sizes.min()) >= 2:
             names.append(name)
@@ -110,35 +112,35 @@ def _usable(settings: Mapping[str, Any], dataset: Dataset) -> tuple[list[str], l
     alone = sum("/" not in class_id for class_id in dataset.class_ids)
     if alone:
         notes.append(f"{count(alone, 'class', 'classes')} outside any branch left out.")
-    tested = settings["test_domains"]
-    needed = (len(tested) or settings["held_out"]) + 2
+    tested = settings.test_domains
+    needed = (len(tested) or settings.held_out) + 2
     if len(names) < needed:
         raise UserError(
             f"Dataset '{dataset.name}' has {count(names, 'domain')} of {FEWEST_CLASSES} or more classes with 2 or more "
             f"images ({len(small)} have less), but {needed} are needed: "
-            f"{needed - 2} to test, and at least one each to train and to validate; lower held_out (--set held_out=1) "
-            "or take a dataset with more branches."
+            f"{needed - 2} to test, and at least one each to train and to validate",
+            "lower {held_out} or take a dataset with more branches",
         )
-    lost = [name for name in tested if name not in names]
-    if lost:
+    unused = [name for name in tested if name not in names]
+    if unused:
         raise UserError(
-            f"The test domain '{lost[0]}' is not among the {len(names)} domains of the study ({first(names, 12)}); add "
-            "it to domains, or leave it out of test_domains."
+            f"The test domain '{unused[0]}' is not among the {len(names)} domains of the study ({first(names, 12)})",
+            "add it to {domains}, or leave it out of {test_domains}",
         )
     return names, notes
 
 
 def _run(
-    settings: Mapping[str, Any], dataset: Dataset, names: Sequence[str], number: int, notes: list[str]
+    settings: CrossDomainSettings, dataset: Dataset, names: Sequence[str], number: int, notes: list[str]
 ) -> Repetition:
     """Run ``number``: the next held-out domains in one shuffled order, the others 7 to 3 at random."""
-    seed = int(settings["seed"]) + number
-    order = np.random.default_rng([int(settings["seed"]), 0]).permutation(len(names))
-    held = settings["held_out"]
-    tested = settings["test_domains"] or [names[order[(number * held + i) % len(names)]] for i in range(held)]
-    others = [name for name in names if name not in tested]
-    shuffled = [others[i] for i in np.random.default_rng([seed, 1]).permutation(len(others))]
-    training = min(max(1, round(0.7 * len(others))), len(others) - 1)
+    seed = settings.seed + number
+    order = np.random.default_rng([settings.seed, 0]).permutation(len(names))
+    held = settings.held_out
+    tested = settings.test_domains or [names[order[(number * held + i) % len(names)]] for i in range(held)]
+    untested = [name for name in names if name not in tested]
+    shuffled = [untested[i] for i in np.random.default_rng([seed, 1]).permutation(len(untested))]
+    training = min(max(1, round(0.7 * len(untested))), len(untested) - 1)
     train, validation = sorted(shuffled[:training]), sorted(shuffled[training:])
     members = {
         part: tuple(c for c in dataset.class_ids if c.split("/", 1)[0] in chosen)
@@ -160,10 +162,10 @@ def _run(
     )
 
 
-def _domain(settings: Mapping[str, Any], part: Dataset, name: str, seed: int, notes: list[str]) -> Domain:
+def _domain(settings: CrossDomainSettings, part: Dataset, name: str, seed: int, notes: list[str]) -> Domain:
     """The classes of a domain 70/15/15, at least as many for validation and test as a task has ways."""
     classes, smallest = len(part.class_ids), int(part.sizes.min())
-    way = min(settings["way"], classes // 3)
+    way = min(settings.way, classes // 3)
     tested = max(way, round(0.15 * classes))
     order = np.random.default_rng([seed, zlib.crc32(name.encode())]).permutation(classes)
     cuts = {"test": order[:tested], "validation": order[tested : 2 * tested], "train": order[2 * tested :]}
@@ -171,24 +173,22 @@ def _domain(settings: Mapping[str, Any], part: Dataset, name: str, seed: int, no
     split = Split(
         f"{name}-70-15-15", part.fingerprint, {"mode": "70/15/15 of the classes", "seed": seed}, **parts
     )
-    shape = fitted(settings["way"], settings["shot"], settings["query"], classes // 3, smallest)
-    queries = min(settings["query"], max(1, smallest // 2))
+    shape = fitted(settings.way, settings.shot, settings.query, classes // 3, smallest)
+    queries = min(settings.query, max(1, smallest // 2))
     varied = AnyShape(
-        2, min(settings["max_way"], classes), 1, min(settings["max_shot"], smallest - queries), queries
+        2, min(settings.max_way, classes), 1, min(settings.max_shot, smallest - queries), queries
     )
     if tested != round(0.15 * classes):
         notes.append(
             f"Within domains of {classes} classes the split is {classes - 2 * tested}/{tested}/{tested} (train, "
             f"validation, test), not 70/15/15 %: 15 % are {round(0.15 * classes)} and {way}-way tasks need {way}."
         )
-    if (shape.way, shape.shot, shape.query) != (settings["way"], settings["shot"], settings["query"]):
+    if (shape.way, shape.shot, shape.query) != (settings.way, settings.shot, settings.query):
         notes.append(
             f"Within '{name}' tasks are {shape.way}-way {shape.shot}-shot with {shape.query} queries: it has {classes} "
             f"classes, the smallest of {smallest} images."
         )
-    if (varied.max_way, varied.max_shot, queries) != tuple(
-        settings[key] for key in ("max_way", "max_shot", "query")
-    ):
+    if (varied.max_way, varied.max_shot, queries) != (settings.max_way, settings.max_shot, settings.query):
         notes.append(
             f"Cross-domain tasks of '{name}' have 2–{varied.max_way} ways, 1–{varied.max_shot} shots and {queries} "
             f"queries: it has {classes} classes, the smallest of {smallest} images."
@@ -202,15 +202,15 @@ def fitted(way: int, shot: int, query: int, classes: int, smallest: int) -> Fixe
     return FixedShape(min(way, classes), shots, min(query, smallest - shots))
 
 
-def bed_name(run: Repetition, setting: str, domain: str) -> str:
+def testbed_name(run: Repetition, setting: str, domain: str) -> str:
     """The name of a testbed of the study."""
     return f"run-{run.number + 1}-{setting}-{domain}"
 
 
-def solver(settings: Mapping[str, Any], method: str) -> str:
+def solver(settings: CrossDomainSettings, method: str) -> str:
     """The call of the method that solves tasks for a baseline, in its canonical form."""
     from longshot.methods.registry import get_method
 
     name = METHODS[method][1]
-    call = f"{name}(steps={settings['learner_steps']})" if method in LEARNERS else name
+    call = f"{name}(steps={settings.learner_steps})" if method in LEARNERS else name
     return get_method(call).call

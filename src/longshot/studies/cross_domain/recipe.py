@@ -8,11 +8,12 @@ does not do, on the very 5-way 5-shot tasks of the within-domain setting, to tel
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from longshot.studies.cross_domain.plan import METHODS, Domain, Repetition, bed_name, make_plan, solver
+from longshot.studies.cross_domain.plan import METHODS, Domain, Repetition, make_plan, solver, testbed_name
 from longshot.studies.cross_domain.scores import (
     CROSS,
     OTHER,
@@ -22,193 +23,154 @@ from longshot.studies.cross_domain.scores import (
     join_runs,
     read_tasks,
 )
-from longshot.studies.cross_domain.training import DomainTraining, Trainer, random_network
-from longshot.studies.engine import fields
-from longshot.studies.engine import more_fields as more
+from longshot.studies.cross_domain.settings import CrossDomainSettings
+from longshot.studies.cross_domain.training import DomainTrainer, DomainTraining, random_network
+from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.run import finish
+from longshot.studies.engine.single import OneDataset
+from longshot.studies.engine.training import TRAININGS, training_step
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.evaluation.results import Results
-    from longshot.studies.engine.presets import Study
-    from longshot.studies.engine.run import StudyOutcome
+    from longshot.studies.engine.folder import StudyFolder
     from longshot.testbeds.testbed import Testbed
 
-FIELDS: fields.Fields = {
-    "domains": more.texts(),
-    "test_domains": more.texts(),
-    "held_out": fields.whole(1),
-    "methods": more.some_of(tuple(METHODS)),
-    "network": fields.text(),
-    "backbone": fields.text(),
-    "size": fields.whole(8),
-    "way": fields.whole(2),
-    "shot": fields.whole(1),
-    "query": fields.whole(1),
-    "max_way": fields.whole(2),
-    "max_shot": fields.whole(1),
-    "tasks": fields.whole(4),
-    "train_shot": fields.whole(1),
-    "train_tasks": fields.whole(1),
-    "validate_every": fields.whole(1),
-    "validation_tasks": fields.whole(2),
-    "within_train_tasks": fields.whole(1),
-    "within_validate_every": fields.whole(1),
-    "within_validation_tasks": fields.whole(2),
-    "learner_steps": fields.whole(1),
-    "runs": fields.whole(1),
-    "seed": fields.whole(0),
-}
+CrossDomainJob = StudyJob[CrossDomainSettings, "Dataset"]
 
 
-def run(study: Study, dataset: Dataset, out: Path, *, device: str, workers: int | None) -> StudyOutcome:
-    """Splits, testbeds, trainings, evaluation, tables: each only where something is missing."""
-    from longshot.studies.cross_domain.figures import figures
-    from longshot.studies.cross_domain.tables import tables
-    from longshot.studies.engine.folder import Folder
-    from longshot.studies.engine.run import drawn, finish
+class CrossDomain(OneDataset[CrossDomainSettings]):
+    """Networks of a domain's own against networks of other domains."""
 
-    settings = study.settings
-    plan = make_plan(settings, dataset)
-    folder = Folder(out, study, {"name": dataset.name, "fingerprint": dataset.fingerprint})
-    folder.facts["notes"] = list(plan.notes)
-    folder.save()
-    beds: dict[str, Testbed] = {}
-    for one in plan.runs:
-        one.split.save(out / "splits" / f"run-{one.number + 1}.json")
-        for domain in one.test:
-            domain.split.save(out / "splits" / f"run-{one.number + 1}-{domain.name}.json")
-            for setting in (WITHIN, CROSS):
-                name = bed_name(one, setting, domain.name)
-                beds[name] = drawn(folder, name, partial(_draw, settings, one, domain, setting))
-    trainer = Trainer(settings, out, device)
-    networks = {}
-    for one in plan.runs:
-        for training, classes in trainings(settings, one, dataset):
-            networks[training], did = trainer.train(training, classes, one.seed)
-            folder.log(f"training {training.label}", did)
-    random = random_network(settings, out / "trainings" / "random") if _needs_random(settings) else None
-    pieces = [
-        piece
-        for one in plan.runs
-        for domain in one.test
-        for piece in _pieces(settings, one, domain, networks, random)
-    ]
-    data = {domain.data.name: domain.data for one in plan.runs for domain in one.test}
-    results = _evaluate(settings, pieces, beds, data, out / "evaluations", device, workers)
-    tasks = {setting: read_tasks(results, setting, pieces, beds) for setting in (WITHIN, CROSS)}
-    joined = join_runs(results, pieces, beds, settings["seed"], out / "run")
-    written = tables(settings, tasks, networks)
-    drawings = figures(settings, dataset.name, tasks)
-    return finish(study, dataset, folder, joined, written, drawings, plan.notes, list(data.values()))
+    settings = CrossDomainSettings
+
+    def run(self, job: CrossDomainJob) -> StudyOutcome:
+        """Splits, testbeds, trainings, evaluation, tables: each only where something is missing."""
+        from longshot.studies.cross_domain.figures import figures
+        from longshot.studies.cross_domain.tables import tables
+
+        settings, dataset, out = job.settings, job.data, job.out
+        plan = make_plan(settings, dataset)
+        folder = self.folder(job)
+        folder.save(notes=list(plan.notes))
+        testbeds: dict[str, Testbed] = {}
+        for run in plan.runs:
+            testbeds |= _draw_run(settings, run, folder)
+        trainer = DomainTrainer(settings, out, job.device)
+        networks: dict[DomainTraining, Path] = {}
+        for run in plan.runs:
+            for network, data in trainings(settings, run, dataset):
+                networks[network], did = trainer.train(network, data, run.seed)
+                folder.log(f"training {network.label}", did)
+        if any(METHODS[method][0] is None for method in settings.methods):
+            networks[_UNTRAINED] = random_network(settings, out / TRAININGS / "random")
+        pieces = [
+            piece
+            for run in plan.runs
+            for domain in run.test
+            for piece in _pieces(settings, run, domain, networks)
+        ]
+        data_by_name = {domain.data.name: domain.data for run in plan.runs for domain in run.test}
+        results = _evaluate(job, pieces, testbeds, data_by_name)
+        tasks = {setting: read_tasks(results, setting, pieces, testbeds) for setting in (WITHIN, CROSS)}
+        joined = join_runs(results, pieces, testbeds, settings.seed, out / "run")
+        networks.pop(_UNTRAINED, None)
+        written = tables(settings, tasks, networks)
+        drawings = figures(settings, dataset.name, tasks)
+        datasets = [dataset, *data_by_name.values()]
+        return finish(job, folder, joined, written, drawings, plan.notes, datasets)
+
+    def estimate(self, job: CrossDomainJob) -> StudyEstimate:
+        """The trainings that are left, by what a step costs on black pictures; validation and test come on top."""
+        settings = job.settings
+        plan = make_plan(settings, job.data)
+        self.folder(job)
+        trainer = DomainTrainer(settings, job.out, job.device)
+        step_seconds: dict[str, float] = {}
+        steps = []
+        for run in plan.runs:
+            for network, data in trainings(settings, run, job.data):
+                if trainer.finished(network, trainer.path(network, data, run.seed)):
+                    continue
+                count = network.legs(settings)[-1]
+                if network.algorithm not in step_seconds:
+                    seconds = float(trainer.training(network, data, run.seed).cost(job.device)["seconds"])
+                    step_seconds[network.algorithm] = seconds / count
+                seconds = step_seconds[network.algorithm] * count
+                steps.append(training_step(network.label, len(data), seconds))
+        tested = sum(len(run.test) for run in plan.runs)
+        note = (
+            f"{len(steps)} trainings are left, of {settings.train_tasks:,} tasks or batches (shared networks) and "
+            f"{settings.within_train_tasks:,} (a domain's own); times are those of their steps alone: validations and "
+            f"{tested * settings.tasks:,} test tasks of either setting for each of {len(settings.methods)} baselines "
+            "come on top."
+        )
+        return StudyEstimate(steps, [*plan.notes, note])
 
 
-def estimate(
-    study: Study, dataset: Dataset, out: Path, *, device: str, workers: int | None
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """The trainings that are left, by what a step costs on black pictures; validation and test come on top."""
-    from longshot.studies.engine.folder import Folder
-
-    settings = study.settings
-    plan = make_plan(settings, dataset)
-    Folder(out, study, {"name": dataset.name, "fingerprint": dataset.fingerprint})
-    trainer = Trainer(settings, out, device)
-    step_seconds: dict[str, float] = {}
-    records = []
-    for one in plan.runs:
-        for training, data in trainings(settings, one, dataset):
-            if trainer.finished(training, trainer.place(training, data, one.seed)):
-                continue
-            steps = training.legs(settings)[-1]
-            if training.algorithm not in step_seconds:
-                step_seconds[training.algorithm] = trainer.seconds(training, data) / steps
-            facts = {"step": f"train {training.label}", "testbed": "", "method": "", "left": len(data)}
-            records.append(facts | {"seconds": step_seconds[training.algorithm] * steps, "bytes": 0})
-    tested = sum(len(one.test) for one in plan.runs)
-    note = (
-        f"{len(records)} trainings are left, of {settings['train_tasks']:,} tasks or batches (shared networks) and "
-        f"{settings['within_train_tasks']:,} (a domain's own); times are those of their steps alone: validations and "
-        f"{tested * settings['tasks']:,} test tasks of either setting for each of {len(settings['methods'])} baselines "
-        "come on top."
-    )
-    return records, [*plan.notes, note]
+_UNTRAINED = DomainTraining(0, None, "")  # stands for the network that is not trained
 
 
 def trainings(
-    settings: dict[str, Any], one: Repetition, dataset: Dataset
+    settings: CrossDomainSettings, run: Repetition, dataset: Dataset
 ) -> list[tuple[DomainTraining, Dataset]]:
     """Every network of a run with the classes it may see: one per tested domain, and the shared one."""
-    wanted = [name for method in settings["methods"] if (name := METHODS[method][0]) is not None]
-    shared = one.split.apply(dataset)
+    algorithms = [name for method in settings.methods if (name := METHODS[method][0]) is not None]
+    shared = run.split.apply(dataset)
     return [
-        *((DomainTraining(one.number, d.name, name), d.data) for d in one.test for name in wanted),
-        *((DomainTraining(one.number, None, name), shared) for name in wanted),
+        *((DomainTraining(run.number, d.name, name), d.data) for d in run.test for name in algorithms),
+        *((DomainTraining(run.number, None, name), shared) for name in algorithms),
     ]
 
 
-def _needs_random(settings: dict[str, Any]) -> bool:
-    return any(METHODS[method][0] is None for method in settings["methods"])
+def _draw_run(settings: CrossDomainSettings, run: Repetition, folder: StudyFolder) -> dict[str, Testbed]:
+    """The testbeds of a run, with the splits that they are drawn from."""
+    testbeds = {}
+    run.split.save(folder.path / "splits" / f"run-{run.number + 1}.json")
+    for domain in run.test:
+        domain.split.save(folder.path / "splits" / f"run-{run.number + 1}-{domain.name}.json")
+        for setting in (WITHIN, CROSS):
+            name = testbed_name(run, setting, domain.name)
+            testbeds[name] = folder.draw(name, partial(_draw, settings, run, domain, setting))
+    return testbeds
 
 
-def _draw(settings: dict[str, Any], one: Repetition, domain: Domain, setting: str) -> Testbed:
+def _draw(settings: CrossDomainSettings, run: Repetition, domain: Domain, setting: str) -> Testbed:
     from longshot.testbeds.sample import sample
 
     shape, part = (domain.within, "test") if setting == WITHIN else (domain.any, None)
-    return sample(domain.data, tasks=settings["tasks"], shape=shape, seed=one.seed, split=part)
+    return sample(domain.data, tasks=settings.tasks, shape=shape, seed=run.seed, split=part)
 
 
 def _pieces(
-    settings: dict[str, Any],
-    one: Repetition,
-    domain: Domain,
-    networks: dict[DomainTraining, Path],
-    random: Path | None,
+    settings: CrossDomainSettings, run: Repetition, domain: Domain, networks: Mapping[DomainTraining, Path]
 ) -> list[DomainScores]:
     """What is measured on a domain: own networks on their tasks, shared ones on the tasks of both settings."""
-    found = []
-    for method in settings["methods"]:
+    pieces = []
+    for method in settings.methods:
         algorithm, call = METHODS[method][0], solver(settings, method)
         for setting, trained in ((WITHIN, OWN), (WITHIN, OTHER), (CROSS, OTHER)):
-            if algorithm is None:
-                assert random is not None
-                path = random
-            else:
-                path = networks[
-                    DomainTraining(one.number, domain.name if trained == OWN else None, algorithm)
-                ]
-            found.append(
-                DomainScores(setting, trained, method, call, bed_name(one, setting, domain.name), str(path))
-            )
-    return found
+            network = _UNTRAINED
+            if algorithm is not None:
+                network = DomainTraining(run.number, domain.name if trained == OWN else None, algorithm)
+            testbed = testbed_name(run, setting, domain.name)
+            pieces.append(DomainScores(setting, trained, method, call, testbed, str(networks[network])))
+    return pieces
 
 
 def _evaluate(
-    settings: dict[str, Any],
-    pieces: list[DomainScores],
-    beds: dict[str, Testbed],
-    data: dict[str, Dataset],
-    out: Path,
-    device: str,
-    workers: int | None,
+    job: CrossDomainJob,
+    pieces: Sequence[DomainScores],
+    testbeds: Mapping[str, Testbed],
+    datasets: Mapping[str, Dataset],
 ) -> Results:
     """Every network on its testbeds, each network loaded once."""
-    from longshot.evaluation.runner import evaluate
-
-    wanted: dict[tuple[str, str], list[str]] = {}
+    names_of: dict[tuple[str, str], list[str]] = {}
     for piece in pieces:
-        wanted.setdefault((piece.backbone, piece.call), []).append(piece.testbed)
+        names_of.setdefault((piece.backbone, piece.call), []).append(piece.testbed)
     results: Results | None = None
-    for (backbone, call), names in wanted.items():
-        mine = {name: beds[name] for name in dict.fromkeys(names)}
-        used = {name for bed in mine.values() for name in bed.datasets}
-        results = evaluate(
-            mine,
-            backbones=backbone,
-            methods=call,
-            out=out,
-            datasets={name: data[name] for name in used},
-            device=device,
-            workers=workers,
-            seed=settings["seed"],
-        )
+    for (backbone, call), names in names_of.items():
+        own = {name: testbeds[name] for name in dict.fromkeys(names)}
+        results = job.evaluate(own, backbone, call, datasets, "evaluations")
     assert results is not None
     return results

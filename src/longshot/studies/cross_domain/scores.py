@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats, Ints
 from longshot.core.files import hash_text, write_json
 from longshot.evaluation import units
 from longshot.evaluation.results import Results
 from longshot.evaluation.run_record import add_testbed, new_run
 from longshot.evaluation.stores import testbed_path
 from longshot.studies.cross_domain.plan import METHODS
+from longshot.studies.engine.rows import numbers, select_rows
 
 if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
 
-Floats = NDArray[np.float64]
 WITHIN, CROSS = "within-domain", "cross-domain"
 OWN, OTHER, UNTRAINED = "own domain", "other domains", "random weights"  # where a network was trained
 _FIXED = ("testbed", "testbed_name", "backbone", "method", "seed", "dataset", "setting")
@@ -45,8 +45,8 @@ class SettingTasks:
     """The T tasks of a setting over all domains and runs, and every baseline's scores on them."""
 
     domain: NDArray[np.str_]  # [T]
-    way: NDArray[np.int64]
-    shot: NDArray[np.int64]
+    way: Ints
+    shot: Ints
     normalised: Mapping[tuple[str, str], Floats]  # (trained, method) → [T], (bac − 1/N) / (1 − 1/N)
     accuracy: Mapping[tuple[str, str], Floats]
 
@@ -59,43 +59,28 @@ class SettingTasks:
 
 
 def read_tasks(
-    results: Results, setting: str, pieces: Sequence[DomainScores], beds: Mapping[str, Testbed]
+    results: Results, setting: str, pieces: Sequence[DomainScores], testbeds: Mapping[str, Testbed]
 ) -> SettingTasks:
     """The rows of a setting, domain after domain, as arrays."""
     table = results.table()
-    mine = [piece for piece in pieces if piece.setting == setting]
-    numbers: dict[tuple[str, str], list[pa.Table]] = {}
-    for piece in mine:
-        rows = rows_of(table, beds[piece.testbed].content_hash, piece)
-        numbers.setdefault((piece.trained, piece.method), []).append(rows)
-    joined = {key: pa.concat_tables(parts) for key, parts in numbers.items()}
-    one = next(iter(joined.values()))
+    parts: dict[tuple[str, str], list[pa.Table]] = {}
+    for piece in pieces:
+        if piece.setting == setting:
+            rows = select_rows(table, testbeds[piece.testbed], piece.backbone, piece.call)
+            parts.setdefault((piece.trained, piece.method), []).append(rows)
+    joined = {key: pa.concat_tables(tables) for key, tables in parts.items()}
+    tasks = next(iter(joined.values()))
     return SettingTasks(
-        domain=np.array(one["dataset"].to_pylist()),
-        way=one["way"].to_numpy().astype(np.int64),
-        shot=np.round(one["mean_shot"].to_numpy()).astype(np.int64),
-        normalised={
-            key: rows["normalized_accuracy"].to_numpy().astype(np.float64) for key, rows in joined.items()
-        },
-        accuracy={key: rows["accuracy"].to_numpy().astype(np.float64) for key, rows in joined.items()},
+        domain=np.array(tasks["dataset"].to_pylist()),
+        way=tasks["way"].to_numpy().astype(np.int64),
+        shot=np.round(tasks["mean_shot"].to_numpy()).astype(np.int64),
+        normalised={key: numbers(rows, "normalized_accuracy") for key, rows in joined.items()},
+        accuracy={key: numbers(rows) for key, rows in joined.items()},
     )
-
-
-def rows_of(table: pa.Table, testbed: str, piece: DomainScores) -> pa.Table:
-    """The rows of one piece, by task, wherever the study's folder lay when they were computed."""
-    inside = "/".join(Path(piece.backbone).parts[-2:])
-    mask = pc.and_(
-        pc.equal(table["testbed"], testbed),
-        pc.and_(pc.ends_with(table["backbone"], inside), pc.equal(table["method"], piece.call)),
-    )
-    rows = table.filter(mask)
-    # A folder that was moved, or named by another path, has its networks under two names and the same rows twice.
-    _, places = np.unique(rows["task"].to_numpy(), return_index=True)
-    return rows.take(places)
 
 
 def join_runs(
-    results: Results, pieces: Sequence[DomainScores], beds: Mapping[str, Testbed], seed: int, out: Path
+    results: Results, pieces: Sequence[DomainScores], testbeds: Mapping[str, Testbed], seed: int, out: Path
 ) -> Results:
     """All domains as one run with a testbed per setting, so that reports and comparisons see whole settings.
 
@@ -107,33 +92,34 @@ def join_runs(
     table, run = results.table(), new_run()
     run["methods"], run["sessions"] = results.run["methods"], results.run["sessions"]
     for setting in (WITHIN, CROSS):
-        mine = [piece for piece in pieces if piece.setting == setting and not _repeated(piece)]
-        names = list(dict.fromkeys(piece.testbed for piece in mine))
-        joined = Testbed.concat([beds[name] for name in names])
+        series: dict[tuple[str, str], list[DomainScores]] = {}
+        for piece in pieces:
+            if piece.setting == setting and not _repeated(piece):
+                series.setdefault((piece.trained, piece.method), []).append(piece)
+        names = list(dict.fromkeys(piece.testbed for members in series.values() for piece in members))
+        joined = Testbed.concat([testbeds[name] for name in names])
         add_testbed(run, setting, joined)
         if not testbed_path(out, joined.content_hash).is_file():
             joined.save(testbed_path(out, joined.content_hash))
-        starts = dict(zip(names, np.cumsum([0, *(len(beds[name]) for name in names)]).tolist(), strict=False))
-        for trained, method in dict.fromkeys((piece.trained, piece.method) for piece in mine):
+        sizes = np.cumsum([0, *(len(testbeds[name]) for name in names)]).tolist()
+        starts = dict(zip(names, sizes, strict=False))
+        for (trained, method), members in series.items():
             label = UNTRAINED if METHODS[method][0] is None else trained
             cell: dict[str, Any] = {"testbed": joined.content_hash, "backbone": label, "seed": seed}
-            cell |= {
-                "method": next(p.call for p in mine if (p.trained, p.method) == (trained, method)),
-                "units": [],
-            }
-            for piece in mine:
-                if (piece.trained, piece.method) != (trained, method):
-                    continue
-                rows = rows_of(table, beds[piece.testbed].content_hash, piece)
+            cell |= {"method": members[0].call, "units": []}
+            for piece in members:
+                testbed = testbeds[piece.testbed]
+                rows = select_rows(table, testbed, piece.backbone, piece.call)
                 unit = _unit(results, piece, rows, joined.content_hash, starts[piece.testbed], label, seed)
                 _write(out, unit, rows)
                 cell["units"].append(unit.id)
-                known = run["backbones"].setdefault(label, {})
+                networks = run["backbones"].setdefault(label, {})
                 for fingerprint, facts in results.run["backbones"][piece.backbone].items():
-                    if fingerprint in beds[piece.testbed].datasets.values():
-                        entry = known.setdefault(fingerprint, {"dataset": facts["dataset"], "networks": []})
+                    if fingerprint in testbed.datasets.values():
+                        blank = {"dataset": facts["dataset"], "networks": []}
+                        entry = networks.setdefault(fingerprint, blank)
                         entry["networks"] += [
-                            one for one in facts["networks"] if one not in entry["networks"]
+                            network for network in facts["networks"] if network not in entry["networks"]
                         ]
             run["cells"].append(cell)
     write_json(out / "run.json", run)
@@ -150,7 +136,7 @@ def _unit(
 ) -> units.Unit:
     dataset = str(rows["dataset"][0])
     facts = results.run["backbones"][piece.backbone].values()
-    weights = sorted({str(one["weights_hash"]) for entry in facts for one in entry["networks"]})
+    weights = sorted({str(network["weights_hash"]) for entry in facts for network in entry["networks"]})
     return units.Unit(
         testbed=testbed,
         testbed_name=piece.setting,

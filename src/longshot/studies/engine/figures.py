@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from longshot.core.arrays import Floats
 from longshot.core.files import atomic
 
 SUFFIXES = (".png", ".svg")
@@ -50,3 +53,18 @@ def save(figure: Any, path: Path) -> None:
         metadata = {"Date": None} if suffix == ".svg" else None
         with atomic(path.with_name(path.name + suffix)) as temporary:
             figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=metadata)
+
+
+def on_both(draw: Callable[[Path], None], path: Path) -> None:
+    """Draw to ``path`` with every suffix, by a function that writes one file."""
+    for suffix in SUFFIXES:
+        draw(path.with_name(path.name + suffix))
+
+
+def means_and_halves(values: Iterable[Floats]) -> tuple[Floats, Floats]:
+    """Mean and half the 95 % interval of each array of shares, in per cent [n]; half is 0 for a single value."""
+    from longshot.statistics import mean_interval
+
+    intervals = [mean_interval(shares) for shares in values]
+    mean = np.array([100 * interval.mean for interval in intervals])
+    return mean, np.array([100 * (interval.half or 0.0) for interval in intervals])

@@ -1,92 +1,113 @@
-"""The folder of a study: study.json tells what it is, steps that are done are not done again."""
+"""The folder of a study: study.json tells what it is; testbeds and steps that are done are not done again."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
 
 from longshot.core.errors import UserError
-from longshot.core.files import hash_json, write_json
-from longshot.studies.engine.presets import Study
+from longshot.core.files import canonical_json, hash_json, write_json
+from longshot.core.settings import Loose, read_json
+
+if TYPE_CHECKING:
+    from longshot.studies.engine.presets import Study
+    from longshot.testbeds.testbed import Testbed
 
 FORMAT = 1
 # What may change from run to run in one folder: the run is extended, tables and figures follow.
 _FREE = ("methods", "backbone", "window")
 
 
-class Folder:
-    """Opens or makes the folder ``path`` for a study on a dataset; UserError when it holds something else."""
+class StudyStory(Loose):
+    """What study.json says of a study that was run before."""
 
-    def __init__(self, path: Path, study: Study, dataset: Mapping[str, str]) -> None:
-        self.path = path
+    format: Literal[1]
+    recipe: str
+    version: int
+    dataset: dict[str, str]
+    settings: dict[str, Any]
+    steps: dict[str, str]
+    sources: dict[str, dict[str, str]] = Field(default_factory=dict)
+    extraction_seconds: dict[str, float] = Field(default_factory=dict)
+
+
+class StudyFolder:
+    """Opens or makes a study's folder; UserError when it holds something else.
+
+    Parameters
+    ----------
+    path : Path
+        The folder; nothing is written before :meth:`save`.
+    study : Study
+        What is run in it.
+    dataset : mapping
+        ``name`` and ``fingerprint`` of what it is run on.
+    binding : sequence of str, optional
+        Settings that decide the testbeds and may not change in this folder; by default all but methods and backbone.
+    """
+
+    def __init__(
+        self, path: Path, study: Study, dataset: Mapping[str, str], binding: Sequence[str] | None = None
+    ) -> None:
+        self.path, self.names = path, type(study.settings).model_fields
         self.did: list[dict[str, str]] = []
-        facts = {
+        settings = study.settings.plain()
+        bound = settings if binding is None else {key: settings[key] for key in binding}
+        identity = {"recipe": study.recipe, "version": study.version, "dataset": dict(dataset)}
+        self.before = self._read()
+        if self.before is not None:
+            now = {**bound, **identity}
+            before = {**self.before.settings, **{key: getattr(self.before, key) for key in identity}}
+            for key in now:
+                if key not in _FREE and canonical_json(before.get(key)) != canonical_json(now[key]):
+                    raise UserError(
+                        f"{path} holds a study with {key} = {_short(before.get(key))}, now it is {_short(now[key])}",
+                        "choose another folder with {out}",
+                    )
+        self.facts: dict[str, Any] = {
             "format": FORMAT,
             "study": study.name,
             "recipe": study.recipe,
             "version": study.version,
             "paper": study.paper,
             "dataset": dict(dataset),
-        }
-        known = self._read()
-        if known is not None:
-            before = {
-                **known["settings"],
-                **{key: known.get(key) for key in ("recipe", "version", "dataset")},
-            }
-            now = {**study.settings, **{key: facts[key] for key in ("recipe", "version", "dataset")}}
-            differs = [key for key in now if key not in _FREE and before.get(key) != now[key]]
-            if differs:
-                raise UserError(
-                    f"{path} holds a study with {differs[0]} = {_short(before.get(differs[0]))}, now it is "
-                    f"{_short(now[differs[0]])}; choose another folder with -o."
-                )
-        self.facts: dict[str, Any] = {
-            **facts,
-            "settings": study.settings,
+            "settings": bound,
             "notes": [],
-            "steps": {} if known is None else known["steps"],
+            "steps": {} if self.before is None else self.before.steps,
         }
 
-    def _read(self) -> dict[str, Any] | None:
+    def _read(self) -> StudyStory | None:
         """study.json of the folder, None for a new or empty one."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError(
-                f"{self.path} is a file, but a study goes into a folder; choose another place with -o."
+                f"{self.path} is a file, but a study goes into a folder", "choose another place with {out}"
             )
         file = self.path / "study.json"
-        if not file.exists():
-            others = sorted(p.name for p in self.path.iterdir()) if self.path.is_dir() else []
-            if others:
-                raise UserError(
-                    f"{self.path} holds {len(others)} other files, such as '{others[0]}', and no study.json; choose an "
-                    "empty or new folder with -o."
-                )
-            return None
-        try:
-            known = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(f"{file} cannot be read: {error}; choose another folder with -o.") from error
-        if (
-            not isinstance(known, dict)
-            or known.get("format") != FORMAT
-            or not {"settings", "steps"} <= set(known)
-        ):
-            raise UserError(f"{file} is not a study of format {FORMAT}; choose another folder with -o.")
-        return known
+        if file.exists():
+            return read_json(StudyStory, file, "The study")
+        names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
+        if names:
+            raise UserError(
+                f"{self.path} holds {len(names)} other files, such as '{names[0]}', and no study.json",
+                "choose an empty or new folder with {out}",
+            )
+        return None
 
-    def save(self) -> None:
-        """Write study.json."""
+    def save(self, **facts: Any) -> None:
+        """Write study.json, with further facts."""
+        self.facts.update(facts)
         write_json(self.path / "study.json", self.facts)
 
     def step(self, name: str, inputs: Any, files: Sequence[Path], work: Callable[[], None]) -> None:
         """Do ``work`` unless it was done with the same inputs and its files are there."""
         digest = hash_json(inputs)
-        known = self.facts["steps"].get(name)
-        if known == digest and all(file.is_file() for file in files):
+        if self.facts["steps"].get(name) == digest and all(file.is_file() for file in files):
             self.log(name, "kept")
             return
         work()
@@ -94,10 +115,46 @@ class Folder:
         self.save()
         self.log(name, "written")
 
-    def log(self, name: str, what: str) -> None:
+    def draw(self, name: str, draw: Callable[[], Testbed], *, timed: bool = False) -> Testbed:
+        """The testbed from the folder; drawn when it is not there or damaged.
+
+        With ``timed`` the seconds of drawing are remembered in study.json under ``extraction_seconds``.
+        """
+        from longshot.testbeds.testbed import Testbed
+
+        path = self.path / "testbeds" / f"{name}.parquet"
+        if path.is_file():
+            try:
+                testbed = Testbed.load(path)
+            except UserError:
+                self.log(f"testbed {name}", "damaged, drawn anew")
+            else:
+                self.log(f"testbed {name}", "kept")
+                return testbed
+        began = time.monotonic()
+        testbed = self.sampled(draw)
+        testbed.save(path)
+        self.log(f"testbed {name}", "written")
+        if timed:
+            self.facts.setdefault("extraction_seconds", {})[name] = round(time.monotonic() - began, 4)
+            self.save()
+        return testbed
+
+    def sampled(self, draw: Callable[[], Testbed]) -> Testbed:
+        """Draw; an error that names a parameter of which the study has several (``shots``) names that setting."""
+        try:
+            return draw()
+        except UserError as error:
+            template = error.template
+            for name in ("way", "shot"):
+                if name not in self.names and f"{name}s" in self.names:
+                    template = template.replace(f"{{{name}}}", f"{{{name}s}}")
+            raise UserError(template) from error
+
+    def log(self, name: str, became: str) -> None:
         """Remember what became of a step."""
-        self.did.append({"step": name, "did": what})
-        print(f"{name}: {what}", file=sys.stderr, flush=True)
+        self.did.append({"step": name, "did": became})
+        print(f"{name}: {became}", file=sys.stderr, flush=True)
 
 
 def _short(value: Any) -> str:

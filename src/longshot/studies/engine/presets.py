@@ -1,36 +1,28 @@
-"""Study files: what a preset says, how settings are laid over it and checked."""
+"""Study files: what a preset says, and how settings are laid over it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from importlib import import_module
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+from pydantic import Field
 
 from longshot.core.errors import UserError
-from longshot.studies.engine.fields import Fields
-
-# recipe → module with FIELDS, plan, tables and figures; imported when a study of it is used
-RECIPES = {
-    "better-testbed": "longshot.studies.semantic.better_testbed",
-    "many-way": "longshot.studies.semantic.many_way",
-    "transfer-difficulty": "longshot.studies.transfer.difficulty",
-    "divergence-correlation": "longshot.studies.transfer.correlation",
-    "vtab-md": "longshot.studies.vtab_md.recipe",
-    "cross-domain": "longshot.studies.cross_domain.recipe",
-    "hard-md": "longshot.studies.hard_md.recipe",
-}
-_TEXTS = ("name", "title", "paper", "checked")
-_KEYS = (*_TEXTS, "recipe", "version", "settings")
+from longshot.core.settings import Record, nearest, read_record
+from longshot.studies.engine.recipe import RECIPES, get_recipe
+from longshot.studies.engine.settings import StudySettings
 
 
 @dataclass(frozen=True)
 class Study:
-    """A recipe with its settings; ``text`` is the YAML it was read from."""
+    """A recipe with its settings.
+
+    ``text`` is the YAML it was read from, ``named`` the settings that it names: all of them in a preset.
+    """
 
     name: str
     recipe: str
@@ -38,18 +30,21 @@ class Study:
     title: str
     paper: str
     checked: str
-    settings: dict[str, Any]
+    settings: StudySettings
     text: str
+    named: tuple[str, ...]
 
 
-class _Recipe(Protocol):
-    FIELDS: Fields
+class _StudyFile(Record):
+    """The keys of a study file."""
 
-
-def fields_of(recipe: str) -> Fields:
-    """The settings that a recipe takes."""
-    module: _Recipe = import_module(RECIPES[recipe])
-    return module.FIELDS
+    recipe: str
+    name: str = ""
+    version: int = 1
+    title: str = ""
+    paper: str = ""
+    checked: str = ""
+    settings: dict[str, Any] = Field(default_factory=dict)
 
 
 def study_names() -> list[str]:
@@ -66,21 +61,14 @@ def _preset_files() -> dict[str, Traversable]:
 
 def get_study(name: str) -> Study:
     """A preset by name; UserError with the nearest name when there is none."""
-    names = study_names()
-    if name not in names:
-        near = get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"did you mean '{near[0]}'?" if near else f"the studies are {', '.join(names)}."
-        raise UserError(f"There is no study '{name}'; {hint} See 'longshot study ls'.")
-    text = _preset_files()[name].read_text(encoding="utf-8")
-    study = parse(text, f"The study '{name}'")
-    missing = [key for key in fields_of(study.recipe) if key not in study.settings]
-    if missing:
-        raise UserError(f"The study '{name}' lacks the setting '{missing[0]}'; a preset names all of them.")
-    return study
+    presets = _preset_files()
+    if name not in presets:
+        raise UserError(f"There is no study '{name}'; {nearest(name, sorted(presets), 'the studies are')}")
+    return _parse(presets[name].read_text(encoding="utf-8"), f"The study '{name}'", preset=True)
 
 
 def read_study(path: str | Path) -> Study:
-    """A study file of the user's own: a recipe and those settings that differ from a preset."""
+    """A study file of the user's own: a recipe and those settings that differ from the preset called like it."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -89,8 +77,12 @@ def read_study(path: str | Path) -> Study:
     return parse(text, f"The study file {path}")
 
 
-def parse(text: str, what: str) -> Study:
-    """A study from YAML, every key and setting checked; ``what`` begins the sentence of an error."""
+def parse(text: str, subject: str) -> Study:
+    """A study from YAML, every key and setting checked; ``subject`` begins the sentence of an error."""
+    return _parse(text, subject, preset=False)
+
+
+def _parse(text: str, subject: str, *, preset: bool) -> Study:
     import yaml
 
     try:
@@ -98,54 +90,30 @@ def parse(text: str, what: str) -> Study:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
-        raise UserError(
-            f"{what} is not valid YAML{where}: {getattr(error, 'problem', None) or 'it cannot be parsed'}."
-        ) from error
-    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-        raise UserError(f"{what} is not a YAML mapping; it needs at least the keys recipe and settings.")
-    unknown = [key for key in data if key not in _KEYS]
-    if unknown:
-        raise UserError(f"{what} has the unknown key '{unknown[0]}'; the keys are {', '.join(_KEYS)}.")
-    recipe = data.get("recipe")
-    if recipe not in RECIPES:
-        raise UserError(f"{what} has the recipe {recipe!r}; the recipes are {', '.join(RECIPES)}.")
-    given = data.get("settings", {})
-    if not isinstance(given, dict):
-        raise UserError(f"{what} has settings that are not a mapping; write one 'name: value' per line.")
-    version = data.get("version", 1)
-    if not isinstance(version, int) or isinstance(version, bool):
-        raise UserError(f"{what} has the version {version!r}; a version is a whole number.")
-    for key in _TEXTS:
-        if not isinstance(data.get(key, ""), str):
-            raise UserError(f"{what} has a '{key}' that is not text; put it in quotes.")
-    settings = check(given, fields_of(recipe), what)
-    texts = {key: " ".join(data.get(key, "").split()) for key in _TEXTS}
+        problem = getattr(error, "problem", None) or "it cannot be parsed"
+        raise UserError(f"{subject} is not valid YAML{where}: {problem}.") from error
+    file = read_record(_StudyFile, data, subject)
+    if file.recipe not in RECIPES:
+        raise UserError(f"{subject} has the recipe {file.recipe!r}; the recipes are {', '.join(RECIPES)}.")
+    base = {} if preset else get_study(file.recipe).settings.plain()
     return Study(
-        **{**texts, "name": texts["name"] or recipe},
-        recipe=recipe,
-        version=version,
-        settings=settings,
+        name=" ".join(file.name.split()) or file.recipe,
+        recipe=file.recipe,
+        version=file.version,
+        title=" ".join(file.title.split()),
+        paper=" ".join(file.paper.split()),
+        checked=" ".join(file.checked.split()),
+        settings=read_record(get_recipe(file.recipe).settings, {**base, **file.settings}, subject),
         text=text,
+        named=tuple(file.settings),
     )
 
 
-def check(given: Mapping[str, Any], fields: Fields, what: str) -> dict[str, Any]:
-    """The settings in their final types; UserError for an unknown name or a value that does not fit."""
-    settings = {}
-    for key, value in given.items():
-        if key not in fields:
-            near = get_close_matches(str(key), fields, n=1, cutoff=0.6)
-            hint = f"did you mean '{near[0]}'?" if near else f"the settings are {', '.join(fields)}."
-            raise UserError(f"{what} has no setting '{key}'; {hint}")
-        settings[key] = fields[key].read(value, f"{what} has the setting {key}")
-    return settings
-
-
-def layered(study: Study, config: str | Path | None = None, changes: Sequence[str] = ()) -> Study:
-    """The study with the settings of a file laid over it, then ``key=value`` texts (values are YAML)."""
-    import yaml
-
-    settings = dict(study.settings)
+def layered(
+    study: Study, config: str | Path | None = None, changes: Mapping[str, Any] | Sequence[str] = ()
+) -> Study:
+    """The study with the settings of a file laid over it, then ``changes`` by name or as ``key=value`` texts."""
+    settings = study.settings.plain()
     if config is not None:
         own = read_study(config)
         if own.recipe != study.recipe:
@@ -153,16 +121,29 @@ def layered(study: Study, config: str | Path | None = None, changes: Sequence[st
                 f"The study file {config} is of the recipe '{own.recipe}', but '{study.name}' is of "
                 f"'{study.recipe}'; name a study of the same recipe."
             )
-        settings.update(own.settings)
-    for change in changes:
-        key, equals, text = change.partition("=")
+        plain = own.settings.plain()
+        settings.update({key: plain[key] for key in own.named})
+    settings.update(changes if isinstance(changes, Mapping) else read_changes(changes))
+    return replace(study, settings=read_record(type(study.settings), settings, f"The study '{study.name}'"))
+
+
+def read_changes(texts: Sequence[str]) -> dict[str, Any]:
+    """Settings from ``key=value`` texts, whose values are YAML.
+
+    >>> read_changes(["tasks=600", "shots=[1, 5]"])
+    {'tasks': 600, 'shots': [1, 5]}
+    """
+    import yaml
+
+    changes = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
         if not equals:
-            raise UserError(f"'{change}' is not of the form key=value, as in --set tasks=600.")
+            raise UserError(f"'{text}' is not of the form key=value, as in {{tasks:600}}.")
         try:
-            value = yaml.safe_load(text)
+            changes[key.strip()] = yaml.safe_load(value)
         except yaml.YAMLError as error:
             raise UserError(
-                f"The value in '{change}' cannot be read; write lists as '[1, 5]' and quote what holds a comma."
+                f"The value in '{text}' cannot be read; write lists as '[1, 5]' and quote what holds a comma."
             ) from error
-        settings.update(check({key.strip(): value}, fields_of(study.recipe), f"The study '{study.name}'"))
-    return replace(study, settings=settings)
+    return changes

@@ -1,122 +1,158 @@
-"""Run a study: draw, evaluate, tables, figures, report; each step only where something is missing."""
+"""Run a study: settings, data, the recipe; then tables, figures and the page, each only where something is missing."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from longshot.core.errors import UserError
 from longshot.core.files import write_text
-from longshot.studies.engine.folder import Folder
-from longshot.studies.engine.presets import RECIPES, Study
-from longshot.studies.semantic.scores import measured
+from longshot.studies.engine.presets import Study, get_study, layered, read_study, study_names
+from longshot.studies.engine.recipe import (
+    Datasets,
+    StudyEstimate,
+    StudyJob,
+    StudyOutcome,
+    get_recipe,
+    given_datasets,
+)
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.evaluation.results import Results
+    from longshot.studies.engine.folder import StudyFolder
     from longshot.studies.engine.tables import TableFile
-    from longshot.testbeds.testbed import Testbed
-
-# options of 'longshot sample' in its sentences → settings of a study
-_OPTIONS = {
-    r"--tasks (\d+)": r"--set tasks=\1",
-    r"--tasks\b": "--set tasks=…",
-    r"--alpha\b": "--set alpha=…",
-    r"--beta\b": "--set beta=…",
-    r"--drop-small\b": "--set drop_small=true",
-    r"--allow-repeats\b": "--set allow_repeats=true",
-    r"--shot\b": "--set shots=…",
-    r"--query\b": "--set query=…",
-    r"--way\b": "--set way=…",
-}
-
-
-@dataclass(frozen=True)
-class StudyOutcome:
-    """What a study left in its folder."""
-
-    path: Path
-    notes: Sequence[str]
-    did: Sequence[dict[str, str]]
-    tables: Sequence[TableFile]
-    figures: Sequence[str]
-
-
-def open_data(study: Study, texts: Sequence[str]) -> Any:
-    """What a study runs on: one dataset, or what its recipe makes of several (``NAME=PATH``)."""
-    from longshot.datasets import open_dataset
-
-    recipe: Any = import_module(RECIPES[study.recipe])
-    if hasattr(recipe, "open_data"):
-        return recipe.open_data(study.settings, texts)
-    if len(texts) != 1:
-        raise UserError(f"The study '{study.name}' takes one dataset and {len(texts)} were given.")
-    return open_dataset(texts[0])
 
 
 def run_study(
-    study: Study, dataset: Any, out: Path, *, device: str = "auto", workers: int | None = None
+    study: str | Path | Study,
+    datasets: Datasets = (),
+    *,
+    out: str | Path,
+    backbone: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    config: str | Path | None = None,
+    workers: int | None = None,
+    device: str = "auto",
 ) -> StudyOutcome:
-    """Run the study on a dataset (see ``open_data``) into ``out``: testbeds/, run/, tables/, figures/ and report.html.
+    """Run a paper's protocol on datasets of your own; the same call again does only what is missing.
 
-    The same call again does only what is missing; with other methods or another backbone it extends the run and writes
-    the tables and figures for those.
+    The folder gets testbeds/, run/ (results), tables/ (.md, .tex, .csv), figures/ (.png, .svg), report.html and
+    study.json. A call with other methods or another backbone extends the run and writes tables and figures for those.
+
+    Parameters
+    ----------
+    study : str, Path or Study
+        A preset by name, a study file of your own, or a study from ``get_study`` and ``layered``.
+    datasets : dataset, sequence or mapping
+        What it runs on. A study over several datasets takes them by name, as a mapping or as texts ``NAME=PATH``.
+    out : path
+        Folder of the study; one that holds another study is refused.
+    backbone : str, optional
+        The setting ``backbone``, for short.
+    settings : mapping, optional
+        Settings that differ from the study's.
+    config : path, optional
+        A study file whose settings replace the preset's; ``settings`` and ``backbone`` go on top.
+    workers : int, optional
+        Threads, one per core by default; they change no result.
+    device : str
+        "auto", "cpu", "cuda" or "mps".
+
+    Returns
+    -------
+    StudyOutcome
+        ``path``, ``tables``, ``figures``, ``notes`` on what could not be had, and what was done step by step.
+
+    Examples
+    --------
+    >>> run_study("better-testbed-small", "toybox", out="studies/better")  # doctest: +SKIP
     """
-    from longshot.evaluation.inputs import backbone_name
-    from longshot.evaluation.runner import evaluate
+    resolved = resolve_study(study, backbone=backbone, settings=settings, config=config)
+    return run_opened(resolved, open_data(resolved, datasets), out, device=device, workers=workers)
 
-    recipe: Any = import_module(RECIPES[study.recipe])
-    if hasattr(recipe, "run"):  # more than testbeds and methods, such as training
-        outcome: StudyOutcome = recipe.run(study, dataset, out, device=device, workers=workers)
-        return outcome
-    settings = study.settings
-    plan = recipe.plan(settings, dataset)
-    folder = Folder(out, study, {"name": dataset.name, "fingerprint": dataset.fingerprint})
-    folder.facts["notes"] = list(plan.notes)
-    folder.save()
-    testbeds = {name: drawn(folder, name, draw) for name, draw in plan.draws.items()}
-    methods = method_calls(settings)
-    results = evaluate(
-        testbeds,
-        backbones=settings["backbone"],
-        methods=methods,
-        out=out / "run",
-        datasets={dataset.name: dataset},
-        device=device,
-        workers=workers,
-        seed=settings["seed"],
-    )
-    rows = measured(results, testbeds, backbone_name(settings["backbone"]), methods, settings["seed"])
-    tables: list[TableFile] = recipe.tables(settings, testbeds, rows)
-    figures = recipe.figures(settings, testbeds, rows)
-    return finish(study, dataset, folder, results, tables, figures, plan.notes)
+
+def estimate_study(
+    study: str | Path | Study,
+    datasets: Datasets = (),
+    *,
+    out: str | Path,
+    backbone: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    config: str | Path | None = None,
+    workers: int | None = None,
+    device: str = "auto",
+) -> StudyEstimate:
+    """What ``run_study`` with the same arguments would take in time and disk; nothing is written.
+
+    Testbeds that are not in the folder are drawn in memory, which is quick beside the rest.
+
+    Returns
+    -------
+    StudyEstimate
+        ``steps``: what is left of each, with ``seconds`` and ``bytes``; ``notes``.
+    """
+    resolved = resolve_study(study, backbone=backbone, settings=settings, config=config)
+    data = open_data(resolved, datasets)
+    job = StudyJob(resolved, resolved.settings, data, Path(out), device, workers)
+    return get_recipe(resolved.recipe).estimate(job)
+
+
+def list_studies() -> list[Study]:
+    """Every preset, by name."""
+    return [get_study(name) for name in study_names()]
+
+
+def resolve_study(
+    study: str | Path | Study,
+    *,
+    backbone: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    config: str | Path | None = None,
+) -> Study:
+    """The study with its final settings: those of the preset, then ``config``, then ``settings``, then ``backbone``."""
+    changes = {**(settings or {}), **({} if backbone is None else {"backbone": backbone})}
+    if isinstance(study, Study):
+        base = study
+    elif isinstance(study, Path) or study.endswith((".yaml", ".yml")):
+        base = read_study(study)
+    else:
+        base = get_study(study)
+    return layered(base, config, changes)
+
+
+def open_data(study: Study, datasets: Datasets) -> Any:
+    """What a study runs on: one dataset, or what its recipe makes of several."""
+    return get_recipe(study.recipe).open_data(study, given_datasets(datasets))
+
+
+def run_opened(
+    study: Study, data: Any, out: str | Path, *, device: str = "auto", workers: int | None = None
+) -> StudyOutcome:
+    """Run a study with its final settings on data that its recipe has opened."""
+    return get_recipe(study.recipe).run(StudyJob(study, study.settings, data, Path(out), device, workers))
 
 
 def finish(
-    study: Study,
-    dataset: Dataset,
-    folder: Folder,
+    job: StudyJob[Any, Any],
+    folder: StudyFolder,
     results: Results,
-    tables: list[TableFile],
+    tables: Sequence[TableFile],
     figures: Mapping[str, Callable[[Path], None]],
     notes: Sequence[str],
-    others: Sequence[Dataset] = (),
-    name: str | None = None,
+    datasets: Sequence[Dataset],
+    title: str | None = None,
 ) -> StudyOutcome:
     """Tables, figures and the page, each written only where something changed.
 
-    ``figures`` draw to a path without suffix; ``others`` are further datasets whose pictures the page shows; ``name``
-    stands in the page's title, by default the dataset's.
+    ``figures`` draw to a path without suffix; the page shows pictures of ``datasets``; ``title`` stands in the page's
+    title, by default the first dataset's name.
     """
-    out = folder.path
+    study, out = job.study, folder.path
     hashes = {facts["name"]: content_hash for content_hash, facts in results.run["testbeds"].items()}
     units = sorted(unit for cell in results.run["cells"] for unit in cell["units"])
-    inputs = [study.settings, hashes, units, study.version, version("longshot")]
+    inputs = [study.settings.plain(), hashes, units, study.version, version("longshot")]
     texts = {out / "tables" / name: text for table in tables for name, text in table.texts().items()}
 
     def write_tables() -> None:
@@ -131,94 +167,17 @@ def finish(
             draw(out / "figures" / name)
 
     folder.step("figures", inputs, pictures, draw_figures)
-    folder.step(
-        "report", inputs, [out / "report.html"], lambda: _report(study, [dataset, *others], out, name)
-    )
+    page = out / "report.html"
+    heading = f"{study.title}: {title or datasets[0].name}"
+    folder.step("report", inputs, [page], lambda: _report(datasets, out / "run", page, heading))
     return StudyOutcome(out, notes, folder.did, tables, [str(path.relative_to(out)) for path in pictures])
 
 
-def estimate_study(
-    study: Study, dataset: Any, out: Path, *, device: str = "auto", workers: int | None = None
-) -> tuple[list[dict[str, Any]], Sequence[str]]:
-    """What evaluating would take in time and disk, and the plan's notes; nothing is written.
-
-    Testbeds that are not in the folder are drawn in memory, which is quick beside the rest.
-    """
-    from longshot.evaluation.estimates import estimate
-
-    recipe: Any = import_module(RECIPES[study.recipe])
-    if hasattr(recipe, "estimate"):
-        found: tuple[list[dict[str, Any]], Sequence[str]] = recipe.estimate(
-            study, dataset, out, device=device, workers=workers
-        )
-        return found
-    plan = recipe.plan(study.settings, dataset)
-    Folder(out, study, {"name": dataset.name, "fingerprint": dataset.fingerprint})
-    testbeds = {name: _sampled(draw) for name, draw in plan.draws.items()}
-    records = estimate(
-        testbeds,
-        backbones=study.settings["backbone"],
-        methods=method_calls(study.settings),
-        out=out / "run",
-        datasets={dataset.name: dataset},
-        device=device,
-        workers=workers,
-        seed=study.settings["seed"],
-    )
-    return records, plan.notes
-
-
-def method_calls(settings: dict[str, Any]) -> list[str]:
-    """The methods of a study as calls; ``all`` are those that work on the features of one backbone."""
-    from longshot.methods.registry import list_methods
-
-    if settings["methods"] != "all":
-        return list(settings["methods"])
-    return [
-        method["name"]
-        for method in list_methods()
-        if method["needs"] == "features" and method["family"] != "several backbones"
-    ]
-
-
-def drawn(folder: Folder, name: str, draw: Callable[[], Testbed]) -> Testbed:
-    """The testbed from the folder; drawn when it is not there or damaged."""
-    from longshot.testbeds.testbed import Testbed
-
-    path = folder.path / "testbeds" / f"{name}.parquet"
-    if path.is_file():
-        try:
-            testbed = Testbed.load(path)
-        except UserError:
-            folder.log(f"testbed {name}", "damaged, drawn anew")
-        else:
-            folder.log(f"testbed {name}", "kept")
-            return testbed
-    testbed = _sampled(draw)
-    testbed.save(path)
-    folder.log(f"testbed {name}", "written")
-    return testbed
-
-
-def _sampled(draw: Any) -> Testbed:
-    """Draw; a sentence that names an option of 'longshot sample' names the study's setting instead."""
-    try:
-        testbed: Testbed = draw()
-    except UserError as error:
-        text = str(error)
-        for option, setting in _OPTIONS.items():
-            text = re.sub(option, setting, text)
-        raise UserError(text) from error
-    return testbed
-
-
-def _report(study: Study, datasets: Sequence[Dataset], out: Path, name: str | None) -> None:
+def _report(datasets: Sequence[Dataset], run: Path, page: Path, heading: str) -> None:
     """The page of the run, with pictures from the datasets at hand."""
-    from longshot.core.files import write_text
     from longshot.evaluation.pictures import find_images
     from longshot.reports.data import load
     from longshot.reports.report import render
 
     images = find_images(datasets={dataset.name: dataset for dataset in datasets})
-    title = f"{study.title}: {name or datasets[0].name}"
-    write_text(out / "report.html", render(load(out / "run"), images=images, title=title))
+    write_text(page, render(load(run), images=images, title=heading))

@@ -1,337 +1,259 @@
-"""The ablations of the study Hard-Meta-Dataset++: who chooses supports, by which loss, in how many steps, "
-"among which classes."""
+"""The ablations of the study Hard-Meta-Dataset++.
+
+They vary who chooses supports, by which loss, in how many steps, and among which classes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from longshot.reports.sheets import Sheet, SheetCell
-from longshot.statistics import mean_interval
-from longshot.studies.engine.tables import TableFile
-from longshot.studies.hard_md import paper as paper
-from longshot.studies.hard_md.cells import cell, places, record
-from longshot.studies.hard_md.plan import KINDS, OBJECTIVES, StudyTestbed
-from longshot.studies.hard_md.scores import HardScores, Mean
-from longshot.studies.transfer.plan import slug
+from longshot.reports.sheets import Sheet
+from longshot.studies.engine.tables import Fact, TableFile, heads, present, row
+from longshot.studies.engine.training import slug
+from longshot.studies.hard_md import paper
+from longshot.studies.hard_md.scores import HardScores, Mean, cell, ranks_of, record
+from longshot.studies.hard_md.settings import OBJECTIVES, HardSettings
+from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, main
+
+_CHOSEN = main("fixed", "difficult")  # supports as the stress test has them, of any source
 
 
 def ablation_tables(
-    settings: Mapping[str, Any], scores: HardScores, seconds: Mapping[str, float]
+    settings: HardSettings, scores: HardScores, seconds: Mapping[str, float]
 ) -> list[TableFile]:
     """The tables of the ablations that were asked for and could be had."""
-    made = []
-    for name in settings["ablations"]:
-        made.append(
-            _greedy(settings, scores, seconds) if name == "greedy" else _MAKERS[name](settings, scores)
-        )
-    return [one for one in made if one is not None]
+    makers: dict[str, Callable[[], TableFile | None]] = {
+        "extraction": lambda: _extraction_table(settings, scores),
+        "objectives": lambda: _objectives_table(settings, scores),
+        "semantic": lambda: _semantic_table(settings, scores),
+        "steps": lambda: _steps_table(settings, scores),
+        "greedy": lambda: _greedy_table(settings, scores, seconds),
+        "filtered": lambda: _filtered_table(settings, scores),
+        "tasks": lambda: _more_tasks_table(settings, scores),
+        "curated": lambda: _curated_table(settings, scores),
+    }
+    return present(makers[name]() for name in settings.ablations)
 
 
-def _extraction(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
+def _published(settings: HardSettings, name: str) -> list[Sheet]:
+    return [paper.sheet(name)] if settings.published else []
+
+
+def _extraction_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
     """Does difficulty transfer? Supports chosen by one backbone, evaluated with another (the paper's table 3)."""
-    judges = {scores.judge: StudyTestbed("", "main", "fixed", "difficult")}
-    judges |= {
-        backbone: StudyTestbed("", "extraction", "fixed", "difficult", slug(scores.names[backbone]))
-        for backbone in scores.backbones
-        if backbone != scores.judge
-    }
-    return _matrix(
-        settings,
-        scores,
-        "extraction",
-        "Supports chosen by one backbone (rows), protonet with another (columns), fixed shape",
-        {scores.titles[judge]: bed for judge, bed in judges.items()},
-        "table 3",
-    )
+    chosen_by = {scores.titles[scores.judge]: _CHOSEN}
+    for path, title in zip(scores.paths, scores.titles.values(), strict=True):
+        if path != scores.judge_path:
+            chosen_by[title] = HardTestbed("", "extraction", "fixed", "difficult", slug(path))
+    title = "Supports chosen by one backbone (rows), protonet with another (columns), fixed shape"
+    return _matrix(settings, scores, "extraction", title, chosen_by, "table 3")
 
 
-def _objectives(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
+def _objectives_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
     """The loss that supports are chosen by (the paper's table 2, with two more)."""
-    beds = {
-        one: StudyTestbed("", "main", "fixed", "difficult")
-        if one == settings["objective"]
-        else StudyTestbed("", "objectives", "fixed", "difficult", one)
-        for one in OBJECTIVES
+    by_objective = {
+        objective: _CHOSEN
+        if objective == settings.objective
+        else HardTestbed("", "objectives", "fixed", "difficult", objective)
+        for objective in OBJECTIVES
     }
-    return _matrix(
-        settings,
-        scores,
-        "objectives",
-        "Objective of the selection (rows), protonet, fixed shape",
-        beds,
-        "table 2",
-    )
+    title = "Objective of the selection (rows), protonet, fixed shape"
+    return _matrix(settings, scores, "objectives", title, by_objective, "table 2")
 
 
 def _matrix(
-    settings: Mapping[str, Any],
+    settings: HardSettings,
     scores: HardScores,
     stem: str,
     title: str,
-    beds: Mapping[str, StudyTestbed],
+    choices: Mapping[str, HardTestbed],
     published: str,
 ) -> TableFile | None:
     """One row per way to choose supports, one column per evaluating backbone: means over the sources."""
     sources = scores.sources("fixed")
-    rows, records = [], []
-    for label, template in {
-        "uniform (nothing chosen)": StudyTestbed("", "main", "fixed", "uniform"),
-        **beds,
-    }.items():
-        cells = [SheetCell(label)]
-        for backbone in scores.backbones:
-            each = [scores.mean(_of(template, source), backbone) for source in sources]
-            cells.append(cell(scores.overall(each)))
-            records += [
-                record(stem, source, "fixed", label, scores.titles[backbone], "protonet", one)
-                for source, one in zip(sources, each, strict=True)
-            ]
-        rows.append(cells)
     if not sources:
         return None
-    heads = [
-        ("", "supports"),
-        *(("evaluated with", scores.titles[backbone]) for backbone in scores.backbones),
-    ]
+    rows = []
+    records: list[Fact] = []
+    for label, bed in {"uniform (nothing chosen)": main("fixed", "uniform"), **choices}.items():
+        cells = row(label)
+        for backbone, name in scores.titles.items():
+            means = [scores.mean(bed.of_source(source), backbone) for source in sources]
+            cells.append(cell(scores.overall(means)))
+            records += [
+                record(stem, source, "fixed", label, name, "protonet", mean)
+                for source, mean in zip(sources, means, strict=True)
+            ]
+        rows.append(cells)
+    names = [*heads("supports"), *heads(*scores.titles.values(), group="evaluated with")]
     note = f"Accuracy in %, mean of {len(sources)} sources; lower is harder."
-    sheets = [
-        Sheet(title, heads, [rows], note, 1),
-        *([paper.sheet(published)] if settings["published"] else []),
-    ]
+    sheets = [Sheet(title, names, [rows], note, 1), *_published(settings, published)]
     return TableFile(stem, sheets, records)
 
 
-def _semantic(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
+def _semantic_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
     """On top of a class sampler by meaning, by quartile of coarsity (the paper's table 1)."""
-    rows, records = [], []
+    rows = []
+    records: list[Fact] = []
+    judge = scores.titles[scores.judge]
     for source in scores.sources("fixed"):
-        beds = {kind: StudyTestbed(source, "semantic", "fixed", kind) for kind in KINDS[:2]}
-        if beds["difficult"] not in scores.beds:
+        beds = {kind: HardTestbed(source, "semantic", "fixed", kind) for kind in KINDS[:2]}
+        if beds["difficult"] not in scores.testbeds:
             continue
-        coarsity = scores.beds[beds["uniform"]].table.column("coarsity").to_numpy()
+        coarsity = scores.testbeds[beds["uniform"]].table.column("coarsity").to_numpy()
         quartile = np.digitize(coarsity, np.quantile(coarsity, [0.25, 0.5, 0.75]), right=True)
         for kind, bed in beds.items():
             values = scores.accuracy(bed, scores.judge)
             if values is None:
                 continue
             means = [
-                Mean.of(mean_interval(values[quartile == q])) if (quartile == q).any() else None
-                for q in range(4)
+                Mean.of(values[quartile == number]) if (quartile == number).any() else None
+                for number in range(4)
             ]
-            rows.append([SheetCell(source), SheetCell(kind), *(cell(one) for one in means)])
+            rows.append(row(source, kind, *map(cell, means)))
             records += [
-                record(
-                    "semantic",
-                    source,
-                    "fixed",
-                    f"{kind}, quartile {q + 1}",
-                    scores.titles[scores.judge],
-                    "protonet",
-                    one,
-                )
-                for q, one in enumerate(means)
+                record("semantic", source, "fixed", f"{kind}, quartile {number}", judge, "protonet", mean)
+                for number, mean in enumerate(means, 1)
             ]
     if not rows:
         return None
-    heads = [("", "source"), ("", "support"), *(("quartile of coarsity", str(q)) for q in (1, 2, 3, 4))]
-    sheets = [
-        Sheet(
-            "Classes close in meaning, uniform and difficult supports",
-            heads,
-            [rows],
-            "Quartile 1: finest classes.",
-        )
-    ]
-    return TableFile(
-        "semantic", [*sheets, *([paper.sheet("table 1")] if settings["published"] else [])], records
-    )
+    names = [*heads("source", "support"), *heads("1", "2", "3", "4", group="quartile of coarsity")]
+    title = "Classes close in meaning, uniform and difficult supports"
+    sheets = [Sheet(title, names, [rows], "Quartile 1: finest classes."), *_published(settings, "table 1")]
+    return TableFile("semantic", sheets, records)
 
 
-def _steps(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
+def _steps_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
     """More projected steps against Frank–Wolfe rounds (the paper's figures 36 to 39)."""
-    choices = [("1 step", StudyTestbed("", "main", "fixed", "difficult"))]
-    choices += [
-        (f"{n} steps", StudyTestbed("", "steps", "fixed", "difficult", f"{n} steps"))
-        for n in settings["steps"]
-        if n > 1
-    ]
-    choices += [
-        (f"{n} rounds", StudyTestbed("", "steps", "fixed", "difficult", f"{n} rounds"))
-        for n in settings["rounds"]
-    ]
-    return _by_choice(scores, "steps", "Projected steps, and Frank–Wolfe rounds behind one step", choices)
-
-
-def _by_choice(
-    scores: HardScores, stem: str, title: str, choices: Sequence[tuple[str, StudyTestbed]]
-) -> TableFile | None:
     sources = scores.sources("fixed")
-    rows, records = [], []
-    for label, template in choices:
-        means = [scores.mean(_of(template, source), scores.judge) for source in sources]
-        rows.append([SheetCell(label), *(cell(one) for one in means), cell(scores.overall(means))])
-        records += [
-            record(stem, source, "fixed", label, scores.titles[scores.judge], "protonet", one)
-            for source, one in zip(sources, means, strict=True)
-        ]
-    heads = [("", "selection"), *(("", source) for source in sources), ("", f"mean of {len(sources)}")]
-    note = "Accuracy in % of protonet with the judge's features; lower is harder."
-    return TableFile(stem, [Sheet(title, heads, [rows], note, 1)], records) if sources else None
-
-
-def _greedy(
-    settings: Mapping[str, Any], scores: HardScores, seconds: Mapping[str, float]
-) -> TableFile | None:
-    """FastDiffSel against greedy search, in accuracy and time (the paper's figures 2 and 6)."""
-    rows, records = [], []
-    for source in scores.sources("fixed"):
-        beds = {
-            "FastDiffSel": StudyTestbed(source, "main", "fixed", "difficult"),
-            "greedy search": StudyTestbed(source, "greedy", "fixed", "difficult"),
-        }
-        for label, bed in beds.items():
-            one = scores.mean(bed, scores.judge)
-            spent = seconds.get(bed.name)
-            each = None if spent is None else 1000 * spent / settings["tasks"]
-            rows.append(
-                [
-                    SheetCell(source),
-                    SheetCell(label),
-                    cell(one),
-                    SheetCell("–" if each is None else f"{each:.2f}"),
-                ]
-            )
-            records.append(
-                {
-                    **record("greedy", source, "fixed", label, scores.titles[scores.judge], "protonet", one),
-                    "milliseconds": each,
-                }
-            )
-    if not rows:
-        return None
-    heads = [("", "source"), ("", "selection"), ("", "accuracy"), ("", "ms per task")]
-    note = "Time to choose the supports from features that are there, when these testbeds were drawn on this machine."
-    return TableFile("greedy", [Sheet("FastDiffSel against greedy search", heads, [rows], note)], records)
-
-
-def _filtered(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
-    """The hardest of many random tasks against chosen supports, and their ways (the paper's figure 42)."""
-    shape = settings["shapes"][0]
-    rows, records = [], []
-    for source in scores.sources(shape):
-        beds = {
-            "chosen supports": StudyTestbed(source, "main", shape, "difficult"),
-            "filtered": StudyTestbed(source, "filtered", shape, "difficult"),
-        }
-        for label, bed in beds.items():
-            if bed not in scores.beds:
-                continue
-            ways = Mean.of(mean_interval(scores.ways(bed)))
-            one = scores.mean(bed, scores.judge)
-            rows.append(
-                [
-                    SheetCell(source),
-                    SheetCell(label),
-                    cell(one),
-                    SheetCell(f"{ways.mean:.1f} ± {ways.half:.1f}"),
-                ]
-            )
-            told = record("filtered", source, shape, label, scores.titles[scores.judge], "protonet", one)
-            records.append({**told, "ways": ways.mean, "ways_half": ways.half})
-    if not rows:
-        return None
-    heads = [("", "source"), ("", "tasks"), ("", "accuracy"), ("", "ways")]
-    note = f"Filtered: the {settings['tasks']:,} of {settings['candidates']:,} uniform tasks with the lowest accuracy."
-    return TableFile(
-        "filtered", [Sheet("Chosen supports against filtered tasks", heads, [rows], note)], records
-    )
-
-
-def _more_tasks(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
-    """Do more tasks change the picture? (the paper's figure 41)"""
-    shape = settings["shapes"][0]
-    sources = scores.sources(shape)
-    rows, records, pairs = [], [], []
-    for backbone in scores.backbones:
-        few, many = (
-            [scores.mean(_of(template, source), backbone) for source in sources]
-            for template in (
-                StudyTestbed("", "main", shape, "difficult"),
-                StudyTestbed("", "tasks", shape, "difficult", str(settings["more_tasks"])),
-            )
-        )
-        whole = [scores.overall(few), scores.overall(many)]
-        rows.append([SheetCell(scores.titles[backbone]), *(cell(one) for one in whole)])
-        if whole[0] and whole[1]:
-            pairs.append((whole[0].mean, whole[1].mean))
-        for label, means in ((settings["tasks"], few), (settings["more_tasks"], many)):
-            records += [
-                record("tasks", source, shape, f"{label} tasks", scores.titles[backbone], "protonet", one)
-                for source, one in zip(sources, means, strict=True)
-            ]
     if not sources:
         return None
-    heads = [
-        ("", "backbone"),
-        *(("difficult tasks a source", str(settings[key])) for key in ("tasks", "more_tasks")),
-    ]
-    said = []
-    if len(pairs) > 1:
-        same = bool(
-            (places(np.array([a for a, _ in pairs])) == places(np.array([b for _, b in pairs]))).all()
-        )
-        said.append(
-            f"The order of the {len(pairs)} backbones is {'the same' if same else 'not the same'} with more tasks."
-        )
-    sheets = [Sheet("More tasks", heads, [rows], "Accuracy in % of protonet, mean over the sources.", 1)]
-    return TableFile(
-        "tasks", [*sheets, *([paper.sheet("figure 41")] if settings["published"] else [])], records, said
-    )
+    labels = [f"{steps} steps" for steps in settings.steps if steps > 1]
+    labels += [f"{rounds} rounds" for rounds in settings.rounds]
+    choices = {"1 step": _CHOSEN}
+    choices |= {label: HardTestbed("", "steps", "fixed", "difficult", label) for label in labels}
+    rows = []
+    records: list[Fact] = []
+    for label, bed in choices.items():
+        means = [scores.mean(bed.of_source(source), scores.judge) for source in sources]
+        rows.append(row(label, *map(cell, means), cell(scores.overall(means))))
+        records += [
+            record("steps", source, "fixed", label, scores.titles[scores.judge], "protonet", mean)
+            for source, mean in zip(sources, means, strict=True)
+        ]
+    names = heads("selection", *sources, f"mean of {len(sources)}")
+    note = "Accuracy in % of protonet with the judge's features; lower is harder."
+    title = "Projected steps, and Frank–Wolfe rounds behind one step"
+    return TableFile("steps", [Sheet(title, names, [rows], note, 1)], records)
 
 
-def _curated(settings: Mapping[str, Any], scores: HardScores) -> TableFile | None:
-    """Supports shifted from their queries by rule against matched ones, the queries being the same (figure 7)."""
-    rows, records = [], []
-    for shifted in [bed for bed in scores.beds if bed.purpose == "curated" and bed.kind == "shifted"]:
-        matched = StudyTestbed(shifted.source, "curated", "fixed", "matched", shifted.setting)
-        for backbone in scores.backbones:
-            before, after = (scores.accuracy(bed, backbone) for bed in (matched, shifted))
-            if before is None or after is None:
+def _greedy_table(
+    settings: HardSettings, scores: HardScores, seconds: Mapping[str, float]
+) -> TableFile | None:
+    """FastDiffSel against greedy search, in accuracy and time (the paper's figures 2 and 6)."""
+    rows = []
+    records: list[Fact] = []
+    judge = scores.titles[scores.judge]
+    for source in scores.sources("fixed"):
+        for label, purpose in (("FastDiffSel", "main"), ("greedy search", "greedy")):
+            bed = HardTestbed(source, purpose, "fixed", "difficult")
+            mean, spent = scores.mean(bed, scores.judge), seconds.get(bed.name)
+            each = None if spent is None else 1000 * spent / settings.tasks
+            rows.append(row(source, label, cell(mean), "–" if each is None else f"{each:.2f}"))
+            facts = record("greedy", source, "fixed", label, judge, "protonet", mean)
+            records.append({**facts, "milliseconds": each})
+    if not rows:
+        return None
+    names = heads("source", "selection", "accuracy", "ms per task")
+    note = "Time to choose the supports from features that are there, when these testbeds were drawn on this machine."
+    return TableFile("greedy", [Sheet("FastDiffSel against greedy search", names, [rows], note)], records)
+
+
+def _filtered_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
+    """The hardest of many random tasks against chosen supports, and their ways (the paper's figure 42)."""
+    shape, judge = settings.shapes[0], scores.titles[scores.judge]
+    rows = []
+    records: list[Fact] = []
+    for source in scores.sources(shape):
+        for label, purpose in (("chosen supports", "main"), ("filtered", "filtered")):
+            bed = HardTestbed(source, purpose, shape, "difficult")
+            if bed not in scores.testbeds:
                 continue
-            found = {
-                "matched": Mean.of(mean_interval(before)),
-                "shifted": Mean.of(mean_interval(after)),
-                "drop": Mean.of(mean_interval(before - after)),
-            }
-            title = scores.titles[backbone]
-            cells = [cell(one, kind == "drop") for kind, one in found.items()]
-            rows.append([SheetCell(shifted.source), SheetCell(shifted.setting), SheetCell(title), *cells])
+            ways, mean = Mean.of(scores.ways(bed)), scores.mean(bed, scores.judge)
+            rows.append(row(source, label, cell(mean), f"{ways.mean:.1f} ± {ways.half:.1f}"))
+            facts = record("filtered", source, shape, label, judge, "protonet", mean)
+            records.append({**facts, "ways": ways.mean, "ways_half": ways.half})
+    if not rows:
+        return None
+    names = heads("source", "tasks", "accuracy", "ways")
+    note = (
+        f"Filtered: the {settings.tasks:,} of {settings.candidates:,} uniform tasks with the lowest accuracy."
+    )
+    sheet = Sheet("Chosen supports against filtered tasks", names, [rows], note)
+    return TableFile("filtered", [sheet], records)
+
+
+def _more_tasks_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
+    """Do more tasks change the picture? (the paper's figure 41)"""
+    shape = settings.shapes[0]
+    sources = scores.sources(shape)
+    if not sources:
+        return None
+    count = settings.more_tasks
+    beds = [
+        (settings.tasks, main(shape, "difficult")),
+        (count, HardTestbed("", "tasks", shape, "difficult", str(count))),
+    ]
+    rows, pairs = [], []
+    records: list[Fact] = []
+    for backbone, title in scores.titles.items():
+        overall = []
+        for tasks, bed in beds:
+            means = [scores.mean(bed.of_source(source), backbone) for source in sources]
+            overall.append(scores.overall(means))
             records += [
-                record(
-                    "curated", shifted.source, "fixed", f"{kind}, {shifted.setting}", title, "protonet", one
-                )
-                for kind, one in found.items()
+                record("tasks", source, shape, f"{tasks} tasks", title, "protonet", mean)
+                for source, mean in zip(sources, means, strict=True)
+            ]
+        rows.append(row(title, *map(cell, overall)))
+        if all(overall):
+            pairs.append([mean.mean for mean in overall if mean])
+    lines = []
+    if len(pairs) > 1:
+        before, after = (ranks_of(column) for column in np.array(pairs).T)
+        same = "the same" if (before == after).all() else "not the same"
+        lines.append(f"The order of the {len(pairs)} backbones is {same} with more tasks.")
+    names = [*heads("backbone"), *heads(*(str(tasks) for tasks, _ in beds), group="difficult tasks a source")]
+    sheet = Sheet("More tasks", names, [rows], "Accuracy in % of protonet, mean over the sources.", 1)
+    return TableFile("tasks", [sheet, *_published(settings, "figure 41")], records, lines)
+
+
+def _curated_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
+    """Supports shifted from their queries by rule against matched ones, the queries being the same (figure 7)."""
+    rows = []
+    records: list[Fact] = []
+    for shifted in scores.testbeds:
+        if (shifted.purpose, shifted.kind) != ("curated", "shifted"):
+            continue
+        matched, source, rule = shifted.of_kind("matched"), shifted.source, shifted.setting
+        for backbone, title in scores.titles.items():
+            means = {
+                "matched": scores.mean(matched, backbone),
+                "shifted": scores.mean(shifted, backbone),
+                "drop": scores.difference((matched, backbone), (shifted, backbone)),
+            }
+            if means["drop"] is None:
+                continue
+            cells = (cell(mean, kind == "drop") for kind, mean in means.items())
+            rows.append(row(source, rule, title, *cells))
+            records += [
+                record("curated", source, "fixed", f"{kind}, {rule}", title, "protonet", mean)
+                for kind, mean in means.items()
             ]
     if not rows:
         return None
-    heads = [("", "source"), ("", "rule"), ("", "backbone"), ("", "matched"), ("", "shifted"), ("", "drop")]
-    note = f"{settings['curated_tasks']} tasks each, {settings['curated_query']} queries per class; paired by task."
-    return TableFile("curated", [Sheet("Curated shifts", heads, [rows], note, 3)], records)
-
-
-def _of(template: StudyTestbed, source: str) -> StudyTestbed:
-    return StudyTestbed(source, template.purpose, template.shape, template.kind, template.setting)
-
-
-_MAKERS = {
-    "extraction": _extraction,
-    "objectives": _objectives,
-    "semantic": _semantic,
-    "steps": _steps,
-    "filtered": _filtered,
-    "tasks": _more_tasks,
-    "curated": _curated,
-}
+    names = heads("source", "rule", "backbone", "matched", "shifted", "drop")
+    note = f"{settings.curated_tasks} tasks each, {settings.curated_query} queries per class; paired by task."
+    return TableFile("curated", [Sheet("Curated shifts", names, [rows], note, 3)], records)

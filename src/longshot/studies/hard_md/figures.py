@@ -4,119 +4,106 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import cycle
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from longshot.reports.svg import shorten
-from longshot.statistics import mean_interval
 from longshot.studies.engine.figures import axes_of
-from longshot.studies.hard_md.plan import KINDS, StudyTestbed
+from longshot.studies.engine.training import slug
 from longshot.studies.hard_md.scores import HardScores, Mean
+from longshot.studies.hard_md.settings import HardSettings
+from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, main
 from longshot.studies.hard_md.why import Why
-from longshot.studies.transfer.plan import slug
+
+if TYPE_CHECKING:
+    from longshot.causes.composition import Composition
 
 _COLOURS = {"uniform": "#3b6fb6", "difficult": "#c8412b", "easy": "#4a8f4a"}
+_SERIES = ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a", "#4a8f4a", "#444444")
 _GAPS = 10  # attributes in the picture of gaps
+_BAR: dict[str, Any] = {"capsize": 2, "ecolor": "#333333"}
 Draw = Callable[[Path], None]
+Bars = Mapping[tuple[str, str], Mean | None]  # (name of a group, kind of a bar) → height
 
 
 def figures(
-    settings: Mapping[str, Any], scores: HardScores, seconds: Mapping[str, float], why: Why | None
+    settings: HardSettings, scores: HardScores, seconds: Mapping[str, float], why: Why | None
 ) -> dict[str, Draw]:
     """Name → a function that draws it; pictures without numbers are left out."""
-    found: dict[str, Draw] = {}
-    for shape in settings["shapes"]:
+    drawings: dict[str, Draw] = {}
+    for shape in settings.shapes:
         sources = scores.sources(shape)
-        for method in settings["methods"]:
-            whole = {
-                (scores.titles[b], kind): scores.overall(
-                    [scores.mean(StudyTestbed(s, "main", shape, kind), b, method) for s in sources]
-                )
-                for b in scores.backbones
-                for kind in KINDS
-            }
+        for method in settings.methods:
             title = f"{method}, {shape} shape, mean of {len(sources)} sources"
-            found[f"stress-{shape}-{slug(method)}"] = partial(_bars, whole, KINDS, title, _COLOURS)
+            bars = stress_bars(scores, shape, method)
+            drawings[f"stress-{shape}-{slug(method)}"] = partial(_stress, bars, title)
         for source in sources:
-            each = {
-                (scores.titles[b], kind): scores.mean(
-                    StudyTestbed(source, "main", shape, kind), b, settings["methods"][0]
-                )
-                for b in scores.backbones
-                for kind in KINDS
-            }
-            title = f"{source}, {settings['methods'][0]}, {shape} shape"
-            found[f"source-{slug(source)}-{shape}"] = partial(_bars, each, KINDS, title, _COLOURS)
-    if "steps" in settings["ablations"] and scores.sources("fixed"):
-        found["steps"] = partial(_steps, settings, scores)
-    if "greedy" in settings["ablations"] and scores.sources("fixed"):
-        found["greedy"] = partial(_greedy, settings, scores, seconds)
-    shape = settings["shapes"][0]
-    if "filtered" in settings["ablations"] and any(bed.purpose == "filtered" for bed in scores.beds):
-        found["ways"] = partial(_ways, scores, shape)
+            method = settings.methods[0]
+            title = f"{source}, {method}, {shape} shape"
+            bars = stress_bars(scores, shape, method, source)
+            drawings[f"source-{slug(source)}-{shape}"] = partial(_stress, bars, title)
+    if scores.sources("fixed"):
+        if "steps" in settings.ablations:
+            drawings["steps"] = partial(_steps, settings, scores)
+        if "greedy" in settings.ablations:
+            drawings["greedy"] = partial(_greedy, settings, scores, seconds)
+    if "filtered" in settings.ablations and any(bed.purpose == "filtered" for bed in scores.testbeds):
+        drawings["ways"] = partial(_ways, scores, settings.shapes[0])
     if why is not None:
         for source, kinds in why.compositions.items():
-            if any(one.value is not None for rows in kinds.values() for one in rows):
-                found[f"gaps-{slug(source)}"] = partial(_gaps, kinds, source)
-    return found
+            if any(composition.value is not None for rows in kinds.values() for composition in rows):
+                drawings[f"gaps-{slug(source)}"] = partial(_gaps, kinds, source)
+    return drawings
 
 
-def _bars(
-    values: Mapping[tuple[str, str], Mean | None],
-    kinds: Sequence[str],
-    title: str,
-    colours: Mapping[str, str],
-    path: Path,
-) -> None:
-    """Groups of bars with their intervals: one group per name, one bar per kind."""
-    names = list(dict.fromkeys(name for name, _ in values))
+def stress_bars(scores: HardScores, shape: str, method: str, source: str | None = None) -> Bars:
+    """Accuracy by backbone and kind of support, of one source or as the mean over all."""
+    mean = scores.over_sources if source is None else scores.mean
+    return {
+        (title, kind): mean(main(shape, kind, source or ""), backbone, method)
+        for backbone, title in scores.titles.items()
+        for kind in KINDS
+    }
+
+
+def _stress(bars: Bars, title: str, path: Path) -> None:
+    """Groups of bars with their intervals: one group per backbone, one bar per kind of support."""
+    names = list(dict.fromkeys(name for name, _ in bars))
+    crowded = len(names) > 3
     with axes_of(path, max(5.0, 1.2 + 0.9 * len(names))) as axes:
-        for number, kind in enumerate(kinds):
-            known = [(place, values[name, kind]) for place, name in enumerate(names)]
-            x = [place + (number - (len(kinds) - 1) / 2) * 0.27 for place, one in known if one is not None]
-            heights = [100 * one.mean for _, one in known if one is not None]
-            halves = [100 * one.half for _, one in known if one is not None]
-            axes.bar(
-                x, heights, 0.25, yerr=halves, color=colours[kind], label=kind, capsize=2, ecolor="#333333"
-            )
-        axes.set_xticks(
-            range(len(names)),
-            [shorten(name, 24) for name in names],
-            rotation=20 if len(names) > 3 else 0,
-            ha="right" if len(names) > 3 else "center",
+        for number, kind in enumerate(KINDS):
+            _bar_series(axes, [bars[name, kind] for name in names], number - 1, kind, _COLOURS[kind])
+        texts = [shorten(name, 24) for name in names]
+        turned: dict[str, Any] = (
+            {"rotation": 20, "ha": "right"} if crowded else {"rotation": 0, "ha": "center"}
         )
+        axes.set_xticks(range(len(names)), texts, **turned)
         axes.set_ylim(0, 100)
         axes.set_ylabel("accuracy (%)")
         axes.grid(axis="y")
         axes.set_title(title)
-        axes.legend(ncols=len(kinds), loc="lower right", bbox_to_anchor=(1, 1.06))  # above, clear of the bars
+        axes.legend(ncols=len(KINDS), loc="lower right", bbox_to_anchor=(1, 1.06))  # above, clear of the bars
 
 
-def _steps(settings: Mapping[str, Any], scores: HardScores, path: Path) -> None:
+def _bar_series(axes: Any, means: Sequence[Mean | None], offset: int, label: str, colour: str) -> None:
+    """One bar per group that has a number, so many bars beside the group's middle."""
+    present = [(index + offset * 0.27, mean) for index, mean in enumerate(means) if mean is not None]
+    heights, halves = ([100 * getattr(mean, part) for _, mean in present] for part in ("mean", "half"))
+    axes.bar([x for x, _ in present], heights, 0.25, yerr=halves, color=colour, label=label, **_BAR)
+
+
+def _steps(settings: HardSettings, scores: HardScores, path: Path) -> None:
     """Accuracy against the number of projected steps, and of Frank–Wolfe rounds, by source."""
     with axes_of(path) as axes:
-        for source, colour in zip(scores.sources("fixed"), _cycle(), strict=False):
-            first = scores.mean(StudyTestbed(source, "main", "fixed", "difficult"), scores.judge)
-            for kind, counts, style in (
-                ("steps", settings["steps"], "-o"),
-                ("rounds", settings["rounds"], "--s"),
-            ):
-                points = [] if first is None else [(1 if kind == "steps" else 0, first)]
-                for count in counts:
-                    bed = StudyTestbed(source, "steps", "fixed", "difficult", f"{count} {kind}")
-                    one = scores.mean(bed, scores.judge) if not (kind == "steps" and count == 1) else None
-                    points += [] if one is None else [(count, one)]
-                x, y, half = (
-                    np.array(part)
-                    for part in zip(*[(n, 100 * m.mean, 100 * m.half) for n, m in points], strict=True)
-                )
-                axes.errorbar(
-                    x, y, half, fmt=style, color=colour, capsize=2, label=f"{source}, {kind}", linewidth=1.4
-                )
+        for source, colour in zip(scores.sources("fixed"), cycle(_SERIES), strict=False):
+            for kind, style in (("steps", "-o"), ("rounds", "--s")):
+                points = steps_points(settings, scores, source, kind)
+                x, y, half = zip(*((n, 100 * mean.mean, 100 * mean.half) for n, mean in points), strict=True)
+                line: Any = {"color": colour, "capsize": 2, "linewidth": 1.4}
+                axes.errorbar(x, y, half, fmt=style, label=f"{source}, {kind}", **line)
         axes.set_xscale("symlog", linthresh=1)
-        ticks = sorted({0, *settings["steps"], *settings["rounds"]})
+        ticks = sorted({0, *settings.steps, *settings.rounds})
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
         axes.set_xlabel("projected steps, or Frank–Wolfe rounds behind one step")
         axes.set_ylabel("accuracy (%)")
@@ -125,26 +112,29 @@ def _steps(settings: Mapping[str, Any], scores: HardScores, path: Path) -> None:
         axes.legend(fontsize=8)
 
 
-def _greedy(
-    settings: Mapping[str, Any], scores: HardScores, seconds: Mapping[str, float], path: Path
-) -> None:
+def steps_points(
+    settings: HardSettings, scores: HardScores, source: str, kind: str
+) -> list[tuple[int, Mean]]:
+    """Number of steps, or of rounds → accuracy; one step and no round are the supports of the stress test."""
+    beds = {1 if kind == "steps" else 0: main("fixed", "difficult", source)}
+    for count in settings.steps if kind == "steps" else settings.rounds:
+        if (kind, count) != ("steps", 1):
+            beds[count] = HardTestbed(source, "steps", "fixed", "difficult", f"{count} {kind}")
+    means = {count: scores.mean(bed, scores.judge) for count, bed in beds.items()}
+    return [(count, mean) for count, mean in means.items() if mean is not None]
+
+
+def _greedy(settings: HardSettings, scores: HardScores, seconds: Mapping[str, float], path: Path) -> None:
     """Accuracy against the time to choose a support, one pair of points per source."""
     with axes_of(path) as axes:
-        for source, colour in zip(scores.sources("fixed"), _cycle(), strict=False):
+        for source, colour in zip(scores.sources("fixed"), cycle(_SERIES), strict=False):
             for label, purpose, mark in (("FastDiffSel", "main", "o"), ("greedy", "greedy", "s")):
-                bed = StudyTestbed(source, purpose, "fixed", "difficult")
-                one, spent = scores.mean(bed, scores.judge), seconds.get(bed.name)
-                if one is not None and spent is not None:
-                    x = 1000 * spent / settings["tasks"]
-                    axes.errorbar(
-                        x,
-                        100 * one.mean,
-                        100 * one.half,
-                        fmt=mark,
-                        color=colour,
-                        capsize=2,
-                        label=f"{source}, {label}",
-                    )
+                bed = HardTestbed(source, purpose, "fixed", "difficult")
+                mean, spent = scores.mean(bed, scores.judge), seconds.get(bed.name)
+                if mean is not None and spent is not None:
+                    x = 1000 * spent / settings.tasks
+                    style: Any = {"fmt": mark, "color": colour, "capsize": 2, "label": f"{source}, {label}"}
+                    axes.errorbar(x, 100 * mean.mean, 100 * mean.half, **style)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
@@ -158,27 +148,19 @@ def _greedy(
 
 def _ways(scores: HardScores, shape: str, path: Path) -> None:
     """Ways of chosen and of filtered tasks, by source."""
-    sources = [
-        s for s in scores.sources(shape) if StudyTestbed(s, "filtered", shape, "difficult") in scores.beds
-    ]
-    values: dict[tuple[str, str], Mean] = {}
-    for source in sources:
-        for kind, purpose in (("chosen supports", "main"), ("filtered", "filtered")):
-            found = Mean.of(mean_interval(scores.ways(StudyTestbed(source, purpose, shape, "difficult"))))
-            values[source, kind] = found
+    filtered = HardTestbed("", "filtered", shape, "difficult")
+    sources = [source for source in scores.sources(shape) if filtered.of_source(source) in scores.testbeds]
+    kinds = (
+        ("chosen supports", main(shape, "difficult"), "#c8412b"),
+        ("filtered", filtered, "#8a6d1b"),
+    )
     with axes_of(path) as axes:
-        for number, (kind, colour) in enumerate((("chosen supports", "#c8412b"), ("filtered", "#8a6d1b"))):
-            x = [place + (number - 0.5) * 0.36 for place in range(len(sources))]
-            means = [values[source, kind] for source in sources]
-            axes.bar(
-                x,
-                [m.mean for m in means],
-                0.34,
-                yerr=[m.half for m in means],
-                color=colour,
-                label=kind,
-                capsize=2,
-            )
+        for number, (label, bed, colour) in enumerate(kinds):
+            x = [index + (number - 0.5) * 0.36 for index in range(len(sources))]
+            means = [Mean.of(scores.ways(bed.of_source(source))) for source in sources]
+            halves = [mean.half for mean in means]
+            style: Any = {"yerr": halves, "color": colour, "label": label, "capsize": 2}
+            axes.bar(x, [mean.mean for mean in means], 0.34, **style)
         axes.set_xticks(range(len(sources)), sources)
         axes.set_ylabel("ways of a task")
         axes.grid(axis="y")
@@ -186,31 +168,33 @@ def _ways(scores: HardScores, shape: str, path: Path) -> None:
         axes.legend()
 
 
-def _gaps(kinds: Mapping[str, Any], source: str, path: Path) -> None:
-    """|share in the support − share in the queries| for the attributes that differ most (the paper's figure 5)."""
+def widest_gaps(kinds: Mapping[str, Sequence[Composition]], most: int = _GAPS) -> list[tuple[str, str]]:
+    """(attribute, value) of the largest |share in the support − share in the queries| over all kinds of supports."""
     widest: dict[tuple[str, str], float] = {}
-    for rows in kinds.values():
-        for one in rows:
-            if one.value is not None:
-                key = (one.attribute, one.value)
-                widest[key] = max(widest.get(key, 0.0), abs(one.gap.mean))
-    kept = sorted(widest, key=lambda key: -widest[key])[:_GAPS]
+    for compositions in kinds.values():
+        for composition in compositions:
+            if composition.value is not None:
+                key = (composition.attribute, composition.value)
+                widest[key] = max(widest.get(key, 0.0), abs(composition.gap.mean))
+    return sorted(widest, key=lambda key: -widest[key])[:most]
+
+
+def _gaps(kinds: Mapping[str, Sequence[Composition]], source: str, path: Path) -> None:
+    """Gaps between support and queries for the attributes that differ most (the paper's figure 5)."""
+    keys = widest_gaps(kinds)
     with axes_of(path, 7.0) as axes:
-        for number, (kind, rows) in enumerate(kinds.items()):
-            by = {(one.attribute, one.value): one for one in rows}
-            y = [place + (number - 1) * 0.27 for place in range(len(kept))]
-            means = [100 * by[key].gap.mean for key in kept]
-            halves = [100 * (by[key].gap.half or 0) for key in kept]
-            axes.barh(
-                y, means, 0.25, xerr=halves, color=_COLOURS[kind], label=kind, capsize=2, ecolor="#333333"
-            )
-        axes.set_yticks(range(len(kept)), [f"{a} = {v}" if v != "yes" else a for a, v in kept])
+        for number, (kind, compositions) in enumerate(kinds.items()):
+            gaps = {
+                (composition.attribute, composition.value): composition.gap for composition in compositions
+            }
+            y = [index + (number - 1) * 0.27 for index in range(len(keys))]
+            halves = [100 * (gaps[key].half or 0) for key in keys]
+            means = [100 * gaps[key].mean for key in keys]
+            axes.barh(y, means, 0.25, xerr=halves, color=_COLOURS[kind], label=kind, **_BAR)
+        labels = [f"{attribute} = {value}" if value != "yes" else attribute for attribute, value in keys]
+        axes.set_yticks(range(len(keys)), labels)
         axes.invert_yaxis()
         axes.axvline(0, color="#333333", linewidth=0.8)
         axes.set_xlabel("share in the support minus share in the queries (points)")
         axes.set_title(f"{source}: what difficult supports are made of")
         axes.legend()
-
-
-def _cycle() -> tuple[str, ...]:
-    return ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a", "#4a8f4a", "#444444") * 4

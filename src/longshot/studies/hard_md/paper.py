@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from longshot.core.errors import UserError
-from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.sheets import Sheet
+from longshot.studies.engine.tables import heads, row
 
 # the paper's thirteen networks → how to name them here, for users who have the weights
 ALIASES = {
@@ -43,39 +44,34 @@ def source() -> str:
 
 
 @cache
-def _data() -> dict[str, object]:
-    found: dict[str, object] = json.loads(
+def _data() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(
         files(__package__).joinpath("published.json").read_text(encoding="utf-8")
     )
-    return found
+    return data
 
 
 def names() -> list[str]:
     """The tables there are: ``table 1`` …, ``figure 4`` …"""
-    tables = _data()["tables"]
-    assert isinstance(tables, dict)
-    return list(tables)
+    return list(_data()["tables"])
 
 
 def table(name: str) -> PrintedTable:
     """One printed table; UserError with those there are."""
     tables = _data()["tables"]
-    assert isinstance(tables, dict)
-    found = tables.get(name)
-    if found is None:
+    printed = tables.get(name)
+    if printed is None:
         raise UserError(f"There is no published '{name}' here; there are {', '.join(tables)}.")
-    rows = {row: tuple(values) for row, values in found["rows"].items()}
-    return PrintedTable(found["caption"], tuple(found["columns"]), rows)
+    rows = {title: tuple(values) for title, values in printed["rows"].items()}
+    return PrintedTable(printed["caption"], tuple(printed["columns"]), rows)
 
 
 def sheet(name: str) -> Sheet:
     """The printed table to read, its title saying that it was not measured here."""
-    found = table(name)
-    rows = [
-        [SheetCell(row), *(SheetCell(f"{value:g}") for value in values)] for row, values in found.rows.items()
-    ]
-    title = f"Published, not measured here ({source().split(',')[0]} 2023, {name}): {found.caption}"
-    return Sheet(title, [("", ""), *(("", column) for column in found.columns)], [rows], "", 1)
+    printed = table(name)
+    rows = [row(label, *(f"{value:g}" for value in values)) for label, values in printed.rows.items()]
+    title = f"Published, not measured here ({source().split(',')[0]} 2023, {name}): {printed.caption}"
+    return Sheet(title, heads("", *printed.columns), [rows], "", 1)
 
 
 def backbone(name: str) -> str:

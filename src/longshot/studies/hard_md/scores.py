@@ -1,26 +1,26 @@
-"""Accuracies of the study Hard-Meta-Dataset++: by testbed, backbone and method, with intervals; differences "
-"paired by task."""
+"""Accuracies of the study Hard-Meta-Dataset++ by testbed, backbone and method; differences are paired by task."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow.compute as pc
-from numpy.typing import NDArray
+import pyarrow as pa
 
+from longshot.core.arrays import Floats, Ints
 from longshot.evaluation.inputs import backbone_name
-from longshot.statistics import Interval, mean_interval
-from longshot.studies.hard_md.plan import StudyTestbed
+from longshot.reports.sheets import SheetCell
+from longshot.statistics import mean_interval
+from longshot.studies.engine.rows import numbers, select_rows
+from longshot.studies.engine.tables import Fact
 
 if TYPE_CHECKING:
-    from longshot.evaluation.results import Results
+    from longshot.studies.hard_md.testbeds import HardTestbed
     from longshot.testbeds.testbed import Testbed
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -31,90 +31,121 @@ class Mean:
     half: float
 
     @classmethod
-    def of(cls, found: Interval) -> Mean:
-        """From an interval over tasks."""
-        return cls(found.mean, found.half or 0.0)
+    def of(cls, values: Floats) -> Mean:
+        """Over tasks [T]; the interval of a single task is 0."""
+        interval = mean_interval(values)
+        return cls(interval.mean, interval.half or 0.0)
+
+    def text(self, signed: bool = False) -> str:
+        """``41.2 ± 1.3`` in per cent, with its sign for differences."""
+        return f"{100 * self.mean:{'+' if signed else ''}.1f} ± {100 * self.half:.1f}"
 
 
+def cell(mean: Mean | None, signed: bool = False) -> SheetCell:
+    """A mean in per cent; a dash where there is no number."""
+    return SheetCell("–" if mean is None else mean.text(signed))
+
+
+def record(
+    table: str, source: str, shape: str, kind: str, backbone: str, method: str, mean: Mean | None
+) -> Fact:
+    """One number as a CSV row; shares in full precision."""
+    facts = {"table": table, "source": source, "shape": shape, "kind": kind, "backbone": backbone}
+    values = (None, None) if mean is None else (mean.mean, mean.half)
+    return {**facts, "method": method, "mean": values[0], "half": values[1]}
+
+
+def ranks_of(values: Floats) -> Ints:
+    """Rank 1 for the highest; the first of equals is ahead."""
+    order = np.argsort(-values, kind="stable")
+    ranks = np.empty(len(values), np.int64)
+    ranks[order] = np.arange(1, len(values) + 1)
+    return ranks
+
+
+@dataclass(eq=False)
 class HardScores:
-    """Looks numbers up in the rows of the study's run."""
+    """Looks numbers up in the rows of the study's run.
 
-    def __init__(
-        self,
-        results: Results,
-        beds: Mapping[StudyTestbed, Testbed],
-        settings: Mapping[str, Any],
-        titles: Mapping[str, str],
-    ) -> None:
-        self.beds, self.settings = beds, settings
-        table = results.table()
-        self._values: dict[tuple[str, str, str], Floats] = {}
-        hashes = {bed.content_hash for bed in beds.values()}
-        for cell in results.run["cells"]:
-            if cell["testbed"] not in hashes:
-                continue
-            mine = pc.and_(
-                pc.equal(table["testbed"], cell["testbed"]),
-                pc.and_(
-                    pc.equal(table["backbone"], cell["backbone"]), pc.equal(table["method"], cell["method"])
-                ),
-            )
-            rows = table.filter(mine).sort_by("task")
-            key = (cell["testbed"], cell["backbone"], cell["method"])
-            self._values[key] = rows["accuracy"].to_numpy().astype(np.float64)
-        self.names = {backbone_name(path): path for path in settings["backbones"]}
-        self.titles = {
-            backbone_name(path): titles.get(path, backbone_name(path)) for path in settings["backbones"]
-        }
+    ``paths`` are the tested backbones, ``judge`` the one that chose supports, ``titles`` names for people by path.
+    """
+
+    table: pa.Table  # rows of the run
+    testbeds: Mapping[HardTestbed, Testbed]
+    paths: Sequence[str]
+    judge_path: str
+    titles_by_path: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        self._accuracy: dict[tuple[str, str, str], Floats | None] = {}
+
+    @cached_property
+    def titles(self) -> dict[str, str]:
+        """Backbone as the results call it → its name for people, in the order asked for."""
+        names = {path: backbone_name(path) for path in self.paths}
+        return {name: self.titles_by_path.get(path, name) for path, name in names.items()}
 
     @property
     def backbones(self) -> list[str]:
         """Names in the results, in the order asked for."""
-        return list(self.names)
+        return list(self.titles)
 
     @property
     def judge(self) -> str:
         """The backbone that chose the supports."""
-        return backbone_name(self.settings["judge"])
+        return backbone_name(self.judge_path)
 
     def sources(self, shape: str) -> list[str]:
         """Sources that have tasks of this shape."""
-        return list(
-            dict.fromkeys(bed.source for bed in self.beds if bed.purpose == "main" and bed.shape == shape)
-        )
+        main = [bed for bed in self.testbeds if bed.purpose == "main" and bed.shape == shape]
+        return list(dict.fromkeys(bed.source for bed in main))
 
-    def accuracy(self, bed: StudyTestbed, backbone: str, method: str = "protonet") -> Floats | None:
+    def accuracy(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Floats | None:
         """Accuracy per task [T]; None where it was not evaluated."""
-        testbed = self.beds.get(bed)
-        return None if testbed is None else self._values.get((testbed.content_hash, backbone, method))
+        testbed = self.testbeds.get(bed)
+        if testbed is None:
+            return None
+        key = (testbed.content_hash, backbone, method)
+        if key not in self._accuracy:
+            rows = select_rows(self.table, testbed, backbone, method)
+            self._accuracy[key] = numbers(rows) if rows.num_rows else None
+        return self._accuracy[key]
 
-    def mean(self, bed: StudyTestbed, backbone: str, method: str = "protonet") -> Mean | None:
+    def mean(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Mean | None:
         """Mean over tasks."""
         values = self.accuracy(bed, backbone, method)
-        return None if values is None else Mean.of(mean_interval(values))
+        return None if values is None else Mean.of(values)
 
-    def drop(self, source: str, shape: str, backbone: str, method: str, purpose: str = "main") -> Mean | None:
-        """Uniform minus difficult, paired by task: the queries are the same."""
-        uniform, difficult = (
-            self.accuracy(StudyTestbed(source, purpose, shape, kind), backbone, method)
-            for kind in ("uniform", "difficult")
-        )
-        if uniform is None or difficult is None:
-            return None
-        return Mean.of(mean_interval(uniform - difficult))
+    def difference(
+        self, first: tuple[HardTestbed, str], second: tuple[HardTestbed, str], method: str = "protonet"
+    ) -> Mean | None:
+        """The first (testbed, backbone) minus the second, paired by task; None where one was not evaluated."""
+        minuend, subtrahend = (self.accuracy(*which, method) for which in (first, second))
+        return None if minuend is None or subtrahend is None else Mean.of(minuend - subtrahend)
+
+    def drop(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Mean | None:
+        """Uniform minus difficult supports of the testbed's source, shape and purpose: the queries are the same."""
+        pair = [(bed.of_kind(kind), backbone) for kind in ("uniform", "difficult")]
+        return self.difference(pair[0], pair[1], method)
 
     def overall(self, means: Sequence[Mean | None]) -> Mean | None:
         """The mean over sources, each counting the same; independent sources, so half² = Σ half² / S².
 
         None unless every source has its number: a mean over other sources would not be comparable.
         """
-        known = [one for one in means if one is not None]
-        if len(known) < len(means) or not known:
+        present = [mean for mean in means if mean is not None]
+        if len(present) < len(means) or not present:
             return None
-        mean = sum(one.mean for one in known) / len(known)
-        return Mean(mean, sqrt(sum(one.half**2 for one in known)) / len(known))
+        count = len(present)
+        half = sqrt(sum(mean.half**2 for mean in present)) / count
+        return Mean(sum(mean.mean for mean in present) / count, half)
 
-    def ways(self, bed: StudyTestbed) -> Floats:
+    def over_sources(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Mean | None:
+        """The mean over all sources of a testbed like this one."""
+        sources = self.sources(bed.shape)
+        return self.overall([self.mean(bed.of_source(source), backbone, method) for source in sources])
+
+    def ways(self, bed: HardTestbed) -> Floats:
         """Ways per task [T]."""
-        found: Floats = self.beds[bed].table.column("way").to_numpy().astype(np.float64)
-        return found
+        ways: Floats = self.testbeds[bed].table.column("way").to_numpy().astype(np.float64)
+        return ways

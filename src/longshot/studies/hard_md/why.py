@@ -1,16 +1,16 @@
-"""Why the difficult supports of the study are difficult: composition against uniform and easy ones, causes, "
-"correlations."""
+"""Why the difficult supports of the study are difficult: composition against uniform and easy ones, and causes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from longshot.causes.composition import Composition
 from longshot.causes.explanation import Explanation, explain_testbed
 from longshot.evaluation.inputs import backbone_name
-from longshot.studies.hard_md.plan import KINDS, StudyTestbed
+from longshot.studies.hard_md.settings import HardSettings
+from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, main
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -27,30 +27,27 @@ class Why:
     notes: Sequence[str]
 
 
-def why(
-    settings: Mapping[str, Any],
+def explain_supports(
+    settings: HardSettings,
     sources: Mapping[str, Dataset],
-    beds: Mapping[StudyTestbed, Testbed],
+    testbeds: Mapping[HardTestbed, Testbed],
     results: Results,
 ) -> Why:
     """Explain the difficult testbed of every source (fixed shape where there is one), and compose all three."""
     compositions: dict[str, dict[str, Sequence[Composition]]] = {}
     explained: dict[str, Explanation] = {}
     notes: list[str] = []
-    series = f"protonet on {backbone_name(settings['judge'])}"
+    series = f"protonet on {backbone_name(settings.judge)}"
     for source, data in sources.items():
-        shape = next(
-            (one for one in ("fixed", "variable") if StudyTestbed(source, "main", one, "difficult") in beds),
-            None,
-        )
-        if shape is None:
+        shapes = [shape for shape in ("fixed", "variable") if main(shape, "difficult", source) in testbeds]
+        if not shapes:
             continue
-        found: dict[str, Explanation] = {}
+        by_kind: dict[str, Explanation] = {}
         for kind in KINDS:
-            bed = beds[StudyTestbed(source, "main", shape, kind)]
-            run = results if kind == "difficult" and "protonet" in settings["methods"] else None
-            found[kind] = explain_testbed(bed, {source: data}, run=run, focus=series if run else None)
-        explained[source] = found["difficult"]
-        compositions[source] = {kind: one.compositions[source] for kind, one in found.items()}
-        notes += found["difficult"].notes
+            testbed = testbeds[main(shapes[0], kind, source)]
+            run = results if kind == "difficult" and "protonet" in settings.methods else None
+            by_kind[kind] = explain_testbed(testbed, {source: data}, run=run, focus=series if run else None)
+        explained[source] = by_kind["difficult"]
+        compositions[source] = {kind: by_kind[kind].compositions[source] for kind in by_kind}
+        notes += explained[source].notes
     return Why(compositions, explained, notes)

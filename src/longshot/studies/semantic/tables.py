@@ -6,11 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from longshot.core.arrays import Floats
 from longshot.reports.sheets import Sheet, SheetCell
+from longshot.studies.engine.tables import Fact, bounds, heads, row
+from longshot.studies.semantic.scores import MethodScores
 
 if TYPE_CHECKING:
     from longshot.reports.published import Number
-    from longshot.statistics import Interval
+
+Key = tuple[Any, ...]  # testbed, part, way, shot, metric
+_KEYS = ("testbed", "part", "way", "shot", "metric")
+FIRST_PLACE = (
+    "Bold: first place of its column; = where several share it, because paired sign-flip tests (5 %, "
+    "Holm over all pairs of methods) do not separate them from the highest mean."
+)
 
 
 @dataclass(frozen=True)
@@ -19,47 +30,38 @@ class TableColumn:
 
     group: str
     head: str
-    key: tuple[Any, ...]  # (testbed, part, way, shot, metric)
+    key: Key
     interval: bool = True  # show ± half the interval
 
 
-def record(
-    key: tuple[Any, ...], backbone: str, method: str, setting: str, interval: Interval, mark: str
-) -> dict[str, Any]:
-    """A measured number as a CSV row; shares (0 … 1) in full precision."""
-    testbed, part, way, shot, metric = key
-    return {
-        "source": "measured",
-        "testbed": testbed,
-        "part": part,
-        "way": way,
-        "shot": shot,
-        "metric": metric,
-        "backbone": backbone,
-        "method": method,
-        "setting": setting,
-        "mean": interval.mean,
-        "low": interval.low,
-        "high": interval.high,
-        "tasks": interval.n,
-        "mark": mark,
-    }
+def column_records(
+    key: Key, backbone: str, entries: Sequence[MethodScores], values: Sequence[Floats]
+) -> list[Fact]:
+    """The measured numbers of a column as CSV rows, a row per method; shares (0 … 1) in full precision."""
+    from longshot.reports.summary import column_marks
+    from longshot.statistics import mean_interval
+
+    marks = column_marks(np.stack(values, axis=1))
+    return [
+        {
+            "source": "measured",
+            **dict(zip(_KEYS, key, strict=True)),
+            "backbone": backbone,
+            "method": entry.method,
+            "setting": entry.setting,
+            **bounds(mean_interval(scores)),
+            "mark": mark,
+        }
+        for entry, scores, mark in zip(entries, values, marks, strict=True)
+    ]
 
 
-def published_record(number: Number, tasks: int) -> dict[str, Any]:
+def published_record(number: Number, tasks: int) -> Fact:
     """A number from a paper as a CSV row; the paper's interval where it printed one."""
     half = number.half
     return {
         "source": "published",
-        "testbed": number.testbed,
-        "part": number.part,
-        "way": number.way,
-        "shot": number.shot,
-        "metric": number.metric,
-        "backbone": number.backbone,
-        "method": number.method,
-        "setting": number.setting,
-        "mean": number.mean,
+        **{key: getattr(number, key) for key in (*_KEYS, "backbone", "method", "setting", "mean")},
         "low": None if half is None else round(number.mean - half, 6),
         "high": None if half is None else round(number.mean + half, 6),
         "tasks": tasks,
@@ -67,27 +69,26 @@ def published_record(number: Number, tasks: int) -> dict[str, Any]:
     }
 
 
-def sheet(title: str, columns: Sequence[TableColumn], records: Sequence[dict[str, Any]], note: str) -> Sheet:
+def sheet(title: str, columns: Sequence[TableColumn], records: Sequence[Fact], note: str) -> Sheet:
     """One row per method, inductive ones first; a dash where a number is missing."""
-    found = {(r["method"], (r["testbed"], r["part"], r["way"], r["shot"], r["metric"])): r for r in records}
-    named = list(dict.fromkeys((r["setting"], r["method"]) for r in records))
-    blocks = []
-    for setting in ("inductive", "transductive"):
-        rows = []
-        for method in [name for kind, name in named if kind == setting]:
-            cells = [_cell(found.get((method, column.key)), column.interval) for column in columns]
-            rows.append([SheetCell(method), SheetCell(setting), *cells])
-        if rows:
-            blocks.append(rows)
-    return Sheet(
-        title, [("", "method"), ("", "setting"), *((c.group, c.head) for c in columns)], blocks, note
-    )
+    numbers = {(record["method"], tuple(record[key] for key in _KEYS)): record for record in records}
+    methods = list(dict.fromkeys((record["setting"], record["method"]) for record in records))
+    blocks = [
+        [
+            row(method, setting, *(_cell(numbers.get((method, c.key)), c.interval) for c in columns))
+            for kind, method in methods
+            if kind == setting
+        ]
+        for setting in ("inductive", "transductive")
+    ]
+    titles = [*heads("method", "setting"), *((column.group, column.head) for column in columns)]
+    return Sheet(title, titles, [block for block in blocks if block], note)
 
 
-def _cell(entry: dict[str, Any] | None, interval: bool) -> SheetCell:
-    if entry is None:
+def _cell(record: Fact | None, interval: bool) -> SheetCell:
+    if record is None:
         return SheetCell("–")
-    text = f"{100 * entry['mean']:.2f}"
-    if interval and entry["low"] is not None:
-        text += f" ± {50 * (entry['high'] - entry['low']):.2f}"
-    return SheetCell(text, entry["mark"])
+    text = f"{100 * record['mean']:.2f}"
+    if interval and record["low"] is not None:
+        text += f" ± {50 * (record['high'] - record['low']):.2f}"
+    return SheetCell(text, record["mark"])

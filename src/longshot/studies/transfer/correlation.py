@@ -9,32 +9,33 @@ and those of the task, so the same numbers are taken between those categoricals.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 from longshot.core.files import write_json
 from longshot.core.progress import progress
 from longshot.reports.sheets import Sheet, SheetCell
-from longshot.studies.engine import fields
-from longshot.studies.engine import more_fields as more
-from longshot.studies.engine.tables import TableFile, ratio
-from longshot.studies.transfer import paper as paper
+from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.rows import numbers, select_rows
+from longshot.studies.engine.run import finish
+from longshot.studies.engine.settings import method_calls
+from longshot.studies.engine.single import OneDataset
+from longshot.studies.engine.tables import Fact, TableFile, heads, ratio, row
+from longshot.studies.transfer import paper
+from longshot.studies.transfer.settings import CorrelationSettings
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.features.features import Features
     from longshot.statistics import Correlation
-    from longshot.studies.engine.presets import Study
-    from longshot.studies.engine.run import StudyOutcome
     from longshot.testbeds.testbed import Testbed
 
-Floats = NDArray[np.float64]
 Divergences = dict[str, dict[str, list[float]]]  # model → measure → one number per task
 MODELS = {"gaussian": "between Gaussians", "categorical": "between categoricals over all classes"}
 # in the order of the paper's table
@@ -44,137 +45,115 @@ MEASURES = {
     "kl": "Kullback-Leibler",
     "kl-symmetric": "symmetrised KL",
 }
-FIELDS: fields.Fields = {
-    "tasks": fields.whole(4),
-    "way": fields.whole(2),
-    "shot": fields.whole(1),
-    "query": fields.whole(1),
-    "downstream": more.texts(),
-    "splits": fields.text(optional=True),
-    "damping": more.number_above(0),
-    "drop_small": fields.flag(),
-    "methods": fields.methods(),
-    "backbone": fields.text(),
-    "seed": fields.whole(0),
-}
 _NOTE = (
     "Pearson's r of divergence and accuracy over tasks, 95 % interval in brackets (Fisher). Bold: the most negative "
     "of its column; neighbours whose intervals overlap are not told apart by these tasks."
 )
+CorrelationJob = StudyJob[CorrelationSettings, "Dataset"]
 
 
-def run(study: Study, dataset: Dataset, out: Path, *, device: str, workers: int | None) -> StudyOutcome:
-    """Embed upstream and downstream classes, draw and evaluate tasks, correlate."""
-    from longshot.evaluation.inputs import backbone_name
-    from longshot.evaluation.runner import evaluate
-    from longshot.features.extract import embed
-    from longshot.splits.embeddings import class_embeddings
-    from longshot.studies.engine.folder import Folder
-    from longshot.studies.engine.run import drawn, finish, method_calls
-    from longshot.studies.semantic.scores import measured
+class DownstreamTasks(NamedTuple):
+    """Where tasks come from: a dataset and the split of its classes, None for all."""
 
-    settings = study.settings
-    places, beds, notes = _sources(settings, dataset)
-    folder = Folder(out, study, {"name": dataset.name, "fingerprint": dataset.fingerprint})
-    folder.facts["notes"] = notes
-    folder.save()
-    testbeds = {name: drawn(folder, name, partial(_draw, settings, *bed)) for name, bed in beds.items()}
-    upstream = class_embeddings(embed(dataset, settings["backbone"], device=device))[places]
-    found: dict[str, Divergences] = {}
-    for name, testbed in testbeds.items():
-        features = embed(beds[name][0], settings["backbone"], device=device)
-        file = out / "divergences" / f"{name}.json"
-        inputs = [testbed.content_hash, features.hash, places.tolist(), settings["damping"]]
-
-        def write(file: Path = file, testbed: Testbed = testbed, features: Features = features) -> None:
-            write_json(file, divergences(upstream, task_embeddings(testbed, features), settings["damping"]))
-
-        folder.step(f"divergences {name}", inputs, [file], write)
-        found[name] = json.loads(file.read_text(encoding="utf-8"))
-    methods = method_calls(settings)
-    results = evaluate(
-        testbeds,
-        backbones=settings["backbone"],
-        methods=methods,
-        out=out / "run",
-        datasets={bed.name: bed for bed, _ in beds.values()},
-        device=device,
-        workers=workers,
-        seed=settings["seed"],
-    )
-    rows = measured(results, testbeds, backbone_name(settings["backbone"]), methods, settings["seed"])
-    accuracies = {name: {one.method: one.accuracy for one in entries} for name, entries in rows.items()}
-    drawings = {
-        f"{name}": partial(_scatter, found[name], accuracies[name][methods[0]], name, methods[0])
-        for name in testbeds
-    }
-    others = [bed for bed, _ in beds.values()]
-    return finish(
-        study, dataset, folder, results, tables(settings, found, accuracies), drawings, notes, others
-    )
+    data: Dataset
+    split: str | None
 
 
-def estimate(
-    study: Study, dataset: Dataset, out: Path, *, device: str, workers: int | None
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """What evaluating would take; the divergences themselves are quick beside it in most cases."""
-    from longshot.evaluation.estimates import estimate as estimated
-    from longshot.studies.engine.folder import Folder
-    from longshot.studies.engine.run import method_calls
+class DivergenceCorrelation(OneDataset[CorrelationSettings]):
+    """The divergence of single tasks against the accuracy on them."""
 
-    settings = study.settings
-    _, beds, notes = _sources(settings, dataset)
-    Folder(out, study, {"name": dataset.name, "fingerprint": dataset.fingerprint})
-    records = estimated(
-        {name: _draw(settings, *bed) for name, bed in beds.items()},
-        backbones=settings["backbone"],
-        methods=method_calls(settings),
-        out=out / "run",
-        datasets={bed.name: bed for bed, _ in beds.values()},
-        device=device,
-        workers=workers,
-        seed=settings["seed"],
-    )
-    return records, notes
+    settings = CorrelationSettings
+
+    def run(self, job: CorrelationJob) -> StudyOutcome:
+        """Embed upstream and downstream classes, draw and evaluate tasks, correlate."""
+        from longshot.evaluation.inputs import backbone_name
+        from longshot.features.extract import embed
+        from longshot.splits.embeddings import class_embeddings
+
+        settings, dataset = job.settings, job.data
+        upstream_classes, sources, notes = _sources(settings, dataset)
+        folder = self.folder(job)
+        folder.save(notes=notes)
+        testbeds = {
+            name: folder.draw(name, partial(_draw, settings, source)) for name, source in sources.items()
+        }
+        upstream = class_embeddings(embed(dataset, settings.backbone, device=job.device))[upstream_classes]
+        measured: dict[str, Divergences] = {}
+        for name, testbed in testbeds.items():
+            features = embed(sources[name].data, settings.backbone, device=job.device)
+            file = job.out / "divergences" / f"{name}.json"
+            inputs = [testbed.content_hash, features.hash, upstream_classes.tolist(), settings.damping]
+            write = partial(_write_divergences, file, upstream, testbed, features, settings.damping)
+            folder.step(f"divergences {name}", inputs, [file], write)
+            measured[name] = json.loads(file.read_text(encoding="utf-8"))
+        methods = method_calls(settings.methods)
+        downstream = {source.data.name: source.data for source in sources.values()}
+        results = job.evaluate(testbeds, settings.backbone, methods, downstream)
+        table, backbone = results.table(), backbone_name(settings.backbone)
+        accuracies = {
+            name: {method: numbers(select_rows(table, testbed, backbone, method)) for method in methods}
+            for name, testbed in testbeds.items()
+        }
+        drawings = {
+            name: partial(_scatter, measured[name], accuracies[name][methods[0]], name, methods[0])
+            for name in testbeds
+        }
+        tables = [correlations_table(settings.backbone, measured, accuracies)]
+        datasets = [dataset, *downstream.values()]
+        return finish(job, folder, results, tables, drawings, notes, datasets)
+
+    def estimate(self, job: CorrelationJob) -> StudyEstimate:
+        """What evaluating would take; the divergences themselves are quick beside it in most cases."""
+        settings = job.settings
+        _, sources, notes = _sources(settings, job.data)
+        folder = self.folder(job)
+        testbeds = {
+            name: folder.sampled(partial(_draw, settings, source)) for name, source in sources.items()
+        }
+        downstream = {source.data.name: source.data for source in sources.values()}
+        methods = method_calls(settings.methods)
+        return StudyEstimate(job.estimate(testbeds, settings.backbone, methods, downstream), notes)
 
 
 def _sources(
-    settings: Mapping[str, Any], dataset: Dataset
-) -> tuple[NDArray[np.int64], dict[str, tuple[Dataset, str | None]], list[str]]:
-    """Upstream class positions, and per downstream name its dataset and split."""
+    settings: CorrelationSettings, dataset: Dataset
+) -> tuple[Ints, dict[str, DownstreamTasks], list[str]]:
+    """Numbers of the upstream classes, where the tasks of each testbed come from, and notes."""
     from longshot.datasets import open_dataset
     from longshot.splits import with_split
 
-    if settings["downstream"]:
-        opened = [open_dataset(name) for name in settings["downstream"]]
-        twice = [one.name for i, one in enumerate(opened) if one.name in {o.name for o in opened[:i]}]
-        if twice:
-            raise UserError(f"Two downstream datasets are called '{twice[0]}'; give each once.")
-        return dataset.split_classes(None), {one.name: (one, None) for one in opened}, []
-    dataset = with_split(dataset, settings["splits"])
+    if settings.downstream:
+        opened = [open_dataset(name) for name in settings.downstream]
+        names = [data.name for data in opened]
+        repeated = [name for name in names if names.count(name) > 1]
+        if repeated:
+            raise UserError(f"Two downstream datasets are called '{repeated[0]}'; give each once.")
+        return dataset.split_classes(None), {data.name: DownstreamTasks(data, None) for data in opened}, []
+    dataset = with_split(dataset, settings.splits)
     if not dataset.splits.get("train") or not dataset.splits.get("test"):
         raise UserError(
-            f"Dataset '{dataset.name}' has no train and test classes and no downstream dataset was given; make a split "
-            "with 'longshot split' and give it with --set splits=FILE, or name datasets with --set \"downstream=[…]\"."
+            f"Dataset '{dataset.name}' has no train and test classes and no downstream dataset was given",
+            "make a split with {split(DATASET)} and give it as {splits:FILE}, or name datasets in {downstream}",
         )
     note = (
         f"No downstream dataset was given: the train classes of '{dataset.name}' are upstream, tasks come from its "
         "test classes."
     )
-    return dataset.split_classes("train"), {f"{dataset.name}-test": (dataset, "test")}, [note]
+    tasks = {f"{dataset.name}-test": DownstreamTasks(dataset, "test")}
+    return dataset.split_classes("train"), tasks, [note]
 
 
-def _draw(settings: Mapping[str, Any], dataset: Dataset, split: str | None) -> Testbed:
+def _draw(settings: CorrelationSettings, source: DownstreamTasks) -> Testbed:
     from longshot.testbeds.sample import sample
     from longshot.testbeds.shapes import FixedShape
 
     return sample(
-        dataset,
-        tasks=settings["tasks"],
-        shape=FixedShape(settings["way"], settings["shot"], settings["query"]),
-        seed=settings["seed"],
-        split=split,
-        drop_small=settings["drop_small"],
+        source.data,
+        tasks=settings.tasks,
+        shape=FixedShape(settings.way, settings.shot, settings.query),
+        seed=settings.seed,
+        split=source.split,
+        drop_small=settings.drop_small,
     )
 
 
@@ -184,16 +163,22 @@ def task_embeddings(testbed: Testbed, features: Features) -> Floats:
     count, way = len(bound), int(bound.ways[0])
     rows = bound.support.values.reshape(count, -1)
     order = np.argsort(bound.support_label.values.reshape(count, -1), axis=1, kind="stable")
-    chosen = np.take_along_axis(rows, order, axis=1)
+    by_class = np.take_along_axis(rows, order, axis=1)
     means = np.stack(
         [
             np.asarray(features.array[task], np.float64).reshape(way, -1, features.dim).mean(1)
-            for task in chosen
+            for task in by_class
         ]
     )
     norms = np.linalg.norm(means, axis=2, keepdims=True)
-    found: Floats = means / np.where(norms > 0, norms, 1.0)
-    return found
+    embeddings: Floats = means / np.where(norms > 0, norms, 1.0)
+    return embeddings
+
+
+def _write_divergences(
+    file: Path, upstream: Floats, testbed: Testbed, features: Features, damping: float
+) -> None:
+    write_json(file, divergences(upstream, task_embeddings(testbed, features), damping))
 
 
 def divergences(upstream: Floats, tasks: Floats, damping: float) -> Divergences:
@@ -204,21 +189,21 @@ def divergences(upstream: Floats, tasks: Floats, damping: float) -> Divergences:
     """
     from longshot.splits.divergences import between, fit_gaussian, gaussian_divergence
 
-    found: Divergences = {model: {measure: [] for measure in MEASURES} for model in MODELS}
+    measured: Divergences = {model: {measure: [] for measure in MEASURES} for model in MODELS}
     size, way = len(upstream), tasks.shape[1]
     narrow = size + way < upstream.shape[1]
     basis = np.linalg.qr(upstream.T)[0] if narrow else None
-    known = upstream if basis is None else np.pad(upstream @ basis, ((0, 0), (0, way)))
+    projected = upstream if basis is None else np.pad(upstream @ basis, ((0, 0), (0, way)))
     with progress("divergences", total=len(tasks), unit="tasks") as bar:
         for task in tasks:
-            points = np.concatenate([known, task if basis is None else _on_span(task, basis)])
+            points = np.concatenate([projected, task if basis is None else _on_span(task, basis)])
             above, own = points[:size], points[size:]
             gaussians = fit_gaussian(above, damping), fit_gaussian(own, damping)
             for measure in MEASURES:
-                found["gaussian"][measure].append(gaussian_divergence(measure, *gaussians))
-                found["categorical"][measure].append(between(measure, points, above.mean(0), own.mean(0)))
+                measured["gaussian"][measure].append(gaussian_divergence(measure, *gaussians))
+                measured["categorical"][measure].append(between(measure, points, above.mean(0), own.mean(0)))
             bar.advance()
-    return found
+    return measured
 
 
 def _on_span(task: Floats, basis: Floats) -> Floats:
@@ -228,81 +213,82 @@ def _on_span(task: Floats, basis: Floats) -> Floats:
     return np.concatenate([inside, own], axis=1)
 
 
-def tables(
-    settings: Mapping[str, Any],
-    found: Mapping[str, Divergences],
-    accuracies: Mapping[str, Mapping[str, Floats]],
-) -> list[TableFile]:
-    """The paper's table 2 for every method and both readings, and what of the paper's claim holds."""
+def correlations_table(
+    backbone: str, measured: Mapping[str, Divergences], accuracies: Mapping[str, Mapping[str, Floats]]
+) -> TableFile:
+    """The paper's table 2 for every method and both readings, and what of the paper's claim holds.
+
+    ``measured`` has the divergences and ``accuracies`` the accuracy [T] of each method, both by testbed.
+    """
     from longshot.statistics import correlation
 
-    sheets, records, lines = [], [], []
-    names = list(found)
-    backbone = Path(settings["backbone"]).name  # a trained network is a path
+    sheets: list[Sheet] = []
+    records: list[Fact] = []
+    lines: list[str] = []
+    network = Path(backbone).name  # a trained network is a path
     for method in next(iter(accuracies.values())):
         for model, words in MODELS.items():
-            cells: dict[str, list[Correlation]] = {
-                measure: [
-                    correlation(found[name][model][measure], accuracies[name][method]) for name in names
-                ]
-                for measure in MEASURES
+            by_testbed = {
+                name: {
+                    measure: correlation(divergence, accuracies[name][method])
+                    for measure, divergence in models[model].items()
+                }
+                for name, models in measured.items()
             }
-            strongest = [_strongest({m: cells[m][i] for m in MEASURES}) for i in range(len(names))]
+            strongest = {name: _strongest(correlations) for name, correlations in by_testbed.items()}
             block = [
-                [SheetCell(label), *(_cell(one, strongest[i] == m) for i, one in enumerate(cells[m]))]
-                for m, label in MEASURES.items()
+                row(
+                    label,
+                    *(_cell(by_testbed[name][measure], strongest[name] == measure) for name in measured),
+                )
+                for measure, label in MEASURES.items()
             ]
-            heads = [("", "divergence"), *(("", name) for name in names)]
-            sheets.append(Sheet(f"{method}, {words}, {backbone}", heads, [block], _NOTE, labels=1))
+            title = f"{method}, {words}, {network}"
+            sheets.append(Sheet(title, heads("divergence", *measured), [block], _NOTE, labels=1))
             for measure in MEASURES:
-                for name, one in zip(names, cells[measure], strict=True):
+                for name in measured:
                     facts = {"source": "measured", "dataset": name, "method": method, "model": model}
-                    numbers = {"r": one.r, "low": one.low, "high": one.high, "p": one.p, "tasks": one.n}
-                    records.append(
-                        {**facts, "measure": measure, **{k: _plain(v) for k, v in numbers.items()}}
-                    )
-            lines += [
-                _finding(method, words, name, {m: cells[m][i] for m in MEASURES})
-                for i, name in enumerate(names)
-            ]
+                    records.append({**facts, "measure": measure, **_numbers(by_testbed[name][measure])})
+            lines += [_finding(method, words, name, group) for name, group in by_testbed.items()]
     sheets.append(paper.correlations_sheet(MEASURES))
-    records += paper.correlations_records()
-    return [TableFile("correlations", sheets, records, lines)]
+    return TableFile("correlations", sheets, [*records, *paper.correlations_records()], lines)
 
 
-def _strongest(cells: Mapping[str, Correlation]) -> str:
+def _strongest(correlations: Mapping[str, Correlation]) -> str:
     """The measure with the most negative correlation."""
-    return min(cells, key=lambda measure: np.nan_to_num(cells[measure].r, nan=np.inf))
+    return min(correlations, key=lambda measure: np.nan_to_num(correlations[measure].r, nan=np.inf))
 
 
-def _plain(value: float) -> float | None:
-    return None if np.isnan(value) else value
+def _numbers(correlation: Correlation) -> Fact:
+    """A correlation as columns of a CSV file; empty where it is not defined."""
+    values = {key: getattr(correlation, key) for key in ("r", "low", "high", "p", "n")}
+    values["tasks"] = values.pop("n")
+    return {key: None if np.isnan(value) else value for key, value in values.items()}
 
 
-def _cell(one: Correlation, strongest: bool) -> SheetCell:
-    known = strongest and not np.isnan(one.r)
-    return SheetCell(ratio(one.r, one.low, one.high), "best" if known else "")
+def _cell(correlation: Correlation, strongest: bool) -> SheetCell:
+    marked = strongest and not np.isnan(correlation.r)
+    return SheetCell(ratio(correlation.r, correlation.low, correlation.high), "best" if marked else "")
 
 
-def _finding(method: str, words: str, name: str, cells: Mapping[str, Correlation]) -> str:
-    known = {measure: one for measure, one in cells.items() if not np.isnan(one.r)}
-    if not known:
+def _finding(method: str, words: str, name: str, correlations: Mapping[str, Correlation]) -> str:
+    defined = {key: value for key, value in correlations.items() if not np.isnan(value.r)}
+    if not defined:
         return f"{name}, {method}, {words}: accuracy or divergence is the same for all tasks, no correlation."
-    order = sorted(known, key=lambda measure: known[measure].r)
-    below = [MEASURES[measure] for measure in order if known[measure].high < 0]
+    order = sorted(defined, key=lambda measure: defined[measure].r)
+    below = [MEASURES[measure] for measure in order if defined[measure].high < 0]
     return (
         f"{name}, {method}, {words}: from most to least negative {', '.join(MEASURES[m] for m in order)}; "
         f"interval below 0: {', '.join(below) or 'none'}."
     )
 
 
-def _scatter(found: Divergences, accuracy: Floats, name: str, method: str, path: Path) -> None:
+def _scatter(divergence: Divergences, accuracy: Floats, name: str, method: str, path: Path) -> None:
     """Accuracy of each task against its symmetrised KL, for the Gaussians and the categoricals."""
     from longshot.reports.split_plots import Cloud, clouds
-    from longshot.studies.engine.figures import SUFFIXES
+    from longshot.studies.engine.figures import on_both
 
-    drawn: Sequence[Cloud] = [
-        Cloud(MODELS[model], np.array(found[model]["kl-symmetric"]), accuracy) for model in MODELS
+    by_model = [
+        Cloud(words, np.array(divergence[model]["kl-symmetric"]), accuracy) for model, words in MODELS.items()
     ]
-    for suffix in SUFFIXES:
-        clouds(drawn, path.with_name(path.name + suffix), title=f"{name}, {method}", xlabel="symmetrised KL")
+    on_both(partial(clouds, by_model, title=f"{name}, {method}", xlabel="symmetrised KL"), path)

@@ -8,219 +8,145 @@ was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.studies.engine import fields
-from longshot.studies.engine import more_fields as more
+from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.rows import numbers, select_rows
+from longshot.studies.engine.run import finish
+from longshot.studies.engine.single import OneDataset
+from longshot.studies.engine.training import slug, training_step
 from longshot.studies.transfer.plan import (
-    ALSO,
     EVERYTHING,
-    MODES,
     TRAINED,
-    TRAININGS,
-    RunRows,
+    TRAINED_BY,
     SplitTraining,
-    bed_name,
-    bed_names,
-    cells,
+    TransferTestbed,
     check_classes,
+    evaluations,
     make_splits,
-    places,
-    slug,
+    measure_splits,
     split_name,
+    testbeds_of,
     training_of,
     trainings,
 )
-from longshot.studies.transfer.stats import METHODS, TransferScores
+from longshot.studies.transfer.settings import TransferSettings
+from longshot.studies.transfer.stats import TransferScores
 
 if TYPE_CHECKING:
+    from longshot.core.arrays import Floats
     from longshot.datasets.dataset import Dataset
     from longshot.evaluation.results import Results
     from longshot.features.features import Features
-    from longshot.splits.split import Split
-    from longshot.studies.engine.folder import Folder
-    from longshot.studies.engine.presets import Study
-    from longshot.studies.engine.run import StudyOutcome
+    from longshot.studies.engine.folder import StudyFolder
     from longshot.testbeds.testbed import Testbed
 
-FIELDS: fields.Fields = {
-    "divergences": more.numbers(0, 1),
-    "mode": more.one_of(MODES),
-    "measure": more.one_of(("kl-symmetric", "kl", "wasserstein", "euclidean")),
-    "also": more.some_of(ALSO, empty=True),
-    "methods": more.some_of(METHODS),
-    "network": fields.text(),
-    "size": fields.whole(8),
-    "backbone": fields.text(),
-    "way": fields.whole(2),
-    "shots": fields.wholes(1),
-    "query": fields.whole(1),
-    "tasks": fields.whole(4),
-    "train_shot": more.optional_whole(1),
-    "inner_steps": fields.whole(1),
-    "inner_lr": more.number_above(0),
-    "steps": fields.whole(1),
-    "minutes": more.number_above(0),
-    "repeats": fields.whole(1),
-    "seed": fields.whole(0),
-}
+_ALL_CLASSES = SplitTraining(EVERYTHING, "multiclass", None, 0)
+TransferJob = StudyJob[TransferSettings, "Dataset"]
 
 
-def run(study: Study, dataset: Dataset, out: Path, *, device: str, workers: int | None) -> StudyOutcome:
-    """Embedding, splits, testbeds, trainings, evaluation, tables: each only where something is missing."""
-    from longshot.evaluation.runner import evaluate
-    from longshot.studies.engine.folder import Folder
-    from longshot.studies.engine.run import drawn, finish
-    from longshot.studies.transfer.figures import figures
-    from longshot.studies.transfer.tables import tables, trainings_table
+class TransferDifficulty(OneDataset[TransferSettings]):
+    """Splits of growing distance, and networks trained on each."""
 
-    settings = study.settings
-    check_classes(settings, dataset)
-    folder = Folder(out, study, {"name": dataset.name, "fingerprint": dataset.fingerprint})
-    folder.save()
-    features = _embedding(settings, dataset, folder, device)
-    splits = make_splits(settings, dataset, features)
-    for name, split in splits.items():
-        split.save(out / "splits" / f"{slug(name)}.json")
-    there = places(settings, splits, features)
-    notes = [f"'{p.name}' has the same classes in every part as '{p.twin}'." for p in there if p.twin]
-    folder.facts["notes"] = notes
-    folder.save()
+    settings = TransferSettings
 
-    beds = {
-        name: drawn(folder, name, partial(_draw, settings, splits[split].apply(dataset), part, shot))
-        for name, (split, part, shot) in bed_names(settings, splits).items()
-    }
-    networks = {
-        one: _train(settings, one, splits[one.split], dataset, folder, device)
-        for one in trainings(settings, list(splits))
-    }
-    results: Results | None = None
-    for testbed, backbone, methods in cells(settings, splits, networks):
-        results = evaluate(
-            {testbed: beds[testbed]},
-            backbones=backbone,
-            methods=methods,
-            out=out / "run",
-            datasets={dataset.name: dataset},
-            device=device,
-            workers=workers,
-            seed=settings["seed"],
-        )
-    assert results is not None
-    rows = RunRows(results, beds)
-    scores = TransferScores(
-        there,
-        settings["methods"],
-        settings["shots"],
-        {
-            (split, method, shot): np.stack(
-                [
-                    rows.accuracy(
-                        bed_name(split, "test", shot),
-                        networks[training_of(settings, split, method, shot, repeat)],
-                        TRAININGS[method][1],
-                    )
-                    for repeat in range(settings["repeats"])
-                ]
-            )
-            for split in splits
-            for method in settings["methods"]
-            for shot in settings["shots"]
-        },
-    )
-    drawings = figures(settings, dataset, features, splits, scores, rows, networks)
-    written = [*tables(scores, settings["way"]), trainings_table(networks)]
-    return finish(study, dataset, folder, results, written, drawings, notes)
+    def run(self, job: TransferJob) -> StudyOutcome:
+        """Embedding, splits, testbeds, trainings, evaluation, tables: each only where something is missing."""
+        from longshot.studies.transfer.figures import figures
+        from longshot.studies.transfer.tables import tables, trainings_table
 
-
-def estimate(
-    study: Study, dataset: Dataset, out: Path, *, device: str, workers: int | None
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """The trainings with their limits; evaluation comes on top."""
-    from longshot.studies.engine.folder import Folder
-
-    settings = study.settings
-    check_classes(settings, dataset)
-    Folder(out, study, {"name": dataset.name, "fingerprint": dataset.fingerprint})
-    names = [split_name(target) for target in settings["divergences"]] + settings["also"]
-    wanted = trainings(settings, names)
-    first = [SplitTraining(EVERYTHING, "multiclass", None, 0)] if settings["backbone"] == TRAINED else []
-    records = [
-        {
-            "step": f"train {one.label}",
-            "testbed": "",
-            "method": "",
-            "left": len(dataset),
-            "seconds": 60 * settings["minutes"],
-            "bytes": 0,
+        settings, dataset = job.settings, job.data
+        check_classes(settings, dataset)
+        folder = self.folder(job)
+        folder.save()
+        features = _embedding(job, folder)
+        splits = make_splits(settings, dataset, features)
+        for name, split in splits.items():
+            split.save(job.out / "splits" / f"{slug(name)}.json")
+        places = measure_splits(settings, splits, features)
+        notes = [
+            f"'{split_place.name}' has the same classes in every part as '{split_place.twin}'."
+            for split_place in places
+            if split_place.twin
+        ]
+        folder.save(notes=notes)
+        testbeds = {
+            bed.name: folder.draw(bed.name, partial(_draw, settings, splits[bed.split].apply(dataset), bed))
+            for bed in testbeds_of(settings, splits)
         }
-        for one in [*first, *wanted]
-    ]
-    beds = len(bed_names(settings, dict.fromkeys(names)))
-    note = (
-        f"Times are the limit of each training ({settings['minutes']:g} minutes); the evaluation of {beds} testbeds of "
-        f"{settings['tasks']} tasks comes on top."
-    )
-    return records, [note]
+        networks = {
+            network: network.training(settings, splits[network.split], dataset).run(folder, job.device)
+            for network in trainings(settings, list(splits))
+        }
+        results: Results | None = None
+        for testbed, backbone, methods in evaluations(settings, splits, networks):
+            results = job.evaluate({testbed: testbeds[testbed]}, backbone, methods, {dataset.name: dataset})
+        assert results is not None
+        table = results.table()
+
+        def accuracy(split: str, part: str, method: str, shot: int) -> Floats:
+            """Accuracies [repeats, T] of a method on a part of a split."""
+            testbed = testbeds[TransferTestbed(split, part, shot).name]
+            of_repeats = [
+                networks[training_of(settings, split, method, shot, repeat)]
+                for repeat in range(settings.repeats)
+            ]
+            solver = TRAINED_BY[method][1]
+            return np.stack([numbers(select_rows(table, testbed, path, solver)) for path in of_repeats])
+
+        scores = TransferScores(
+            places,
+            settings.methods,
+            settings.shots,
+            {
+                (split, method, shot): accuracy(split, "test", method, shot)
+                for split in splits
+                for method in settings.methods
+                for shot in settings.shots
+            },
+        )
+        drawings = figures(settings, dataset.name, features, splits, scores, accuracy)
+        written = [*tables(scores, settings.way), trainings_table(networks)]
+        return finish(job, folder, results, written, drawings, notes, [dataset])
+
+    def estimate(self, job: TransferJob) -> StudyEstimate:
+        """The trainings with their limits; evaluation comes on top."""
+        settings, dataset = job.settings, job.data
+        check_classes(settings, dataset)
+        self.folder(job)
+        names = [split_name(target) for target in settings.divergences] + list(settings.also)
+        listed = trainings(settings, names)
+        if settings.backbone == TRAINED:
+            listed.insert(0, _ALL_CLASSES)
+        steps = [training_step(training.label, len(dataset), 60 * settings.minutes) for training in listed]
+        note = (
+            f"Times are the limit of each training ({settings.minutes:g} minutes); the evaluation of "
+            f"{len(testbeds_of(settings, names))} testbeds of {settings.tasks} tasks comes on top."
+        )
+        return StudyEstimate(steps, [note])
 
 
-def _draw(settings: Mapping[str, Any], dataset: Dataset, part: str, shot: int) -> Testbed:
+def _draw(settings: TransferSettings, dataset: Dataset, testbed: TransferTestbed) -> Testbed:
     from longshot.testbeds.sample import sample
     from longshot.testbeds.shapes import FixedShape
 
     return sample(
         dataset,
-        tasks=settings["tasks"],
-        shape=FixedShape(settings["way"], shot, settings["query"]),
-        seed=settings["seed"],
-        split=part,
+        tasks=settings.tasks,
+        shape=FixedShape(settings.way, testbed.shot, settings.query),
+        seed=settings.seed,
+        split=testbed.part,
     )
 
 
-def _embedding(settings: Mapping[str, Any], dataset: Dataset, folder: Folder, device: str) -> Features:
+def _embedding(job: TransferJob, folder: StudyFolder) -> Features:
     """The features that the splits are made from: a network trained on all classes, or a backbone by name."""
     from longshot.features.extract import embed
 
-    if settings["backbone"] != TRAINED:
-        return embed(dataset, settings["backbone"], device=device)
-    everything = SplitTraining(EVERYTHING, "multiclass", None, 0)
-    return embed(dataset, _train(settings, everything, None, dataset, folder, device), device=device)
-
-
-def _train(
-    settings: Mapping[str, Any],
-    one: SplitTraining,
-    split: Split | None,
-    dataset: Dataset,
-    folder: Folder,
-    device: str,
-) -> str:
-    """The path of a trained network; one that is finished is not touched."""
-    from longshot.reports.learning_curves import folder_curves
-    from longshot.training.loop import train
-
-    place = folder.path / "trainings" / one.folder(settings, split)
-    limits = {"steps": settings["steps"], "minutes": settings["minutes"]}
-
-    def work() -> None:
-        train(
-            one.call(settings),
-            dataset if split is None else split.apply(dataset),
-            curves=folder_curves,
-            network=settings["network"],
-            out=place,
-            split="all" if split is None else "train",
-            size=settings["size"],
-            seed=one.seed(settings),
-            device=device,
-            **limits,
-        )
-
-    folder.step(f"training {one.label}", [place.name, limits], [place / "training.json"], work)
-    return str(place)
+    backbone = job.settings.backbone
+    if backbone == TRAINED:
+        backbone = _ALL_CLASSES.training(job.settings, None, job.data).run(folder, job.device)
+    return embed(job.data, backbone, device=job.device)

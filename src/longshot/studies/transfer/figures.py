@@ -2,112 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from longshot.studies.transfer.plan import RunRows, SplitTraining, bed_name
-from longshot.studies.transfer.stats import Floats, TransferScores, steepness
+from longshot.core.arrays import Floats
+from longshot.studies.engine.figures import means_and_halves, on_both
+from longshot.studies.transfer.plan import class_rows
+from longshot.studies.transfer.settings import TransferSettings
+from longshot.studies.transfer.stats import TransferScores, steepness
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
     from longshot.features.features import Features
+    from longshot.reports.split_plots import DivergenceSeries
     from longshot.splits.split import Split
 
 _AXIS = "R, the divergence asked for"
 
 
 def figures(
-    settings: Mapping[str, Any],
-    dataset: Dataset,
+    settings: TransferSettings,
+    dataset: str,
     features: Features,
     splits: Mapping[str, Split],
     scores: TransferScores,
-    rows: RunRows,
-    networks: Mapping[SplitTraining, str],
+    accuracy: Callable[[str, str, str, int], Floats],
 ) -> dict[str, Callable[[Path], None]]:
-    """Figure 3 (classes in the plane), figure 2 (accuracy on train, validation and test), all methods by divergence."""
-    from longshot.reports.split_plots import (
-        SETS,
-        DivergenceSeries,
-        SplitPanel,
-        accuracy_by_divergence,
-        class_map,
-    )
+    """Figure 3 (classes in the plane), figure 2 (accuracy on train, validation and test), all methods by divergence.
+
+    ``accuracy(split, part, method, shot)`` gives accuracies [repeats, T].
+    """
+    from longshot.reports.split_plots import SETS, SplitPanel, accuracy_by_divergence, class_map
     from longshot.splits.embeddings import class_embeddings
 
-    embeddings = class_embeddings(features)
-    where = {class_id: place for place, class_id in enumerate(features.class_ids)}
-    panels = [
-        SplitPanel(
-            name, {part: np.array([where[c] for c in ids], np.int64) for part, ids in split.parts.items()}
-        )
-        for name, split in splits.items()
-    ]
-    said = f"{dataset.name}, {len(features.class_ids)} classes"
-    found: dict[str, Callable[[Path], None]] = {
-        "classes": partial(_both, partial(class_map, embeddings, panels, title=said))
+    panels = [SplitPanel(name, class_rows(split, features)) for name, split in splits.items()]
+    title = f"{dataset}, {len(features.class_ids)} classes"
+    drawings: dict[str, Callable[[Path], None]] = {
+        "classes": partial(on_both, partial(class_map, class_embeddings(features), panels, title=title))
     }
-    x = np.array([place.target for place in scores.sweep], np.float64)
-    chance = 1 / settings["way"]
-    for shot in settings["shots"]:
-        series = []
-        for method in settings["methods"]:
-            values = [scores.tasks(place.name, method, shot) for place in scores.sweep]
-            fit = steepness(scores, method, shot).fit if len(x) > 1 else None
-            line = None if fit is None else (fit.intercept, fit.slope)
-            series.append(DivergenceSeries(method, x, *_intervals(values), line))
-        title = f"{dataset.name}, {settings['way']}-way {shot}-shot, test classes"
-        draw = partial(accuracy_by_divergence, series, title=title, xlabel=_AXIS, chance=chance)
-        found[f"accuracy-{shot}-shot"] = partial(_both, draw)
-    if "multiclass" in settings["methods"]:
-        shot = settings["shots"][-1]
+    axis: dict[str, Any] = {"xlabel": _AXIS, "chance": 1 / settings.way}
+    for shot in settings.shots:
+        series = [method_series(scores, method, shot) for method in settings.methods]
+        title = f"{dataset}, {settings.way}-way {shot}-shot, test classes"
+        draw = partial(accuracy_by_divergence, series, title=title, **axis)
+        drawings[f"accuracy-{shot}-shot"] = partial(on_both, draw)
+    if "multiclass" in settings.methods:
+        shot = settings.shots[-1]
         series = []
         for part in SETS:
-            values = [
-                np.mean(
-                    [
-                        rows.accuracy(
-                            bed_name(place.name, part, shot),
-                            networks[SplitTraining(place.name, "multiclass", None, repeat)],
-                            "protonet",
-                        )
-                        for repeat in range(settings["repeats"])
-                    ],
-                    axis=0,
-                )
-                for place in scores.sweep
-            ]
-            series.append(DivergenceSeries(part, x, *_intervals(values)))
-        title = f"{dataset.name}, multiclass, {settings['way']}-way {shot}-shot"
-        draw = partial(
-            accuracy_by_divergence,
-            series,
-            title=title,
-            xlabel=_AXIS,
-            chance=chance,
-            colours=tuple(SETS.values()),
-        )
-        found["sets"] = partial(_both, draw)
-    return found
+            values = {
+                split_place.name: accuracy(split_place.name, part, "multiclass", shot)
+                for split_place in scores.sweep
+            }
+            series.append(_series(part, scores, {name: shares.mean(0) for name, shares in values.items()}))
+        title = f"{dataset}, multiclass, {settings.way}-way {shot}-shot"
+        draw = partial(accuracy_by_divergence, series, title=title, colours=tuple(SETS.values()), **axis)
+        drawings["sets"] = partial(on_both, draw)
+    return drawings
 
 
-def _intervals(values: Sequence[Floats]) -> tuple[Floats, Floats, Floats]:
-    """Means and 95 % bounds [n] over the tasks of each."""
-    from longshot.statistics import mean_interval
-
-    found = [mean_interval(one) for one in values]
-    mean = np.array([one.mean for one in found])
-    half = np.array([one.half or 0.0 for one in found])
-    return mean, mean - half, mean + half
+def method_series(scores: TransferScores, method: str, shot: int) -> DivergenceSeries:
+    """Accuracy of a method over the sweep, with the line through it where there are two divergences."""
+    values = {split.name: scores.tasks(split.name, method, shot) for split in scores.sweep}
+    fit = steepness(scores, method, shot).fit if len(values) > 1 else None
+    return _series(method, scores, values, None if fit is None else (fit.intercept, fit.slope))
 
 
-def _both(draw: Callable[[Path], None], path: Path) -> None:
-    """Draw as PNG and SVG."""
-    from longshot.studies.engine.figures import SUFFIXES
+def _series(
+    label: str,
+    scores: TransferScores,
+    values: Mapping[str, Floats],
+    line: tuple[float, float] | None = None,
+) -> DivergenceSeries:
+    """Means and 95 % bounds, as shares, of the accuracies on every split of the sweep against its target."""
+    from longshot.reports.split_plots import DivergenceSeries
 
-    for suffix in SUFFIXES:
-        draw(path.with_name(path.name + suffix))
+    x = np.array([split.target for split in scores.sweep], np.float64)
+    mean, half = (part / 100 for part in means_and_halves(values[split.name] for split in scores.sweep))
+    return DivergenceSeries(label, x, mean, mean - half, mean + half, line)

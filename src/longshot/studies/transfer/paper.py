@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from longshot.reports.sheets import Sheet, SheetCell
-from longshot.studies.transfer.stats import ADAPTING, METHODS
+from longshot.studies.engine.tables import heads
+from longshot.studies.transfer.settings import METHODS
+from longshot.studies.transfer.stats import ADAPTING
 
 SHORT = "Arnold and Sha, 2021"
 PAPER_METHODS = ("maml", "anil", "protonet", "multiclass")
@@ -64,11 +66,11 @@ def hardest_sheet() -> Sheet:
         row = [SheetCell(method)]
         for values in HARDEST.values():
             value = values[method]
-            best = value == max(one for one in values.values() if one is not None)
+            best = value == max(number for number in values.values() if number is not None)
             row.append(SheetCell("–" if value is None else f"{value:.2f}", "best" if best else ""))
         rows.append(row)
     note = "Published numbers, 5-way 5-shot at D = 0.96; not measured here."
-    return Sheet(f"Published: {SHORT}, table 1", _heads("method", HARDEST), [rows], note, labels=1)
+    return Sheet(f"Published: {SHORT}, table 1", heads("method", *HARDEST), [rows], note, labels=1)
 
 
 def hardest_records() -> list[dict[str, Any]]:
@@ -95,7 +97,7 @@ def correlations_sheet(labels: dict[str, str]) -> Sheet:
             row.append(SheetCell(f"{numbers[measure]:+.2f}", "best" if best else ""))
         rows.append(row)
     note = "Published numbers: ImageNet-1k upstream, DenseNet121, 100 tasks each; not measured here."
-    return Sheet(f"Published: {SHORT}, table 2", _heads("divergence", CORRELATIONS), [rows], note, labels=1)
+    return Sheet(f"Published: {SHORT}, table 2", heads("divergence", *CORRELATIONS), [rows], note, labels=1)
 
 
 def correlations_records() -> list[dict[str, Any]]:
@@ -115,9 +117,9 @@ def accuracies_sheet() -> Sheet:
         [SheetCell(name), *(SheetCell(f"{value:.2f}") for shot in (1, 5) for value in by_shot[shot])]
         for name, by_shot in CIFAR100.items()
     ]
-    heads = [("", "split"), *((f"{shot}-shot", method) for shot in (1, 5) for method in PAPER_METHODS)]
+    names = [*heads("split"), *((f"{shot}-shot", method) for shot in (1, 5) for method in PAPER_METHODS)]
     note = "Published numbers of CIFAR100 with CNN4, 600 tasks; not measured here."
-    return Sheet(f"Published: {SHORT}, table 4", heads, [rows], note, labels=1)
+    return Sheet(f"Published: {SHORT}, table 4", names, [rows], note, labels=1)
 
 
 def accuracies_records() -> list[dict[str, Any]]:
@@ -149,7 +151,7 @@ def slopes_sheet() -> Sheet:
             row.append(SheetCell(f"{values[method]:+.2f}", "best" if best else ""))
         rows.append(row)
     note = "Published numbers; the shots are not printed with them. Not measured here."
-    return Sheet(f"Published: {SHORT}, table 5", _heads("method", SLOPES), [rows], note, labels=1)
+    return Sheet(f"Published: {SHORT}, table 5", heads("method", *SLOPES), [rows], note, labels=1)
 
 
 def slope_records() -> list[dict[str, Any]]:
@@ -161,7 +163,3 @@ def slope_records() -> list[dict[str, Any]]:
         for dataset, values in SLOPES.items()
         for method, value in values.items()
     ]
-
-
-def _heads(first: str, names: Any) -> list[tuple[str, str]]:
-    return [("", first), *(("", name) for name in names)]

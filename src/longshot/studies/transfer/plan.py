@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 
 from longshot.core.calls import format_call
 from longshot.core.errors import UserError
 from longshot.core.files import hash_json
-from longshot.studies.transfer.stats import Floats, Place
+from longshot.studies.engine.training import StudyTraining, slug
+from longshot.studies.transfer.settings import TransferSettings
+from longshot.studies.transfer.stats import SplitPlace
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
-    from longshot.evaluation.results import Results
     from longshot.features.features import Features
     from longshot.splits.split import Split
-    from longshot.testbeds.testbed import Testbed
 
-MODES = ("principal", "paper")
-ALSO = ("random", "semantic", "given")
 TRAINED = "trained"  # the backbone setting that stands for a network trained on all classes
 EVERYTHING = "all classes"
 # method → how its network is trained, and the method that solves tasks with it
-TRAININGS = {
+TRAINED_BY = {
     "maml": ("maml", "maml"),
     "anil": ("anil", "anil"),
     "protonet": ("protonet", "protonet"),
@@ -45,18 +41,14 @@ class SplitTraining:
     shot: int | None
     repeat: int
 
-    def call(self, settings: Mapping[str, Any]) -> str:
-        """The algorithm as ``longshot train`` takes it."""
+    def call(self, settings: TransferSettings) -> str:
+        """The algorithm as ``longshot.train`` takes it."""
         if self.shot is None:
             return self.algorithm
-        episode = {"way": settings["way"], "shot": self.shot, "query": settings["query"]}
+        episode = {"way": settings.way, "shot": self.shot, "query": settings.query}
         if self.algorithm in ("maml", "anil"):
-            episode |= {"steps": settings["inner_steps"], "lr": settings["inner_lr"]}
+            episode |= {"steps": settings.inner_steps, "lr": settings.inner_lr}  # type: ignore[dict-item]
         return format_call(self.algorithm, episode)
-
-    def seed(self, settings: Mapping[str, Any]) -> int:
-        """Its seed: repeats differ, methods and splits of one repeat share it."""
-        return int(settings["seed"]) + self.repeat
 
     @property
     def label(self) -> str:
@@ -65,76 +57,85 @@ class SplitTraining:
         repeat = f" #{self.repeat + 1}" if self.repeat else ""
         return f"{self.split} {self.algorithm}{shot}{repeat}"
 
-    def folder(self, settings: Mapping[str, Any], split: Split | None) -> str:
-        """A folder name that another split or another network does not share."""
+    def training(self, settings: TransferSettings, split: Split | None, dataset: Dataset) -> StudyTraining:
+        """The network as the engine trains it; repeats differ in their seed, methods and splits of one share it."""
+        seed = settings.seed + self.repeat
         parts = None if split is None else [list(members) for members in split.parts.values()]
-        facts = [parts, self.call(settings), settings["network"], settings["size"], self.seed(settings)]
-        return f"{slug(self.label)}-{hash_json(facts)[:8]}"
+        return StudyTraining(
+            self.label,
+            dataset if split is None else split.apply(dataset),
+            self.call(settings),
+            {
+                "network": settings.network,
+                "split": "all" if split is None else "train",
+                "size": settings.size,
+                "seed": seed,
+            },
+            identity=[parts, self.call(settings), settings.network, settings.size, seed],
+            limits={"steps": settings.steps, "minutes": settings.minutes},
+        )
 
 
-def slug(text: str) -> str:
-    """Text as a file name: ``R = 0.04 maml 5-shot`` → ``R-0.04-maml-5-shot``."""
-    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
-
-
-def training_of(
-    settings: Mapping[str, Any], split: str, method: str, shot: int, repeat: int
-) -> SplitTraining:
+def training_of(settings: TransferSettings, split: str, method: str, shot: int, repeat: int) -> SplitTraining:
     """The network that a method uses at a number of shots."""
-    algorithm, _ = TRAININGS[method]
+    algorithm, _ = TRAINED_BY[method]
     if algorithm == "multiclass":
         return SplitTraining(split, algorithm, None, repeat)
-    return SplitTraining(split, algorithm, settings["train_shot"] or shot, repeat)
+    return SplitTraining(split, algorithm, settings.train_shot or shot, repeat)
 
 
-def trainings(settings: Mapping[str, Any], splits: Sequence[str]) -> list[SplitTraining]:
+def trainings(settings: TransferSettings, splits: Sequence[str]) -> list[SplitTraining]:
     """Every network of the study once, split by split."""
     listed = [
         training_of(settings, split, method, shot, repeat)
         for split in splits
-        for repeat in range(settings["repeats"])
-        for method in settings["methods"]
-        for shot in settings["shots"]
+        for repeat in range(settings.repeats)
+        for method in settings.methods
+        for shot in settings.shots
     ]
     return list(dict.fromkeys(listed))
 
 
-def check_classes(settings: Mapping[str, Any], dataset: Dataset) -> None:
-    """UserError when 20 % of the classes cannot make a task."""
+def check_classes(settings: TransferSettings, dataset: Dataset) -> None:
+    """UserError when 20 % of the classes cannot make a task, or a split that was asked for cannot be made."""
     from longshot.splits.assign import part_sizes
 
-    _, _, test = part_sizes(len(dataset.class_ids))
-    if test < settings["way"]:
+    classes, way = len(dataset.class_ids), settings.way
+    _, _, test = part_sizes(classes)
+    if test < way:
         raise UserError(
-            f"Dataset '{dataset.name}' has {len(dataset.class_ids)} classes, so a split has {test} test classes, but "
-            f"tasks are {settings['way']}-way: {5 * settings['way']} classes are needed, or a smaller --set way=…"
+            f"Dataset '{dataset.name}' has {classes} classes, so a split has {test} test classes, but tasks are "
+            f"{way}-way: {5 * way} classes are needed",
+            "add classes or lower {way}",
         )
-    if "semantic" in settings["also"] and dataset.taxonomy is None:
+    if "semantic" in settings.also and dataset.taxonomy is None:
         raise UserError(
-            f"Dataset '{dataset.name}' has no taxonomy, which a semantic split needs; leave it out of --set also=…"
+            f"Dataset '{dataset.name}' has no taxonomy, which a semantic split needs",
+            "leave it out of {also}",
         )
-    if "given" in settings["also"] and not all(dataset.splits.get(part) for part in ("train", "test")):
+    if "given" in settings.also and not all(dataset.splits.get(part) for part in ("train", "test")):
         raise UserError(
-            f"Dataset '{dataset.name}' has no train and test classes of its own; leave 'given' out of --set also=…"
+            f"Dataset '{dataset.name}' has no train and test classes of its own",
+            "leave 'given' out of {also}",
         )
 
 
-def make_splits(settings: Mapping[str, Any], dataset: Dataset, features: Features) -> dict[str, Split]:
+def make_splits(settings: TransferSettings, dataset: Dataset, features: Features) -> dict[str, Split]:
     """Name → split: one per divergence, then those made without one."""
     from longshot.splits.build import SplitRecipe, sweep
     from longshot.splits.opening import open_split
     from longshot.splits.split import Split
 
-    recipe = SplitRecipe(mode=settings["mode"], measure=settings["measure"], seed=settings["seed"])
-    made = sweep(dataset, features, settings["divergences"], recipe)
-    found = dict(zip(map(split_name, settings["divergences"]), made, strict=True))
-    for kind in settings["also"]:
+    recipe = SplitRecipe(mode=settings.mode, measure=settings.measure, seed=settings.seed)
+    by_divergence = sweep(dataset, features, settings.divergences, recipe)
+    splits = dict(zip(map(split_name, settings.divergences), by_divergence, strict=True))
+    for kind in settings.also:
         if kind == "given":
             own = {part: tuple(dataset.splits.get(part, ())) for part in ("train", "validation", "test")}
-            found[kind] = Split(kind, dataset.fingerprint, {"mode": kind}, **own)
+            splits[kind] = Split(kind, dataset.fingerprint, {"mode": kind}, **own)
         else:
-            found[kind] = open_split(f"{kind}(seed={settings['seed']})", dataset)
-    return found
+            splits[kind] = open_split(f"{kind}(seed={settings.seed})", dataset)
+    return splits
 
 
 def split_name(target: float) -> str:
@@ -142,84 +143,66 @@ def split_name(target: float) -> str:
     return f"R = {target:g}"
 
 
-def places(settings: Mapping[str, Any], splits: Mapping[str, Split], features: Features) -> list[Place]:
-    """The splits with the divergence and the gap of the classes they ended up with; equal splits are told."""
+def class_rows(split: Split, features: Features) -> dict[str, np.ndarray]:
+    """Part of a split → positions of its classes among the features' classes, as the split lists them."""
+    position = {class_id: number for number, class_id in enumerate(features.class_ids)}
+    return {part: np.array([position[c] for c in ids], np.int64) for part, ids in split.parts.items()}
+
+
+def measure_splits(
+    settings: TransferSettings, splits: Mapping[str, Split], features: Features
+) -> list[SplitPlace]:
+    """The splits with the divergence and the gap of the classes they ended up with; equal splits name their twin."""
     from longshot.splits.compare import compare_split
     from longshot.splits.embeddings import class_embeddings
 
     embeddings = class_embeddings(features)
-    where = {class_id: place for place, class_id in enumerate(features.class_ids)}
-    targets = {split_name(target): target for target in settings["divergences"]}
-    found: list[Place] = []
-    known: dict[str, str] = {}
+    targets = {split_name(target): target for target in settings.divergences}
+    places: list[SplitPlace] = []
+    first_with: dict[str, str] = {}  # classes of all parts → the first split that has them
     for name, split in splits.items():
-        parts = {part: np.array(sorted(where[c] for c in ids), np.int64) for part, ids in split.parts.items()}
+        parts = {part: np.sort(rows) for part, rows in class_rows(split, features).items()}
         measured = compare_split(name, parts, embeddings, features.class_ids)
-        same = hash_json([sorted(ids) for ids in split.parts.values()])
-        twin = known.setdefault(same, name)
-        found.append(
-            Place(
-                name,
-                targets.get(name),
-                measured.divergences[settings["measure"]],
-                measured.gap,
-                "" if twin == name else twin,
-            )
-        )
-    return found
+        twin = first_with.setdefault(hash_json([sorted(ids) for ids in split.parts.values()]), name)
+        divergence = measured.divergences[settings.measure]
+        twin = "" if twin == name else twin
+        places.append(SplitPlace(name, targets.get(name), divergence, measured.gap, twin))
+    return places
 
 
-def bed_name(split: str, part: str, shot: int) -> str:
-    """The name of a testbed of the study."""
-    return f"{slug(split)}-{part}-{shot}-shot"
+class TransferTestbed(NamedTuple):
+    """A testbed of the study: tasks of one part of a split."""
+
+    split: str
+    part: str
+    shot: int
+
+    @property
+    def name(self) -> str:
+        """As its file is called."""
+        return f"{slug(self.split)}-{self.part}-{self.shot}-shot"
 
 
-def bed_names(settings: Mapping[str, Any], splits: Mapping[str, Any]) -> dict[str, tuple[str, str, int]]:
-    """Testbed name → split, part, shots: test tasks for all, train and validation for figure 2 at the most shots."""
-    wanted = [(split, "test", shot) for split in splits for shot in settings["shots"]]
-    if "multiclass" in settings["methods"]:
-        wanted += [
-            (split_name(target), part, settings["shots"][-1])
-            for target in settings["divergences"]
+def testbeds_of(settings: TransferSettings, splits: Iterable[str]) -> list[TransferTestbed]:
+    """Test tasks of all splits; of the sweep also train and validation tasks at the most shots, for figure 2."""
+    testbeds = [TransferTestbed(split, "test", shot) for split in splits for shot in settings.shots]
+    if "multiclass" in settings.methods:
+        testbeds += [
+            TransferTestbed(split_name(target), part, settings.shots[-1])
+            for target in settings.divergences
             for part in ("train", "validation")
         ]
-    return {bed_name(*one): one for one in wanted}
+    return testbeds
 
 
-def cells(
-    settings: Mapping[str, Any], splits: Mapping[str, Split], networks: Mapping[SplitTraining, str]
+def evaluations(
+    settings: TransferSettings, splits: Iterable[str], networks: Mapping[SplitTraining, str]
 ) -> list[tuple[str, str, list[str]]]:
     """(testbed, network, methods that solve it): every network on its own split, grouped so that each loads once."""
-    wanted: dict[tuple[str, str], list[str]] = {}
-    for split in splits:
-        for repeat in range(settings["repeats"]):
-            for method in settings["methods"]:
-                for shot in settings["shots"]:
-                    network = networks[training_of(settings, split, method, shot, repeat)]
-                    wanted.setdefault((bed_name(split, "test", shot), network), []).append(
-                        TRAININGS[method][1]
-                    )
-    for bed, (split, part, _) in bed_names(settings, splits).items():
-        if part != "test":
-            for repeat in range(settings["repeats"]):
-                network = networks[SplitTraining(split, "multiclass", None, repeat)]
-                wanted.setdefault((bed, network), []).append("protonet")
-    return [(bed, network, list(dict.fromkeys(methods))) for (bed, network), methods in wanted.items()]
-
-
-class RunRows:
-    """Accuracies by testbed, network and method, out of the rows of a run."""
-
-    def __init__(self, results: Results, beds: Mapping[str, Testbed]) -> None:
-        self.table = results.table()
-        self.beds = beds
-
-    def accuracy(self, bed: str, backbone: str, method: str) -> Floats:
-        """Accuracy per task [T]."""
-        table = self.table
-        mine = pc.and_(
-            pc.equal(table["testbed"], self.beds[bed].content_hash),
-            pc.and_(pc.equal(table["backbone"], backbone), pc.equal(table["method"], method)),
-        )
-        found: Floats = table.filter(mine).sort_by("task")["accuracy"].to_numpy().astype(np.float64)
-        return found
+    methods: dict[tuple[str, str], list[str]] = {}
+    for testbed in testbeds_of(settings, splits):
+        for repeat in range(settings.repeats):
+            for method in settings.methods if testbed.part == "test" else ["multiclass"]:
+                network = networks[training_of(settings, testbed.split, method, testbed.shot, repeat)]
+                methods.setdefault((testbed.name, network), []).append(TRAINED_BY[method][1])
+    return [(name, network, list(dict.fromkeys(calls))) for (name, network), calls in methods.items()]

@@ -8,26 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+
+from longshot.core.arrays import Floats
 
 if TYPE_CHECKING:
     from longshot.statistics import Interval, Slope
 
-Floats = NDArray[np.float64]
 ADAPTING = ("maml", "finetune")  # change the embedding on the task
 FIXED = ("anil", "protonet", "multiclass")  # share one embedding between tasks
-METHODS = (
-    "maml",
-    "anil",
-    "protonet",
-    "multiclass",
-    "finetune",
-)  # the paper's order; Finetune is in its table 1 only
 _Z95 = 1.959963984540054
 
 
 @dataclass(frozen=True)
-class Place:
+class SplitPlace:
     """One split of the study: ``target`` is the divergence asked for, None for splits made without one."""
 
     name: str
@@ -41,26 +34,24 @@ class Place:
 class TransferScores:
     """Accuracies [repeats, T] (shares) by (split, method, shots); all methods of a split had the same tasks."""
 
-    places: Sequence[Place]
+    splits: Sequence[SplitPlace]
     methods: Sequence[str]
     shots: Sequence[int]
     accuracy: Mapping[tuple[str, str, int], Floats]
 
     def tasks(self, split: str, method: str, shot: int) -> Floats:
         """Accuracy per task [T], the mean over repeated trainings."""
-        found: Floats = self.accuracy[split, method, shot].mean(axis=0)
-        return found
+        means: Floats = self.accuracy[split, method, shot].mean(axis=0)
+        return means
 
     @property
-    def sweep(self) -> list[Place]:
+    def sweep(self) -> list[SplitPlace]:
         """The splits that have a target, by target."""
-        return sorted(
-            (place for place in self.places if place.target is not None),
-            key=lambda place: place.target or 0.0,
-        )
+        targeted = (split for split in self.splits if split.target is not None)
+        return sorted(targeted, key=lambda split: split.target or 0.0)
 
     @property
-    def hardest(self) -> Place:
+    def hardest(self) -> SplitPlace:
         """The split of the largest target."""
         return self.sweep[-1]
 
@@ -90,37 +81,35 @@ def steepness(
     """
     from longshot.statistics import slope
 
-    x, y, errors = [], [], []
-    for place in scores.sweep:
-        values = scores.accuracy[place.name, method, shot]
+    y, errors = [], []
+    for split in scores.sweep:
+        values = scores.accuracy[split.name, method, shot]
         if against:
-            values = values - scores.accuracy[place.name, against, shot]
-        x.append(place.measured if measured else place.target or 0.0)
+            values = values - scores.accuracy[split.name, against, shot]
         y.append(values.mean(axis=1))
         per_task = values.mean(axis=0)
         errors.append(per_task.var(ddof=1) / len(per_task) if len(per_task) > 1 else math.nan)
-    at = np.array(x)
-    repeats = len(y[0])
-    fit = slope(np.repeat(at, repeats), np.concatenate(y))
-    weights = (at - at.mean()) / float(((at - at.mean()) ** 2).sum())
+    x = np.array([split.measured if measured else split.target or 0.0 for split in scores.sweep])
+    fit = slope(np.repeat(x, len(y[0])), np.concatenate(y))
+    weights = (x - x.mean()) / float(((x - x.mean()) ** 2).sum())
     reach = _Z95 * math.sqrt(float((weights**2 * np.array(errors)).sum()))
     return Steepness(fit, fit.slope - reach, fit.slope + reach)
 
 
-def advantage(scores: TransferScores, place: Place, one: str, other: str, shot: int) -> Interval:
-    """Accuracy of ``one`` minus that of ``other`` on the same tasks of a split, with its t interval over tasks."""
+def advantage(scores: TransferScores, split: SplitPlace, method: str, other: str, shot: int) -> Interval:
+    """Accuracy of ``method`` minus that of ``other`` on the same tasks of a split, with its t interval over tasks."""
     from longshot.statistics import mean_interval
 
-    return mean_interval(scores.tasks(place.name, one, shot) - scores.tasks(place.name, other, shot))
+    return mean_interval(scores.tasks(split.name, method, shot) - scores.tasks(split.name, other, shot))
 
 
-def leader(scores: TransferScores, place: Place, names: Sequence[str], shot: int) -> str | None:
+def leader(scores: TransferScores, split: SplitPlace, names: Sequence[str], shot: int) -> str | None:
     """The method of highest mean among ``names``, None when the study has none of them."""
-    there = [name for name in names if name in scores.methods]
-    return max(there, key=lambda name: float(scores.tasks(place.name, name, shot).mean())) if there else None
+    candidates = [name for name in names if name in scores.methods]
+    return max(candidates, key=lambda name: float(scores.tasks(split.name, name, shot).mean()), default=None)
 
 
-def spread_of_targets(places: Sequence[Place]) -> bool:
+def targets_differ(splits: Sequence[SplitPlace]) -> bool:
     """Whether the measured divergences of the sweep differ at all, so that a line can be laid through them."""
-    values = [place.measured for place in places if place.target is not None]
+    values = [split.measured for split in splits if split.target is not None]
     return len(values) > 1 and float(np.ptp(values)) > 1e-9 * max(1.0, max(values))

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from longshot.reports.sheets import Sheet, SheetCell
-from longshot.studies.engine.tables import TableFile, points
-from longshot.studies.transfer import paper as paper
+from longshot.studies.engine.tables import Fact, TableFile, bounds, heads, percent, points, row
+from longshot.studies.engine.training import training_outcome
+from longshot.studies.transfer import paper
 from longshot.studies.transfer.stats import (
     ADAPTING,
     FIXED,
-    Place,
+    SplitPlace,
     Steepness,
     TransferScores,
     advantage,
     leader,
-    spread_of_targets,
     steepness,
+    targets_differ,
 )
 
 if TYPE_CHECKING:
+    from longshot.statistics import Interval
     from longshot.studies.transfer.plan import SplitTraining
 
 _ACCURACY = "Mean accuracy over tasks in %, ± half the 95 % interval over tasks (Student t)"
@@ -45,158 +47,120 @@ def tables(scores: TransferScores, way: int) -> list[TableFile]:
 
 def splits_table(scores: TransferScores) -> TableFile:
     """What the splits are: target, divergence and gap of the classes they ended up with."""
-    records = [
-        {
-            "split": place.name,
-            "target": place.target,
-            "measured": place.measured,
-            "gap": place.gap,
-            "same_as": place.twin,
-        }
-        for place in scores.places
-    ]
-    block = [
-        [
-            SheetCell(place.name),
-            SheetCell("–" if place.target is None else f"{place.target:g}"),
-            SheetCell(f"{place.measured:.4f}"),
-            SheetCell(f"{place.gap:.3f}"),
-            SheetCell(place.twin or "–"),
-        ]
-        for place in scores.places
-    ]
-    heads = [("", name) for name in ("split", "R", "divergence of class means", "gap", "same classes as")]
+    records: list[Fact] = []
+    block = []
+    for split in scores.splits:
+        facts = {"split": split.name, "target": split.target, "measured": split.measured, "gap": split.gap}
+        records.append({**facts, "same_as": split.twin})
+        target = "–" if split.target is None else f"{split.target:g}"
+        block.append(row(split.name, target, f"{split.measured:.4f}", f"{split.gap:.3f}", split.twin or "–"))
+    names = heads("split", "R", "divergence of class means", "gap", "same classes as")
     note = (
         "Asked for, and what the classes ended up with: the divergence of the two class means and their distance. An R "
         "is the divergence of ATG's centroids, which lie further out than the class means."
     )
-    twins = [place for place in scores.places if place.twin]
-    lines = [f"{place.name} has the same classes in every part as {place.twin}." for place in twins]
-    return TableFile("splits", [Sheet("The splits", heads, [block], note, labels=1)], records, lines)
+    lines = [
+        f"{split.name} has the same classes in every part as {split.twin}."
+        for split in scores.splits
+        if split.twin
+    ]
+    return TableFile("splits", [Sheet("The splits", names, [block], note, labels=1)], records, lines)
 
 
 def accuracies_table(scores: TransferScores, way: int) -> TableFile:
     """The paper's table 4: splits × methods × shots; bold is the most challenging split of a method, where one is."""
     from longshot.statistics import mean_interval, welch
 
-    hard = scores.hardest.name
-    records: list[dict[str, Any]] = []
-    cells: dict[tuple[str, str, int], str] = {}
-    lowest: dict[tuple[str, int], str | None] = {}
-    for shot in scores.shots:
-        for method in scores.methods:
-            means = {}
-            for place in scores.places:
-                found = mean_interval(scores.tasks(place.name, method, shot))
-                means[place.name] = found.mean
-                cells[place.name, method, shot] = _percent(found.mean, found.half)
-                facts = {
-                    "source": "measured",
-                    "split": place.name,
-                    "way": way,
-                    "shot": shot,
-                    "method": method,
-                }
-                repeats = len(scores.accuracy[place.name, method, shot])
-                numbers = {"mean": found.mean, "low": found.low, "high": found.high, "tasks": found.n}
-                records.append({**facts, **numbers, "trainings": repeats})
-            lowest[method, shot] = _lowest(scores, method, shot, means)
     columns = [(shot, method) for shot in scores.shots for method in scores.methods]
-    rows = [
-        [
-            SheetCell(place.name),
-            *(
-                SheetCell(cells[place.name, m, s], "best" if lowest[m, s] == place.name else "")
-                for s, m in columns
-            ),
-        ]
-        for place in scores.places
-    ]
-    heads = [("", "split"), *((f"{shot}-shot", method) for shot, method in columns)]
+    records: list[Fact] = []
+    rows = [row(split.name) for split in scores.splits]
+    for shot, method in columns:
+        lowest = _lowest_split(scores, method, shot)
+        for split, cells in zip(scores.splits, rows, strict=True):
+            interval = mean_interval(scores.tasks(split.name, method, shot))
+            mark = "best" if split.name == lowest else ""
+            cells.append(SheetCell(percent(interval.mean, interval.half), mark))
+            facts = {"source": "measured", "split": split.name, "way": way, "shot": shot, "method": method}
+            repeats = len(scores.accuracy[split.name, method, shot])
+            records.append({**facts, **bounds(interval), "trainings": repeats})
+    names = [*heads("split"), *((f"{shot}-shot", method) for shot, method in columns)]
     note = (
         f"{_ACCURACY}. Bold: the split on which the method does worse than on every other (Welch's t, 5 %, "
         "Bonferroni over the others)."
     )
-    sheets = [Sheet(f"Accuracy by split, {way}-way", heads, [rows], note, labels=1), paper.accuracies_sheet()]
-    records += paper.accuracies_records()
+    sheet = Sheet(f"Accuracy by split, {way}-way", names, [rows], note, labels=1)
     lines = []
-    if any(place.name == "random" for place in scores.places):
+    if any(split.name == "random" for split in scores.splits):
+        hard = scores.hardest.name
         for shot in scores.shots:
             drops = {
-                m: welch(scores.tasks("random", m, shot), scores.tasks(hard, m, shot)) for m in scores.methods
+                method: welch(scores.tasks("random", method, shot), scores.tasks(hard, method, shot))
+                for method in scores.methods
             }
-            told = "; ".join(f"{method} {points(drop)}" for method, drop in drops.items())
-            lines.append(f"{shot}-shot, random split minus {hard}, points [95 % over tasks]: {told}.")
-    return TableFile("accuracies", sheets, records, lines)
+            listed = "; ".join(f"{method} {points(drop)}" for method, drop in drops.items())
+            lines.append(f"{shot}-shot, random split minus {hard}, points [95 % over tasks]: {listed}.")
+    sheets = [sheet, paper.accuracies_sheet()]
+    return TableFile("accuracies", sheets, [*records, *paper.accuracies_records()], lines)
 
 
-def _lowest(scores: TransferScores, method: str, shot: int, means: Mapping[str, float]) -> str | None:
+def _lowest_split(scores: TransferScores, method: str, shot: int) -> str | None:
     """The split on which a method does worse than on every other; None where the tasks do not tell them apart."""
     from longshot.statistics import welch
 
-    name = min(means, key=lambda one: means[one])
-    others = [other for other in means if other != name]
-    level = 1 - 0.05 / max(len(others), 1)
-    own = scores.tasks(name, method, shot)
-    drops = [welch(own, scores.tasks(other, method, shot), level) for other in others]
-    return name if drops and all(drop.high is not None and drop.high < 0 for drop in drops) else None
+    values = {split.name: scores.tasks(split.name, method, shot) for split in scores.splits}
+    lowest = min(values, key=lambda name: float(values[name].mean()))
+    own = values.pop(lowest)
+    level = 1 - 0.05 / max(len(values), 1)
+    drops = [welch(own, other, level) for other in values.values()]
+    return lowest if drops and all(drop.high is not None and drop.high < 0 for drop in drops) else None
 
 
 def slopes_table(scores: TransferScores) -> TableFile:
     """The paper's table 5: slope of accuracy against R, and the difference to MAML's."""
-    records: list[dict[str, Any]] = []
-    lines: list[str] = []
     if len(scores.sweep) < 2:
-        told = f"A slope needs at least 2 divergences; the study has {len(scores.sweep)}."
-        return TableFile("slopes", [paper.slopes_sheet()], paper.slope_records(), [told])
+        line = f"A slope needs at least 2 divergences; the study has {len(scores.sweep)}."
+        return TableFile("slopes", [paper.slopes_sheet()], paper.slope_records(), [line])
+    records: list[Fact] = []
+    lines: list[str] = []
     blocks = []
-    others = spread_of_targets(scores.places)
+    with_maml, with_measured = "maml" in scores.methods, targets_differ(scores.splits)
     for shot in scores.shots:
-        block, found = [], {}
-        for method in scores.methods:
-            own = found[method] = steepness(scores, method, shot)
-            row = [
-                SheetCell(method),
-                SheetCell(str(shot)),
-                SheetCell(_slope(own)),
-                SheetCell(_bounds(own.low, own.high)),
-            ]
+        block = []
+        slopes = {method: steepness(scores, method, shot) for method in scores.methods}
+        for method, own in slopes.items():
+            cells = row(method, str(shot), _slope(own), _brackets(own.low, own.high))
             records.append(_slope_record(method, shot, "R", "", own))
-            if "maml" in scores.methods:
-                if method == "maml":
-                    row.append(SheetCell("–"))
-                else:
-                    differs = steepness(scores, method, shot, against="maml")
-                    row.append(SheetCell(_slope(differs)))
-                    records.append(_slope_record(method, shot, "R", "maml", differs))
-            if others:
+            if with_maml and method == "maml":
+                cells += row("–")
+            elif with_maml:
+                difference = steepness(scores, method, shot, against="maml")
+                cells += row(_slope(difference))
+                records.append(_slope_record(method, shot, "R", "maml", difference))
+            if with_measured:
                 by_gap = steepness(scores, method, shot, measured=True)
-                row.append(SheetCell(_slope(by_gap)))
+                cells += row(_slope(by_gap))
                 records.append(_slope_record(method, shot, "measured", "", by_gap))
-            block.append(row)
-        flattest = max(found, key=lambda name: found[name].fit.slope)
-        falling = [name for name, one in found.items() if one.fit.high < 0]
+            block.append(cells)
+        blocks.append(block)
+        flattest = max(slopes, key=lambda method: slopes[method].fit.slope)
+        falling = [method for method, slope in slopes.items() if slope.fit.high < 0]
         lines.append(
             f"{shot}-shot: accuracy falls with R beyond the interval over splits for "
-            f"{_listed(falling)}; the flattest slope is that of {flattest}."
+            f"{', '.join(falling) or 'no method'}; the flattest slope is that of {flattest}."
         )
-        blocks.append(block)
-    heads = [
-        ("", "method"),
-        ("", "shots"),
-        ("against R", "slope"),
-        ("against R", "interval over tasks alone"),
+    names = [
+        *heads("method", "shots"),
+        *heads("slope", "interval over tasks alone", group="against R"),
+        *(heads("minus MAML's slope", group="against R") if with_maml else []),
+        *(heads("slope", group="against the class means' divergence") if with_measured else []),
     ]
-    heads += [("against R", "minus MAML's slope")] if "maml" in scores.methods else []
-    heads += [("against the class means' divergence", "slope")] if others else []
-    count = len(scores.sweep)
     repeats = len(next(iter(scores.accuracy.values())))
     note = (
-        f"Points of accuracy per unit of divergence; least squares over {count} splits × {repeats} "
+        f"Points of accuracy per unit of divergence; least squares over {len(scores.sweep)} splits × {repeats} "
         f"{'training' if repeats == 1 else 'trainings'}, 95 % t interval in brackets. "
         "The interval over tasks alone holds for these very splits and networks."
     )
-    sheets = [Sheet("Slope of accuracy against divergence", heads, blocks, note), paper.slopes_sheet()]
+    sheets = [Sheet("Slope of accuracy against divergence", names, blocks, note), paper.slopes_sheet()]
     return TableFile("slopes", sheets, [*records, *paper.slope_records()], lines)
 
 
@@ -205,158 +169,131 @@ def hardest_table(scores: TransferScores, way: int) -> TableFile:
     from longshot.reports.summary import column_marks
     from longshot.statistics import mean_interval
 
-    place = scores.hardest
+    name = scores.hardest.name
+    values = {
+        (method, shot): scores.tasks(name, method, shot) for method in scores.methods for shot in scores.shots
+    }
     marks = {
-        shot: column_marks(np.stack([scores.tasks(place.name, m, shot) for m in scores.methods], axis=1))
+        shot: column_marks(np.stack([values[method, shot] for method in scores.methods], axis=1))
         for shot in scores.shots
     }
-    records: list[dict[str, Any]] = []
+    records: list[Fact] = []
     blocks = []
-    for kind, names in (("adapts", ADAPTING), ("fixed", FIXED)):
+    for kind, members in (("adapts", ADAPTING), ("fixed", FIXED)):
         rows = []
         for number, method in enumerate(scores.methods):
-            if method not in names:
+            if method not in members:
                 continue
-            row = [SheetCell(method), SheetCell(kind)]
+            cells = row(method, kind)
             for shot in scores.shots:
-                found = mean_interval(scores.tasks(place.name, method, shot))
-                mark = marks[shot][number]
-                row.append(SheetCell(_percent(found.mean, found.half), mark))
-                facts = {"source": "measured", "dataset": "", "split": place.name, "way": way, "shot": shot}
-                numbers = {"mean": found.mean, "low": found.low, "high": found.high, "tasks": found.n}
-                records.append({**facts, "method": method, "embedding": kind, **numbers, "mark": mark})
-            rows.append(row)
+                interval, mark = mean_interval(values[method, shot]), marks[shot][number]
+                cells.append(SheetCell(percent(interval.mean, interval.half), mark))
+                facts = {"source": "measured", "dataset": "", "split": name, "way": way, "shot": shot}
+                facts |= {"method": method, "embedding": kind}
+                records.append({**facts, **bounds(interval), "mark": mark})
+            rows.append(cells)
         if rows:
             blocks.append(rows)
-    heads = [("", "method"), ("", "embedding"), *(("", f"{shot}-shot") for shot in scores.shots)]
+    names = heads("method", "embedding", *(f"{shot}-shot" for shot in scores.shots))
     note = (
         f"{_ACCURACY}. Bold: first place of its column; = where several share it, because paired sign-flip tests (5 %, "
         "Holm over all pairs of methods) do not separate them from the highest mean."
     )
-    sheets = [
-        Sheet(f"Hardest transfer: {place.name}, {way}-way", heads, blocks, note),
-        paper.hardest_sheet(),
-    ]
-    records += paper.hardest_records()
-    return TableFile("hardest", sheets, records)
+    sheets = [Sheet(f"Hardest transfer: {name}, {way}-way", names, blocks, note), paper.hardest_sheet()]
+    return TableFile("hardest", sheets, [*records, *paper.hardest_records()])
 
 
 def adaptation_table(scores: TransferScores) -> TableFile:
     """Does adapting the embedding win, and more so the harder the transfer? Differences on the same tasks."""
     pairs = [pair for pair in PAIRS if set(pair) <= set(scores.methods)]
-    records: list[dict[str, Any]] = []
+    records: list[Fact] = []
     rows = []
-    for place in scores.places:
-        row = [SheetCell(place.name)]
+    for split in scores.splits:
+        cells = row(split.name)
         for shot in scores.shots:
-            for one, other in pairs:
-                found = advantage(scores, place, one, other, shot)
-                row.append(SheetCell(points(found)))
-                records.append(_difference(place, shot, one, other, "pair", found))
-            best = leader(scores, place, ADAPTING, shot), leader(scores, place, FIXED, shot)
-            if best[0] is not None and best[1] is not None:
-                found = advantage(scores, place, best[0], best[1], shot)
-                row.append(SheetCell(f"{points(found)} ({best[0]} − {best[1]})"))
-                records.append(_difference(place, shot, best[0], best[1], "best", found))
-        rows.append(row)
+            for method, other in pairs:
+                difference = advantage(scores, split, method, other, shot)
+                cells += row(points(difference))
+                records.append(_difference_record(split, shot, method, other, "pair", difference))
+            adapting, fixed = (leader(scores, split, names, shot) for names in (ADAPTING, FIXED))
+            if adapting is not None and fixed is not None:
+                difference = advantage(scores, split, adapting, fixed, shot)
+                cells += row(f"{points(difference)} ({adapting} − {fixed})")
+                records.append(_difference_record(split, shot, adapting, fixed, "best", difference))
+        rows.append(cells)
     if not records:
-        told = (
+        line = (
             "Neither MAML nor Finetune is among the methods, so nothing is said about adapting the embedding."
         )
-        return TableFile("adaptation", [], [{"what": "adaptation", "said": told}], [told])
-    both = bool(set(ADAPTING) & set(scores.methods)) and bool(set(FIXED) & set(scores.methods))
-    names = [f"{one} − {other}" for one, other in pairs] + (["best adapting − best fixed"] if both else [])
-    heads = [("", "split"), *((f"{shot}-shot", name) for shot in scores.shots for name in names)]
+        return TableFile("adaptation", [], [{"what": "adaptation", "said": line}], [line])
+    kinds = [set(names) & set(scores.methods) for names in (ADAPTING, FIXED)]
+    columns = [f"{method} − {other}" for method, other in pairs]
+    columns += ["best adapting − best fixed"] if all(kinds) else []
+    names = [*heads("split"), *((f"{shot}-shot", column) for shot in scores.shots for column in columns)]
     note = (
         "Points of accuracy on the same tasks, 95 % interval over tasks in brackets. The pairs are fixed beforehand: "
         "finetune and multiclass share a network, MAML and ANIL are trained apart. The best of several was picked on "
         "these tasks, which favours it on both sides."
     )
     lines = [_verdict(scores, shot) for shot in scores.shots]
-    return TableFile(
-        "adaptation", [Sheet("Adapting the embedding", heads, [rows], note, labels=1)], records, lines
-    )
+    sheet = Sheet("Adapting the embedding", names, [rows], note, labels=1)
+    return TableFile("adaptation", [sheet], records, lines)
 
 
 def trainings_table(networks: Mapping[SplitTraining, str]) -> TableFile:
     """What each training came to: a limit in minutes may have cut it."""
-    from longshot.training.folders import read_trained
-
-    records: list[dict[str, Any]] = []
-    for one, path in networks.items():
-        found = read_trained(Path(path))
-        facts = {"split": one.split, "algorithm": one.algorithm, "shot": one.shot, "repeat": one.repeat + 1}
-        done = {"steps": found.steps, "best_step": found.best_step, "seconds": round(found.seconds, 1)}
-        records.append({**facts, **done, "validation_accuracy": found.validation_accuracy})
-    rows = [
-        [
-            SheetCell(record["split"]),
-            SheetCell(record["algorithm"]),
-            SheetCell("–" if record["shot"] is None else str(record["shot"])),
-            SheetCell(f"{record['steps']:,}"),
-            SheetCell(f"{record['best_step']:,}"),
-            SheetCell(f"{record['seconds']:,.0f}"),
-            SheetCell(_optional(record["validation_accuracy"])),
-        ]
-        for record in records
-    ]
-    heads = ("split", "algorithm", "shots", "steps", "kept step", "seconds", "validation accuracy (%)")
+    records: list[Fact] = []
+    rows = []
+    for network, path in networks.items():
+        outcome = training_outcome(Path(path))
+        facts = {"split": network.split, "algorithm": network.algorithm, "shot": network.shot}
+        records.append({**facts, "repeat": network.repeat + 1, **outcome})
+        shot, accuracy = network.shot, outcome["validation_accuracy"]
+        counts = [f"{outcome['steps']:,}", f"{outcome['best_step']:,}", f"{outcome['seconds']:,.0f}"]
+        judged = "–" if accuracy is None else f"{100 * accuracy:.1f}"
+        shown = "–" if shot is None else str(shot)
+        rows.append(row(network.split, network.algorithm, shown, *counts, judged))
+    names = heads("split", "algorithm", "shots", "steps", "kept step", "seconds", "validation accuracy (%)")
     note = "The network of the step with the best accuracy on tasks of the validation classes is kept."
-    return TableFile("trainings", [Sheet("Trainings", [("", head) for head in heads], [rows], note)], records)
-
-
-def _optional(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f}"
+    return TableFile("trainings", [Sheet("Trainings", names, [rows], note)], records)
 
 
 def _verdict(scores: TransferScores, shot: int) -> str:
     """The paper's question in one sentence."""
-    place = scores.hardest
-    one, other = leader(scores, place, ADAPTING, shot), leader(scores, place, FIXED, shot)
-    if one is None or other is None:
+    split = scores.hardest
+    adapting, fixed = (leader(scores, split, names, shot) for names in (ADAPTING, FIXED))
+    if adapting is None or fixed is None:
         return f"{shot}-shot: adapting and fixed embeddings are not both among the methods."
-    found = advantage(scores, place, one, other, shot)
+    difference = advantage(scores, split, adapting, fixed, shot)
     answer = "not decided by these tasks"
-    if found.low is not None and found.high is not None:
-        answer = "yes" if found.low > 0 else "no" if found.high < 0 else answer
+    if difference.excludes(0.0):
+        answer = "yes" if difference.mean > 0 else "no"
     return (
-        f"{shot}-shot: does adapting the embedding win on {place.name}? {answer}: {one} minus {other} "
-        f"{points(found)} points."
+        f"{shot}-shot: does adapting the embedding win on {split.name}? {answer}: {adapting} minus {fixed} "
+        f"{points(difference)} points."
     )
 
 
-def _difference(place: Place, shot: int, one: str, other: str, kind: str, found: Any) -> dict[str, Any]:
-    facts = {
-        "split": place.name,
-        "target": place.target,
-        "shot": shot,
-        "kind": kind,
-        "one": one,
-        "other": other,
-    }
-    return {**facts, "difference": found.mean, "low": found.low, "high": found.high, "tasks": found.n}
+def _difference_record(
+    split: SplitPlace, shot: int, method: str, other: str, kind: str, difference: Interval
+) -> Fact:
+    facts = {"split": split.name, "target": split.target, "shot": shot, "kind": kind}
+    numbers = {"difference": difference.mean, "low": difference.low, "high": difference.high}
+    return {**facts, "one": method, "other": other, **numbers, "tasks": difference.n}
 
 
-def _percent(mean: float, half: float | None) -> str:
-    return f"{100 * mean:.2f}" + ("" if half is None else f" ± {100 * half:.2f}")
+def _slope(slope: Steepness) -> str:
+    return f"{100 * slope.fit.slope:+.2f} {_brackets(slope.fit.low, slope.fit.high)}".strip()
 
 
-def _slope(one: Steepness) -> str:
-    return f"{100 * one.fit.slope:+.2f} {_bounds(one.fit.low, one.fit.high)}".strip()
-
-
-def _bounds(low: float, high: float) -> str:
+def _brackets(low: float, high: float) -> str:
     return "" if math.isnan(low) else f"[{100 * low:+.2f}, {100 * high:+.2f}]"
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "no method"
-
-
-def _slope_record(method: str, shot: int, x: str, against: str, one: Steepness) -> dict[str, Any]:
-    fit = one.fit
-    numbers = {"slope": fit.slope, "low": fit.low, "high": fit.high, "p": fit.p}
-    over_tasks = {"tasks_low": one.low, "tasks_high": one.high}
+def _slope_record(method: str, shot: int, x: str, against: str, slope: Steepness) -> Fact:
+    fit = slope.fit
     facts = {"source": "measured", "dataset": "", "method": method, "shot": shot, "x": x, "minus": against}
-    kept = {key: None if math.isnan(value) else value for key, value in {**numbers, **over_tasks}.items()}
-    return {**facts, **kept, "points": fit.n}
+    numbers = {"slope": fit.slope, "low": fit.low, "high": fit.high, "p": fit.p}
+    numbers |= {"tasks_low": slope.low, "tasks_high": slope.high}
+    defined = {key: None if math.isnan(value) else value for key, value in numbers.items()}
+    return {**facts, **defined, "points": fit.n}

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first
-from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset, ImageStore
 from longshot.datasets.formats.base import assemble
 from longshot.datasets.formats.vtab import TASKS
 from longshot.datasets.part import branches, under
 from longshot.datasets.stores import RowsStore
+from longshot.studies.engine.recipe import GivenDataset
+from longshot.studies.engine.sources import NAME, check_names
 from longshot.taxonomy.dag import Taxonomy
 from longshot.testbeds.big_episode import shuffled_splits, split_rows
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+    from longshot.studies.vtab_md.settings import CutSettings
 
 MD = {
     "omniglot": "Omniglot",
@@ -40,7 +42,7 @@ GROUPS = ("natural", "specialized", "structured")
 VTAB = {name: task for name, task in TASKS.items() if name != "dtd"}  # VTAB-v2: DTD is a source of MD-v2
 ROLES = ("md", *GROUPS, "upstream")
 CLASS = "class"  # in a cut: the dataset's own classes as labels
-_NAME = re.compile(r"(?:(?P<role>[a-z]+):)?(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)")
+TITLES = {**MD, **{name: task.title for name, task in VTAB.items()}}  # in the paper's order
 _LEAST_WAY = 5  # of an episode
 
 
@@ -59,54 +61,44 @@ class StudySource:
         """As the paper's tables call it."""
         if not self.official:
             return self.name
-        return MD[self.name] if self.role == "md" else VTAB[self.name].title
+        return TITLES[self.name]
 
 
 def role_of(key: str) -> tuple[str, str, bool]:
     """(role, name, official) of ``omniglot``, ``pets``, ``md:mine`` or ``structured:mine``; UserError for others."""
-    found = _NAME.fullmatch(key)
-    role, name = (found["role"], found["name"]) if found else (None, key)
+    match = NAME.fullmatch(key)
+    role, name = (match["role"], match["name"]) if match else (None, key)
     if role is None and name in MD:
         return "md", name, True
     if role is None and name in VTAB:
         return VTAB[name].group, name, True
-    if found and role in ROLES:
-        known = name in MD if role == "md" else name in VTAB
-        if known:
+    if match and role in ROLES:
+        official = name in MD if role == "md" else name in VTAB
+        if official:
             raise UserError(
                 f"'{name}' is a source of {'MD-v2' if role == 'md' else 'VTAB-v2'} itself; write {name}=PATH."
             )
         return str(role), name, False
     raise UserError(
         f"'{key}' is none of MD-v2's sources ({', '.join(MD)}) nor of VTAB-v2's tasks ({', '.join(VTAB)}); call a "
-        f"source of your own by its role: {', '.join(f'{one}:NAME' for one in ROLES)}."
+        f"source of your own by its role: {', '.join(f'{name_of_role}:NAME' for name_of_role in ROLES)}."
     )
 
 
-def read_given(texts: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """``NAME=PATH`` as name → path, and the plain datasets among the texts."""
-    named: dict[str, str] = {}
-    plain: list[str] = []
-    for text in texts:
-        key, equals, spec = text.partition("=")
-        if not equals or not _NAME.fullmatch(key):
-            plain.append(text)
-            continue
-        if key in named:
-            raise UserError(f"The source '{key}' is given twice; leave one out.")
-        named[key] = spec
-    return named, plain
-
-
-def open_sources(named: Mapping[str, str], seed: int) -> list[StudySource]:
+def open_sources(named: Mapping[str, GivenDataset], seed: int) -> list[StudySource]:
     """The datasets of the named sources, each called as its source; UserError where one does not fit its role."""
-    found: dict[str, StudySource] = {}
-    for key, spec in named.items():
+    sources: dict[str, StudySource] = {}
+    for key, dataset in named.items():
         role, name, official = role_of(key)
-        if name in found:
-            raise UserError(f"Two sources are called '{name}'; give one of them another name.")
-        told = f"vtab(task='{name}'):{spec}" if official and role in GROUPS and Path(spec).exists() else spec
-        data, note = replace(open_dataset(told), name=name), ""
+        check_names([name, *sources])
+        if (
+            official
+            and role in GROUPS
+            and not isinstance(dataset.data, Dataset)
+            and Path(dataset.data).exists()
+        ):
+            dataset = GivenDataset(name, f"vtab(task='{name}'):{dataset.data}")
+        data, note = replace(dataset.open(), name=name), ""
         if role in GROUPS:
             if official:
                 _check_task(data, name)
@@ -114,8 +106,8 @@ def open_sources(named: Mapping[str, str], seed: int) -> list[StudySource]:
                 data = shuffled_splits(data, seed)
                 note = f"{name}: no column split, so its images were shuffled (seed {seed}) into 60/20/20 %."
             split_rows(data)
-        found[name] = StudySource(name, role, data, official, note)
-    return list(found.values())
+        sources[name] = StudySource(name, role, data, official, note)
+    return list(sources.values())
 
 
 def _check_task(data: Dataset, name: str) -> None:
@@ -127,30 +119,30 @@ def _check_task(data: Dataset, name: str) -> None:
         )
 
 
-def cut_dataset(data: Dataset, cut: Mapping[str, Any], seed: int) -> list[StudySource]:
+def cut_dataset(data: Dataset, cut: CutSettings, seed: int) -> list[StudySource]:
     """One dataset as upstream data and sources like those of VTAB+MD, for trying the protocol.
 
-    Its train classes are upstream. Each of the first ``cut["md"]`` branches with enough test classes is a source of
-    episodes. Images of its test classes (``cut["images"]`` of them, None: all) are the big episodes: by class, or by an
-    attribute (``cut["structured"] = ["viewpoint"]``), 60/20/20 % in an order drawn from ``seed``.
+    Its train classes are upstream. Each of the first ``cut.md`` branches with enough test classes is a source of
+    episodes. Images of its test classes (``cut.images`` of them, None: all) are the big episodes: by class, or by an
+    attribute (``cut.structured = ("viewpoint",)``), 60/20/20 % in an order drawn from ``seed``.
     """
     test = data.splits.get("test")
     note = "" if test else f"{data.name} has no test classes, so episodes and upstream data share classes."
-    found = [StudySource(data.name, "upstream", data, False, note)]
-    wide = [one for one in branches(data) if len(_tested(under(data, one))) >= _LEAST_WAY]
-    parts = [under(data, one) for one in wide[: cut["md"]]]
-    if not parts and cut["md"]:
+    sources = [StudySource(data.name, "upstream", data, False, note)]
+    wide = [branch for branch in branches(data) if len(_tested(under(data, branch))) >= _LEAST_WAY]
+    parts = [under(data, branch) for branch in wide[: cut.md]]
+    if not parts and cut.md:
         parts = [replace(data, name=f"{data.name}-classes")]
-    found += [StudySource(part.name, "md", part, False) for part in parts]
-    kept = np.flatnonzero(np.isin(data.labels, data.split_classes("test" if test else None)))
-    if cut["images"] is not None:
-        kept = np.sort(np.random.default_rng(seed).permutation(kept)[: cut["images"]])
+    sources += [StudySource(part.name, "md", part, False) for part in parts]
+    rows = np.flatnonzero(np.isin(data.labels, data.split_classes("test" if test else None)))
+    if cut.images is not None:
+        rows = np.sort(np.random.default_rng(seed).permutation(rows)[: cut.images])
     for group in GROUPS:
-        for column in cut[group]:
+        for column in getattr(cut, group):
             name = f"{data.name}-by-{column}"
-            task = relabelled(data, name, _labels(data, column), kept)
-            found.append(StudySource(name, group, shuffled_splits(task, seed), False))
-    return found
+            task = relabelled(data, name, _labels(data, column), rows)
+            sources.append(StudySource(name, group, shuffled_splits(task, seed), False))
+    return sources
 
 
 def _tested(data: Dataset) -> tuple[str, ...]:
@@ -162,15 +154,15 @@ def _labels(data: Dataset, column: str) -> list[str]:
         return [data.class_ids[label] for label in data.labels.tolist()]
     table = data.attributes
     if table is None or column not in table.column_names:
-        known = "none" if table is None else ", ".join(table.column_names)
+        columns = "none" if table is None else ", ".join(table.column_names)
         raise UserError(
-            f"Dataset '{data.name}' has no attribute '{column}' to make a task of (it has {known}); name others with "
-            f"--set cut=…, or '{CLASS}' for its classes."
+            f"Dataset '{data.name}' has no attribute '{column}' to make a task of (it has {columns})",
+            f"name others in {{cut}}, or '{CLASS}' for its classes",
         )
     return [str(value) for value in table[column].to_pylist()]
 
 
-def relabelled(data: Dataset, name: str, labels: Sequence[str], rows: NDArray[np.int64]) -> Dataset:
+def relabelled(data: Dataset, name: str, labels: Sequence[str], rows: Ints) -> Dataset:
     """The images at ``rows`` [M] in other classes; ``labels`` [N] are those of all images."""
     return assemble(
         name,
@@ -186,8 +178,8 @@ class _Joined:
     """The rows of several stores: row i is ``rows[i]`` of ``stores[owners[i]]``."""
 
     stores: tuple[ImageStore, ...]
-    owners: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    owners: Ints
+    rows: Ints
 
     def read(self, row: int) -> Image:
         return self.stores[int(self.owners[row])].read(int(self.rows[row]))
@@ -199,71 +191,63 @@ def union(parts: Mapping[str, Dataset], train: Sequence[str], validate: Sequence
     Train classes are those of ``train`` (all of a dataset without splits), validation classes those of ``validate``.
     """
     classes = sorted(
-        (f"{name}/{class_id}", place, number)
-        for place, (name, data) in enumerate(parts.items())
+        (f"{name}/{class_id}", part, number)
+        for part, (name, data) in enumerate(parts.items())
         for number, class_id in enumerate(data.class_ids)
     )
     data = list(parts.values())
-    rows = [data[place].rows(number) for _, place, number in classes]
-    sizes = [one.stop - one.start for one in rows]
+    rows = [data[part].rows(number) for _, part, number in classes]
+    sizes = [span.stop - span.start for span in rows]
     keys = [
         f"{name}/{key}"
-        for (class_id, place, _), one in zip(classes, rows, strict=True)
+        for (class_id, part, _), span in zip(classes, rows, strict=True)
         for name in (class_id.split("/", 1)[0],)
-        for key in data[place].keys.slice(one.start, one.stop - one.start).to_pylist()
+        for key in data[part].keys.slice(span.start, span.stop - span.start).to_pylist()
     ]
     splits = {
         "train": _members(parts, train, "train"),
         "validation": _members(parts, validate, "validation"),
     }
-    edges = [("", name) for name in parts] + [(one.split("/", 1)[0], one) for one, _, _ in classes]
+    edges = [("", name) for name in parts] + [(span.split("/", 1)[0], span) for span, _, _ in classes]
     return Dataset(
         name=" + ".join(parts),
         class_ids=tuple(class_id for class_id, _, _ in classes),
         offsets=np.concatenate([[0], np.cumsum(sizes)]),
         keys=pa.array(keys, pa.string()),
         store=_Joined(
-            tuple(one.store for one in data),
-            np.repeat([place for _, place, _ in classes], sizes),
-            np.concatenate([np.arange(one.start, one.stop) for one in rows]),
+            tuple(span.store for span in data),
+            np.repeat([part for _, part, _ in classes], sizes),
+            np.concatenate([np.arange(span.start, span.stop) for span in rows]),
         ),
-        source=" + ".join(one.source for one in data),
+        source=" + ".join(span.source for span in data),
         taxonomy=Taxonomy.from_edges(edges),
         splits={name: members for name, members in splits.items() if members},
     )
 
 
 def _members(parts: Mapping[str, Dataset], names: Sequence[str], split: str) -> tuple[str, ...]:
-    found = []
+    members = []
     for name in names:
         data = parts[name]
         own = data.splits.get(split, () if data.splits or split != "train" else data.class_ids)
-        found += [f"{name}/{class_id}" for class_id in own]
-    return tuple(sorted(found))
+        members += [f"{name}/{class_id}" for class_id in own]
+    return tuple(sorted(members))
 
 
-def absent(sources: Sequence[StudySource]) -> tuple[list[str], list[str]]:
-    """Titles of those of MD-v2's sources and of VTAB-v2's tasks that are not here."""
-    here = {source.name for source in sources if source.official}
-    return (
-        [title for name, title in MD.items() if name not in here],
-        [task.title for name, task in VTAB.items() if name not in here],
-    )
-
-
-def said_absent(sources: Sequence[StudySource]) -> list[str]:
+def absence_sentences(sources: Sequence[StudySource]) -> list[str]:
     """What is missing, in sentences; empty where all 26 are here."""
-    episodes, tasks = absent(sources)
-    said = []
-    for missing, whole, total in (
-        (episodes, "MD-v2's sources", len(MD)),
-        (tasks, "VTAB-v2's tasks", len(VTAB)),
-    ):
+    here = {source.name for source in sources if source.official}
+    vtab = {name: task.title for name, task in VTAB.items()}
+    sentences = []
+    for titles, benchmark in ((MD, "MD-v2's sources"), (vtab, "VTAB-v2's tasks")):
+        missing, total = [title for name, title in titles.items() if name not in here], len(titles)
         if len(missing) == total:
-            said.append(f"None of the {total} of {whole} is here.")
+            sentences.append(f"None of the {total} of {benchmark} is here.")
         elif missing:
-            said.append(f"{len(missing)} of the {total} of {whole} are absent: {first(missing, total)}.")
+            sentences.append(
+                f"{len(missing)} of the {total} of {benchmark} are absent: {first(missing, total)}."
+            )
     own = [source.name for source in sources if not source.official and source.role != "upstream"]
     if own:
-        said.append(f"{count(own, 'source')} of your own, of neither benchmark: {first(own, 30)}.")
-    return said
+        sentences.append(f"{count(own, 'source')} of your own, of neither benchmark: {first(own, 30)}.")
+    return sentences

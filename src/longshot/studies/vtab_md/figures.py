@@ -16,6 +16,7 @@ from longshot.studies.engine.figures import save
 from longshot.studies.vtab_md import paper as paper
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB
 from longshot.studies.vtab_md.scores import VtabScores
+from longshot.studies.vtab_md.settings import FigureSettings, VtabSettings
 
 Value = tuple[float, float]  # mean and half the interval in %, 0 where there is none
 # figure of the paper → its tables, and for a column of several tables what the table trained on
@@ -45,7 +46,7 @@ class Chart:
     parts: Sequence[tuple[str, str]]  # key, title
     values: Mapping[tuple[str, str], Value]
     aggregates: Mapping[tuple[str, str], Value]
-    said: str = ""  # at the end of every title
+    source: str = ""  # whose numbers they are, at the end of every title
 
     def only(self, names: Sequence[str] | None) -> Chart:
         """The chart with some of its rows, in the order of ``names``."""
@@ -54,36 +55,36 @@ class Chart:
         return replace(self, rows=[row for name in names for row in self.rows if row.label == name])
 
 
-def figures(settings: Mapping[str, Any], scores: VtabScores) -> dict[str, Callable[[Path], None]]:
+def figures(settings: VtabSettings, scores: VtabScores) -> dict[str, Callable[[Path], None]]:
     """Name → a function that draws it; pictures without rows or sources here are left out."""
-    mine = of_scores(scores)
-    found: dict[str, Callable[[Path], None]] = {}
-    for name, wanted in settings["figures"].items():
-        for title, chart in ((name, mine), (f"published-{name}", of_paper(name, settings["published"]))):
+    own = of_scores(scores)
+    drawings: dict[str, Callable[[Path], None]] = {}
+    for name, figure in settings.figures.items():
+        for title, chart in ((name, own), (f"published-{name}", of_paper(name, settings.published))):
             if chart is None:
                 continue
-            part = chart.only(wanted["rows"] if chart is mine else None)
-            if chart is not mine and name == "figure-2":
+            part = chart.only(figure.rows if chart is own else None)
+            if chart is not own and name == "figure-2":
                 part = chart.only(["MD-Transfer", "BiT-ResNet-18"])
-            if drawable(part, wanted["kind"]):
-                found[title] = partial(_DRAW[wanted["kind"]], part, reference(chart, wanted), wanted["title"])
-    return found
+            if drawable(part, figure.kind):
+                drawings[title] = partial(_DRAW[figure.kind], part, reference(chart, figure), figure.title)
+    return drawings
 
 
 def of_scores(scores: VtabScores) -> Chart:
     """The study's own numbers."""
     parts = scores.parts()
     values = {
-        (row.name, source.name): (100 * one.mean, 100 * (one.half or 0.0))
+        (row.name, source.name): (100 * interval.mean, 100 * (interval.half or 0.0))
         for row in scores.rows
         for source in scores.sources
-        if (one := scores.interval(row.name, source.name))
+        if (interval := scores.interval(row.name, source.name))
     }
     aggregates = {
-        (row.name, part.key): (100 * one.mean, 100 * (one.half or 0.0))
+        (row.name, part.key): (100 * interval.mean, 100 * (interval.half or 0.0))
         for row in scores.rows
         for part in parts
-        if (one := scores.aggregate(row.name, part))
+        if (interval := scores.aggregate(row.name, part))
     }
     rows = [ApproachLine(row.name, row.name, row.group, row.capacity, row.resolution) for row in scores.rows]
     sources = [(source.name, source.title, source.role) for source in scores.sources]
@@ -110,14 +111,19 @@ def of_paper(figure: str, allowed: Sequence[int]) -> Chart | None:
             for source in table.rows:
                 cell = table.value(source, column)
                 assert cell is not None
-                kept = aggregates if source in paper.AGGREGATES else values
-                kept[key, source] = (cell[0], cell[1] or 0.0)
-    known = {source for _, source in values}
-    sources = [(name, title, "md") for name, title in MD.items() if name in known]
-    sources += [(name, task.title, task.group) for name, task in VTAB.items() if name in known]
+                by_source = aggregates if source in paper.AGGREGATES else values
+                by_source[key, source] = (cell[0], cell[1] or 0.0)
+    names = {source for _, source in values}
+    sources = [(name, title, "md") for name, title in MD.items() if name in names]
+    sources += [(name, task.title, task.group) for name, task in VTAB.items() if name in names]
     parts = [(key, title) for key, title in paper.AGGREGATES.items() if any(k == key for _, k in aggregates)]
     return Chart(
-        rows, sources, parts, values, aggregates, said=f"published by {paper.source()['short']}, not measured"
+        rows,
+        sources,
+        parts,
+        values,
+        aggregates,
+        source=f"published by {paper.source()['short']}, not measured",
     )
 
 
@@ -131,9 +137,9 @@ def drawable(chart: Chart, kind: str) -> bool:
     return any((row.key, name) in chart.values for row in rows for name in names)
 
 
-def reference(chart: Chart, wanted: Mapping[str, Any]) -> ApproachLine | None:
+def reference(chart: Chart, figure: FigureSettings) -> ApproachLine | None:
     """The row whose numbers are drawn as a dashed line."""
-    return next((row for row in chart.rows if row.label == wanted["reference"]), None)
+    return next((row for row in chart.rows if row.label == figure.reference), None)
 
 
 # ---- drawing
@@ -170,21 +176,19 @@ def both(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> Non
 
 def grid(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> None:
     """Figure 3: accuracy against input resolution, a line per network, a panel per source of episodes."""
-    names = [(name, told) for name, told, role in chart.sources if role == "md"] or [
-        (name, told) for name, told, _ in chart.sources
-    ]
+    names = _panel(chart, ("md",))[1] or _panel(chart, GROUPS)[1]
     lines = [row for row in chart.rows if row.capacity and row.resolution]
     networks = list(dict.fromkeys(row.capacity for row in lines))
     across = min(4, len(names))
     down = -(-len(names) // across)
     with _canvas(150 * across + 60, 150 * down + 60, path) as figure:
         axes = figure.subplots(down, across, sharex=True, squeeze=False)
-        for place, panel in enumerate(axes.flat):
-            if place >= len(names):
+        for number, panel in enumerate(axes.flat):
+            if number >= len(names):
                 panel.set_visible(False)
                 continue
-            name, told = names[place]
-            for number, network in enumerate(networks):
+            name, heading = names[number]
+            for series, network in enumerate(networks):
                 points = sorted(
                     (row.resolution, chart.values[row.key, name])
                     for row in lines
@@ -192,14 +196,14 @@ def grid(chart: Chart, line: ApproachLine | None, title: str, path: Path) -> Non
                 )
                 x = [point[0] for point in points]
                 mean, half = ([point[1][side] for point in points] for side in (0, 1))
-                colour = LIGHT.series[number % len(LIGHT.series)]
-                style = {"color": colour, "marker": marker(number), "markersize": 5, "linewidth": 1.5}
+                colour = LIGHT.series[series % len(LIGHT.series)]
+                style = {"color": colour, "marker": marker(series), "markersize": 5, "linewidth": 1.5}
                 panel.errorbar(x, mean, half, label=shorten(str(network), 30), elinewidth=1, **style)
             if line is not None and (line.key, name) in chart.values:
                 panel.axhline(chart.values[line.key, name][0], label=line.label, **_DASHED)
             panel.set_xticks(sorted({row.resolution for row in lines if row.resolution}))
             panel.margins(x=0.2)
-            panel.set_title(shorten(told, 24), fontsize=10, loc="left", color=LIGHT.ink)
+            panel.set_title(shorten(heading, 24), fontsize=10, loc="left", color=LIGHT.ink)
             panel.grid(axis="y")
         figure.supxlabel("input resolution (pixels)", fontsize=10, color=LIGHT.muted)
         figure.supylabel("accuracy (%)", fontsize=10, color=LIGHT.muted)
@@ -230,10 +234,10 @@ def _mean(chart: Chart, line: ApproachLine | None) -> tuple[float, str] | None:
 
 
 def _by_group(rows: Sequence[ApproachLine]) -> dict[str, list[ApproachLine]]:
-    found: dict[str, list[ApproachLine]] = {}
+    groups: dict[str, list[ApproachLine]] = {}
     for row in rows:
-        found.setdefault(row.group, []).append(row)
-    return found
+        groups.setdefault(row.group, []).append(row)
+    return groups
 
 
 def _bars(panels: Sequence[_Panel], line: tuple[float, str] | None, title: str, path: Path) -> None:
@@ -242,17 +246,17 @@ def _bars(panels: Sequence[_Panel], line: tuple[float, str] | None, title: str, 
     width = max(len(names) * (len(rows) * _BAR + _GAP) for rows, names, *_ in panels) + 70
     with _canvas(max(width, _LEAST), 230 * len(panels) + 24 * -(-len(labels) // 3) + 20, path) as figure:
         axes = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
-        for panel, (rows, names, values, told) in zip(axes, panels, strict=True):
+        for panel, (rows, names, values, heading) in zip(axes, panels, strict=True):
             for number, row in enumerate(rows):
                 wide = min(0.8 / len(rows), 0.3)
                 x = np.arange(len(names)) + (number - (len(rows) - 1) / 2) * wide
                 cells = [values.get((row.key, name)) for name, _ in names]
-                known = [place for place, cell in enumerate(cells) if cell is not None]
-                mean, half = ([cells[place][side] for place in known] for side in (0, 1))  # type: ignore[index]
+                present = [index for index, cell in enumerate(cells) if cell is not None]
+                mean, half = ([cells[index][side] for index in present] for side in (0, 1))  # type: ignore[index]
                 colour = LIGHT.series[labels.index(row.label) % len(LIGHT.series)]
                 hatch = "//" if labels.index(row.label) >= len(LIGHT.series) else None
                 style = {"ecolor": LIGHT.ink, "error_kw": {"elinewidth": 0.8}, "hatch": hatch}
-                panel.bar(x[known], mean, wide, yerr=half, color=colour, label=row.label, **style)
+                panel.bar(x[present], mean, wide, yerr=half, color=colour, label=row.label, **style)
             if line is not None:
                 panel.axhline(line[0], label=line[1], **_DASHED)
             texts = [shorten(text, 34) for _, text in names]
@@ -261,26 +265,31 @@ def _bars(panels: Sequence[_Panel], line: tuple[float, str] | None, title: str, 
             panel.set_ylim(0, 100)
             panel.set_ylabel("accuracy (%)", fontsize=10)
             panel.grid(axis="y")
-            if told:
-                panel.set_title(told, fontsize=10, loc="left", color=LIGHT.ink)
+            if heading:
+                panel.set_title(heading, fontsize=10, loc="left", color=LIGHT.ink)
         _head(figure, axes, title)
 
 
 def _head(figure: Any, axes: Any, title: str) -> None:
     """Title above and one legend below for all panels."""
-    known: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for panel in np.ravel(axes):
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
-            known.setdefault(label, handle)
+            handles.setdefault(label, handle)
     figure.suptitle(title, fontsize=11, x=0.01, ha="left", color=LIGHT.ink)
-    texts = [shorten(label, 40) for label in known]
+    texts = [shorten(label, 40) for label in handles]
     figure.legend(
-        known.values(), texts, loc="outside lower left", ncols=min(3, len(known)), frameon=False, fontsize=9
+        handles.values(),
+        texts,
+        loc="outside lower left",
+        ncols=min(3, len(handles)),
+        frameon=False,
+        fontsize=9,
     )
 
 
 def _titled(title: str, chart: Chart) -> str:
-    return f"{title}\n({chart.said})" if chart.said else title
+    return f"{title}\n({chart.source})" if chart.source else title
 
 
 @contextmanager

@@ -10,7 +10,9 @@ from importlib.resources import files
 from typing import Any
 
 from longshot.core.errors import UserError
-from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.sheets import Sheet
+from longshot.studies.engine.tables import Fact, heads, row
+from longshot.studies.vtab_md import data
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB
 
 AGGREGATES = {
@@ -20,7 +22,7 @@ AGGREGATES = {
     "specialized": "VTAB (specialized)",
     "structured": "VTAB (structured)",
 }
-TITLES = {**MD, **{name: task.title for name, task in VTAB.items()}, **AGGREGATES}
+TITLES = {**data.TITLES, **AGGREGATES}
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,8 @@ class Printed:
 @cache
 def source() -> dict[str, Any]:
     """Title, authors, year and short name of the paper."""
-    found: dict[str, Any] = _data()["source"]
-    return found
+    facts: dict[str, Any] = _data()["source"]
+    return facts
 
 
 @cache
@@ -67,12 +69,12 @@ def source_sheet(number: int) -> Sheet:
     tasks = ([name for name in VTAB if VTAB[name].group == group] for group in GROUPS)
     lists = (list(MD), *tasks, list(AGGREGATES))
     blocks = [
-        [[SheetCell(TITLES[name]), *(SheetCell(_text(cell)) for cell in table.rows[name])] for name in names]
+        [row(TITLES[name], *map(_text, table.rows[name])) for name in names]
         for names in ([name for name in listed if name in table.rows] for listed in lists)
     ]
     return Sheet(
         f"Published: {source()['short']}, table {number}, {table.title}",
-        [("", "data source"), *(("", column) for column in table.columns)],
+        heads("data source", *table.columns),
         [block for block in blocks if block],
         "Published numbers, % with the printed 95 % interval (60 episodes for BiT, 600 for others); not measured here.",
         labels=1,
@@ -84,37 +86,29 @@ def aggregate_sheet(numbers: Sequence[int]) -> Sheet:
     blocks = []
     for number in numbers:
         table = printed(number)
-        blocks.append(
-            [
-                [
-                    SheetCell(column),
-                    SheetCell(f"table {number}: {table.title}"),
-                    *(
-                        SheetCell("–" if (value := table.value(name, column)) is None else _text(value))
-                        for name in AGGREGATES
-                    ),
-                ]
-                for column in table.columns
-            ]
-        )
-    heads = [("", "approach"), ("", "trained on"), *(("", title) for title in AGGREGATES.values())]
+        title = f"table {number}: {table.title}"
+        block = []
+        for column in table.columns:
+            values = [table.value(name, column) for name in AGGREGATES]
+            block.append(row(column, title, *("–" if value is None else _text(value) for value in values)))
+        blocks.append(block)
     named = f"table {numbers[0]}" if len(numbers) == 1 else f"tables {', '.join(map(str, numbers))}"
     return Sheet(
         f"Published: {source()['short']}, {named}",
-        heads,
+        heads("approach", "trained on", *AGGREGATES.values()),
         blocks,
         "Published numbers of other networks, in %; not measured here.",
     )
 
 
-def records(numbers: Sequence[int], keys: Sequence[str]) -> list[dict[str, Any]]:
+def records(numbers: Sequence[int], keys: Sequence[str]) -> list[Fact]:
     """The printed numbers as CSV rows, shares; ``keys`` are the columns of the file."""
-    found = []
+    facts = []
     for number in numbers:
         table = printed(number)
         for name, cells in table.rows.items():
             for column, (mean, half) in zip(table.columns, cells, strict=True):
-                facts = {
+                fact = {
                     "source": f"published, table {number}",
                     "row": column,
                     "on": name,
@@ -123,8 +117,8 @@ def records(numbers: Sequence[int], keys: Sequence[str]) -> list[dict[str, Any]]
                     "low": None if half is None else round((mean - half) / 100, 6),
                     "high": None if half is None else round((mean + half) / 100, 6),
                 }
-                found.append({key: facts.get(key) for key in keys})
-    return found
+                facts.append({key: fact.get(key) for key in keys})
+    return facts
 
 
 def _text(cell: tuple[float, float | None]) -> str:
@@ -135,5 +129,5 @@ def _text(cell: tuple[float, float | None]) -> str:
 @cache
 def _data() -> dict[str, Any]:
     text = files(__package__).joinpath("published.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    printed: dict[str, Any] = json.loads(text)
+    return printed

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.reports.sheets import Sheet, SheetCell
-from longshot.statistics import Interval
-from longshot.studies.engine.tables import TableFile, points
-from longshot.studies.vtab_md import paper as paper
-from longshot.studies.vtab_md.data import GROUPS, MD, VTAB, said_absent
+from longshot.studies.engine.tables import Fact, TableFile, bounds, heads, percent, points, row
+from longshot.studies.engine.training import training_outcome
+from longshot.studies.vtab_md import paper
+from longshot.studies.vtab_md.data import GROUPS, MD, VTAB, absence_sentences
 from longshot.studies.vtab_md.scores import VtabScores
+from longshot.studies.vtab_md.settings import VtabSettings
 
 if TYPE_CHECKING:
+    from longshot.statistics import Interval
     from longshot.studies.vtab_md.plan import NetworkToTrain
 
 _KEYS = ("source", "row", "on", "title", "mean", "low", "high", "n", "mark")
@@ -24,55 +26,57 @@ _INTERVALS = (
 
 
 def tables(
-    settings: Mapping[str, Any],
+    settings: VtabSettings,
     scores: VtabScores,
-    chosen: Mapping[str, Mapping[str, float]],
-    picked: Mapping[str, str],
+    validated: Mapping[str, Mapping[str, float]],
+    chosen: Mapping[str, str],
     networks: Mapping[str, tuple[NetworkToTrain, str]],
     notes: Sequence[str],
 ) -> list[TableFile]:
-    """Every table of the study."""
-    found = [aggregate_table(settings, scores, notes), sources_table(settings, scores)]
-    if settings["against"] is not None and any(row.name == settings["against"] for row in scores.rows):
-        found.append(differences_table(settings["against"], scores))
-    if chosen:
-        found.append(choices_table(settings, chosen, picked))
+    """Every table of the study; ``validated`` and ``chosen`` are those of :func:`choices_table`."""
+    written = [
+        aggregate_table(settings.published, scores, notes),
+        sources_table(settings.published, scores),
+    ]
+    if any(approach.name == settings.against for approach in scores.rows):
+        written.append(differences_table(str(settings.against), scores))
+    if validated:
+        written.append(choices_table(settings, validated, chosen))
     if networks:
-        found.append(networks_table(networks))
-    return found
+        written.append(networks_table(networks))
+    return written
 
 
-def aggregate_table(settings: Mapping[str, Any], scores: VtabScores, notes: Sequence[str]) -> TableFile:
-    """The paper's figure 1 in numbers: a line per row; a column is named after a benchmark only where it is whole."""
+def aggregate_table(published: Sequence[int], scores: VtabScores, notes: Sequence[str]) -> TableFile:
+    """The paper's figure 1 in numbers: a line per row; a column is named after a benchmark only where it is whole.
+
+    ``published`` are the paper's tables whose aggregates stand beside.
+    """
     parts = scores.parts()
-    records: list[dict[str, Any]] = []
-    lines = []
-    for row in scores.rows:
-        cells = []
+    records: list[Fact] = []
+    rows = []
+    for approach in scores.rows:
+        cells = row(approach.name, approach.group or "–")
         for part in parts:
-            found = scores.aggregate(row.name, part)
-            cells.append(SheetCell(_percent(found)))
-            if found is not None:
-                facts = {"source": "measured", "row": row.name, "on": part.key, "title": part.title}
-                records.append(
-                    {**facts, "mean": found.mean, "low": found.low, "high": found.high, "n": found.n}
-                )
-        lines.append([SheetCell(row.name), SheetCell(row.group or "–"), *cells])
-    heads = [("", "approach"), ("", "trained on"), *(("", part.title) for part in parts)]
+            interval = scores.aggregate(approach.name, part)
+            cells += row(_percent(interval))
+            if interval is not None:
+                facts = {"source": "measured", "row": approach.name, "on": part.key, "title": part.title}
+                records.append({**facts, **bounds(interval, "n")})
+        rows.append(cells)
+    names = heads("approach", "trained on", *(part.title for part in parts))
     means = "Mean of the sources' accuracies in %, each source counting once; half² = Σ half_i² / k²."
-    note = " ".join([means, *notes])
-    sheets = [Sheet("VTAB+MD, aggregated", heads, [lines], note)]
-    keys = _KEYS[:-1]
-    if settings["published"]:
-        sheets.append(paper.aggregate_sheet(settings["published"]))
-        printed = paper.records(settings["published"], keys)
-        records += [one for one in printed if one["on"] in paper.AGGREGATES]
+    sheets = [Sheet("VTAB+MD, aggregated", names, [rows], " ".join([means, *notes]))]
+    if published:
+        sheets.append(paper.aggregate_sheet(published))
+        printed = paper.records(published, _KEYS[:-1])
+        records += [record for record in printed if record["on"] in paper.AGGREGATES]
     return TableFile("aggregate", sheets, records)
 
 
-def sources_table(settings: Mapping[str, Any], scores: VtabScores) -> TableFile:
+def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
     """The layout of the paper's tables 4 to 9: a line per source, a column per row; what is absent is listed."""
-    records: list[dict[str, Any]] = []
+    records: list[Fact] = []
     blocks = []
     here = {source.name: source for source in scores.sources}
     official = any(source.official for source in scores.sources)
@@ -81,30 +85,27 @@ def sources_table(settings: Mapping[str, Any], scores: VtabScores) -> TableFile:
         listed = [name for name in _official(role) if official or name in here]
         for name in [*listed, *(s.name for s in scores.sources if s.role == role and not s.official)]:
             if name not in here:
-                block.append([SheetCell(paper.TITLES[name]), *(SheetCell("absent") for _ in scores.rows)])
+                block.append(row(paper.TITLES[name], *("absent" for _ in scores.rows)))
                 continue
-            marks = scores.marks(name)
-            cells = []
-            for row in scores.rows:
-                found = scores.interval(row.name, name)
-                mark = marks.get(row.name, "")
-                cells.append(SheetCell(_percent(found), mark))
-                if found is not None:
-                    facts = {"source": "measured", "row": row.name, "on": name, "title": here[name].title}
-                    numbers = {"mean": found.mean, "low": found.low, "high": found.high, "n": found.n}
-                    records.append({**facts, **numbers, "mark": mark})
-            block.append([SheetCell(here[name].title), *cells])
+            title, marks = here[name].title, scores.marks(name)
+            cells = row(title)
+            for approach in scores.rows:
+                interval, mark = scores.interval(approach.name, name), marks.get(approach.name, "")
+                cells.append(SheetCell(_percent(interval), mark))
+                if interval is not None:
+                    facts = {"source": "measured", "row": approach.name, "on": name, "title": title}
+                    records.append({**facts, **bounds(interval, "n"), "mark": mark})
+            block.append(cells)
         if block:
             blocks.append(block)
-    heads = [("", "data source"), *(("", row.name) for row in scores.rows)]
+    names = heads("data source", *(approach.name for approach in scores.rows))
     note = (
         f"Accuracy in %. {_INTERVALS} Bold: the highest mean; = where the paired 95 % interval of the difference to it "
-        f"includes 0. {' '.join(said_absent(scores.sources))}"
+        f"includes 0. {' '.join(absence_sentences(scores.sources))}"
     )
-    sheets = [Sheet("VTAB+MD by source", heads, blocks, note, labels=1)]
-    sheets += [paper.source_sheet(number) for number in settings["published"]]
-    records += paper.records(settings["published"], _KEYS)
-    return TableFile("sources", sheets, records)
+    sheets = [Sheet("VTAB+MD by source", names, blocks, note, labels=1)]
+    sheets += [paper.source_sheet(number) for number in published]
+    return TableFile("sources", sheets, [*records, *paper.records(published, _KEYS)])
 
 
 def _official(role: str) -> list[str]:
@@ -113,91 +114,93 @@ def _official(role: str) -> list[str]:
 
 def differences_table(against: str, scores: VtabScores) -> TableFile:
     """Every other row minus one row, on the same episodes and test images."""
-    others = [row.name for row in scores.rows if row.name != against]
-    records: list[dict[str, Any]] = []
-    lines, rows = [], []
-    for source in scores.sources:
-        cells = []
-        for name in others:
-            found = scores.difference(name, against, source.name)
-            cells.append(SheetCell("–" if found is None else points(found)))
-            if found is not None:
-                facts = {"row": name, "minus": against, "on": source.name}
-                records.append(
-                    {**facts, "difference": found.mean, "low": found.low, "high": found.high, "n": found.n}
-                )
-        rows.append([SheetCell(source.title), *cells])
-    for name in others:
-        apart = [(s.title, d) for s in scores.sources if (d := scores.difference(name, against, s.name))]
-        up, down = ([t for t, d in apart if d.excludes(0.0) and sign * d.mean > 0] for sign in (1, -1))
-        lines.append(
-            f"{name} against {against}: higher on {len(up)}, lower on {len(down)}, not told apart on "
-            f"{len(apart) - len(up) - len(down)} of {len(apart)} sources."
-        )
-    heads = [("", "data source"), *(("", f"{name} − {against}") for name in others)]
-    note = "Points of accuracy on the same episodes or test images, 95 % interval in brackets; one training each."
-    if not records:
+    compared = [approach.name for approach in scores.rows if approach.name != against]
+    differences = {
+        (source.name, name): difference
+        for source in scores.sources
+        for name in compared
+        if (difference := scores.difference(name, against, source.name)) is not None
+    }
+    if not differences:
         return TableFile("differences", [], [{"row": "", "minus": against}], ["There is no other row."])
-    return TableFile(
-        "differences", [Sheet(f"Against {against}", heads, [rows], note, labels=1)], records, lines
-    )
+    records: list[Fact] = [
+        {"row": name, "minus": against, "on": source, "difference": difference.mean}
+        | {"low": difference.low, "high": difference.high, "n": difference.n}
+        for (source, name), difference in differences.items()
+    ]
+    rows = []
+    for source in scores.sources:
+        intervals = [differences.get((source.name, name)) for name in compared]
+        texts = ("–" if interval is None else points(interval) for interval in intervals)
+        rows.append(row(source.title, *texts))
+    lines = []
+    for name in compared:
+        own = [difference for (_, compared_name), difference in differences.items() if compared_name == name]
+        higher, lower = (
+            sum(difference.excludes(0.0) and sign * difference.mean > 0 for difference in own)
+            for sign in (1, -1)
+        )
+        lines.append(
+            f"{name} against {against}: higher on {higher}, lower on {lower}, not told apart on "
+            f"{len(own) - higher - lower} of {len(own)} sources."
+        )
+    names = heads("data source", *(f"{name} − {against}" for name in compared))
+    note = "Points of accuracy on the same episodes or test images, 95 % interval in brackets; one training each."
+    sheet = Sheet(f"Against {against}", names, [rows], note, labels=1)
+    return TableFile("differences", [sheet], records, lines)
 
 
 def choices_table(
-    settings: Mapping[str, Any], chosen: Mapping[str, Mapping[str, float]], picked: Mapping[str, str]
+    settings: VtabSettings, validated: Mapping[str, Mapping[str, float]], chosen: Mapping[str, str]
 ) -> TableFile:
-    """What the candidates of every row came to on the validation images; one setting for all tasks."""
-    records = [
-        {"row": row, "candidate": call, "mean_validation_accuracy": value, "chosen": call == picked[row]}
-        for row, candidates in chosen.items()
-        for call, value in candidates.items()
-    ]
-    blocks = [
-        [
-            [
-                SheetCell(row),
-                SheetCell(call),
-                SheetCell(f"{100 * value:.2f}", "best" if call == picked[row] else ""),
-            ]
-            for call, value in candidates.items()
-        ]
-        for row, candidates in chosen.items()
-    ]
-    heads = [("", "approach"), ("", "candidate"), ("", "validation accuracy (%)")]
+    """What the candidates of every row came to on the validation images; one setting for all tasks.
+
+    ``validated`` has the accuracies by row and candidate, ``chosen`` the candidate of each row that was taken.
+    """
+    records: list[Fact] = []
+    blocks = []
+    for name, candidates in validated.items():
+        block = []
+        for call, accuracy in candidates.items():
+            taken = call == chosen[name]
+            facts = {"row": name, "candidate": call, "mean_validation_accuracy": accuracy}
+            records.append({**facts, "chosen": taken})
+            block.append(row(name, call, SheetCell(f"{100 * accuracy:.2f}", "best" if taken else "")))
+        blocks.append(block)
+    names = heads("approach", "candidate", "validation accuracy (%)")
     note = (
-        f"Trained on the first {settings['train']:,} train images of each big episode, asked for the first "
-        f"{settings['validation']:,} validation images; mean over tasks. Bold: taken for all tasks."
+        f"Trained on the first {settings.train:,} train images of each big episode, asked for the first "
+        f"{settings.validation:,} validation images; mean over tasks. Bold: taken for all tasks."
     )
-    return TableFile("choices", [Sheet("Settings chosen for big episodes", heads, blocks, note)], records)
+    return TableFile("choices", [Sheet("Settings chosen for big episodes", names, blocks, note)], records)
 
 
 def networks_table(networks: Mapping[str, tuple[NetworkToTrain, str]]) -> TableFile:
     """What each training came to: a limit in minutes may have cut it."""
-    from longshot.training.folders import read_trained
-
-    records: list[dict[str, Any]] = []
+    records: list[Fact] = []
     for name, (network, path) in networks.items():
-        found = read_trained(Path(path))
-        facts = {
-            "network": name,
-            "algorithm": network.given["algorithm"],
-            "architecture": network.given.get("network") or network.given.get("start") or "cnn4",
-            "size": network.given.get("size"),
-            "data": network.data.name,
-            "train_classes": len(network.data.splits.get("train", network.data.class_ids)),
-        }
-        done = {"steps": found.steps, "kept_step": found.best_step, "seconds": round(found.seconds, 1)}
-        records.append({**facts, **done, "validation_accuracy": found.validation_accuracy})
-    heads = [
-        *(
-            ("", head)
-            for head in ("network", "algorithm", "architecture or start", "pixels", "data", "classes")
-        ),
-        *(("", head) for head in ("steps", "kept step", "seconds", "validation accuracy (%)")),
-    ]
-    rows = [[SheetCell(_plain(key, value)) for key, value in record.items()] for record in records]
+        options, outcome = network.plan.options, training_outcome(Path(path))
+        records.append(
+            {
+                "network": name,
+                "algorithm": network.plan.algorithm,
+                "architecture": options.get("network") or options.get("start") or "cnn4",
+                "size": options.get("size"),
+                "data": network.data.name,
+                "train_classes": len(network.data.splits.get("train", network.data.class_ids)),
+                "steps": outcome["steps"],
+                "kept_step": outcome["best_step"],
+                "seconds": outcome["seconds"],
+                "validation_accuracy": outcome["validation_accuracy"],
+            }
+        )
+    names = heads(
+        *("network", "algorithm", "architecture or start", "pixels", "data", "classes"),
+        *("steps", "kept step", "seconds", "validation accuracy (%)"),
+    )
+    rows = [row(*(_plain(key, value) for key, value in record.items())) for record in records]
     note = "The network of the step with the best accuracy on tasks of the validation classes is kept."
-    return TableFile("networks", [Sheet("Networks trained", heads, [rows], note, labels=5)], records)
+    return TableFile("networks", [Sheet("Networks trained", names, [rows], note, labels=5)], records)
 
 
 def _plain(key: str, value: Any) -> str:
@@ -208,7 +211,5 @@ def _plain(key: str, value: Any) -> str:
     return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
 
 
-def _percent(found: Interval | None) -> str:
-    if found is None:
-        return "–"
-    return f"{100 * found.mean:.2f}" + ("" if found.half is None else f" ± {100 * found.half:.2f}")
+def _percent(interval: Interval | None) -> str:
+    return "–" if interval is None else percent(interval.mean, interval.half)

@@ -1,0 +1,42 @@
+"""Settings of the recipe ``cross-domain``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import AfterValidator, Field
+
+from longshot.studies.engine.settings import AsList, Names, StudySettings, Text, in_order
+
+Baseline = Literal["train-from-scratch", "fine-tuning", "matching", "prototypical", "fomaml"]
+BASELINES: tuple[str, ...] = get_args(Baseline)
+_Baselines = Annotated[tuple[Baseline, ...], AsList, AfterValidator(in_order(BASELINES)), Field(min_length=1)]
+
+
+class CrossDomainSettings(StudySettings):
+    """Settings of the recipe ``cross-domain``."""
+
+    domains: Names = Field(description="Branches of the dataset to use; []: all")
+    test_domains: Names = Field(description="Tested in every run; []: held_out ones, others in every run")
+    held_out: int = Field(ge=1, description="Domains tested per run")
+    methods: _Baselines = Field(description="The paper's baselines")
+    network: Text = Field(description="Architecture that is trained")
+    backbone: Text = Field(
+        description="Weights that training starts from: random, or a saved network or backbone"
+    )
+    size: int = Field(ge=8, description="Pixels along a side")
+    way: int = Field(ge=2, description="Ways of training, validation and within-domain test tasks")
+    shot: int = Field(ge=1, description="Shots of validation and within-domain test tasks")
+    query: int = Field(ge=1, description="Query images per class, of all tasks")
+    max_way: int = Field(ge=2, description="Most ways of cross-domain test tasks")
+    max_shot: int = Field(ge=1, description="Most shots of cross-domain test tasks")
+    tasks: int = Field(ge=4, description="Test tasks of every domain and setting")
+    train_shot: int = Field(ge=1, description="Shots of training tasks")
+    train_tasks: int = Field(ge=1, description="Tasks, or batches, that a shared network is trained on")
+    validate_every: int = Field(ge=1, description="Tasks or batches between its validations")
+    validation_tasks: int = Field(ge=2, description="Tasks of a validation")
+    within_train_tasks: int = Field(ge=1, description="Tasks, or batches, of a domain's own network")
+    within_validate_every: int = Field(ge=1, description="Tasks or batches between its validations")
+    within_validation_tasks: int = Field(ge=2, description="Tasks of a validation of it")
+    learner_steps: int = Field(ge=1, description="Steps of train-from-scratch and fine-tuning on every task")
+    runs: int = Field(ge=1, description="Repetitions with other domains, classes, tasks and weights")

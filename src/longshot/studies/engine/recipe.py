@@ -1,0 +1,164 @@
+"""What a recipe is: how a study opens its data, runs, and tells beforehand what it will cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+from longshot.core.errors import UserError
+from longshot.datasets import open_dataset
+from longshot.datasets.dataset import Dataset
+from longshot.studies.engine.settings import StudySettings
+
+if TYPE_CHECKING:
+    from longshot.evaluation.results import Results
+    from longshot.studies.engine.presets import Study
+    from longshot.studies.engine.tables import TableFile
+    from longshot.testbeds.testbed import Testbed
+
+# recipe → its class, imported when a study of it is used
+RECIPES = {
+    "better-testbed": "longshot.studies.semantic.better_testbed:BetterTestbed",
+    "many-way": "longshot.studies.semantic.many_way:ManyWay",
+    "transfer-difficulty": "longshot.studies.transfer.difficulty:TransferDifficulty",
+    "divergence-correlation": "longshot.studies.transfer.correlation:DivergenceCorrelation",
+    "vtab-md": "longshot.studies.vtab_md.recipe:VtabMd",
+    "cross-domain": "longshot.studies.cross_domain.recipe:CrossDomain",
+    "hard-md": "longshot.studies.hard_md.recipe:HardMd",
+}
+Settings = TypeVar("Settings", bound=StudySettings)
+Data = TypeVar("Data")
+DatasetLike = str | Path | Dataset
+# datasets of a study: one, several (a text may be NAME=PATH), or by name
+Datasets = DatasetLike | Sequence[DatasetLike] | Mapping[str, DatasetLike]
+
+
+@dataclass(frozen=True)
+class StudyOutcome:
+    """What a study left in its folder."""
+
+    path: Path
+    notes: Sequence[str]
+    did: Sequence[dict[str, str]]
+    tables: Sequence[TableFile]
+    figures: Sequence[str]
+
+
+class StudyEstimate(NamedTuple):
+    """What is left to do (step, testbed, method, left, seconds, bytes of each), and what there is to know about it."""
+
+    steps: list[dict[str, Any]]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, eq=False)
+class StudyJob(Generic[Settings, Data]):
+    """A study to run: its settings, the data it runs on, the folder it goes to, and what computes."""
+
+    study: Study
+    settings: Settings
+    data: Data
+    out: Path
+    device: str = "auto"
+    workers: int | None = None
+
+    def evaluate(
+        self,
+        testbeds: Mapping[str, Testbed],
+        backbone: str,
+        methods: str | Sequence[str],
+        datasets: Mapping[str, Dataset],
+        into: str = "run",
+    ) -> Results:
+        """Methods on testbeds through a backbone, into a folder of the study; only those datasets that are used."""
+        from longshot.evaluation.runner import evaluate
+
+        used = {name for testbed in testbeds.values() for name in testbed.datasets}
+        return evaluate(
+            testbeds,
+            backbones=backbone,
+            methods=methods,
+            out=self.out / into,
+            datasets={name: data for name, data in datasets.items() if name in used},
+            device=self.device,
+            workers=self.workers,
+            seed=self.settings.seed,
+        )
+
+    def estimate(
+        self,
+        testbeds: Mapping[str, Testbed],
+        backbone: str,
+        methods: Sequence[str],
+        datasets: Mapping[str, Dataset],
+    ) -> list[dict[str, Any]]:
+        """What ``evaluate`` would take in time and disk; nothing is written."""
+        from longshot.evaluation.estimates import estimate
+
+        return estimate(
+            testbeds,
+            backbones=backbone,
+            methods=methods,
+            out=self.out / "run",
+            datasets=datasets,
+            device=self.device,
+            workers=self.workers,
+            seed=self.settings.seed,
+        )
+
+
+class Recipe(Protocol[Settings, Data]):
+    """A paper's protocol: ``settings`` is the model of its settings."""
+
+    @property
+    def settings(self) -> type[Settings]:
+        """The settings that every study of the recipe has."""
+        ...
+
+    def open_data(self, study: Study, datasets: Sequence[GivenDataset]) -> Data:
+        """What the study runs on; UserError where the datasets do not fit it."""
+        ...
+
+    def run(self, job: StudyJob[Settings, Data]) -> StudyOutcome:
+        """Everything that is missing in the study's folder."""
+        ...
+
+    def estimate(self, job: StudyJob[Settings, Data]) -> StudyEstimate:
+        """What ``run`` would take; nothing is written."""
+        ...
+
+
+class GivenDataset(NamedTuple):
+    """A dataset as it was given; ``name`` is None where none was."""
+
+    name: str | None
+    data: DatasetLike
+
+    @property
+    def label(self) -> str:
+        """What to call it in a sentence."""
+        return self.data.name if isinstance(self.data, Dataset) else str(self.data)
+
+    def open(self) -> Dataset:
+        """The dataset itself."""
+        return self.data if isinstance(self.data, Dataset) else open_dataset(self.data)
+
+
+def given_datasets(datasets: Datasets) -> list[GivenDataset]:
+    """Datasets of a call as a list; a name in a text (``NAME=PATH``) is read by recipes that have names for them."""
+    if isinstance(datasets, Mapping):
+        return [GivenDataset(name, data) for name, data in datasets.items()]
+    listed = [datasets] if isinstance(datasets, str | Path | Dataset) else datasets
+    return [GivenDataset(None, data) for data in listed]
+
+
+def get_recipe(name: str) -> Recipe[Any, Any]:
+    """The recipe by name; UserError with those there are."""
+    if name not in RECIPES:
+        raise UserError(f"There is no recipe {name!r}; the recipes are {', '.join(RECIPES)}.")
+    module, _, class_name = RECIPES[name].partition(":")
+    recipe: Recipe[Any, Any] = getattr(import_module(module), class_name)()
+    return recipe
