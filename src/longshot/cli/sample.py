@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import device_option, dry_run_option, json_option, seed_option
+from longshot.cli.common import device_option, dry_run_option, echo_json, json_option, seed_option
 from longshot.cli.help import GroupedCommand
 from longshot.cli.sample_options import (
     COUNT,
@@ -82,7 +82,7 @@ def command(
         testbed.save(out)
     facts = summary(testbed)
     if as_json:
-        click.echo(json.dumps({"path": str(out), **facts}, indent=2, ensure_ascii=False))
+        echo_json({"path": str(out), **facts})
         return
     click.echo(
         f"{len(testbed):,} tasks from {', '.join(testbed.datasets)} ({facts['classes']:,} classes, "

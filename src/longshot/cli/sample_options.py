@@ -113,6 +113,7 @@ instance_options = _all(
         ),
         _option(
             _IMAGES,
+            "--judge",
             "--backbone",
             "judge",
             help="Backbone whose features judge difficulty, such as efficientnet-lite0.",
@@ -121,7 +122,7 @@ instance_options = _all(
             _IMAGES,
             "--features",
             type=click.Path(path_type=Path, dir_okay=False),
-            help="Features FILE.npy in place of --backbone.",
+            help="Features FILE.npy in place of --judge.",
         ),
         _option(
             _IMAGES,
@@ -169,7 +170,7 @@ instance_options = _all(
             _RULES, "--same", metavar="ATTRIBUTE", help="Shifted, matched: one owner (say) for a whole task."
         ),
         _option(_FILTER, "--candidates", type=COUNT, help="Uniform tasks to choose from. [10,000]"),
-        _option(_FILTER, "--judge", "judge_method", help="Method whose accuracy decides. [protonet]"),
+        _option(_FILTER, "--judge-method", help="Method whose accuracy decides. [protonet]"),
         _option(_FILTER, "--keep", type=click.Choice(["hardest", "easiest"]), help="[hardest]"),
     ]
 )

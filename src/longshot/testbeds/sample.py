@@ -144,9 +144,12 @@ def sample(
 
     Examples
     --------
-    >>> sample("toybox", way=5, shot=1, classes="siblings", level=1, split="test")  # doctest: +SKIP
-    >>> sample("toybox", shape=FixedShape(way=5, shot=5, query=10), instances="difficult", judge="pixels")
-    ... # doctest: +SKIP
+    >>> testbed = sample("toybox", tasks=10, way=3, shot=1, query=5, classes="siblings", level=1, split="test")
+    >>> len(testbed), len(testbed[0].classes)
+    (10, 3)
+    >>> hard = sample("toybox", tasks=4, way=3, shot=2, query=5, instances="difficult", judge="pixels")
+    >>> hard.table["accuracy_after"].to_pylist() <= hard.table["accuracy_before"].to_pylist()
+    True
     """
     check_count("sample", "tasks", tasks, least=1)
     check_count("sample", "seed", seed)
