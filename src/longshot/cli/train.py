@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from longshot.cli.common import device_option, dry_run_option, json_option, print_table, seed_option
+from longshot.cli.common import (
+    device_option,
+    dry_run_option,
+    echo_json,
+    json_option,
+    print_table,
+    seed_option,
+)
 from longshot.cli.help import GroupedCommand
 from longshot.cli.sample_options import (
     COUNT,
@@ -20,15 +26,9 @@ from longshot.cli.sample_options import (
 from longshot.cli.split_option import apply_splits, splits_option
 from longshot.core.errors import UserError
 
-if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
-
-_SHAPE = ("way", "shot", "query")
-_CLASSES = ("level", "alpha", "beta", "coarsity", "distance", "reduction")
-
 
 @click.command(cls=GroupedCommand, heading="Training", rare_groups=SAMPLER)
-@click.argument("name", required=False)
+@click.argument("algorithm", metavar="[NAME]", required=False)
 @click.argument("dataset", required=False)
 @click.option(
     "--list", "show", is_flag=True, help="Show the algorithms with their papers, settings and recipes."
@@ -76,7 +76,7 @@ _CLASSES = ("level", "alpha", "beta", "coarsity", "distance", "reduction")
 @dry_run_option
 @json_option
 def command(
-    name: str | None,
+    algorithm: str | None,
     dataset: str | None,
     show: bool,
     out: Path | None,
@@ -101,27 +101,26 @@ def command(
     if show:
         _list(as_json)
         return
-    if name is None or dataset is None:
+    if algorithm is None or dataset is None:
         raise UserError(
             "'longshot train' needs an algorithm and a dataset, as in 'longshot train protonet toybox -o runs/proto'; "
             "see 'longshot train --list'."
         )
-    data = _opened(dataset, options.pop("splits"))
-    settings = _settings(options)
+    import longshot
+
     if dry_run:
         from longshot.training.cost import estimate
         from longshot.training.settings import planned
 
-        algorithm, checked = planned(name, settings)
-        _print_cost(estimate(algorithm, data, checked), checked.minutes, as_json)
+        data = apply_splits(longshot.open_dataset(dataset), options.pop("splits"))
+        chosen, checked = planned(algorithm, options)
+        _print_cost(estimate(chosen, data, checked), checked.minutes, as_json)
         return
     if out is None:
         raise UserError("No folder to write to", "name one: {out:runs/proto}")
-    import longshot
-
-    trained = longshot.train(name, data, out=out, **settings)
+    trained = longshot.train(algorithm, dataset, out=out, **options)
     if as_json:
-        click.echo(json.dumps(trained.as_dict(), indent=2, ensure_ascii=False))
+        echo_json(trained.as_dict())
         return
     for note in trained.notes:
         click.echo(note)
@@ -135,33 +134,9 @@ def command(
     click.echo(f"{trained.path}  a backbone: longshot embed {dataset} --backbone {trained.path}")
 
 
-def _opened(dataset: str, splits: str | None) -> Dataset | str:
-    """The dataset with another split in place of its own; just its name where none was asked for."""
-    if splits is None:
-        return dataset
-    from longshot.datasets import open_dataset
-
-    return apply_splits(open_dataset(dataset), splits)
-
-
-def _settings(options: dict[str, Any]) -> dict[str, Any]:
-    """The options as parameters of ``longshot.train``; a sampler only where one was asked for."""
-    from longshot.testbeds.words import check_settings, make_classes, make_shape
-
-    shape, classes = options.pop("shape"), options.pop("classes")
-    sampler = {name: options.pop(name) for name in (*_SHAPE, *_CLASSES)}
-    check_settings(sampler, shape=shape, classes=classes)
-    episodes: dict[str, Any] = {name: sampler[name] for name in _SHAPE}
-    if shape != "fixed":
-        episodes = {"shape": make_shape(shape, sampler)}
-    if classes != "uniform" or sampler["coarsity"]:
-        episodes["classes"] = make_classes(classes, sampler, allow_repeats=True)
-    return {**options, **episodes}
-
-
 def _print_cost(cost: dict[str, Any], minutes: float | None, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(cost, indent=2, ensure_ascii=False))
+        echo_json(cost)
         return
     validations = (
         f" and {cost['validations']} validations of {cost['seconds_per_validation']:.1f} s"

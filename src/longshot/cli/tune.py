@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import ast
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from longshot.cli.common import device_option, json_option, print_table, seed_option
+from longshot.cli.common import (
+    datasets_option,
+    device_option,
+    echo_json,
+    json_option,
+    pairs_option,
+    print_table,
+    seed_option,
+)
 from longshot.core.errors import UserError
 
 
@@ -19,21 +26,18 @@ from longshot.core.errors import UserError
 @click.option("--list", "show", is_flag=True, help="Show the search spaces with their parameters.")
 @click.option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of the search.")
 @click.option("--backbone", help="Backbone or saved network through which a method's settings are searched.")
-@click.option(
+@pairs_option(
     "--search",
-    multiple=True,
-    metavar="NAME=RANGE",
-    help='Setting to search: "lr=log(1e-4, 1e-1)", "steps=choose(10, 50)", "x=uniform(0, 1)"; repeat for several.',
+    "search",
+    "NAME=RANGE",
+    'Setting to search: "lr=log(1e-4, 1e-1)", "steps=choose(10, 50)", "x=uniform(0, 1)"; repeat for several.',
 )
-@click.option(
-    "--fix", multiple=True, metavar="NAME=VALUE", help="Hold a parameter of the space at one value."
-)
-@click.option(
+@pairs_option("--fix", "fix", "NAME=VALUE", "Hold a parameter of the space at one value.")
+@pairs_option(
     "--set",
     "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Setting of 'longshot train' for all trials, such as steps=500 or size=28.",
+    "NAME=VALUE",
+    "Setting of 'longshot train' for all trials, such as steps=500 or size=28.",
 )
 @click.option(
     "--trials", type=click.IntRange(min=1), help="Trials in all. [20, or as many as --minutes allow]"
@@ -46,9 +50,7 @@ from longshot.core.errors import UserError
     show_default=True,
     help="tpe learns from earlier trials.",
 )
-@click.option(
-    "--dataset", "datasets", multiple=True, metavar="NAME=PATH", help="Where a testbed's dataset lives."
-)
+@datasets_option()
 @device_option
 @seed_option
 @json_option
@@ -58,13 +60,13 @@ def command(
     show: bool,
     out: Path | None,
     backbone: str | None,
-    search: tuple[str, ...],
-    fix: tuple[str, ...],
-    settings: tuple[str, ...],
+    search: dict[str, str],
+    fix: dict[str, str],
+    settings: dict[str, str],
     trials: int | None,
     minutes: float | None,
     sampler: str,
-    datasets: tuple[str, ...],
+    datasets: dict[str, str],
     device: str,
     seed: int,
     as_json: bool,
@@ -92,39 +94,26 @@ def command(
             "toybox --set steps=500 -o runs/tuned'; see 'longshot tune --list' and 'longshot tune --help'."
         )
     import longshot
-    from longshot.datasets.registry import parse_dataset_options
 
     tuned = longshot.tune(
         space,
         list(data),
         out=out,
         backbone=backbone,
-        search=dict(_pairs("--search", search)),
-        fix={name: _literal(value) for name, value in _pairs("--fix", fix)},
-        settings={name: _literal(value) for name, value in _pairs("--set", settings)},
+        search=search,
+        fix={name: _literal(value) for name, value in fix.items()},
+        settings={name: _literal(value) for name, value in settings.items()},
         trials=trials,
         minutes=minutes,
         sampler=sampler,
-        datasets=parse_dataset_options(datasets),
+        datasets=datasets,
         device=device,
         seed=seed,
     )
     if as_json:
-        click.echo(
-            json.dumps({"best": tuned.best.story, "trials": tuned.trials}, indent=2, ensure_ascii=False)
-        )
+        echo_json({"best": tuned.best.story, "trials": tuned.trials})
         return
     _print(tuned.trials, out)
-
-
-def _pairs(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
-    pairs = []
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name.strip() or not value.strip():
-            raise UserError(f"{option} '{text}' is not of the form NAME=VALUE.")
-        pairs.append((name.strip(), value.strip()))
-    return pairs
 
 
 def _literal(text: str) -> Any:

@@ -17,6 +17,7 @@ from longshot.core.progress import Progress, progress
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.networks import checkpoint
+from longshot.splits import with_split
 from longshot.testbeds.base import Classes, Shape
 from longshot.training.base import Algorithm
 from longshot.training.distributed import Team, launch
@@ -31,7 +32,7 @@ from longshot.training.folders import (
     read_trained,
 )
 from longshot.training.images import Prefetch, step_seed
-from longshot.training.settings import TrainingSettings, planned
+from longshot.training.settings import CLASS_SETTINGS, TrainingSettings, planned
 from longshot.training.setup import Job, prepare
 from longshot.training.state import last_saved, load_state, save_state
 from longshot.training.steps import Diverged, Stepper
@@ -65,6 +66,7 @@ def train(
     network: str | None = None,
     start: str | Path | None = None,
     split: str | None = None,
+    splits: str | Path | None = None,
     holdout: float | None = None,
     rotations: bool = False,
     size: int | None = None,
@@ -76,8 +78,14 @@ def train(
     way: int | None = None,
     shot: int | None = None,
     query: int | None = None,
-    shape: Shape | None = None,
-    classes: Classes | None = None,
+    shape: Shape | str | None = None,
+    classes: Classes | str | None = None,
+    level: int | None = None,
+    alpha: float | None = None,
+    beta: float | None = None,
+    coarsity: str | tuple[float, float] | None = None,
+    distance: str | None = None,
+    reduction: str | None = None,
     recipe: str | None = None,
     optimiser: str | None = None,
     schedule: str | None = None,
@@ -104,6 +112,7 @@ def train(
         A way of training with its settings, ``protonet(way=20)``, or a ``best.yaml`` that ``tune`` wrote: its settings
         count where none is given here.
     dataset : Dataset, str or Path
+        What ``open_dataset`` opens.
     out : path
         Folder of the network; afterwards it is a backbone.
     network : str, optional
@@ -112,18 +121,29 @@ def train(
         A saved network or a backbone with weights to go on from, in place of ``network``.
     split : str, optional
         Train on the classes of this split, or on ``"all"``. ``"train"`` where the dataset has splits.
+    splits : str or path, optional
+        Which classes are train, validation and test, in place of the dataset's own: a split.json, "random", "semantic",
+        "cifar-fs" … (see ``open_split``).
     holdout : float, optional
         Share of the classes held out for validation; 0.1 where there are no splits.
     rotations : bool
         Every train class in four orientations, as four classes.
     size : int, optional
-        Height and width of the images, 84 unless given; or ``preprocessing``, a whole string.
+        Height and width of the images, 84 unless given.
+    preprocessing : str, optional
+        A whole preprocessing string in place of ``size``.
     steps, epochs, minutes : number, optional
         How long: steps of the optimiser, or passes over the images (batch training). ``minutes`` is a limit on top.
     batch : int, optional
         Images of a step, or episodes of a step.
     way, shot, query : int, optional
-        What episodes look like; or ``shape`` and ``classes``, any sampler of testbeds.
+        What episodes look like; those of the algorithm unless given.
+    shape : str or Shape, optional
+        As in ``sample``: "fixed", "any", "meta-dataset", "like:FILE", or an object such as ``AnyShape()``.
+    classes : str or Classes, optional
+        As in ``sample``: "uniform", "semantic", "hierarchical", "bilevel", "siblings", or an object.
+    level, alpha, beta, coarsity, distance, reduction : optional
+        Settings of ``classes``, as in ``sample``.
     recipe : str, optional
         A named recipe of the algorithm.
     optimiser, schedule, augment, clip : optional
@@ -134,8 +154,11 @@ def train(
     checkpoint_every : int, optional
         Steps between two checkpoints; a minute unless given.
     seed : int
+        The root of every random stream.
     device : str
-        auto, cpu, cuda or mps; ``devices`` processes share every step.
+        auto, cpu, cuda or mps.
+    devices : int
+        Processes that share every step.
     precision : {"auto", "float32", "bfloat16"}
         auto: bfloat16 on accelerators that have it.
     allow_download : bool
@@ -150,10 +173,16 @@ def train(
 
     Examples
     --------
-    >>> train("protonet(way=20)", "toybox", network="cnn4", out="runs/proto", steps=2000)  # doctest: +SKIP
+    >>> network = train("protonet(way=3, shot=1, query=2)", "toybox", network="cnn4(width=4)", size=16, steps=3,
+    ...                 validation_tasks=4, out="runs/proto")
+    >>> network.steps
+    3
     """
     values = locals()  # before any other name is bound
-    algorithm, settings = planned(algorithm, {name: values[name] for name in TrainingSettings.model_fields})
+    names = (*TrainingSettings.model_fields, *CLASS_SETTINGS)
+    algorithm, settings = planned(algorithm, {name: values[name] for name in names})
+    if splits is not None:
+        dataset = with_split(open_dataset(dataset) if isinstance(dataset, str | Path) else dataset, splits)
     folder = Path(out)
     before = last_saved(folder)
     if settings.devices == 1:

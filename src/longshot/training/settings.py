@@ -12,6 +12,7 @@ from longshot.core.errors import UserError
 from longshot.core.settings import Record, nearest, read_parameters
 from longshot.core.tuned import is_tuned, tuned_training
 from longshot.testbeds.base import Classes, Shape
+from longshot.testbeds.words import check_settings, make_classes, make_shape
 from longshot.training.base import Algorithm
 
 Count = Annotated[int, Field(ge=1)]
@@ -80,6 +81,34 @@ def training_settings(**values: Any) -> TrainingSettings:
     return read_parameters(TrainingSettings, values, "train")
 
 
+CLASS_SETTINGS = ("level", "alpha", "beta", "coarsity", "distance", "reduction")
+
+
+def choose_episodes(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` with samplers that are named by words, and their settings, made into objects.
+
+    Examples
+    --------
+    >>> choose_episodes({"classes": "siblings", "level": 1})
+    {'classes': SiblingClasses(level=1)}
+    """
+    shape, classes = values.get("shape") or "fixed", values.get("classes") or "uniform"
+    words = {name: values.get(name) for name in CLASS_SETTINGS}
+    if isinstance(shape, str):
+        words |= {name: values.get(name) for name in ("way", "shot", "query")}
+    check_settings(words, shape=shape, classes=classes)
+    chosen = {name: value for name, value in values.items() if name not in CLASS_SETTINGS}
+    if isinstance(shape, str) and shape != "fixed":
+        chosen |= {"way": None, "shot": None, "query": None, "shape": make_shape(shape, words)}
+    elif shape == "fixed":
+        chosen.pop("shape", None)  # that of the algorithm, or way, shot and query
+    if isinstance(classes, str) and (classes != "uniform" or words["coarsity"]):
+        chosen["classes"] = make_classes(classes, words, allow_repeats=True)
+    elif classes == "uniform":
+        chosen.pop("classes", None)
+    return chosen
+
+
 def planned(
     algorithm: str | Algorithm, values: Mapping[str, Any]
 ) -> tuple[str | Algorithm, TrainingSettings]:
@@ -87,6 +116,7 @@ def planned(
 
     Of such a file count the settings that ``values`` leave at their defaults.
     """
+    values = choose_episodes(values)
     if not isinstance(algorithm, str) or not is_tuned(algorithm):
         return algorithm, training_settings(**values)
     name, tuned = tuned_training(algorithm)
