@@ -178,21 +178,3 @@ def test_writers_side_by_side_lose_nothing(fresh_cache: Path) -> None:
     writers = [subprocess.Popen([sys.executable, "-c", code, str(n)]) for n in range(4)]
     assert [writer.wait() for writer in writers] == [0] * 4
     assert len(json.loads((fresh_cache / "registry.json").read_text())["names"]) == 60
-
-
-def test_dataset_options() -> None:
-    assert registry.parse_dataset_options(["a=./x", "b=c=d"]) == {"a": "./x", "b": "c=d"}
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (["a"], "'a' must have the form NAME=PATH"),
-        (["=x"], "'=x' must have the form NAME=PATH"),
-        (["a="], "'a=' must have the form NAME=PATH"),
-        (["a=x", "a=y"], "'a' is given twice; give each one path in datasets"),
-    ],
-)
-def test_bad_dataset_options(values: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        registry.parse_dataset_options(values)

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from longshot.cli.common import json_option
+from longshot.cli.common import datasets_option, echo_json, json_option, print_written
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("testbed", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--verify", is_flag=True, help="Check every class and image against the dataset.")
-@click.option(
-    "--dataset",
-    "datasets",
-    multiple=True,
-    metavar="NAME=PATH",
-    help="Where a dataset of the testbed lives; default: where it was last seen.",
-)
+@datasets_option("Where a dataset of the testbed lives; default: where it was last seen.")
 @click.option(
     "--html",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -33,9 +26,9 @@ from longshot.cli.common import json_option
 )
 @json_option
 def command(
-    file: Path,
+    testbed: Path,
     verify: bool,
-    datasets: tuple[str, ...],
+    datasets: dict[str, str],
     html: Path | None,
     pictures: int | None,
     as_json: bool,
@@ -54,18 +47,15 @@ def command(
     random ones as pictures.
     """
     import longshot
-    from longshot.datasets.registry import parse_dataset_options
 
-    inspection = longshot.inspect(
-        file, verify=verify, datasets=parse_dataset_options(datasets), html=html, pictures=pictures
-    )
+    inspection = longshot.inspect(testbed, verify=verify, datasets=datasets, html=html, pictures=pictures)
     if as_json:
         page = {} if html is None else {"html": str(html.resolve())}
-        click.echo(json.dumps({**inspection.facts, **page}, indent=2, ensure_ascii=False))
+        echo_json({**inspection.facts, **page})
     else:
         click.echo(f"{inspection}\n")
     inspection.check()
     if verify and not as_json:
         click.echo("verified: content hash, fingerprints, and every class and image of every task")
     if html is not None and not as_json:
-        click.echo(f"{html.resolve()} ({html.stat().st_size / 1e3:,.0f} kB)")
+        print_written(html)

@@ -6,7 +6,7 @@ commands that run side by side lose nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -211,22 +211,6 @@ def set_skipped(source: str, bad: Mapping[str, str]) -> None:
         content.skipped.pop(source, None)
         if bad:
             content.skipped[source] = dict(bad)
-
-
-def parse_dataset_options(values: Sequence[str]) -> dict[str, str]:
-    """``NAME=PATH`` texts as {NAME: PATH}."""
-    parsed: dict[str, str] = {}
-    for text in values:
-        name, equals, path = (part.strip() for part in text.partition("="))
-        if not (equals and name and path):
-            raise UserError(
-                f"The dataset '{text}' must have the form NAME=PATH",
-                "write it as in {datasets:birds=./birds}",
-            )
-        if name in parsed:
-            raise UserError(f"The dataset '{name}' is given twice", "give each one path in {datasets}")
-        parsed[name] = path
-    return parsed
 
 
 def is_there(source: str) -> bool:
