@@ -102,3 +102,91 @@ class TestRolling:
     def test_window_must_fit(self, window: int) -> None:
         with pytest.raises(ValueError, match="between 2 and the number of tasks, 10"):
             rolling_mean(range(10), range(10), window=window)
+
+
+class TestEdgesOfSlopes:
+    def test_a_level_line_has_no_relation(self) -> None:
+        line = slope([1, 2, 3], [0.5, 0.5, 0.5])
+        assert (line.slope, line.low, line.high, line.intercept, line.r, line.p, line.n) == (
+            *(0, 0, 0, 0.5, 0, 1),
+            3,
+        )
+
+    def test_a_perfect_line_is_certain(self) -> None:
+        line = slope([0, 1, 2], [1, 3, 5])
+        assert (line.slope, line.low, line.high, line.intercept, line.r, line.p) == (2, 2, 2, 1, 1, 0)
+
+    def test_another_level(self) -> None:
+        x, y = data(12)
+        reference = stats.linregress(x, y)
+        reach = stats.t.ppf(0.9, 10) * reference.stderr
+        assert slope(x, y, 0.8).high == pytest.approx(reference.slope + reach)
+
+    def test_pairs_have_equal_lengths(self) -> None:
+        with pytest.raises(ValueError, match="3 and 2 values are not pairs"):
+            slope([1, 2, 3], [1, 2])
+
+
+class TestEdgesOfCorrelations:
+    def test_bonett_and_wright_by_arithmetic(self) -> None:
+        # Five exchanged neighbours among ten: Σd² = 10 and r = 1 − 6 · 10 / (10 · 99) = 31/33.
+        # atanh r = ½ ln((1 + r) / (1 − r)) = ½ ln 32 = 1.7328680; r² / 2 = 0.4412305;
+        # se = √(1.4412305 / 7) = 0.4537511; 1.9599640 · se = 0.8893358; tanh(0.8435321), tanh(2.6222038).
+        relation = correlation(range(10), [1, 0, 3, 2, 5, 4, 7, 6, 9, 8], "spearman")
+        assert relation.r == pytest.approx(31 / 33, abs=1e-15)
+        assert (relation.low, relation.high) == pytest.approx((0.6876754, 0.9895015), abs=1e-7)
+
+    def test_pearson_has_no_such_factor(self) -> None:
+        # The same numbers: 1.9599640 / √7 = 0.7407968; tanh(0.9920712), tanh(2.4736648).
+        relation = correlation(range(10), [1, 0, 3, 2, 5, 4, 7, 6, 9, 8])
+        assert (relation.low, relation.high) == pytest.approx((0.7583, 0.9859), abs=1e-4)
+
+    def test_another_level_of_spearman(self) -> None:
+        relation = correlation(range(10), [1, 0, 3, 2, 5, 4, 7, 6, 9, 8], "spearman", level=0.5)
+        error = np.sqrt((1 + (31 / 33) ** 2 / 2) / 7)
+        ends = np.tanh(np.log(32) / 2 + stats.norm.ppf([0.25, 0.75]) * error)
+        assert (relation.low, relation.high) == pytest.approx(tuple(ends))
+
+    def test_two_pairs_are_too_few(self) -> None:
+        relation = correlation([1, 2], [2, 1])
+        assert np.isnan([relation.r, relation.low, relation.high, relation.p]).all()
+        assert relation.reason == "a correlation needs at least 3 pairs, there are 2"
+
+    def test_three_pairs_have_no_interval(self) -> None:
+        relation = correlation([1, 2, 3], [1, 3, 2.5])
+        reference = stats.pearsonr([1, 2, 3], [1, 3, 2.5])
+        assert (relation.r, relation.p) == pytest.approx((reference.statistic, reference.pvalue))
+        assert np.isnan([relation.low, relation.high]).all()
+        assert relation.reason == "Fisher's interval needs at least 4 pairs"
+
+    @pytest.mark.parametrize("kind", ["pearson", "spearman"])
+    def test_the_bootstrap_is_the_quantiles_of_resampled_pairs(self, kind: str) -> None:
+        x, y = data(9)
+        relation = correlation(x, y, kind, interval="bootstrap", resamples=150, seed=4, level=0.9)  # type: ignore[arg-type]
+        rows = np.random.default_rng(4).integers(0, 9, (150, 9))
+        rank = stats.rankdata if kind == "spearman" else np.asarray
+        drawn_r = [np.corrcoef(rank(x[row]), rank(y[row]))[0, 1] for row in rows]
+        assert (relation.low, relation.high) == pytest.approx(tuple(np.quantile(drawn_r, [0.05, 0.95])))
+
+    def test_a_resample_without_variation_counts_as_no_relation(self) -> None:
+        # Of 27 resamples of three pairs, three repeat one pair: they count as r = 0, all others as r = ±1.
+        relation = correlation([0, 1, 2], [0, 1, 2], interval="bootstrap", resamples=400, level=0.99)
+        assert (relation.low, relation.high) == (0, pytest.approx(1))
+
+    @pytest.mark.parametrize(("jitter", "constant"), [(1e-7, True), (1e-4, False)])
+    def test_rounding_is_no_variation(self, jitter: float, constant: bool) -> None:
+        relation = correlation(1e6 + jitter * np.array([0, 1, 0, 1, 1]), [1, 2, 3, 4, 5])
+        assert (relation.reason == "one side is constant") == constant
+
+
+class TestWindows:
+    @pytest.mark.parametrize("window", [2, 10])
+    def test_smallest_and_largest(self, window: int) -> None:
+        y = np.arange(10.0) ** 2
+        curve = rolling_mean(range(10), y, window, 0.8)
+        assert len(curve.mean) == 11 - window
+        low, high = stats.t.interval(0.8, window - 1, loc=y[-window:].mean(), scale=stats.sem(y[-window:]))
+        assert (curve.low[-1], curve.high[-1]) == pytest.approx((low, high))
+
+    def test_equal_x_keep_their_order(self) -> None:
+        assert rolling_mean([1, 1, 0, 1], [0.1, 0.2, 0.3, 0.4], 2).mean == pytest.approx([0.2, 0.15, 0.3])

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from longshot.statistics import (
+    Interval,
     bootstrap_interval,
     clustered_interval,
     mean_interval,
@@ -149,3 +150,76 @@ def test_importing_the_statistics_is_light() -> None:
     code = "import sys, longshot.statistics; print({'torch', 'scipy.stats', 'pandas'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+class TestInterval:
+    def test_half_is_half_the_width(self) -> None:
+        assert Interval(2.0, 1.0, 4.0, 3).half == 1.5
+
+    @pytest.mark.parametrize(
+        ("value", "outside"), [(0.9, True), (1, False), (3, False), (4, False), (4.1, True)]
+    )
+    def test_excludes_what_lies_outside(self, value: float, outside: bool) -> None:
+        assert Interval(2.0, 1.0, 4.0, 3).excludes(value) == outside
+
+    def test_without_an_interval_nothing_is_excluded(self) -> None:
+        assert not Interval(2.0, None, None, 1).excludes(9)
+
+    def test_as_plain_values(self) -> None:
+        assert Interval(2.0, 1.0, 4.0, 3).as_dict() == {"mean": 2.0, "low": 1.0, "high": 4.0, "n": 3}
+        assert Interval(2.0, None, None, 1, "why").as_dict()["reason"] == "why"
+
+
+def test_other_levels() -> None:
+    values = np.random.default_rng(2).random(7)
+    low, high = stats.t.interval(0.8, 6, loc=values.mean(), scale=stats.sem(values))
+    ours = mean_interval(values, 0.8)
+    assert (ours.low, ours.high) == pytest.approx((low, high))
+    groups = [0, 0, 1, 1, 2, 2, 2]
+    wide, narrow = clustered_interval(values, groups, 0.95).half, clustered_interval(values, groups, 0.8).half
+    assert wide is not None and narrow is not None
+    assert wide / narrow == pytest.approx(stats.t.ppf(0.975, 2) / stats.t.ppf(0.9, 2))
+
+
+def test_two_values_by_hand() -> None:
+    # s = 0.2 / √2 and t₁ = 12.7062, so the half width is 12.7062 · 0.1; σ = 0.1 for Meta-Dataset's.
+    assert mean_interval([0.4, 0.6]).half == pytest.approx(1.27062, abs=1e-5)
+    assert normal_interval([0.4, 0.6]).half == pytest.approx(1.96 * 0.1 / np.sqrt(2))
+    assert spread([0.4, 0.6]) == pytest.approx(0.2 / np.sqrt(2))
+
+
+def test_infinite_values_are_counted() -> None:
+    with pytest.raises(ValueError, match="2 of 3 values are NaN or infinite"):
+        mean_interval([np.inf, 0.1, -np.inf])
+
+
+def test_clusters_must_fit() -> None:
+    with pytest.raises(ValueError, match="3 values need as many clusters, not 2"):
+        clustered_interval([0.1, 0.2, 0.3], ["a", "b"])
+
+
+def test_share_of_the_worst() -> None:
+    values = np.arange(10.0)
+    assert worst_mean(values, 0.5) == 2
+    assert worst_mean(values, 1) == 4.5
+    # 7.0000007 of 70 values is more than seven: only rounding is forgiven.
+    assert worst_mean(np.arange(70.0), 0.1 + 1e-8) == np.arange(8).mean()
+
+
+class TestEdgesOfTheBootstrap:
+    def test_unknown_method(self) -> None:
+        with pytest.raises(ValueError, match="'bca' or 'percentile', not 'basic'"):
+            bootstrap_interval([0.1, 0.2], method="basic")
+
+    @pytest.mark.parametrize(("jitter", "varies"), [(1e-13, False), (1e-9, True)])
+    def test_rounding_is_no_variation(self, jitter: float, varies: bool) -> None:
+        ours = bootstrap_interval(0.5 + jitter * np.arange(10), resamples=50)
+        assert (ours.low != ours.high) == varies
+
+    @pytest.mark.parametrize("level", [0.95, 0.6])
+    def test_percentiles_of_the_draws(self, level: float) -> None:
+        values = np.random.default_rng(8).random(12)
+        rows = np.random.default_rng(3).integers(0, 12, (99, 12))
+        low, high = np.quantile(values[rows].mean(axis=1), [(1 - level) / 2, (1 + level) / 2])
+        ours = bootstrap_interval(values, method="percentile", level=level, resamples=99, seed=3)
+        assert (ours.low, ours.high) == pytest.approx((low, high))

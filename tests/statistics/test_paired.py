@@ -138,3 +138,88 @@ class TestCorrections:
     def test_refuses_what_is_no_probability(self) -> None:
         with pytest.raises(ValueError, match="between 0 and 1"):
             holm([0.1, np.nan])
+
+
+class TestEdgesOfComparisons:
+    def test_what_counts_as_a_tie(self) -> None:
+        compared = compare_paired([0.0, 0.0, 0.0], [5e-10, 2e-9, -2e-9])
+        assert (compared.wins, compared.ties, compared.losses) == pytest.approx((1 / 3, 1 / 3, 1 / 3))
+
+    def test_equal_differences_are_certain(self) -> None:
+        assert compare_paired([0.25, 0.5, 0.75], [0.5, 0.75, 1.0]).p_t == 0
+        assert compare_paired([0.25, 0.5], [0.25, 0.5]).p_t == 1
+
+    def test_one_task_has_no_t_test(self) -> None:
+        compared = compare_paired([0.2], [0.5])
+        assert np.isnan(compared.p_t)
+        assert (compared.p, compared.n) == (1, 1)
+
+    def test_two_tasks_have_one(self) -> None:
+        assert compare_paired([0.2, 0.1], [0.5, 0.8]).p_t == pytest.approx(
+            stats.ttest_rel([0.5, 0.8], [0.2, 0.1]).pvalue
+        )
+
+    def test_a_partner_for_each(self) -> None:
+        a, b = np.array([[0.1, 0.9], [0.2, 0.8]]), np.array([[0.3, 0.5], [0.6, 0.6]])
+        first, second = compare_many(a, b)
+        assert (first.difference.mean, second.difference.mean) == pytest.approx((0.3, -0.3))
+        assert (first.mean_a, second.mean_b) == pytest.approx((0.15, 0.55))
+
+    @pytest.mark.parametrize("shape", [(2, 3), (3, 2)])
+    def test_tables_of_other_shapes_are_no_pairs(self, shape: tuple[int, int]) -> None:
+        with pytest.raises(ValueError, match="cannot be paired"):
+            compare_many(np.zeros(shape), np.zeros((2, 2)))
+
+    def test_another_level(self) -> None:
+        a, b = np.random.default_rng(0).random((2, 9))
+        ends = stats.ttest_rel(b, a).confidence_interval(0.7)
+        compared = compare_paired(a, b, level=0.7)
+        assert (compared.difference.low, compared.difference.high) == pytest.approx((ends.low, ends.high))
+
+
+class TestEdgesOfSignFlips:
+    def test_no_differences(self) -> None:
+        assert sign_flip_test([0.0, 0.0, 1e-10]) == (1, True)
+
+    @pytest.mark.parametrize(("denominator", "exact"), [(2000, True), (2003, False)])
+    def test_fractions_are_recognised_up_to_two_thousandths(self, denominator: int, exact: bool) -> None:
+        steps = np.random.default_rng(1).integers(1, 40, 20) * np.tile([1, -1], 10)
+        assert sign_flip_test(steps / denominator, resamples=99)[1] == exact
+
+    @pytest.mark.parametrize(("noise", "exact"), [(1e-9, True), (1e-5, False)])
+    def test_rounding_of_fractions_is_forgiven(self, noise: float, exact: bool) -> None:
+        rng = np.random.default_rng(2)
+        differences = rng.integers(1, 9, 20) / 10 + noise * rng.random(20)
+        assert sign_flip_test(differences, resamples=99)[1] == exact
+
+    def test_a_sum_that_is_reached_exactly_counts(self) -> None:
+        # ±0.1 ± 0.2 ± 0.3: |sum| is 0.6 twice, 0.4 twice, 0.2 twice, 0 twice.
+        for signs, p in (((1, 1, 1), 0.25), ((-1, 1, 1), 0.5), ((1, -1, 1), 0.75), ((1, 1, -1), 1)):
+            assert sign_flip_test(np.array([0.1, 0.2, 0.3]) * signs) == (pytest.approx(p), True)
+
+    def test_irrational_sizes_by_enumeration(self) -> None:
+        # ±√2 ± √3 ± √5: six of the eight patterns reach |√2 − √3 + √5| = 1.918, two (|√2 + √3 − √5| = 0.910) do not.
+        assert sign_flip_test(np.sqrt([2, 3, 5]) * [1, -1, 1]) == (0.75, True)
+
+    def test_sampled_p_counts_the_random_patterns(self) -> None:
+        differences = np.random.default_rng(3).normal(0.2, 1, 20)
+        raw = np.frombuffer(np.random.default_rng(7).bytes(200 * 3), np.uint8).reshape(200, 3)
+        signs = 2.0 * np.unpackbits(raw, axis=1)[:, :20] - 1
+        hits = int((np.abs(signs @ differences) >= abs(differences.sum())).sum())
+        assert sign_flip_test(differences, resamples=200, seed=7) == ((1 + hits) / 201, False)
+
+
+class TestEdgesOfCorrections:
+    def test_zero_and_one_are_probabilities(self) -> None:
+        assert holm([0, 1]).tolist() == benjamini_hochberg([0, 1]).tolist() == [0, 1]
+
+    @pytest.mark.parametrize("p", [-0.01, 1.01])
+    def test_beyond_them_nothing_is(self, p: float) -> None:
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            holm([0.5, p])
+
+    def test_by_hand(self) -> None:
+        # Holm: 3 · 0.01, max(0.03, 2 · 0.03), max(0.06, 0.04); Benjamini–Hochberg: 3/3 · 0.04, 3/2 · 0.03, 3 · 0.01.
+        assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+        assert benjamini_hochberg([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.04, 0.04])
+        assert holm([0.5, 0.6]).tolist() == [1, 1]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.statistics import ranking_stability, tasks_needed
+from longshot.statistics import Stability, ranking_stability, tasks_needed
 
 
 class TestTasksNeeded:
@@ -55,3 +55,56 @@ class TestStability:
     def test_lower_is_better(self) -> None:
         scores = np.tile([0.3, 0.1], (10, 1))
         assert ranking_stability(scores, higher_is_better=False, resamples=10).order.tolist() == [1, 0]
+
+
+class TestEdges:
+    def test_no_spread_needs_two_tasks(self) -> None:
+        assert tasks_needed(0, 0.01) == 2
+
+    @pytest.mark.parametrize(("std", "half"), [(-0.1, 0.1), (0.1, 0), (np.inf, 0.1)])
+    def test_refuses_what_has_no_answer(self, std: float, half: float) -> None:
+        with pytest.raises(ValueError, match="finite std ≥ 0 and a half width > 0"):
+            tasks_needed(std, half)
+
+    @pytest.mark.parametrize("level", [0.95, 0.7])
+    @pytest.mark.parametrize("n", [2, 3, 4, 17, 64, 65])
+    def test_a_half_width_that_is_just_met(self, n: int, level: float) -> None:
+        half = stats.t.ppf((1 + level) / 2, n - 1) * 0.3 / np.sqrt(n)
+        assert tasks_needed(0.3, half * (1 + 1e-12), level) == n
+
+    def test_shares_are_those_of_the_multinomial_draws(self) -> None:
+        scores = np.array([[0.5, 0.4, 0.45], [0.1, 0.3, 0.2], [0.9, 0.7, 0.95], [0.2, 0.4, 0.1]])
+        weights = np.random.default_rng(5).multinomial(4, np.full(4, 0.25), size=40)
+        means = np.round(weights @ scores / 4, 12)
+        stability = ranking_stability(scores, resamples=40, seed=5)
+        overall = np.round(scores.mean(axis=0), 12)
+        assert stability.order.tolist() == sorted(range(3), key=lambda method: -overall[method])
+        orders = [sorted(range(3), key=lambda method: -row[method]) for row in means]
+        assert stability.same == np.mean([order == stability.order.tolist() for order in orders])
+        for method in range(3):
+            for rank in range(3):
+                assert stability.places[method, rank] == pytest.approx(
+                    np.mean([order[rank] == method for order in orders])
+                )
+            top = [(row == row.max())[method] / (row == row.max()).sum() for row in means]
+            assert stability.first[method] == pytest.approx(np.mean(top))
+            for other in range(3):
+                above = (means[:, method] > means[:, other]) + 0.5 * (means[:, method] == means[:, other])
+                assert stability.above[method, other] == pytest.approx(above.mean())
+
+    def test_settled_from_the_level_on(self) -> None:
+        above = np.array([[0.5, 0.9], [0.1, 0.5]])
+        fields = {"order": np.array([0, 1]), "same": 0.9, "first": above[0], "places": above}
+        stability = Stability(**fields, above=above, agreement=0.8, resamples=10)
+        assert stability.settled(0.9)
+        assert not stability.settled(0.91)
+        assert not stability.settled()
+
+    def test_a_single_method(self) -> None:
+        stability = ranking_stability([[0.1], [0.2]], resamples=5)
+        assert (stability.same, stability.agreement, stability.settled()) == (1, 1, True)
+
+    @pytest.mark.parametrize("scores", [[0.1, 0.2], [[0.1, np.nan]], np.empty((0, 2)), np.empty((2, 0))])
+    def test_refuses_what_is_no_table(self, scores: object) -> None:
+        with pytest.raises(ValueError, match=r"scores are \[tasks, methods\]"):
+            ranking_stability(scores)  # type: ignore[arg-type]

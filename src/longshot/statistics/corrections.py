@@ -35,7 +35,7 @@ def holm(p_values: ArrayLike) -> Floats:
 
 
 def benjamini_hochberg(p_values: ArrayLike) -> Floats:
-    """Benjamini and Hochberg's step-up adjustment: p₍ᵢ₎ ← min_{j ≥ i} min(1, m / j · p₍ⱼ₎), sorted upwards.
+    """Benjamini and Hochberg's step-up adjustment: p₍ᵢ₎ ← min_{j ≥ i} m / j · p₍ⱼ₎, sorted upwards.
 
     Rejecting where the result is below α keeps the expected share of false claims among all claims below α.
 
@@ -55,7 +55,7 @@ def benjamini_hochberg(p_values: ArrayLike) -> Floats:
     [0.03, 0.04, 0.04]
     """
     p, order = _sorted(p_values)
-    scaled = np.minimum(1, len(p) / np.arange(1, len(p) + 1) * p)
+    scaled = len(p) / np.arange(1, len(p) + 1) * p  # the last is p itself, so none ends above 1
     return _back(np.minimum.accumulate(scaled[::-1])[::-1], order)
 
 

@@ -233,7 +233,7 @@ def _exact(difference: Floats) -> float | None:
         return 1.0
     total = abs(float(difference.sum()))
     steps = _lattice(size)
-    if steps is not None and int(steps.sum()) * len(steps) <= _LATTICE_WORK:
+    if steps is not None and 0 < int(steps.sum()) * len(steps) <= _LATTICE_WORK:
         unit = float(size.sum()) / float(steps.sum())
         return _count_lattice(steps, round(total / unit))
     if len(size) > _ENUMERATE:
