@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 
 from longshot import competition as api
 from longshot.competition import leagues, queue, ranking
+from longshot.competition.archive import ArchiveLimits
 from longshot.competition.fact_sheet import LARGEST, MOST, dump, read_sheet
 from longshot.competition.settings import Competition
 from longshot.competition.store import Store, events, runs, submissions, teams
@@ -38,6 +40,16 @@ def enter(competition, store, submission):
     return scored
 
 
+class Clock(dt.datetime):
+    """A clock that stands still."""
+
+    moment: dt.datetime
+
+    @classmethod
+    def now(cls, tz: dt.tzinfo | None = None) -> dt.datetime:
+        return cls.moment
+
+
 def lines(store: Store, number: int) -> list[str]:
     return [row["what"] for row in store.history(number)]
 
@@ -63,6 +75,8 @@ def test_an_unranked_team_takes_no_rank_from_anybody(competition, store, enter):
         (None, "organisers", 0.8),
         (2, "weak", 0.7),
     ]
+    enter("best", 0.85)
+    assert ranking.leaderboard(competition, store, "feedback", "free-style")[0].rank == 1
     enter("weak", 0.6, ranked=False)  # a conflict of interest holds for all of a team's entries, and for good
     enter("weak", 0.95)
     assert ranking.leaderboard(competition, store, "feedback", "free-style")[0].rank is None
@@ -124,14 +138,8 @@ def test_the_review_lasts_its_days_to_the_second(competition, store, enter, monk
     end = dt.datetime(2027, 1, 16, 10, 20, 30, tzinfo=dt.UTC)
     assert ranking.final_on(competition, store) == end
 
-    class Clock(dt.datetime):
-        moment = end
-
-        @classmethod
-        def now(cls, tz: dt.tzinfo | None = None) -> dt.datetime:
-            return cls.moment
-
     monkeypatch.setattr(ranking.dt, "datetime", Clock)
+    Clock.moment = end
     assert ranking.standing(competition, store, "final") == "final since 2027-01-16 10:20 UTC"
     Clock.moment = end - dt.timedelta(seconds=1)
     assert ranking.standing(competition, store, "final") == (
@@ -247,6 +255,23 @@ def test_a_phase_takes_submissions_from_its_start_to_its_end(competition, store,
         queue.enter(moved(submissions=False), store, folder, **options)
 
 
+def test_a_phase_is_open_in_its_first_and_its_last_second(competition, store, submission, monkeypatch):
+    start, end = "2027-06-15 12:00:00", "2027-06-16 12:00:00"
+    phase = competition.phases[0].model_copy(update={"start": start, "end": end})
+    moved = competition.model_copy(update={"phases": (phase,)})
+    folder, options = submission(), {"team": "a", "phase": "feedback", "league": "free-style"}
+    first, last = (dt.datetime.fromisoformat(f"{moment}+00:00") for moment in (start, end))
+    second = dt.timedelta(seconds=1)
+    monkeypatch.setattr(queue.dt, "datetime", Clock)
+    for moment in (first, last):
+        Clock.moment = moment
+        queue.enter(moved, store, folder, **options)
+    for moment, words in ((first - second, "begins on 2027-06-15"), (last + second, "ended on 2027-06-16")):
+        Clock.moment = moment
+        with pytest.raises(UserError, match=words):
+            queue.enter(moved, store, folder, **options)
+
+
 def test_names_of_100_letters_fit(store, enter):
     enter("x" * 100)
     enter("  padded ")
@@ -267,6 +292,32 @@ def test_archives_have_numbers_of_six_digits(competition, enter):
     number = enter("a")
     assert queue.archive_path(competition, number) == competition.folder / "submissions" / "000001"
     assert (competition.folder / "submissions" / "000001" / "submission" / "model.py").is_file()
+
+
+def test_a_zip_is_kept_as_it_came(competition, store, tmp_path):
+    path = tmp_path / "s.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model.py", "x = 1")
+    number = queue.enter(competition, store, path, team="a", phase="feedback", league="free-style")
+    stored = queue.archive_path(competition, number)
+    assert [file.name for file in stored.iterdir()] == ["submission.zip"]
+    assert (stored / "submission.zip").read_bytes() == path.read_bytes()
+    assert stored.stat().st_mode & 0o777 == 0o755  # the sandbox's user looks into it
+
+
+@pytest.mark.parametrize(("spare", "taken"), [(0, True), (-1, False)])
+def test_a_zip_may_have_all_the_bytes_allowed(competition, store, tmp_path, monkeypatch, spare, taken):
+    path = tmp_path / "s.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model.py", "x = 1")
+    limits = ArchiveLimits(bytes=path.stat().st_size + spare)
+    monkeypatch.setattr(queue, "ArchiveLimits", lambda: limits)
+    options = {"team": "a", "phase": "feedback", "league": "free-style"}
+    if taken:
+        assert queue.enter(competition, store, path, **options) == 1
+    else:
+        with pytest.raises(UserError, match="are allowed; make it smaller"):
+            queue.enter(competition, store, path, **options)
 
 
 def test_a_submission_that_is_not_there_names_what_lists_them(competition, store):
@@ -308,6 +359,7 @@ mean(weights=0.5)
 hub.load_state_dict_from_url("x")
 from_pretrained("x")
 plain(other="IMAGENET1K_V1")
+net(weights="ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGHIJKLMNOPQRSTUVWXYZ")
 """
 
 
@@ -321,6 +373,7 @@ def test_calls_that_ask_for_learned_weights_by_line(tmp_path):
         "model.py:6 asks for weights=Weights.DEFAULT",
         "model.py:10 calls load_state_dict_from_url",
         "model.py:11 calls from_pretrained",
+        "model.py:13 asks for weights='ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGHIJKLM",
         "net.PTH looks like saved weights",
     ]
 
