@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what type checkers and editors see; the same names as in the tables below
     from longshot import competition as competition
     from longshot import datasets as datasets
+    from longshot import features as features
+    from longshot import training as training
     from longshot.api.datasets import find_overlap as find_overlap
     from longshot.api.datasets import open_taxonomy as open_taxonomy
     from longshot.api.doctor import doctor as doctor
@@ -35,6 +37,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.splits.comparing import compare_splits as compare_splits
     from longshot.splits.make import make_split as make_split
     from longshot.splits.split import Split as Split
+    from longshot.studies.engine.run import run_study as run_study
     from longshot.taxonomy.dag import Taxonomy as Taxonomy
     from longshot.testbeds.classes import SiblingClasses as SiblingClasses
     from longshot.testbeds.classes import UniformClasses as UniformClasses
@@ -83,6 +86,7 @@ _VERBS: dict[str, str] = {
     "report": "longshot.api.reports",
     "train": "longshot.api.training",
     "tune": "longshot.api.training",
+    "run_study": "longshot.studies.engine.run",
     "release": "longshot.releases.write",
     "verify": "longshot.releases.verify",
     "score": "longshot.evaluation.scoring",
@@ -115,11 +119,12 @@ _NOUNS: dict[str, str] = {
     "MatchedInstances": "longshot.testbeds.shifted",
     "ImageLimits": "longshot.testbeds.pools",
 }
-# rooms with functions of their own that messages mention, and what is imported with them
-_ROOMS: dict[str, tuple[str, ...]] = {
-    "competition": ("longshot.competition",),
-    "datasets": ("longshot.datasets.overlap",),
-}
+_ROOMS = (
+    "competition",
+    "datasets",
+    "features",
+    "training",
+)  # with functions of their own that messages mention
 __all__ = ["__version__", *_ROOMS, *_NOUNS, *_VERBS]
 
 
@@ -131,8 +136,6 @@ def __getattr__(name: str) -> Any:
     elif name in _NOUNS:
         attribute = getattr(import_module(_NOUNS[name]), name)
     elif name in _ROOMS:
-        for module in _ROOMS[name]:
-            import_module(module)
         attribute = import_module(f"longshot.{name}")
     else:
         raise AttributeError(f"module 'longshot' has no attribute '{name}'")

@@ -22,6 +22,7 @@ COMMAND_OF = {
     "datasets.list_formats": "datasets formats",
     "datasets.overlap.leave_out_overlap": "datasets without",
     "list_backbones": "backbones",
+    "features.cache.entries": "cache",
     "open_taxonomy": "taxonomy show",
     "make_split": "split",
     "compare_splits": "splits compare",

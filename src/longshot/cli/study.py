@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import device_option, dry_run_option, json_option, print_table
+from longshot.cli.common import device_option, dry_run_option, echo_json, json_option, print_table
 
 if TYPE_CHECKING:
     from longshot.studies import StudyOutcome
@@ -90,17 +89,17 @@ def validate(file: Path, as_json: bool) -> None:
     if as_json:
         plain = study.settings.plain()
         settings = {key: plain[key] for key in study.named}
-        click.echo(json.dumps({"recipe": study.recipe, "settings": settings}, indent=2, ensure_ascii=False))
+        echo_json({"recipe": study.recipe, "settings": settings})
         return
     click.echo(f"{file} is a valid study of the recipe '{study.recipe}' with {len(study.named)} settings.")
 
 
 @command.command("run")
-@click.argument("name")
+@click.argument("study", metavar="NAME")
 @click.argument("datasets", metavar="DATASET", nargs=-1)
 @click.option("--backbone", help="Backbone whose features to use; the same as --set backbone=…")
 @click.option(
-    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeat for several."
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeat for several."
 )
 @click.option(
     "--config", type=click.Path(path_type=Path), help="Study file whose settings replace the preset's."
@@ -113,10 +112,10 @@ def validate(file: Path, as_json: bool) -> None:
 @dry_run_option
 @json_option
 def run(
-    name: str,
+    study: str,
     datasets: tuple[str, ...],
     backbone: str | None,
-    changes: tuple[str, ...],
+    settings: tuple[str, ...],
     config: Path | None,
     out: Path,
     workers: int | None,
@@ -137,23 +136,24 @@ def run(
     (.png, .svg), report.html and study.json. Settings: those of the study, then --config, then --set. A study over
     several datasets takes them as NAME=PATH.
     """
-    from longshot.studies import estimate_study, read_changes, run_study
+    import longshot
+    from longshot.studies import estimate_study, read_changes
 
     options: dict[str, Any] = {
         "out": out,
         "backbone": backbone,
-        "settings": read_changes(changes),
+        "settings": read_changes(settings),
         "config": config,
         "workers": workers,
         "device": device,
     }
     if dry_run:
-        estimate = estimate_study(name, datasets, **options)
+        estimate = estimate_study(study, datasets, **options)
         _print_estimate(estimate.steps, list(estimate.notes), as_json)
         return
-    outcome = run_study(name, datasets, **options)
+    outcome = longshot.run_study(study, datasets, **options)
     if as_json:
-        click.echo(json.dumps(_facts(outcome), indent=2, ensure_ascii=False))
+        echo_json(_facts(outcome))
         return
     for table in outcome.tables:
         for sheet in table.sheets[:1]:
@@ -181,7 +181,7 @@ def _facts(outcome: StudyOutcome) -> dict[str, Any]:
 
 def _print_estimate(records: list[dict[str, Any]], notes: list[str], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({"steps": records, "notes": notes}, indent=2, ensure_ascii=False))
+        echo_json({"steps": records, "notes": notes})
         return
     rows = [
         {

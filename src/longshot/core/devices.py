@@ -31,8 +31,8 @@ def pick_device(name: str = "auto") -> torch.device:
         raise UserError(f"Device '{name}' is of a kind Longshot does not use; choose auto, cpu, cuda or mps.")
     if (device.index or 0) >= usable:
         raise UserError(
-            f"Device '{name}' was asked for, but PyTorch finds {usable} of that kind on this machine; "
-            f"use --device auto or cpu."
+            f"Device '{name}' was asked for, but PyTorch finds {usable} of that kind on this machine",
+            "use {device:auto} or cpu",
         )
     return device
 

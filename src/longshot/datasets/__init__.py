@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from longshot.datasets import registry
 from longshot.datasets.catalogue import (
     add_dataset,
@@ -36,3 +38,13 @@ __all__ = [
     "take_rows",
     "under",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """``longshot.datasets.overlap`` without an import: a room of its own, loaded when it is named."""
+        if name == "overlap":
+            from importlib import import_module
+
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -67,7 +67,10 @@ def run_study(
 
     Examples
     --------
-    >>> run_study("better-testbed-small", "toybox", out="studies/better")  # doctest: +SKIP
+    >>> settings = {"tasks": 12, "way": 4, "shots": [1], "query": 3, "window": 5, "methods": ["protonet", "ridge"]}
+    >>> outcome = run_study("better-testbed-small", "toybox", out="studies/better", settings=settings)
+    >>> (outcome.path / "report.html").is_file()
+    True
     """
     resolved = resolve_study(study, backbone=backbone, settings=settings, config=config)
     return run_opened(resolved, open_data(resolved, datasets), out, device=device, workers=workers)

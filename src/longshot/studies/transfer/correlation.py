@@ -133,7 +133,7 @@ def _sources(
     if not dataset.splits.get("train") or not dataset.splits.get("test"):
         raise UserError(
             f"Dataset '{dataset.name}' has no train and test classes and no downstream dataset was given",
-            "make a split with {split(DATASET)} and give it as {splits:FILE}, or name datasets in {downstream}",
+            "make a split with {make_split(DATASET)} and give it as {splits:FILE}, or name datasets in {downstream}",
         )
     note = (
         f"No downstream dataset was given: the train classes of '{dataset.name}' are upstream, tasks come from its "
