@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 from longshot.core.batches import Episode
 from longshot.core.calls import Called
+from longshot.core.checks import check_count
 from longshot.networks.base import Network
 
 if TYPE_CHECKING:
@@ -89,3 +92,37 @@ class Algorithm(Called, ABC):
     @abstractmethod
     def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
         """One step over a Batch (not episodic) or a sequence of Episodes. ``network`` is in training mode."""
+
+
+class EpisodicAlgorithm(Algorithm):
+    """Training on episodes: the mean over episodes of −log softmax(logits) of the true class, mean over queries."""
+
+    episodic: ClassVar[bool] = True
+    recipe: ClassVar[TrainingDefaults] = TrainingDefaults(optimiser="adam(lr=0.001)", batch=1, steps=10_000)
+
+    def set_shape(self, way: int, shot: int, query: int) -> None:
+        """Check and keep what episodes look like unless the user says otherwise."""
+        check_count(self.name, "way", way, least=2)
+        check_count(self.name, "shot", shot, least=1)
+        check_count(self.name, "query", query, least=1)
+        self.way, self.shot, self.query = way, shot, query
+
+    def logits(self, network: Network, episode: Episode) -> Tensor:
+        """[Q, way] of the episode's queries; a subclass that overrides ``loss`` needs none."""
+        raise NotImplementedError
+
+    def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
+        """Mean over the episodes, each counting the same."""
+        assert not isinstance(data, ImageBatch)
+        losses, right = [], []
+        for episode in data:
+            logits = self.logits(network, episode)
+            losses.append(functional.cross_entropy(logits, episode.query_label))
+            right.append((logits.detach().argmax(1) == episode.query_label).float().mean())
+        return Step(torch.stack(losses).mean(), torch.stack(right).mean())
+
+
+def embed(network: Network, episode: Episode) -> tuple[Tensor, Tensor]:
+    """Vectors of support [S, d] and query [Q, d], through the network together."""
+    vectors: Tensor = network(torch.cat([episode.support, episode.query])).float()
+    return vectors[: len(episode.support)], vectors[len(episode.support) :]

@@ -14,14 +14,13 @@ from longshot.core.errors import UserError
 from longshot.methods.ctx import KEY, VALUE, class_scores, heads
 from longshot.networks.base import Network
 from longshot.training.augment import parse
-from longshot.training.base import Algorithm, ImageBatch, Step, TrainingDefaults
-from longshot.training.protonet import mean_step
+from longshot.training.base import EpisodicAlgorithm, ImageBatch, Step, TrainingDefaults
 
 # SimCLR's: crops of at least 8 % of the area (0.28 of a side), flips, colour; its blur and hue are left out.
 SIMCLR = "zoom(0.28)|flip|jitter(0.8)|grey(0.2)"
 
 
-class CTXTraining(Algorithm):
+class CTXTraining(EpisodicAlgorithm):
     """L = −log softmax over c of −1/n Σ_p ‖t_p − w_p‖² (``methods/ctx.py``), mean over the queries.
 
     With probability ``simclr`` an episode becomes a SimCLR episode: every support image is a class of its own, the
@@ -32,19 +31,17 @@ class CTXTraining(Algorithm):
 
     name: ClassVar[str] = "ctx"
     paper: ClassVar[str] = "Doersch et al. 2020"
-    episodic: ClassVar[bool] = True
     recipe: ClassVar[TrainingDefaults] = TrainingDefaults(optimiser="adam(lr=0.0006)", batch=1, steps=10_000)
 
     def __init__(
         self, *, way: int = 5, shot: int = 5, query: int = 10, width: int = 128, simclr: float = 0.5
     ) -> None:
-        check_count(self.name, "way", way, least=2)
-        for setting, value in {"shot": shot, "query": query, "width": width}.items():
-            check_count(self.name, setting, value, least=1)
+        self.set_shape(way, shot, query)
+        check_count(self.name, "width", width, least=1)
         check_number(self.name, "simclr", simclr)
         if simclr > 1:
             raise UserError(f"ctx's simclr is {simclr!r}; it is the share of SimCLR episodes, from 0 to 1.")
-        self.way, self.shot, self.query, self.width, self.simclr = way, shot, query, width, simclr
+        self.width, self.simclr = width, simclr
 
     @property
     def method(self) -> str:
@@ -62,23 +59,21 @@ class CTXTraining(Algorithm):
         return {name: nn.Linear(channels, self.width).weight.detach() for name in (KEY, VALUE)}
 
     def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
-        """Mean over the episodes."""
+        """Mean over the episodes, some of them turned into SimCLR's."""
         assert not isinstance(data, ImageBatch)
         # The global generator is seeded by the step, so a resumed run turns the same episodes into SimCLR's.
         changed = [
             simclr_episode(episode) if float(torch.rand(())) < self.simclr else episode for episode in data
         ]
-        logits = []
-        for episode in changed:
-            maps = network.maps(torch.cat([episode.support, episode.query])).float()
-            keys, values = heads(network, maps)
-            rows = len(episode.support)
-            logits.append(
-                class_scores(
-                    keys[:rows], values[:rows], episode.support_label, keys[rows:], values[rows:], episode.way
-                )
-            )
-        return mean_step(logits, changed)
+        return super().loss(network, changed)
+
+    def logits(self, network: Network, episode: Episode) -> Tensor:
+        """[Q, way] by attention between places."""
+        keys, values = heads(network, network.maps(torch.cat([episode.support, episode.query])).float())
+        rows = len(episode.support)
+        return class_scores(
+            keys[:rows], values[:rows], episode.support_label, keys[rows:], values[rows:], episode.way
+        )
 
 
 def simclr_episode(episode: Episode) -> Episode:

@@ -12,14 +12,13 @@ from longshot.core.batches import Episode
 from longshot.core.checks import check_count, check_number
 from longshot.networks.base import Network
 from longshot.networks.inner import HeadStart, InnerLoop, Moves
-from longshot.training.base import Algorithm, ImageBatch, Step, TrainingDefaults
+from longshot.training.base import EpisodicAlgorithm, ImageBatch, Step, TrainingDefaults
 from longshot.training.inner import meta_step
 
 
-class _InnerLoops(Algorithm):
+class _InnerLoops(EpisodicAlgorithm):
     """The query loss after an inner loop on the support, averaged over the episodes of a step."""
 
-    episodic: ClassVar[bool] = True
     moves: ClassVar[Moves] = "all"
     start: ClassVar[HeadStart] = "zero"
     second_order: ClassVar[bool] = True
@@ -27,11 +26,8 @@ class _InnerLoops(Algorithm):
     def __init__(self, *, steps: int, lr: float, way: int, shot: int, query: int) -> None:
         check_count(self.name, "steps", steps, least=1)
         check_number(self.name, "lr", lr, above=0)
-        check_count(self.name, "way", way, least=2)
-        check_count(self.name, "shot", shot, least=1)
-        check_count(self.name, "query", query, least=1)
+        self.set_shape(way, shot, query)
         self.steps, self.lr = steps, lr
-        self.way, self.shot, self.query = way, shot, query
 
     @property
     def loop(self) -> InnerLoop:

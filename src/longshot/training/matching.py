@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -11,10 +10,9 @@ from torch.nn import functional
 
 from longshot.core.batches import Episode
 from longshot.core.calls import format_call
-from longshot.core.checks import check_count, check_number
+from longshot.core.checks import check_number
 from longshot.networks.base import Network
-from longshot.training.base import Algorithm, ImageBatch, Step, TrainingDefaults
-from longshot.training.protonet import embed, mean_step
+from longshot.training.base import EpisodicAlgorithm, embed
 
 
 def attention_logits(support: Tensor, label: Tensor, query: Tensor, way: int, *, scale: float) -> Tensor:
@@ -26,7 +24,7 @@ def attention_logits(support: Tensor, label: Tensor, query: Tensor, way: int, *,
     return torch.logsumexp(spread, 2)
 
 
-class Matching(Algorithm):
+class Matching(EpisodicAlgorithm):
     """L = −log p(w | q), p(w | q) = Σ over support x of class w of softmax_x(scale · cos(q, x)).
 
     Without the paper's full context embeddings (recurrent encoders over the support), as most later comparisons.
@@ -34,28 +32,18 @@ class Matching(Algorithm):
 
     name: ClassVar[str] = "matching"
     paper: ClassVar[str] = "Vinyals et al. 2016"
-    episodic: ClassVar[bool] = True
-    recipe: ClassVar[TrainingDefaults] = TrainingDefaults(optimiser="adam(lr=0.001)", batch=1, steps=10_000)
 
     def __init__(self, *, way: int = 5, shot: int = 5, query: int = 10, scale: float = 10.0) -> None:
-        check_count(self.name, "way", way, least=2)
-        check_count(self.name, "shot", shot, least=1)
-        check_count(self.name, "query", query, least=1)
+        self.set_shape(way, shot, query)
         check_number(self.name, "scale", scale, above=0)
-        self.way, self.shot, self.query, self.scale = way, shot, query, scale
+        self.scale = scale
 
     @property
     def method(self) -> str:
         """The same classifier for validation tasks."""
         return format_call("matching", {"scale": self.scale}, {"scale": 10.0})
 
-    def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
-        """Mean over the episodes."""
-        assert not isinstance(data, ImageBatch)
-        logits = []
-        for episode in data:
-            support, query = embed(network, episode)
-            logits.append(
-                attention_logits(support, episode.support_label, query, episode.way, scale=self.scale)
-            )
-        return mean_step(logits, data)
+    def logits(self, network: Network, episode: Episode) -> Tensor:
+        """[Q, way] log p(w | q)."""
+        support, query = embed(network, episode)
+        return attention_logits(support, episode.support_label, query, episode.way, scale=self.scale)
