@@ -81,9 +81,9 @@ class TestFinetuneAll:
     def test_without_steps_it_is_the_prototype_classifier(
         self, kind: type[FinetuneAll], distance: str, task: ImageTask, network: SmallNetwork
     ) -> None:
-        found = scores(kind(steps=0, distance=distance), task, network)
+        adapted = scores(kind(steps=0, distance=distance), task, network)
         expected = prototypes(task, network, distance)
-        assert torch.allclose(centred(found), centred(expected), atol=1e-4)
+        assert torch.allclose(centred(adapted), centred(expected), atol=1e-4)
 
     def test_steps_equal_a_plain_loop(self, task: ImageTask, network: SmallNetwork) -> None:
         model = copy.deepcopy(network).requires_grad_(True)
@@ -98,8 +98,8 @@ class TestFinetuneAll:
             optimiser.zero_grad()
             F.cross_entropy(logits(task.support), task.support_label).backward()
             optimiser.step()
-        found = scores(FinetuneAll(steps=7, lr=1e-3, augmentation=0), task, network)
-        assert torch.allclose(found, logits(task.query).detach(), atol=2e-3)
+        adapted = scores(FinetuneAll(steps=7, lr=1e-3, augmentation=0), task, network)
+        assert torch.allclose(adapted, logits(task.query).detach(), atol=2e-3)
 
     def test_the_queries_entropy_falls_when_it_counts(self, task: ImageTask, network: SmallNetwork) -> None:
         def entropy(method: ImageMethod) -> float:
@@ -136,8 +136,8 @@ class TestAdapters:
     def test_lora_without_rank_or_scale_is_the_frozen_network(
         self, settings: dict[str, int], task: ImageTask, network: SmallNetwork
     ) -> None:
-        found = scores(LoRA(steps=3, **settings), task, network)  # type: ignore[arg-type]
-        assert torch.equal(found, scores(FinetuneAll(steps=0), task, network))
+        adapted = scores(LoRA(steps=3, **settings), task, network)  # type: ignore[arg-type]
+        assert torch.equal(adapted, scores(FinetuneAll(steps=0), task, network))
 
     @pytest.mark.parametrize("method", [LoRA(lr=0.01), OffsetAdapter(lr=0.01)])
     def test_only_their_own_parameters_move(
@@ -146,13 +146,13 @@ class TestAdapters:
         models: list[Network] = []
         made = type(method)._model
 
-        def keep(self: FinetuneAll, given: Network, generator: torch.Generator) -> object:
-            model, moving = made(self, given, generator)
+        def keep(self: FinetuneAll, trained: Network, generator: torch.Generator) -> object:
+            model, moving = made(self, trained, generator)
             models.append(model)
             return model, moving
 
         monkeypatch.setattr(type(method), "_model", keep)
-        found = scores(method, task, network)
+        adapted = scores(method, task, network)
         before = dict(network.state_dict())
         after = {
             name.replace("parametrizations.", "").replace(".original", ""): value
@@ -162,7 +162,7 @@ class TestAdapters:
         assert after and any(
             value.abs().sum() > 0 for value in after.values()
         )  # what is left is the adapters'
-        assert not torch.allclose(found, scores(FinetuneAll(steps=0), task, network), atol=1e-2)
+        assert not torch.allclose(adapted, scores(FinetuneAll(steps=0), task, network), atol=1e-2)
 
     def test_rank_one_step_changes_the_weight_by_up_times_down(self, network: SmallNetwork) -> None:
         from longshot.methods.adapters import LowRank
@@ -226,8 +226,8 @@ class TestHeads:
             optimiser.zero_grad()
             F.cross_entropy(logits(task.support), task.support_label).backward()
             optimiser.step()
-        found = scores(MDTransfer(steps=6, lr=1e-3, start="prototypes"), task, network)
-        assert torch.allclose(found, logits(task.query).detach(), atol=2e-3)
+        adapted = scores(MDTransfer(steps=6, lr=1e-3, start="prototypes"), task, network)
+        assert torch.allclose(adapted, logits(task.query).detach(), atol=2e-3)
 
     def test_the_other_choices_of_md_transfer_equal_a_plain_loop(
         self, task: ImageTask, network: SmallNetwork
@@ -256,17 +256,17 @@ class TestHeads:
         assert torch.allclose(scores(method, task, network), expected, atol=1e-4)
 
     def test_a_new_start_forgets_the_weights(self, network: SmallNetwork) -> None:
-        one, two = trainable(network), trainable(SmallNetwork(seed=5))
-        for model in (one, two):
+        first, second = trainable(network), trainable(SmallNetwork(seed=5))
+        for model in (first, second):
             restart(model, torch.Generator().manual_seed(3))
-        for (name, a), (_, b) in zip(one.state_dict().items(), two.state_dict().items(), strict=True):
+        for (name, a), (_, b) in zip(first.state_dict().items(), second.state_dict().items(), strict=True):
             assert torch.equal(a, b), name
-        assert not torch.equal(one.state_dict()["qkv.weight"], network.qkv.weight)
+        assert not torch.equal(first.state_dict()["qkv.weight"], network.qkv.weight)
 
     def test_training_from_scratch_fits_the_support(self, task: ImageTask, network: SmallNetwork) -> None:
         own = ImageTask(task.support, task.support_label, task.support, task.way, seed=1)
-        found = scores(TrainFromScratch(steps=200, lr=0.005), own, network)
-        assert float((found.argmax(1) == task.support_label).float().mean()) > 0.9
+        adapted = scores(TrainFromScratch(steps=200, lr=0.005), own, network)
+        assert float((adapted.argmax(1) == task.support_label).float().mean()) > 0.9
 
 
 class TestFinetuneLast:
@@ -275,24 +275,24 @@ class TestFinetuneLast:
     ) -> None:
         batch = as_batch(task, network)
         method = FinetuneLast(steps=12, lr=0.01, batch=4)
-        drawn = method._drawn(batch)[0]
-        assert int(drawn.min()) >= 0 and int(drawn.max()) < len(task.support)
+        rows_per_step = method._drawn(batch)[0]
+        assert int(rows_per_step.min()) >= 0 and int(rows_per_step.max()) < len(task.support)
         head = nn.Linear(network.dim, task.way)
         nn.init.zeros_(head.weight)
         nn.init.zeros_(head.bias)
         optimiser = torch.optim.Adam(head.parameters(), lr=0.01)
-        for rows in drawn:
+        for rows in rows_per_step:
             optimiser.zero_grad()
             F.cross_entropy(head(batch.support[0][rows]), task.support_label[rows]).backward()
             optimiser.step()
-        found = method.scores(batch)[0]
-        assert torch.allclose(found, head(batch.query[0]).detach(), atol=1e-4)
+        adapted = method.scores(batch)[0]
+        assert torch.allclose(adapted, head(batch.query[0]).detach(), atol=1e-4)
 
     def test_classes_are_drawn_equally_and_their_rows_too(
         self, task: ImageTask, network: SmallNetwork
     ) -> None:
-        drawn = FinetuneLast(steps=1000, batch=6)._drawn(as_batch(task, network))
-        counts = torch.bincount(drawn.flatten(), minlength=len(task.support))
+        rows = FinetuneLast(steps=1000, batch=6)._drawn(as_batch(task, network))
+        counts = torch.bincount(rows.flatten(), minlength=len(task.support))
         shots = torch.bincount(task.support_label)[task.support_label]
         expected = 6000 / task.way / shots
         assert ((counts - expected).abs() < 5 * expected.sqrt()).all()
@@ -319,8 +319,8 @@ class TestMemory:
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         expected = scores(method, task, network)
-        found = scores(method, task, self.Limited())
-        assert torch.allclose(found, expected, atol=2e-3)
+        adapted = scores(method, task, self.Limited())
+        assert torch.allclose(adapted, expected, atol=2e-3)
         assert room.limit is not None and room.limit <= 5
         assert capsys.readouterr().err.count("not enough memory") == 1
 
@@ -350,9 +350,9 @@ def test_a_step_in_pieces_has_the_gradient_of_the_whole(network: SmallNetwork, r
         optimiser = torch.optim.SGD(model.parameters(), lr=0.0)
         descend(model, images, lambda vectors: (vectors @ vectors.T).logsumexp(1).mean(), optimiser)
         gradients.append([p.grad for p in model.parameters()])
-    for whole, pieces in zip(*gradients, strict=True):
-        assert whole is not None and pieces is not None
-        assert torch.allclose(whole, pieces, atol=1e-4 * max(1, float(whole.abs().max())))
+    for at_once, pieces in zip(*gradients, strict=True):
+        assert at_once is not None and pieces is not None
+        assert torch.allclose(at_once, pieces, atol=1e-4 * max(1, float(at_once.abs().max())))
 
 
 class TestSupport:
@@ -380,8 +380,8 @@ class TestAugment:
         image = torch.zeros(200, 3, 16, 16)
         image[:, :, 8, 8] = 1e6  # colours move it by little
         changed = augment(image, torch.Generator().manual_seed(3))
-        place = changed.abs().sum(1).flatten(1).argmax(1)
-        rows, columns = place // 16 - 8, place % 16 - 8
+        brightest = changed.abs().sum(1).flatten(1).argmax(1)
+        rows, columns = brightest // 16 - 8, brightest % 16 - 8
         assert set(rows.tolist()) == set(columns.tolist()) == {-2, -1, 0, 1, 2}
         moved_down = rows == 2
         assert float(changed[moved_down][:, :, :2].abs().max()) == 0.0

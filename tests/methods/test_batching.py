@@ -144,9 +144,9 @@ def test_a_task_draws_the_same_numbers_in_any_batch() -> None:
 def test_a_batch_that_is_still_in_use_keeps_its_rows_when_its_gatherer_is_gone() -> None:
     tasks = make([(3, 2, 4)] * 5)
     ones, zeros = np.ones((50, 4), np.float32), np.zeros((50, 4), np.float32)
-    kept, _ = Gatherer([ones], CPU).batch(tasks, np.arange(5))
-    view = kept.query[2:, 1:]
-    del kept
+    batch, _ = Gatherer([ones], CPU).batch(tasks, np.arange(5))
+    view = batch.query[2:, 1:]
+    del batch
     Gatherer([zeros], CPU).batch(tasks, np.arange(5))
     Gatherer([zeros], CPU).batch(tasks, np.arange(5))
     assert view.min() == 1

@@ -19,6 +19,6 @@ TASKS = {"TIM": 15, "PT-MAP": 40, "Transductive fine-tuning": 40}  # those that 
 def test_predictions_equal_those_of_easyfsl(name: str, shot: int) -> None:
     features = made_up(40, 40)
     tasks = TASKS.get(name, 100)
-    same, mine, other = compare(features.reshape(-1, 640), np.arange(41) * 40, name, shot, tasks)
+    same, ours, other = compare(features.reshape(-1, 640), np.arange(41) * 40, name, shot, tasks)
     assert same >= 0.995
-    assert abs(mine - other) <= 0.001 + (0.002 if tasks < 100 else 0)  # one query of 2,000 is 0.05 points
+    assert abs(ours - other) <= 0.001 + (0.002 if tasks < 100 else 0)  # one query of 2,000 is 0.05 points

@@ -84,9 +84,9 @@ class WritesNetwork(Quick):
 
 class LeavesTrainingMode(Quick):
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
-        found = super().scores(tasks, network)
+        all_scores = super().scores(tasks, network)
         network.train()
-        return found
+        return all_scores
 
 
 class WritesInput(Quick):
@@ -120,8 +120,11 @@ class SeesOtherTasks(Quick):
     at_once = 3
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
-        found = super().scores(tasks, network)
-        return [scores + 3 * place * torch.arange(scores.shape[1]) for place, scores in enumerate(found)]
+        all_scores = super().scores(tasks, network)
+        return [
+            scores + 3 * position * torch.arange(scores.shape[1])
+            for position, scores in enumerate(all_scores)
+        ]
 
 
 class WrongShape(Quick):

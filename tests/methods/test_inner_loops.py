@@ -30,47 +30,47 @@ def task(seed: int = 0, way: int = 3, shot: int = 2, query: int = 4, skip: int |
         label = label[label != skip]
     colours = torch.randn(way, 3, 1, 1, generator=generator)
     support = torch.randn(len(label), 3, 16, 16, generator=generator) + colours[label]
-    asked = torch.randn(query, 3, 16, 16, generator=generator) + colours[torch.arange(query) % way]
-    return ImageTask(support, label, asked, way, seed)
+    queries = torch.randn(query, 3, 16, 16, generator=generator) + colours[torch.arange(query) % way]
+    return ImageTask(support, label, queries, way, seed)
 
 
-def written_out(net: Network, one: ImageTask, steps: int, lr: float) -> Tensor:
+def written_out(net: Network, episode: ImageTask, steps: int, lr: float) -> Tensor:
     """MAML on one task with an ordinary optimiser; group norm, so that no statistics are shared."""
     net = copy.deepcopy(net).requires_grad_(True)
-    head = nn.Linear(net.dim, one.way)
+    head = nn.Linear(net.dim, episode.way)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     optimiser = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=lr)
     with torch.enable_grad():
         for _ in range(steps):
             optimiser.zero_grad()
-            F.cross_entropy(head(net(one.support)), one.support_label).backward()
+            F.cross_entropy(head(net(episode.support)), episode.support_label).backward()
             optimiser.step()
     with torch.no_grad():
-        return head(net(one.query))
+        return head(net(episode.query))
 
 
 def test_maml_equals_an_ordinary_optimiser_on_every_task() -> None:
     net, tasks = network("group"), [task(seed) for seed in range(3)]
     with torch.no_grad():
-        found = MAML(steps=4, lr=0.5).scores(tasks, net)
-    for scores, one in zip(found, tasks, strict=True):
-        torch.testing.assert_close(scores, written_out(net, one, 4, 0.5), rtol=1e-4, atol=1e-5)
+        all_scores = MAML(steps=4, lr=0.5).scores(tasks, net)
+    for scores, episode in zip(all_scores, tasks, strict=True):
+        torch.testing.assert_close(scores, written_out(net, episode, 4, 0.5), rtol=1e-4, atol=1e-5)
 
 
 def test_support_statistics_are_those_of_batch_norm_in_training_mode() -> None:
-    net, one = network(), task()
-    asked = ImageTask(one.support, one.support_label, one.support, one.way, 0)
+    net, episode = network(), task()
+    own = ImageTask(episode.support, episode.support_label, episode.support, episode.way, 0)
     net.train()
     with torch.no_grad():
-        vectors = copy.deepcopy(net)(one.support)
+        vectors = copy.deepcopy(net)(episode.support)
     net.eval()
-    hot = F.one_hot(one.support_label, one.way).float()
+    hot = F.one_hot(episode.support_label, episode.way).float()
     means = hot.T @ vectors / hot.sum(0).unsqueeze(1)
-    wanted = 2 * vectors @ means.T - means.square().sum(1)
+    expected = 2 * vectors @ means.T - means.square().sum(1)
     with torch.no_grad():
-        (found,) = ProtoMAML(steps=0).scores([asked], net)
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+        (scores,) = ProtoMAML(steps=0).scores([own], net)
+    torch.testing.assert_close(scores, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,18 +80,18 @@ def test_tasks_together_equal_tasks_alone(kind: type[MAML], monkeypatch: pytest.
     method = kind(steps=3, lr=0.1)
     with torch.no_grad():
         together = method.scores(tasks, net)
-        for scores, one in zip(together, tasks, strict=True):
-            torch.testing.assert_close(scores, method.scores([one], net)[0], rtol=1e-4, atol=1e-4)
+        for scores, episode in zip(together, tasks, strict=True):
+            torch.testing.assert_close(scores, method.scores([episode], net)[0], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_query_does_not_see_the_others(kind: type[MAML]) -> None:
-    net, one = network(), task()
-    others = ImageTask(one.support, one.support_label, one.query.clone(), one.way, 0)
-    others.query[1:] = torch.randn(3, 3, 16, 16) * 5
+    net, episode = network(), task()
+    copied = ImageTask(episode.support, episode.support_label, episode.query.clone(), episode.way, 0)
+    copied.query[1:] = torch.randn(3, 3, 16, 16) * 5
     method = kind(steps=3, lr=0.1)
     with torch.no_grad():
-        first, second = method.scores([one], net)[0], method.scores([others], net)[0]
+        first, second = method.scores([episode], net)[0], method.scores([copied], net)[0]
     torch.testing.assert_close(first[0], second[0], rtol=1e-5, atol=1e-5)
     assert not torch.allclose(first[1:], second[1:])
 
@@ -116,35 +116,35 @@ def test_the_network_is_left_as_it_was(kind: type[MAML]) -> None:
 
 
 def test_anil_moves_the_head_alone() -> None:
-    net, one = network("group"), task()
+    net, episode = network("group"), task()
     with torch.no_grad():
-        (found,) = ANIL(steps=4, lr=0.5).scores([one], net)
-        vectors, asked = net(one.support), net(one.query)
-    head = nn.Linear(net.dim, one.way)
+        (scores,) = ANIL(steps=4, lr=0.5).scores([episode], net)
+        vectors, queries = net(episode.support), net(episode.query)
+    head = nn.Linear(net.dim, episode.way)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     optimiser = torch.optim.SGD(head.parameters(), lr=0.5)
     for _ in range(4):
         optimiser.zero_grad()
-        F.cross_entropy(head(vectors), one.support_label).backward()
+        F.cross_entropy(head(vectors), episode.support_label).backward()
         optimiser.step()
-    torch.testing.assert_close(found, head(asked).detach(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(scores, head(queries).detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_one_start_vector_for_all_classes_is_the_same_as_zero() -> None:
     """The reason why no start of the head is learned: it drops out of every gradient."""
-    net, one = network("group"), task()
+    net, episode = network("group"), task()
 
     def probabilities(start: Tensor) -> Tensor:
         moving = copy.deepcopy(net).requires_grad_(True)
-        weight = start.expand(one.way, -1).clone().requires_grad_()
+        weight = start.expand(episode.way, -1).clone().requires_grad_()
         optimiser = torch.optim.SGD([*moving.parameters(), weight], lr=0.5)
         for _ in range(4):
             optimiser.zero_grad()
-            F.cross_entropy(moving(one.support) @ weight.T, one.support_label).backward()
+            F.cross_entropy(moving(episode.support) @ weight.T, episode.support_label).backward()
             optimiser.step()
         with torch.no_grad():
-            return (moving(one.query) @ weight.T).softmax(1)
+            return (moving(episode.query) @ weight.T).softmax(1)
 
     torch.testing.assert_close(
         probabilities(torch.zeros(net.dim)), probabilities(torch.randn(net.dim)), rtol=1e-3, atol=1e-5
@@ -153,13 +153,15 @@ def test_one_start_vector_for_all_classes_is_the_same_as_zero() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_and_rate_are_those_of_training_unless_given(kind: type[MAML]) -> None:
-    net, one = network(), task()
+    net, episode = network(), task()
     plain = network()
     net.extras["inner"] = nn.Parameter(torch.tensor([0.25, 3.0]), requires_grad=False)
     with torch.no_grad():
-        torch.testing.assert_close(kind().scores([one], net), kind(lr=0.25, steps=3).scores([one], plain))
         torch.testing.assert_close(
-            kind(extra_steps=2, lr=0.1).scores([one], net), kind(lr=0.1, steps=5).scores([one], plain)
+            kind().scores([episode], net), kind(lr=0.25, steps=3).scores([episode], plain)
+        )
+        torch.testing.assert_close(
+            kind(extra_steps=2, lr=0.1).scores([episode], net), kind(lr=0.1, steps=5).scores([episode], plain)
         )
 
 

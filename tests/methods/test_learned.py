@@ -38,9 +38,9 @@ CALLS = [
 
 def a_task(queries: int = 11) -> ImageTask:
     """13 support images of 4 classes, of which one has none."""
-    drawn = torch.randn(13 + queries, 3, 16, 16, generator=torch.Generator().manual_seed(5))
+    images = torch.randn(13 + queries, 3, 16, 16, generator=torch.Generator().manual_seed(5))
     label = torch.tensor([0] * 3 + [1] * 6 + [3] * 4)
-    return ImageTask(drawn[:13] + label[:, None, None, None], label, drawn[13:], way=4, seed=7)
+    return ImageTask(images[:13] + label[:, None, None, None], label, images[13:], way=4, seed=7)
 
 
 @pytest.fixture
@@ -55,12 +55,12 @@ def network() -> SmallNetwork:
 def test_blocks_get_the_scores_of_the_whole(call: str, network: SmallNetwork) -> None:
     method, task = get_method(call), a_task()
     assert isinstance(method, ImageMethod)
-    [whole] = method.scores([task], network)
+    [together] = method.scores([task], network)
     learned = method.learned(replace(task, query=task.query[:0]), network)
     blocks = torch.cat([learned(part) for part in torch.split(task.query, 4)])
-    assert torch.equal(torch.isinf(blocks), torch.isinf(whole)) and torch.isinf(whole[:, 2]).all()
-    rest = [0, 1, 3]
-    torch.testing.assert_close(blocks[:, rest], whole[:, rest], rtol=1e-3, atol=1e-4)
+    assert torch.equal(torch.isinf(blocks), torch.isinf(together)) and torch.isinf(together[:, 2]).all()
+    remaining = [0, 1, 3]
+    torch.testing.assert_close(blocks[:, remaining], together[:, remaining], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,9 @@ def test_training_happens_once(call: str, network: SmallNetwork, monkeypatch: py
     steps: list[int] = []
     for module in (adapt_heads, finetune_network):
         true = module.descend
-        monkeypatch.setattr(module, "descend", lambda *given, true=true: (steps.append(1), true(*given))[1])
+        monkeypatch.setattr(
+            module, "descend", lambda *arguments, true=true: (steps.append(1), true(*arguments))[1]
+        )
     method = get_method(call)
     assert isinstance(method, ImageMethod)
     learned = method.learned(a_task(), network)
@@ -90,18 +92,18 @@ def test_an_evaluation_in_blocks_gives_the_same_rows(
     from longshot.networks import checkpoint
     from longshot.networks.registry import get_network
 
-    place = tmp_path / "network"
-    place.mkdir()
+    folder = tmp_path / "network"
+    folder.mkdir()
     story = {"preprocessing": "decode|resize(16,16)|value_range(0,1)"}
-    checkpoint.save(place, get_network("cnn4(width=4)", size=(16, 16)), story)
+    checkpoint.save(folder, get_network("cnn4(width=4)", size=(16, 16)), story)
     data = shuffled_splits(open_dataset(photos), seed=0)
     bed = BigEpisode(train=20, validation=10).final(data)
-    found = []
+    all_scores = []
     for number, queries in enumerate((1024, 13)):
         monkeypatch.setattr(compute, "QUERIES", queries)
         results = evaluate(
             bed,
-            backbones=str(place),
+            backbones=str(folder),
             methods=call,
             out=tmp_path / str(number),
             datasets={data.name: data},
@@ -109,10 +111,10 @@ def test_an_evaluation_in_blocks_gives_the_same_rows(
             device="cpu",
         )
         table = results.table()
-        found.append((table["prediction"].to_pylist(), table["loss"].to_numpy()))
-    assert len(found[0][0][0]) == 48  # the last block is no whole one
-    assert found[0][0] == found[1][0]
-    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-4)
+        all_scores.append((table["prediction"].to_pylist(), table["loss"].to_numpy()))
+    assert len(all_scores[0][0][0]) == 48  # the last block is no whole one
+    assert all_scores[0][0] == all_scores[1][0]
+    np.testing.assert_allclose(all_scores[0][1], all_scores[1][1], rtol=1e-4)
 
 
 @torch.no_grad()

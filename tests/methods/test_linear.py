@@ -43,8 +43,8 @@ def test_logistic_regression_equals_scikit_learn(C: float, normalize: bool) -> N
         support, query = rows(world, task, normalize)
         model = LogisticRegression(C=C, tol=1e-8, max_iter=20_000).fit(support, task.support_label)
         expected = model.decision_function(query)
-        found = scores - scores.mean(1, keepdims=True)
-        np.testing.assert_allclose(found, expected - expected.mean(1, keepdims=True), atol=0.02)
+        centred = scores - scores.mean(1, keepdims=True)
+        np.testing.assert_allclose(centred, expected - expected.mean(1, keepdims=True), atol=0.02)
         equal += int((scores.argmax(1) == expected.argmax(1)).sum())
         total += len(query)
     assert equal >= 0.995 * total

@@ -70,10 +70,10 @@ def test_own_method_keeps_the_common_rules(code: str, name: str, tmp_path: Path)
 
 def test_own_class_equals_the_registered_method(tmp_path: Path) -> None:
     world, tasks = _mixed(8)
-    mine = run(get_method(f"{write(tmp_path, CLASS)}:Means(scale=0.5)"), world, tasks)
-    for one, two in zip(mine, run(get_method("protonet(scale=0.5)"), world, tasks), strict=True):
-        one, two = (s - s.max(1, keepdims=True) for s in (one, two))
-        np.testing.assert_allclose(one, two, atol=1e-3)
+    own = run(get_method(f"{write(tmp_path, CLASS)}:Means(scale=0.5)"), world, tasks)
+    for first, second in zip(own, run(get_method("protonet(scale=0.5)"), world, tasks), strict=True):
+        first, second = (s - s.max(1, keepdims=True) for s in (first, second))
+        np.testing.assert_allclose(first, second, atol=1e-3)
 
 
 def test_settings_and_the_file_are_part_of_the_identity(tmp_path: Path) -> None:
@@ -233,8 +233,8 @@ def test_scikit_learn_classifiers_learn_and_take_any_task(call: str) -> None:
 
 def test_scikit_learn_predictions_are_those_of_the_classifier_itself() -> None:
     world, tasks = _mixed(10)
-    found = run(get_method("sklearn:sklearn.linear_model.LogisticRegression(C=5)"), world, tasks)
-    for task, scores in zip(tasks, found, strict=True):
+    all_scores = run(get_method("sklearn:sklearn.linear_model.LogisticRegression(C=5)"), world, tasks)
+    for task, scores in zip(tasks, all_scores, strict=True):
         model = LogisticRegression(C=5).fit(world.features[task.support], task.support_label)
         assert np.array_equal(scores.argmax(1), model.predict(world.features[task.query]))
 
@@ -242,10 +242,10 @@ def test_scikit_learn_predictions_are_those_of_the_classifier_itself() -> None:
 def test_two_classes_and_one_class_have_scores_for_each() -> None:
     world, rng = World.make(), np.random.default_rng(0)
     tasks = [world.task(rng, [3, 3], [4, 4]), world.task(rng, [3, 0], [4, 4])]
-    two, one = run(get_method("sklearn:sklearn.svm.SVC"), world, tasks)
-    assert (two.argmax(1) == tasks[0].query_label).mean() > 0.7
-    assert np.isfinite(two).all()
-    assert (one.argmax(1) == 0).all()
+    first, second = run(get_method("sklearn:sklearn.svm.SVC"), world, tasks)
+    assert (first.argmax(1) == tasks[0].query_label).mean() > 0.7
+    assert np.isfinite(first).all()
+    assert (second.argmax(1) == 0).all()
 
 
 def test_a_random_classifier_depends_on_the_task_alone() -> None:

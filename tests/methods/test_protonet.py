@@ -38,5 +38,5 @@ def test_probabilities_follow_the_formula(distance: str, scale: float) -> None:
 def test_default_scale(distance: str, scale: int) -> None:
     world, tasks = _mixed(4)
     default = run(get_method(f"protonet(distance={distance!r})"), world, tasks)
-    given = run(get_method(f"protonet(distance={distance!r}, scale={scale})"), world, tasks)
-    assert all(np.array_equal(a, b) for a, b in zip(default, given, strict=True))
+    scaled = run(get_method(f"protonet(distance={distance!r}, scale={scale})"), world, tasks)
+    assert all(np.array_equal(a, b) for a, b in zip(default, scaled, strict=True))

@@ -11,9 +11,9 @@ from longshot.methods.registry import METHODS, get_method, method_class
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_entry_leads_to_a_method_of_that_name(name: str) -> None:
-    found = method_class(name)
-    assert found.name == name
-    assert found.setting in ("inductive", "transductive")
+    method = method_class(name)
+    assert method.name == name
+    assert method.setting in ("inductive", "transductive")
 
 
 @pytest.mark.parametrize("name", METHODS)

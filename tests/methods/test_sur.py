@@ -39,5 +39,5 @@ def test_one_backbone_is_the_cosine_to_the_mean_of_unit_vectors() -> None:
     world, rng = World.make(), np.random.default_rng(2)
     tasks = [world.task(rng, [5] * 5, [6] * 5) for _ in range(5)]
     expected = run(get_method("simpleshot(center='none', distance='cosine')"), world, tasks)
-    for one, two in zip(run(get_method("sur"), world, tasks), expected, strict=True):
-        np.testing.assert_allclose(one, two, atol=1e-4)
+    for first, second in zip(run(get_method("sur"), world, tasks), expected, strict=True):
+        np.testing.assert_allclose(first, second, atol=1e-4)

@@ -24,10 +24,10 @@ def test_plan_equals_that_of_pot(largest: float) -> None:
     ot = pytest.importorskip("ot", reason="needs POT: pip install POT")
     cost = costs(largest)
     plan = Transport(*EVERY, rounds=100)(cost)
-    for one, found in zip(cost.double().numpy(), plan.numpy(), strict=True):
+    for cost_matrix, ours in zip(cost.double().numpy(), plan.numpy(), strict=True):
         settings = {"stopThr": 1e-12, "numItermax": 100_000, "method": "sinkhorn_log"}
-        expected = ot.sinkhorn(np.full(5, 6.0), np.ones(30), one, 1.0, **settings)
-        np.testing.assert_allclose(found, expected, atol=2e-5)
+        expected = ot.sinkhorn(np.full(5, 6.0), np.ones(30), cost_matrix, 1.0, **settings)
+        np.testing.assert_allclose(ours, expected, atol=2e-5)
 
 
 @pytest.mark.parametrize("largest", [0.1, 4.0, 60.0])

@@ -33,9 +33,9 @@ def make_case(
         own = []
         for c, k in zip(chosen, counts[-1], strict=True):
             rows = rng.permutation(np.arange(offsets[c], offsets[c + 1]))
-            asked = int(rng.integers(2, 5))
-            own.append(rows[:asked].tolist())
-            support += rows[asked : asked + k].tolist()
+            count_query = int(rng.integers(2, 5))
+            own.append(rows[:count_query].tolist())
+            support += rows[count_query : count_query + k].tolist()
         queries.append(own)
     return Case(array, offsets, SelectionTasks.from_lists(classes, counts, queries), np.array(support))
 

@@ -48,12 +48,12 @@ def one_task(
     if normalize:
         features = features / features.norm(dim=1, keepdim=True)
     query, label, pools, rows, shots = [], [], [], [], []
-    for place, slot in enumerate(range(tasks.offsets[task], tasks.offsets[task + 1])):
+    for position, slot in enumerate(range(tasks.offsets[task], tasks.offsets[task + 1])):
         own = tasks.query.row(slot)
         c = tasks.classes[slot]
         pool = np.setdiff1d(np.arange(offsets[c], offsets[c + 1]), own)
         query.append(features[own])
-        label += [place] * len(own)
+        label += [position] * len(own)
         pools.append(features[pool])
         rows.append(pool)
         shots.append(int(tasks.shots[slot]))
@@ -118,14 +118,14 @@ def task2vec_loss(task: OneTask, distance: str, temperature: float):
         p = prototype_logits(features, probe, distance, temperature).softmax(-1)
         return (p * (1 - p))[:, :, None] * features.square()[:, None, :]
 
-    wanted = fisher(task.query).mean(0)
+    target = fisher(task.query).mean(0)
 
     def value(weights: list[torch.Tensor]) -> torch.Tensor:
         parts = [
             torch.einsum("i,ijl->jl", w / w.sum(), fisher(p))
             for w, p in zip(weights, task.pools, strict=True)
         ]
-        return (torch.stack(parts).mean(0) - wanted).square().mean()
+        return (torch.stack(parts).mean(0) - target).square().mean()
 
     return value
 

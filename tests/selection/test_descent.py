@@ -29,15 +29,15 @@ def random_start(case: Case, table: FeatureTable, number: int) -> list[np.ndarra
 @pytest.mark.parametrize("step_size", [1.0, 200.0])
 def test_random_start_equals_algorithm_1(case: Case, step_size: float) -> None:
     table = FeatureTable(case.array, case.offsets)
-    found, _ = descend(table, case.tasks, PAPER, start="random", step_size=step_size, entropy=(7,))
+    support, _ = descend(table, case.tasks, PAPER, start="random", step_size=step_size, entropy=(7,))
     bounds = case.tasks.support_offsets
     for number in range(len(case.tasks)):
         task = naive.one_task(case.array, case.offsets, case.tasks, number)
         loss = naive.prototype_loss(task, naive.cross_entropy, "euclidean", 0.3)
         expected = naive.algorithm_1(task, loss, random_start(case, table, number), step_size)
-        for place, rows in enumerate(expected):
-            slot = case.tasks.offsets[number] + place
-            assert found[bounds[slot] : bounds[slot + 1]].tolist() == rows.tolist()
+        for position, rows in enumerate(expected):
+            slot = case.tasks.offsets[number] + position
+            assert support[bounds[slot] : bounds[slot + 1]].tolist() == rows.tolist()
 
 
 @pytest.mark.parametrize("projection", ["l1", "simplex", "none"])
@@ -47,18 +47,20 @@ def test_uniform_start_needs_neither_step_size_nor_projection(
 ) -> None:
     table = FeatureTable(case.array, case.offsets)
     direct = select_rows(table, case.tasks, PAPER, PAPER.at_pool(table, case.tasks))
-    found, _ = descend(table, case.tasks, PAPER, start="uniform", step_size=step_size, projection=projection)  # type: ignore[arg-type]
+    support, _ = descend(
+        table, case.tasks, PAPER, start="uniform", step_size=step_size, projection=projection
+    )  # type: ignore[arg-type]
     order = np.repeat(np.arange(case.tasks.slots), case.tasks.shots)
-    assert np.array_equal(found[np.lexsort([found, order])], direct[np.lexsort([direct, order])])
+    assert np.array_equal(support[np.lexsort([support, order])], direct[np.lexsort([direct, order])])
 
 
 def test_steps_end_where_a_class_has_no_weight_left(case: Case) -> None:
-    found, made = descend(
+    support, made = descend(
         FeatureTable(case.array, case.offsets), case.tasks, PAPER, start="uniform", steps=30
     )
     assert made.min() >= 1
     assert made.max() <= 30
-    assert len(found) == case.tasks.shots.sum()
+    assert len(support) == case.tasks.shots.sum()
 
 
 def test_simplex_makes_every_step(case: Case) -> None:

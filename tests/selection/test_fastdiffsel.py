@@ -34,19 +34,19 @@ def test_equal_images_are_taken_in_row_order() -> None:
     array = np.tile(np.eye(4, dtype=np.float32)[:2], (20, 1))  # two distinct images, 20 copies each
     offsets = np.array([0, 20, 40])
     tasks = SelectionTasks.from_lists([[0, 1]], [[5, 5]], [[[0], [21]]])
-    found = select(FeatureTable(array, offsets, row_block=7), tasks, OBJECTIVE).support.reshape(2, 5)
-    for rows in found:
+    support = select(FeatureTable(array, offsets, row_block=7), tasks, OBJECTIVE).support.reshape(2, 5)
+    for rows in support:
         assert sorted(rows.tolist()) == rows.tolist()
         assert len({row % 2 for row in rows.tolist()}) == 1
 
 
 def test_support_is_in_the_class_distinct_and_never_a_query(large: Case) -> None:
-    found = select(
+    selection = select(
         FeatureTable(large.array, large.offsets), large.tasks, OBJECTIVE, refine=2, greedy=1
     ).support
     tasks = large.tasks
     for slot in range(tasks.slots):
-        rows = found[tasks.support_offsets[slot] : tasks.support_offsets[slot + 1]]
+        rows = selection[tasks.support_offsets[slot] : tasks.support_offsets[slot + 1]]
         label = tasks.classes[slot]
         own = tasks.query.row(slot)
         assert len(set(rows.tolist())) == tasks.shots[slot]
@@ -58,10 +58,10 @@ def test_support_is_in_the_class_distinct_and_never_a_query(large: Case) -> None
 @pytest.mark.parametrize("row_block", [3, 64, 100000])
 def test_row_blocks_do_not_change_the_result(large: Case, row_block: int) -> None:
     expected = select(FeatureTable(large.array, large.offsets), large.tasks, OBJECTIVE, refine=2).support
-    found = select(
+    selection = select(
         FeatureTable(large.array, large.offsets, row_block=row_block), large.tasks, OBJECTIVE, refine=2
     ).support
-    assert np.array_equal(found, expected)
+    assert np.array_equal(selection, expected)
 
 
 def test_chunks_and_columns_do_not_change_the_result(large: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,9 +69,9 @@ def test_chunks_and_columns_do_not_change_the_result(large: Case, monkeypatch: p
     expected = select(table, large.tasks, OBJECTIVE, refine=2, greedy=1)
     monkeypatch.setattr(run, "_CHUNK_BYTES", 4000)
     monkeypatch.setattr(objectives, "COLUMN_BLOCK", 5)
-    found = select(table, large.tasks, OBJECTIVE, refine=2, greedy=1)
-    assert np.array_equal(found.support, expected.support)
-    assert np.array_equal(found.refined, expected.refined)
+    selection = select(table, large.tasks, OBJECTIVE, refine=2, greedy=1)
+    assert np.array_equal(selection.support, expected.support)
+    assert np.array_equal(selection.refined, expected.refined)
 
 
 def test_a_task_alone_is_the_same_as_among_others(large: Case) -> None:
@@ -86,13 +86,13 @@ def test_a_task_alone_is_the_same_as_among_others(large: Case) -> None:
 
 
 def test_threads_do_not_change_the_result(large: Case) -> None:
-    table, few = FeatureTable(large.array, large.offsets), large.tasks.take(np.arange(8))
+    table, first_tasks = FeatureTable(large.array, large.offsets), large.tasks.take(np.arange(8))
     before = torch.get_num_threads()
     try:
         results = []
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            results.append(select(table, few, OBJECTIVE, refine=2, greedy=1).support)
+            results.append(select(table, first_tasks, OBJECTIVE, refine=2, greedy=1).support)
     finally:
         torch.set_num_threads(before)
     assert np.array_equal(*results)
@@ -102,9 +102,9 @@ def test_float16_file_equals_the_same_numbers_in_float32(large: Case, tmp_path) 
     half = large.array.astype(np.float16)
     np.save(tmp_path / "features.npy", half)
     mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
-    found = select(FeatureTable(mapped, large.offsets), large.tasks, OBJECTIVE).support
+    support = select(FeatureTable(mapped, large.offsets), large.tasks, OBJECTIVE).support
     expected = select(FeatureTable(half.astype(np.float32), large.offsets), large.tasks, OBJECTIVE).support
-    assert np.array_equal(found, expected)
+    assert np.array_equal(support, expected)
 
 
 def test_difficult_raises_and_easy_lowers_the_loss(large: Case) -> None:
@@ -128,16 +128,16 @@ def test_too_small_a_pool_names_class_and_counts() -> None:
 def test_the_whole_pool_can_be_the_support() -> None:
     tasks = SelectionTasks.from_lists([[0, 1]], [[4, 3]], [[[0], [5, 6]]])
     table = FeatureTable(np.random.default_rng(0).normal(size=(10, 3)), np.array([0, 5, 10]))
-    found = select(table, tasks, OBJECTIVE, refine=1, greedy=1).support
-    assert sorted(found.tolist()) == [1, 2, 3, 4, 7, 8, 9]
+    support = select(table, tasks, OBJECTIVE, refine=1, greedy=1).support
+    assert sorted(support.tolist()) == [1, 2, 3, 4, 7, 8, 9]
 
 
 def test_a_row_of_zeros_is_no_nan() -> None:
     array = np.random.default_rng(0).normal(size=(20, 6))
     array[3] = 0
     tasks = SelectionTasks.from_lists([[0, 1]], [[2, 2]], [[[0, 3], [11]]])
-    found = select(FeatureTable(array, np.array([0, 10, 20])), tasks, OBJECTIVE)
-    assert np.isfinite(found.loss).all()
+    selection = select(FeatureTable(array, np.array([0, 10, 20])), tasks, OBJECTIVE)
+    assert np.isfinite(selection.loss).all()
 
 
 @pytest.mark.parametrize(

@@ -27,14 +27,14 @@ def test_incremental_equals_naive(
     small: Case, objective: SelectionObjective, reference: Reference, largest: bool
 ) -> None:
     table = FeatureTable(small.array, small.offsets)
-    found, _ = greedy_rounds(table, small.tasks, objective, small.support, 2, largest=largest)
+    support, _ = greedy_rounds(table, small.tasks, objective, small.support, 2, largest=largest)
     bounds = small.tasks.support_offsets
     for number in range(len(small.tasks)):
         task = naive.one_task(small.array, small.offsets, small.tasks, number)
         slots = range(small.tasks.offsets[number], small.tasks.offsets[number + 1])
         start = [small.support[bounds[s] : bounds[s + 1]] for s in slots]
         expected = naive.greedy(task, reference(task), start, 2, largest)
-        assert [found[bounds[s] : bounds[s + 1]].tolist() for s in slots] == [
+        assert [support[bounds[s] : bounds[s + 1]].tolist() for s in slots] == [
             rows.tolist() for rows in expected
         ]
 

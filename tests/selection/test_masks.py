@@ -53,14 +53,14 @@ def without(case: Case, keep: np.ndarray) -> tuple[np.ndarray, np.ndarray, Ints]
     return case.array[keep], before[case.offsets], before[:-1]
 
 
-def moved(tasks: SelectionTasks, place: Ints) -> SelectionTasks:
-    return SelectionTasks(tasks.plan, tasks.query.with_values(place[tasks.query.values]), tasks.ids)
+def moved(tasks: SelectionTasks, new_rows: Ints) -> SelectionTasks:
+    return SelectionTasks(tasks.plan, tasks.query.with_values(new_rows[tasks.query.values]), tasks.ids)
 
 
-def assert_same(found: Selection, other: Selection, keep: np.ndarray) -> None:
-    assert np.array_equal(found.support, np.flatnonzero(keep)[other.support])
+def assert_same(masked: Selection, physical: Selection, keep: np.ndarray) -> None:
+    assert np.array_equal(masked.support, np.flatnonzero(keep)[physical.support])
     for name in ("steps", "refined", "searched"):
-        assert np.array_equal(getattr(found, name), getattr(other, name))
+        assert np.array_equal(getattr(masked, name), getattr(physical, name))
 
 
 @every_objective
@@ -72,13 +72,15 @@ def test_equals_a_dataset_without_the_rows(
 ) -> None:
     """Every query may be selected in other tasks: not one bit differs, whatever the blocks."""
     case, allowed = masked(seed, 0.0)
-    array, offsets, place = without(case, allowed)
-    found = select(
+    array, offsets, new_rows = without(case, allowed)
+    selection = select(
         FeatureTable(case.array, case.offsets, allowed=allowed, row_block=7), case.tasks, objective, **options
     )  # type: ignore[arg-type]
-    other = select(FeatureTable(array, offsets, row_block=7), moved(case.tasks, place), objective, **options)  # type: ignore[arg-type]
-    assert_same(found, other, allowed)
-    assert np.array_equal(found.loss, other.loss) and np.array_equal(found.accuracy, other.accuracy)
+    other = select(
+        FeatureTable(array, offsets, row_block=7), moved(case.tasks, new_rows), objective, **options
+    )  # type: ignore[arg-type]
+    assert_same(selection, other, allowed)
+    assert np.array_equal(selection.loss, other.loss) and np.array_equal(selection.accuracy, other.accuracy)
 
 
 @every_objective
@@ -94,11 +96,11 @@ def test_queries_outside_the_mask(objective: SelectionObjective, hidden: float, 
         alone = case.tasks.take(np.array([number]))
         keep = allowed.copy()
         keep[alone.query.values] = True
-        array, offsets, place = without(case, keep)
-        found = select(table, alone, objective, **OPTIONS[name])  # type: ignore[arg-type]
-        other = select(FeatureTable(array, offsets), moved(alone, place), objective, **OPTIONS[name])  # type: ignore[arg-type]
-        assert_same(found, other, keep)
-        np.testing.assert_allclose(found.loss, other.loss, rtol=1e-4, atol=1e-6)
+        array, offsets, new_rows = without(case, keep)
+        selection = select(table, alone, objective, **OPTIONS[name])  # type: ignore[arg-type]
+        other = select(FeatureTable(array, offsets), moved(alone, new_rows), objective, **OPTIONS[name])  # type: ignore[arg-type]
+        assert_same(selection, other, keep)
+        np.testing.assert_allclose(selection.loss, other.loss, rtol=1e-4, atol=1e-6)
 
 
 @every_objective
@@ -109,8 +111,8 @@ def test_greedy_search_equals_a_dataset_without_the_rows(
     objective: SelectionObjective, largest: bool, seed: int
 ) -> None:
     case, allowed = masked(seed, 0.0)
-    array, offsets, place = without(case, allowed)
-    found = search(
+    array, offsets, new_rows = without(case, allowed)
+    selection = search(
         FeatureTable(case.array, case.offsets, allowed=allowed),
         case.tasks,
         objective,
@@ -119,30 +121,30 @@ def test_greedy_search_equals_a_dataset_without_the_rows(
     )
     other = search(
         FeatureTable(array, offsets),
-        moved(case.tasks, place),
+        moved(case.tasks, new_rows),
         objective,
-        place[case.support],
+        new_rows[case.support],
         largest=largest,
     )
-    assert_same(found, other, allowed)
+    assert_same(selection, other, allowed)
 
 
 @pytest.mark.parametrize(("objective", "reference"), CASES.values(), ids=CASES.keys())
 def test_masked_greedy_equals_the_naive_loop(objective: SelectionObjective, reference: Reference) -> None:
     case, allowed = masked(8, 0.5)
-    found, _ = greedy_rounds(
+    support, _ = greedy_rounds(
         FeatureTable(case.array, case.offsets, allowed=allowed), case.tasks, objective, case.support, 1
     )
     bounds = case.tasks.support_offsets
     for number in range(len(case.tasks)):
         task = naive.one_task(case.array, case.offsets, case.tasks, number)
-        kept = [allowed[rows] for rows in task.rows]
-        task.pools = [pool[mask] for pool, mask in zip(task.pools, kept, strict=True)]
-        task.rows = [rows[mask] for rows, mask in zip(task.rows, kept, strict=True)]
+        pool_masks = [allowed[rows] for rows in task.rows]
+        task.pools = [pool[mask] for pool, mask in zip(task.pools, pool_masks, strict=True)]
+        task.rows = [rows[mask] for rows, mask in zip(task.rows, pool_masks, strict=True)]
         slots = range(case.tasks.offsets[number], case.tasks.offsets[number + 1])
         start = [case.support[bounds[s] : bounds[s + 1]] for s in slots]
         expected = naive.greedy(task, reference(task), start, 1)
-        assert [found[bounds[s] : bounds[s + 1]].tolist() for s in slots] == [r.tolist() for r in expected]
+        assert [support[bounds[s] : bounds[s + 1]].tolist() for s in slots] == [r.tolist() for r in expected]
 
 
 @every_objective
@@ -152,11 +154,11 @@ def test_a_mask_that_allows_all_changes_nothing(
 ) -> None:
     everything = np.ones(len(case.array), dtype=bool)
     plain = select(FeatureTable(case.array, case.offsets), case.tasks, objective, **options)  # type: ignore[arg-type]
-    found = select(
+    selection = select(
         FeatureTable(case.array, case.offsets, allowed=everything), case.tasks, objective, **options
     )  # type: ignore[arg-type]
-    assert_same(found, plain, everything)
-    assert np.array_equal(found.loss, plain.loss)
+    assert_same(selection, plain, everything)
+    assert np.array_equal(selection.loss, plain.loss)
 
 
 @every_objective
@@ -165,15 +167,19 @@ def test_rows_outside_the_mask_are_never_selected(
     objective: SelectionObjective, options: dict[str, object]
 ) -> None:
     case, allowed = masked(3, 0.5)
-    found = select(FeatureTable(case.array, case.offsets, allowed=allowed), case.tasks, objective, **options)  # type: ignore[arg-type]
-    assert allowed[found.support].all()
+    selection = select(
+        FeatureTable(case.array, case.offsets, allowed=allowed), case.tasks, objective, **options
+    )  # type: ignore[arg-type]
+    assert allowed[selection.support].all()
     slot = np.repeat(np.arange(case.tasks.slots), case.tasks.shots)
     assert np.array_equal(
-        np.searchsorted(case.offsets, found.support, side="right") - 1, case.tasks.classes[slot]
+        np.searchsorted(case.offsets, selection.support, side="right") - 1, case.tasks.classes[slot]
     )
     own = np.repeat(case.tasks.task_of_slot, case.tasks.query.lengths)
     queries = set(zip(own.tolist(), case.tasks.query.values.tolist(), strict=True))
-    assert not queries & set(zip(case.tasks.task_of_slot[slot].tolist(), found.support.tolist(), strict=True))
+    assert not queries & set(
+        zip(case.tasks.task_of_slot[slot].tolist(), selection.support.tolist(), strict=True)
+    )
 
 
 def test_a_support_is_measured_whatever_the_mask(case: Case) -> None:
@@ -181,10 +187,10 @@ def test_a_support_is_measured_whatever_the_mask(case: Case) -> None:
     allowed = np.zeros(len(case.array), dtype=bool)
     allowed[case.support] = True
     plain = measure(FeatureTable(case.array, case.offsets), case.tasks, OBJECTIVE, case.support)
-    found = measure(
+    measured = measure(
         FeatureTable(case.array, case.offsets, allowed=allowed), case.tasks, OBJECTIVE, case.support
     )
-    assert np.array_equal(plain, found)
+    assert np.array_equal(plain, measured)
 
 
 def test_too_few_allowed_rows_are_counted() -> None:

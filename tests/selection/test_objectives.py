@@ -61,7 +61,7 @@ def test_weight_gradient_equals_autograd(
 ) -> None:
     table = FeatureTable(case.array, case.offsets)
     weights = start_weights(table, case.tasks, start, (3,))  # type: ignore[arg-type]
-    found = weight_gradients(table, case, objective, weights)
+    gradients = weight_gradients(table, case, objective, weights)
     for number in range(len(case.tasks)):
         task = naive.one_task(case.array, case.offsets, case.tasks, number)
         first, last = case.tasks.offsets[number : number + 2]
@@ -74,7 +74,7 @@ def test_weight_gradient_equals_autograd(
         expected = torch.autograd.grad(reference(task)(start_at), start_at)
         for slot, gradient in zip(range(first, last), expected, strict=True):
             scale = float(gradient.abs().max())
-            np.testing.assert_allclose(found[slot], gradient.numpy(), atol=2e-4 * scale)
+            np.testing.assert_allclose(gradients[slot], gradient.numpy(), atol=2e-4 * scale)
 
 
 @every_objective
@@ -83,15 +83,15 @@ def test_selection_equals_algorithm_1(
 ) -> None:
     """Uniform start, autograd, any step size, projection, extraction: the same supports in the same order."""
     table = FeatureTable(case.array, case.offsets)
-    found = select_rows(table, case.tasks, objective, objective.at_pool(table, case.tasks))
+    support = select_rows(table, case.tasks, objective, objective.at_pool(table, case.tasks))
     bounds = case.tasks.support_offsets
     for number in range(len(case.tasks)):
         task = naive.one_task(case.array, case.offsets, case.tasks, number)
         uniform = [np.full(len(rows), k / len(rows)) for rows, k in zip(task.rows, task.shots, strict=True)]
         expected = naive.algorithm_1(task, reference(task), uniform, step_size=200.0)
-        for place, rows in enumerate(expected):
-            slot = case.tasks.offsets[number] + place
-            assert found[bounds[slot] : bounds[slot + 1]].tolist() == rows.tolist()
+        for position, rows in enumerate(expected):
+            slot = case.tasks.offsets[number] + position
+            assert support[bounds[slot] : bounds[slot + 1]].tolist() == rows.tolist()
 
 
 @every_objective
@@ -99,17 +99,17 @@ def test_loss_at_a_support_equals_the_naive_loss(
     case: Case, objective: SelectionObjective, reference: Reference
 ) -> None:
     table = FeatureTable(case.array, case.offsets)
-    found = objective.at_support(table, case.tasks, case.support).loss
+    loss = objective.at_support(table, case.tasks, case.support).loss
     bounds = case.tasks.support_offsets
     for number in range(len(case.tasks)):
         task = naive.one_task(case.array, case.offsets, case.tasks, number)
         weights = []
-        for place, rows in enumerate(task.rows):
-            slot = case.tasks.offsets[number] + place
+        for position, rows in enumerate(task.rows):
+            slot = case.tasks.offsets[number] + position
             weights.append(
                 torch.from_numpy(np.isin(rows, case.support[bounds[slot] : bounds[slot + 1]]).astype(float))
             )
-        assert float(found[number]) == pytest.approx(float(reference(task)(weights)), rel=1e-4)
+        assert float(loss[number]) == pytest.approx(float(reference(task)(weights)), rel=1e-4)
 
 
 @every_objective
@@ -124,14 +124,14 @@ def test_uniform_weights_are_the_default_point(
 
 def test_accuracy_counts_the_nearest_prototype(case: Case) -> None:
     table = FeatureTable(case.array, case.offsets)
-    found = PrototypeObjective().at_support(table, case.tasks, case.support).accuracy
+    accuracy = PrototypeObjective().at_support(table, case.tasks, case.support).accuracy
     bounds, unit = case.tasks.support_offsets, case.array / np.linalg.norm(case.array, axis=1, keepdims=True)
     for number in range(len(case.tasks)):
         slots = range(case.tasks.offsets[number], case.tasks.offsets[number + 1])
         centres = np.stack([unit[case.support[bounds[s] : bounds[s + 1]]].mean(0) for s in slots])
         task = naive.one_task(case.array, case.offsets, case.tasks, number)
         nearest = ((task.query.numpy()[:, None] - centres) ** 2).sum(-1).argmin(1)
-        assert float(found[number]) == pytest.approx((nearest == task.label.numpy()).mean())
+        assert float(accuracy[number]) == pytest.approx((nearest == task.label.numpy()).mean())
 
 
 @pytest.mark.parametrize(
@@ -152,6 +152,6 @@ def test_ridge_tells_tables_apart(case: Case) -> None:
     objective = RidgeObjective(0.7, 0.3)
     for scale in (1.0, 3.0, 9.0, 27.0):
         table = FeatureTable(case.array * scale, case.offsets, normalize=False)
-        found = objective.at_pool(table, case.tasks)
-        assert torch.equal(found, RidgeObjective(0.7, 0.3).at_pool(table, case.tasks))
+        directions = objective.at_pool(table, case.tasks)
+        assert torch.equal(directions, RidgeObjective(0.7, 0.3).at_pool(table, case.tasks))
         del table

@@ -36,12 +36,14 @@ def make_dataset() -> MakeDataset:
         if not isinstance(sizes, Mapping):
             sizes = {f"class{number:03d}": size for number, size in enumerate(sizes)}
         ids = tuple(sorted(sizes))
-        nested = any("/" in one for one in ids)
+        nested = any("/" in class_id for class_id in ids)
         return Dataset(
             name=name,
             class_ids=ids,
-            offsets=offsets_of(np.array([sizes[one] for one in ids])),
-            keys=pa.array([f"{one}/{number:04d}.jpg" for one in ids for number in range(sizes[one])]),
+            offsets=offsets_of(np.array([sizes[class_id] for class_id in ids])),
+            keys=pa.array(
+                [f"{class_id}/{number:04d}.jpg" for class_id in ids for number in range(sizes[class_id])]
+            ),
             store=GreyStore(),
             source="nowhere",
             taxonomy=Taxonomy.from_class_ids(ids) if nested else None,

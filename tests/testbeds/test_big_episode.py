@@ -40,11 +40,11 @@ def data() -> Dataset:
     split = np.tile(["train"] * 7 + ["validation"] * 3 + ["test"] * 5, CLASSES)
     position = np.empty(rows, np.int64)
     for part in ("train", "validation", "test"):
-        mine = np.flatnonzero(split == part)
+        members = np.flatnonzero(split == part)
         # the class 'd' last in train and validation, everything mixed in test
-        late = labels[mine] == CLASSES - 1 if part != "test" else np.zeros(len(mine), bool)
-        order = np.lexsort((rng.random(len(mine)), late))
-        position[mine[order]] = np.arange(len(mine)) * 10 + 3  # places need not be 0, 1, 2 …
+        late = labels[members] == CLASSES - 1 if part != "test" else np.zeros(len(members), bool)
+        order = np.lexsort((rng.random(len(members)), late))
+        position[members[order]] = np.arange(len(members)) * 10 + 3  # places need not be 0, 1, 2 …
     return Dataset(
         name="colours",
         class_ids=tuple("abcd"),
@@ -65,8 +65,8 @@ def by_hand(data: Dataset, part: str) -> list[str]:
 
 def test_the_support_are_the_first_images_of_train_and_validation(data: Dataset) -> None:
     task = SMALL.final(data)[0]
-    wanted = by_hand(data, "train")[:12] + by_hand(data, "validation")[:5]
-    assert sorted(task.support) == sorted(wanted)
+    expected = by_hand(data, "train")[:12] + by_hand(data, "validation")[:5]
+    assert sorted(task.support) == sorted(expected)
     assert sorted(task.query) == sorted(by_hand(data, "test"))
 
 
@@ -86,9 +86,9 @@ def test_settings_are_chosen_without_a_test_image(data: Dataset) -> None:
 
 def test_trainval_takes_train_first(data: Dataset) -> None:
     big = replace(SMALL, support="trainval")
-    wanted = (by_hand(data, "train") + by_hand(data, "validation"))[:17]
+    expected = (by_hand(data, "train") + by_hand(data, "validation"))[:17]
     bed = big.final(data)
-    assert sorted(bed[0].support) == sorted(wanted)
+    assert sorted(bed[0].support) == sorted(expected)
     assert bed.meta["sampler"]["big_episode"]["support"] == "trainval"
     longer = replace(big, train=25).final(data)[0]  # train has 28
     assert sorted(longer.support) == sorted((by_hand(data, "train") + by_hand(data, "validation"))[:30])
@@ -128,14 +128,14 @@ def test_blocks_weighted_by_their_images_are_the_whole(data: Dataset, tmp_path: 
     }
     assert accuracy["blocks"] == pytest.approx(accuracy["whole"], abs=1e-12)
     assert 0.3 < accuracy["whole"] <= 0.75 + 1e-9  # 'd', a quarter of the queries, cannot be right
-    predicted = {one for row in table["prediction"].to_pylist() for one in row}
+    predicted = {label for row in table["prediction"].to_pylist() for label in row}
     assert predicted <= {0, 1, 2}
 
 
 def test_shuffled_splits_divide_all_images_by_seed(data: Dataset) -> None:
     bare = replace(data, attributes=None)
-    one, same, other = (shuffled_splits(bare, seed) for seed in (0, 0, 1))
-    parts = split_rows(one)
+    first, same, other = (shuffled_splits(bare, seed) for seed in (0, 0, 1))
+    parts = split_rows(first)
     assert [len(rows) for rows in parts.values()] == [36, 12, 12]
     assert sorted(np.concatenate(list(parts.values())).tolist()) == list(range(60))
     assert all(np.array_equal(parts[name], split_rows(same)[name]) for name in parts)
@@ -149,8 +149,8 @@ def without(data: Dataset, column: str) -> Dataset:
 
 def changed(data: Dataset, column: str, values: list[object]) -> Dataset:
     assert data.attributes is not None
-    place = data.attributes.column_names.index(column)
-    return replace(data, attributes=data.attributes.set_column(place, column, pa.array(values)))
+    index = data.attributes.column_names.index(column)
+    return replace(data, attributes=data.attributes.set_column(index, column, pa.array(values)))
 
 
 @pytest.mark.parametrize("column", ["split", "position"])

@@ -51,8 +51,8 @@ def shapes(dataset: Dataset) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("shape", ["fixed", "any", "meta-dataset", "like"])
-@pytest.mark.parametrize("classes", CLASSES, ids=lambda one: one.name)
-@pytest.mark.parametrize("instances", INSTANCES, ids=lambda one: one.name)
+@pytest.mark.parametrize("classes", CLASSES, ids=lambda choice: choice.name)
+@pytest.mark.parametrize("instances", INSTANCES, ids=lambda choice: choice.name)
 def test_they_combine(dataset: Dataset, shapes, shape: str, classes, instances, tmp_path) -> None:
     bed = sample(dataset, tasks=10, shape=shapes[shape], classes=classes, instances=instances, seed=2)
     own = dict(zip(dataset.keys.to_pylist(), np.array(dataset.class_ids)[dataset.labels], strict=True))
@@ -67,7 +67,7 @@ def test_they_combine(dataset: Dataset, shapes, shape: str, classes, instances, 
     assert Testbed.load(tmp_path / "bed.parquet").content_hash == bed.content_hash
 
 
-@pytest.mark.parametrize("classes", CLASSES, ids=lambda one: one.name)
+@pytest.mark.parametrize("classes", CLASSES, ids=lambda choice: choice.name)
 def test_neither_workers_nor_blocks_change_a_task(dataset: Dataset, shapes, classes) -> None:
     choices = {
         "shape": shapes["meta-dataset"],

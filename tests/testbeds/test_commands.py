@@ -134,18 +134,18 @@ def test_inspect_verifies_against_the_remembered_dataset(easy: Path, run_cli) ->
 def test_inspect_tells_what_is_missing(easy: Path, photos: Path, run_cli, tmp_path: Path) -> None:
     shutil.copytree(photos, tmp_path / "photos")
     shutil.rmtree(tmp_path / "photos" / "square" / "navy")
-    place = f"{photos.name}={tmp_path / 'photos'}"
-    done = run_cli("inspect", easy, "--verify", "--dataset", place, check=False)
+    location = f"{photos.name}={tmp_path / 'photos'}"
+    done = run_cli("inspect", easy, "--verify", "--dataset", location, check=False)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "1 classes of" in done.stderr and "'square/navy'" in done.stderr and "fingerprint" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("place", "message"),
+    ("location", "message"),
     [("photos", "must have the form NAME=PATH"), ("other=x", "no dataset 'other'; it has: ")],
 )
-def test_inspect_with_a_wrong_place(easy: Path, run_cli, place: str, message: str) -> None:
-    done = run_cli("inspect", easy, "--verify", "--dataset", place, check=False)
+def test_inspect_with_a_wrong_place(easy: Path, run_cli, location: str, message: str) -> None:
+    done = run_cli("inspect", easy, "--verify", "--dataset", location, check=False)
     assert done.returncode == 2 and message in done.stderr
 
 

@@ -33,15 +33,15 @@ def bed(dataset: Dataset) -> Testbed:
 
 def test_shares_are_counted_task_by_task(bed: Testbed, dataset: Dataset) -> None:
     view = dict(zip(dataset.keys.to_pylist(), dataset.attributes["viewpoint"].to_pylist(), strict=True))
-    found = attribute_shares(bed, dataset, "viewpoint")
-    assert list(found) == ["back", "front", "side"]
-    for value, shares in found.items():
+    by_value = attribute_shares(bed, dataset, "viewpoint")
+    assert list(by_value) == ["back", "front", "side"]
+    for value, shares in by_value.items():
         assert shares.tolist() == [np.mean([view[key] == value for key in task.support]) for task in bed]
 
 
 def test_queries_under_a_rule_are_all_alike(bed: Testbed, dataset: Dataset) -> None:
-    found = attribute_shares(bed, dataset, "viewpoint", part="query")
-    assert found["front"].tolist() == [1.0] * 20 and not found["side"].any()
+    shares = attribute_shares(bed, dataset, "viewpoint", part="query")
+    assert shares["front"].tolist() == [1.0] * 20 and not shares["side"].any()
 
 
 def test_an_unknown_attribute_is_told(bed: Testbed, dataset: Dataset) -> None:

@@ -71,18 +71,18 @@ def test_measured_columns_are_shown(dataset) -> None:
 
 
 def test_the_class_balance_beside_uniform_drawing(bed: Testbed) -> None:
-    (found,) = describe.balances(bed)
-    counts = list(found.counts.values())
+    (balance,) = describe.balances(bed)
+    counts = list(balance.counts.values())
     assert counts == sorted(counts, reverse=True) and sum(counts) == 30 * 3
-    assert found.expected == pytest.approx(30 * 3 / 4)
-    assert found.spread == pytest.approx(np.sqrt(30 * (3 / 4) * (1 / 4)))
-    low, high = found.usual
-    assert found.outside == sum(not low <= count <= high for count in counts)
+    assert balance.expected == pytest.approx(30 * 3 / 4)
+    assert balance.spread == pytest.approx(np.sqrt(30 * (3 / 4) * (1 / 4)))
+    low, high = balance.usual
+    assert balance.outside == sum(not low <= count <= high for count in counts)
 
 
 def test_uniform_drawing_stays_in_the_usual_range(make_dataset) -> None:
-    (found,) = describe.balances(sample(make_dataset([12] * 200), tasks=400, shape=FixedShape(5, 1, 1)))
-    assert 0.01 < found.outside / len(found.counts) < 0.10
+    (balance,) = describe.balances(sample(make_dataset([12] * 200), tasks=400, shape=FixedShape(5, 1, 1)))
+    assert 0.01 < balance.outside / len(balance.counts) < 0.10
 
 
 def test_changes_pair_the_columns_and_leave_out_unknown_tasks(dataset) -> None:
@@ -92,9 +92,9 @@ def test_changes_pair_the_columns_and_leave_out_unknown_tasks(dataset) -> None:
         "alone_before": np.arange(4.0),
     }
     bed = sample(dataset, tasks=4, shape=FixedShape(2, 1, 1), measures=[lambda *_: columns])
-    (found,) = describe.changes(bed)
-    assert (found.name, found.raised, found.lowered, len(found.after)) == ("loss", 1, 1, 3)
-    lines = describe.draw_change(found).splitlines()
+    (change,) = describe.changes(bed)
+    assert (change.name, change.raised, change.lowered, len(change.after)) == ("loss", 1, 1, 3)
+    lines = describe.draw_change(change).splitlines()
     assert lines[0] == "loss 2.000 before, 2.000 after selection: higher in 1, lower in 1 of 3 tasks"
     assert sum(int(line.split()[-1]) for line in lines[1:]) == 6
 

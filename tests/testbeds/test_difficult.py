@@ -122,18 +122,18 @@ def test_queries_are_those_of_the_uniform_testbed(small: tuple[Dataset, Features
         EasyInstances(features),
         GreedyInstances(features, rounds=1),
     ):
-        found = draw(dataset, instances, 20)
-        assert [found[i].query for i in range(20)] == [uniform[i].query for i in range(20)]
-        assert all(not set(found[i].support) & set(found[i].query) for i in range(20))
+        bed = draw(dataset, instances, 20)
+        assert [bed[i].query for i in range(20)] == [uniform[i].query for i in range(20)]
+        assert all(not set(bed[i].support) & set(bed[i].query) for i in range(20))
 
 
 def test_before_is_the_uniform_support_and_after_the_selected_one(small: tuple[Dataset, Features]) -> None:
     dataset, features = small
-    found = draw(dataset, DifficultInstances(features, refine=1), 20)
+    bed = draw(dataset, DifficultInstances(features, refine=1), 20)
     uniform = draw(dataset, UniformInstances(), 20)
-    np.testing.assert_allclose(column(found, "accuracy_before"), accuracies(uniform, features), atol=1e-6)
-    np.testing.assert_allclose(column(found, "accuracy_after"), accuracies(found, features), atol=1e-6)
-    assert np.all(column(found, "loss_after") > column(found, "loss_before"))
+    np.testing.assert_allclose(column(bed, "accuracy_before"), accuracies(uniform, features), atol=1e-6)
+    np.testing.assert_allclose(column(bed, "accuracy_after"), accuracies(bed, features), atol=1e-6)
+    assert np.all(column(bed, "loss_after") > column(bed, "loss_before"))
 
 
 def test_the_file_tells_features_and_settings(small: tuple[Dataset, Features], tmp_path: Path) -> None:
@@ -141,11 +141,11 @@ def test_the_file_tells_features_and_settings(small: tuple[Dataset, Features], t
     path = tmp_path / "difficult.parquet"
     draw(dataset, DifficultInstances(features, refine=2), 10).save(path)
     meta = Testbed.load(path).meta
-    told = meta["sampler"]["instances"]
+    chooser = meta["sampler"]["instances"]
     assert meta["features"] == features.hash
-    assert told["name"] == "difficult"
-    assert (told["objective"], told["temperature"], told["refine"]) == ("error", 0.1, 2)
-    assert told["backbone"] == "pixels"
+    assert chooser["name"] == "difficult"
+    assert (chooser["objective"], chooser["temperature"], chooser["refine"]) == ("error", 0.1, 2)
+    assert chooser["backbone"] == "pixels"
 
 
 def test_blocks_and_workers_do_not_change_the_testbed(small: tuple[Dataset, Features]) -> None:
@@ -160,17 +160,17 @@ def test_blocks_and_workers_do_not_change_the_testbed(small: tuple[Dataset, Feat
 
 def test_any_way_any_shot(small: tuple[Dataset, Features]) -> None:
     dataset, features = small
-    found = draw(dataset, DifficultInstances(features, refine=1, greedy=1), 15, AnyShape())
-    assert len(set(column(found, "way").tolist())) > 1
+    bed = draw(dataset, DifficultInstances(features, refine=1, greedy=1), 15, AnyShape())
+    assert len(set(column(bed, "way").tolist())) > 1
     # where shots leave no choice the support is the whole pool, summed in another order: equal up to rounding
-    assert np.all(column(found, "loss_after") >= column(found, "loss_before") - 1e-6)
+    assert np.all(column(bed, "loss_after") >= column(bed, "loss_before") - 1e-6)
 
 
 @pytest.mark.parametrize("objective", ["prototype", "ridge", "task2vec"])
 def test_every_objective_draws(small: tuple[Dataset, Features], objective: str) -> None:
     dataset, features = small
-    found = draw(dataset, DifficultInstances(features, objective=objective, refine=1), 4)
-    assert np.all(column(found, "loss_after") > column(found, "loss_before"))
+    bed = draw(dataset, DifficultInstances(features, objective=objective, refine=1), 4)
+    assert np.all(column(bed, "loss_after") > column(bed, "loss_before"))
 
 
 def test_a_base_gives_the_queries_and_is_told() -> None:

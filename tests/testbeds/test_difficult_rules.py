@@ -43,8 +43,8 @@ def seen(photos: Path) -> tuple[Dataset, Features]:
     dataset = open_dataset(photos)
     views = pa.table({"viewpoint": [VIEWS[i % 3] for i in range(len(dataset))]})
     features = embed(dataset, "pixels")
-    few = np.ascontiguousarray(features.array[:, ::64])  # 48 of 3,072 numbers: ridge solves d×d systems
-    return replace(dataset, attributes=views), replace(features, array=few)
+    narrow = np.ascontiguousarray(features.array[:, ::64])  # 48 of 3,072 numbers: ridge solves d×d systems
+    return replace(dataset, attributes=views), replace(features, array=narrow)
 
 
 @pytest.fixture(scope="module")
@@ -67,36 +67,36 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_rule_for_the_support_is_kept(seen: tuple[Dataset, Features], kind: str) -> None:
     dataset, features = seen
     limits = ImageLimits(support_where="viewpoint in (back, side)")
-    found = sample(dataset, tasks=10, shape=SHAPE, instances=KINDS[kind](features), limits=limits)
+    bed = sample(dataset, tasks=10, shape=SHAPE, instances=KINDS[kind](features), limits=limits)
     uniform = sample(dataset, tasks=10, shape=SHAPE, limits=limits)
-    assert not attribute_shares(found, dataset, "viewpoint")["front"].any()
-    assert [task.query for task in found] == [task.query for task in uniform]
-    assert all(not set(task.support) & set(task.query) for task in found)
+    assert not attribute_shares(bed, dataset, "viewpoint")["front"].any()
+    assert [task.query for task in bed] == [task.query for task in uniform]
+    assert all(not set(task.support) & set(task.query) for task in bed)
 
 
 @every_kind
 def test_disjoint_pools_hold_over_the_whole_testbed(seen: tuple[Dataset, Features], kind: str) -> None:
     dataset, features = seen
-    found = sample(
+    bed = sample(
         dataset, tasks=20, shape=SHAPE, instances=KINDS[kind](features), limits=ImageLimits(disjoint=True)
     )
-    assert not {key for task in found for key in task.support} & {key for task in found for key in task.query}
+    assert not {key for task in bed for key in task.support} & {key for task in bed for key in task.query}
 
 
 def test_a_selected_support_is_harder_than_the_uniform_one(seen: tuple[Dataset, Features]) -> None:
     dataset, features = seen
     limits = ImageLimits("viewpoint == front", "viewpoint == side")
-    found = sample(dataset, tasks=20, shape=SHAPE, instances=DifficultInstances(features), limits=limits)
-    assert np.all(found.table["loss_after"].to_numpy() >= found.table["loss_before"].to_numpy() - 1e-6)
-    assert found.table["loss_after"].to_numpy().mean() > found.table["loss_before"].to_numpy().mean()
+    bed = sample(dataset, tasks=20, shape=SHAPE, instances=DifficultInstances(features), limits=limits)
+    assert np.all(bed.table["loss_after"].to_numpy() >= bed.table["loss_before"].to_numpy() - 1e-6)
+    assert bed.table["loss_after"].to_numpy().mean() > bed.table["loss_before"].to_numpy().mean()
 
 
 def test_difficult_supports_for_shifted_tasks(seen: tuple[Dataset, Features]) -> None:
     dataset, features = seen
     base = ShiftedInstances(query_where="viewpoint == front", support_where="viewpoint == side")
-    found = sample(dataset, tasks=10, shape=SHAPE, instances=DifficultInstances(features, base=base))
-    assert attribute_shares(found, dataset, "viewpoint")["side"].tolist() == [1.0] * 10
-    assert attribute_shares(found, dataset, "viewpoint", part="query")["front"].tolist() == [1.0] * 10
+    bed = sample(dataset, tasks=10, shape=SHAPE, instances=DifficultInstances(features, base=base))
+    assert attribute_shares(bed, dataset, "viewpoint")["side"].tolist() == [1.0] * 10
+    assert attribute_shares(bed, dataset, "viewpoint", part="query")["front"].tolist() == [1.0] * 10
 
 
 def test_blocks_and_workers_do_not_change_a_limited_testbed(seen: tuple[Dataset, Features]) -> None:
@@ -130,6 +130,6 @@ def test_the_command_takes_disjoint_pools(table: Path, run_cli, tmp_path: Path) 
     out = tmp_path / "disjoint.parquet"
     args = ("--instances", "difficult", "--backbone", "pixels", "--disjoint-pools", "--tasks", "30")
     run_cli("sample", table, *args, "--shot", "4", "--query", "4", "-o", out)
-    found = Testbed.load(out)
-    assert found.meta["sampler"]["disjoint_pools"] is True
-    assert not {key for task in found for key in task.support} & {key for task in found for key in task.query}
+    bed = Testbed.load(out)
+    assert bed.meta["sampler"]["disjoint_pools"] is True
+    assert not {key for task in bed for key in task.support} & {key for task in bed for key in task.query}

@@ -76,8 +76,8 @@ def test_the_origin_is_told(make_dataset) -> None:
 )
 def test_sections_follow_the_columns(make_dataset, columns, present, absent) -> None:
     text = page(measured(make_dataset, **columns), pictures=0)
-    assert [one for one in present if one not in text] == []
-    assert [one for one in absent if one in text] == []
+    assert [piece for piece in present if piece not in text] == []
+    assert [piece for piece in absent if piece in text] == []
 
 
 def test_shapes_are_drawn_where_they_vary(make_dataset) -> None:
@@ -245,15 +245,15 @@ def test_mistakes(beds: dict[str, Path], run_cli, options: list[str], message: s
 @pytest.mark.parametrize("kind", ["semantic", "varied", "difficult"])
 def test_opens_from_disk_silently_and_fits_a_phone(browser: Any, pages: dict[str, Path], kind: str) -> None:
     opened = browser.new_context(viewport={"width": 390, "height": 844}).new_page()
-    said: list[str] = []
-    asked: list[str] = []
-    opened.on("console", lambda message: said.append(message.text))
-    opened.on("pageerror", lambda error: said.append(str(error)))
-    opened.on("request", lambda request: asked.append(request.url))
+    printed: list[str] = []
+    requested: list[str] = []
+    opened.on("console", lambda message: printed.append(message.text))
+    opened.on("pageerror", lambda error: printed.append(str(error)))
+    opened.on("request", lambda request: requested.append(request.url))
     address = pages[kind].resolve().as_uri()
     opened.goto(address)
     opened.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-    assert [url for url in asked if not url.startswith("data:")] == [address] and said == []
+    assert [url for url in requested if not url.startswith("data:")] == [address] and printed == []
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390
     assert opened.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
     assert opened.locator("header dt").all_text_contents() == ["Testbeds"]

@@ -46,8 +46,8 @@ def test_more_tasks_than_the_other_has(varied: Testbed, dataset) -> None:
 
 
 def test_the_metadata_names_the_other_by_its_hash(varied: Testbed, dataset) -> None:
-    told = sample(dataset, tasks=3, shape=ShapeLike(varied)).meta["sampler"]["shape"]
-    assert told == {"name": "like", "content_hash": varied.content_hash}
+    settings = sample(dataset, tasks=3, shape=ShapeLike(varied)).meta["sampler"]["shape"]
+    assert settings == {"name": "like", "content_hash": varied.content_hash}
 
 
 def test_classes_too_small_for_the_largest_shape(varied: Testbed, make_dataset) -> None:

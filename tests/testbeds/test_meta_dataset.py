@@ -62,8 +62,8 @@ def draw(pool: Pool, classes: Classes, tasks: int, seed: int = 0) -> TaskPlan:
 
 
 @pytest.mark.parametrize("name", ["aircraft", "ilsvrc_2012", "mscoco", "omniglot", "traffic_sign"])
-@pytest.mark.parametrize("what", ["ways", "shots", "support size", "queries"])
-def test_native_tasks_are_distributed_as_the_reference(shared: Path, name: str, what: str) -> None:
+@pytest.mark.parametrize("count", ["ways", "shots", "support size", "queries"])
+def test_native_tasks_are_distributed_as_the_reference(shared: Path, name: str, count: str) -> None:
     source, pool, classes = native(shared, name)
     plan = draw(pool, classes, EPISODES, seed=5)
     theirs = list(episodes(source, EPISODES, seed=99))
@@ -74,7 +74,7 @@ def test_native_tasks_are_distributed_as_the_reference(shared: Path, name: str, 
         "shots": (plan.shots.values[first], [e.shots[0] for e in theirs]),
         "support size": (np.add.reduceat(plan.shots.values, first), [e.shots.sum() for e in theirs]),
         "queries": (plan.queries.values[first], [e.query for e in theirs]),
-    }[what]
+    }[count]
     assert stats.ks_2samp(ours, other).pvalue > ALARM
 
 

@@ -67,17 +67,17 @@ def content(bed: Testbed) -> list[tuple[frozenset[tuple[str, str]], frozenset[tu
 def test_a_list_becomes_the_testbed_it_came_from(
     bed, dataset, tmp_path: Path, labels: str, images: str
 ) -> None:
-    found = read_published(write(tmp_path / "list.csv", bed, dataset, labels, images), dataset)
-    assert content(found) == content(bed)
-    assert sorted(found.table.column("coarsity").to_pylist()) == pytest.approx(
+    read = read_published(write(tmp_path / "list.csv", bed, dataset, labels, images), dataset)
+    assert content(read) == content(bed)
+    assert sorted(read.table.column("coarsity").to_pylist()) == pytest.approx(
         sorted(bed.table.column("coarsity").to_pylist())
     )
 
 
 def test_the_testbed_is_bound_to_the_dataset(bed, dataset, tmp_path: Path) -> None:
-    found = read_published(write(tmp_path / "list.csv", bed, dataset, "id", "key"), dataset)
-    assert len(found.bind(dataset.name, dataset.keys, dataset.fingerprint)) == 15
-    assert found.meta["sampler"]["name"] == "published" and found.meta["sampler"]["file"] == "list.csv"
+    read = read_published(write(tmp_path / "list.csv", bed, dataset, "id", "key"), dataset)
+    assert len(read.bind(dataset.name, dataset.keys, dataset.fingerprint)) == 15
+    assert read.meta["sampler"]["name"] == "published" and read.meta["sampler"]["file"] == "list.csv"
 
 
 GOOD = "task,labels,image_id,support\n0,a/a0,0,True\n0,a/a1,12,True\n0,a/a0,1,False\n"

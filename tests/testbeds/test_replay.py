@@ -29,18 +29,18 @@ def test_the_reference_covers_the_five_sources(golden) -> None:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_episodes_equal_the_reference_bit_for_bit(shared: Path, golden, name: str) -> None:
-    wanted = golden[name]
-    drawn = [
+    expected = golden[name]
+    replayed = [
         [[int(c), int(k), episode.query] for c, k in zip(episode.classes, episode.shots, strict=True)]
-        for episode in episodes(read_source(spec(shared, name)), len(wanted), seed=1234)
+        for episode in episodes(read_source(spec(shared, name)), len(expected), seed=1234)
     ]
-    assert len(wanted) == 200 and drawn == wanted
+    assert len(expected) == 200 and replayed == expected
 
 
 def test_the_first_episodes_do_not_depend_on_how_many_follow(shared: Path) -> None:
     source = read_source(spec(shared, "aircraft"))
-    few, many = (list(episodes(source, count, seed=3)) for count in (5, 20))
-    assert all(np.array_equal(a.shots, b.shots) for a, b in zip(few, many, strict=False))
+    short, many = (list(episodes(source, count, seed=3)) for count in (5, 20))
+    assert all(np.array_equal(a.shots, b.shots) for a, b in zip(short, many, strict=False))
 
 
 @pytest.mark.parametrize(("split", "nodes"), [("train", 113), ("valid", 18), ("test", 15)])

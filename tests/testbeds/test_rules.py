@@ -102,13 +102,13 @@ def rules(draw: st.DrawFn, depth: int = 3) -> tuple[str, object]:
             "!=": lambda x: x != number,
         }[sign]
         return f"n {sign} {number}", test
-    (left, f), (right, g) = draw(rules(depth=depth - 1)), draw(rules(depth=depth - 1))
+    (first, f), (second, g) = draw(rules(depth=depth - 1)), draw(rules(depth=depth - 1))
     kind = draw(st.sampled_from(["and", "or", "not"]))
     if kind == "not":
-        return f"not ({left})", lambda x: not f(x)
+        return f"not ({first})", lambda x: not f(x)
     if kind == "and":
-        return f"({left}) and ({right})", lambda x: f(x) and g(x)
-    return f"({left}) or ({right})", lambda x: f(x) or g(x)
+        return f"({first}) and ({second})", lambda x: f(x) and g(x)
+    return f"({first}) or ({second})", lambda x: f(x) or g(x)
 
 
 @settings(deadline=None, max_examples=80)

@@ -120,18 +120,18 @@ def test_repeats_can_be_allowed(make_dataset) -> None:
 
 def test_allowing_repeats_changes_nothing_where_there_are_none(make_dataset) -> None:
     dataset = make_dataset([40] * 8)
-    one, other = (sample(dataset, tasks=30, allow_repeats=flag) for flag in (True, False))
-    assert one.table.equals(other.table)
+    repeating, distinct = (sample(dataset, tasks=30, allow_repeats=flag) for flag in (True, False))
+    assert repeating.table.equals(distinct.table)
 
 
 def brute_force(sizes: dict[str, int], groups: list[list[str]], ways: range, shots: range, query: int) -> int:
-    found = set()
+    possible = set()
     for group in groups:
         for way in ways:
             for chosen in combinations(group, way):
                 for shot in shots:
-                    found |= _tasks_of(chosen, sizes, shot, query)
-    return len(found)
+                    possible |= _tasks_of(chosen, sizes, shot, query)
+    return len(possible)
 
 
 def _tasks_of(classes, sizes, shot: int, query: int) -> set:
@@ -139,9 +139,9 @@ def _tasks_of(classes, sizes, shot: int, query: int) -> set:
     for c in classes:
         images = [(c, i) for i in range(sizes[c])]
         parts = [
-            (frozenset(support), frozenset(asked))
-            for asked in combinations(images, query)
-            for support in combinations([i for i in images if i not in asked], shot)
+            (frozenset(support), frozenset(queries))
+            for queries in combinations(images, query)
+            for support in combinations([i for i in images if i not in queries], shot)
         ]
         partial = {(s | a, q | b) for s, q in partial for a, b in parts}
     return partial
@@ -168,12 +168,12 @@ def test_counting_stops_at_the_limit(make_dataset) -> None:
 
 
 def test_several_datasets_are_the_single_ones_joined(make_dataset) -> None:
-    one, two = make_dataset([20] * 6, name="one"), make_dataset([30] * 7, name="two")
-    both = sample([one, two], tasks=10)
-    joined = Testbed.concat([sample(one, tasks=10), sample(two, tasks=10)])
-    assert both.content_hash == joined.content_hash
-    assert [task.dataset for task in both] == ["one"] * 10 + ["two"] * 10
-    assert [task.index for task in both] == list(range(20))
+    small, large = make_dataset([20] * 6, name="one"), make_dataset([30] * 7, name="two")
+    together = sample([small, large], tasks=10)
+    joined = Testbed.concat([sample(small, tasks=10), sample(large, tasks=10)])
+    assert together.content_hash == joined.content_hash
+    assert [task.dataset for task in together] == ["one"] * 10 + ["two"] * 10
+    assert [task.index for task in together] == list(range(20))
 
 
 def test_a_dataset_given_twice_is_refused(make_dataset) -> None:
@@ -185,8 +185,8 @@ def test_a_dataset_given_twice_is_refused(make_dataset) -> None:
 def test_measures_become_columns_in_any_block_size(make_dataset) -> None:
     dataset = make_dataset([20] * 6)
 
-    def mean_row(pool, plan, drawn) -> dict[str, np.ndarray]:
-        return {"mean_row": drawn.query.padded(0).mean(1)}
+    def mean_row(pool, plan, rows) -> dict[str, np.ndarray]:
+        return {"mean_row": rows.query.padded(0).mean(1)}
 
     beds = [sample(dataset, tasks=25, measures=[mean_row], block=block) for block in (4096, 4)]
     assert beds[0].content_hash == beds[1].content_hash

@@ -80,8 +80,8 @@ def test_any_way_any_shot_draws_uniform_ways_and_shots(make_dataset) -> None:
 def test_uniform_classes_draw_every_set_equally_often(make_dataset) -> None:
     bed = sample(make_dataset([30] * 6), tasks=20_000, shape=FixedShape(3, 1, 1))
     chosen = np.sort(bed.column("classes").values.reshape(-1, 3), axis=1)
-    found, counts = np.unique(chosen, axis=0, return_counts=True)
-    assert len(found) == len(list(combinations(range(6), 3)))
+    sets, counts = np.unique(chosen, axis=0, return_counts=True)
+    assert len(sets) == len(list(combinations(range(6), 3)))
     assert stats.chisquare(counts).pvalue > ALARM
 
 
@@ -107,8 +107,8 @@ def test_support_is_uniform_given_the_query(make_dataset) -> None:
 
 def test_queries_do_not_depend_on_shots_and_fewer_shots_begin_more(make_dataset) -> None:
     dataset = make_dataset([40] * 10)
-    one, five = (sample(dataset, tasks=50, shape=FixedShape(5, shot, 6), seed=3) for shot in (1, 5))
-    for a, b in zip(one, five, strict=True):
+    single, five = (sample(dataset, tasks=50, shape=FixedShape(5, shot, 6), seed=3) for shot in (1, 5))
+    for a, b in zip(single, five, strict=True):
         assert a.query == b.query and a.classes == b.classes
         assert a.support == b.support[::5]
 

@@ -47,8 +47,10 @@ def tiered(shared: Path) -> Dataset:
     with (shared / "data/tiered-imagenet-split/test.csv").open() as lines:
         ids = sorted(row[0] for row in csv.reader(lines))
     counts = json.loads((shared / "golden/ilsvrc_counts.json").read_text())
-    sizes = [counts[one] for one in ids]
-    keys = pa.array([f"{one}/{i}" for one, size in zip(ids, sizes, strict=True) for i in range(size)])
+    sizes = [counts[class_id] for class_id in ids]
+    keys = pa.array(
+        [f"{class_id}/{i}" for class_id, size in zip(ids, sizes, strict=True) for i in range(size)]
+    )
     return Dataset("tiered", tuple(ids), offsets_of(sizes), keys, NoPictures(), "made up", read_wordnet())
 
 
@@ -58,7 +60,7 @@ def draw(dataset: Dataset, classes: SemanticClasses | UniformClasses) -> tuple[T
     distances = class_distances(
         dataset.taxonomy, dataset.class_ids, dataset.sizes, reduction="shortest-paths"
     )
-    number = {one: i for i, one in enumerate(dataset.class_ids)}
+    number = {class_id: i for i, class_id in enumerate(dataset.class_ids)}
     return bed, coarsity(distances, [[number[c] for c in task.classes] for task in bed])
 
 
@@ -102,10 +104,10 @@ def test_the_testbed_carries_the_coarsity_its_classes_were_drawn_by(published) -
 
 
 def test_on_the_whole_dag_the_mean_over_pairs_is_smaller(tiered: Dataset) -> None:
-    whole = class_distances(tiered.taxonomy, tiered.class_ids, tiered.sizes)
+    distances = class_distances(tiered.taxonomy, tiered.class_ids, tiered.sizes)
     reduced = class_distances(tiered.taxonomy, tiered.class_ids, tiered.sizes, reduction="shortest-paths")
     upper = np.triu_indices(160, 1)
-    means = (float((reduced[upper] ** 2).mean()), float((whole[upper] ** 2).mean()))
+    means = (float((reduced[upper] ** 2).mean()), float((distances[upper] ** 2).mean()))
     assert means == pytest.approx((83.125, 82.225), abs=5e-4)
 
 
@@ -113,32 +115,32 @@ def by_definition(distances: np.ndarray, first: Sequence[int], way: int, alpha: 
     """P(set of classes) of one task with the given appearances, β-penalty included, by enumeration."""
     potential = np.exp(-alpha * distances)
     np.fill_diagonal(potential, 0)
-    found: dict[tuple[int, ...], float] = {}
+    chances: dict[tuple[int, ...], float] = {}
 
     def follow(taken: tuple[int, ...], chance: np.ndarray, so_far: float) -> None:
         if len(taken) == way:
             key = tuple(sorted(taken))
-            found[key] = found.get(key, 0.0) + so_far
+            chances[key] = chances.get(key, 0.0) + so_far
             return
         share = chance / chance.sum()
         for c in np.flatnonzero(share):
             follow((*taken, int(c)), chance * potential[c], so_far * share[c])
 
     follow((), np.asarray(first, dtype=float), 1.0)
-    return found
+    return chances
 
 
 def test_one_task_has_the_distribution_of_the_definition() -> None:
     rng = np.random.default_rng(3)
     points = rng.random((6, 2)) * 3
     distances = np.linalg.norm(points[:, None] - points, axis=2)
-    wanted = by_definition(distances, np.ones(6), 3, alpha=1.2)
+    chances = by_definition(distances, np.ones(6), 3, alpha=1.2)
     draws = 6000
-    drawn = draw_semantic(distances, np.full(draws, 3), rng, alpha=1.2, beta=0.0).values.reshape(-1, 3)
+    sets = draw_semantic(distances, np.full(draws, 3), rng, alpha=1.2, beta=0.0).values.reshape(-1, 3)
     counts = dict.fromkeys(combinations(range(6), 3), 0)
-    for row in drawn.tolist():
+    for row in sets.tolist():
         counts[tuple(row)] += 1
-    expected = [draws * wanted[key] for key in counts]
+    expected = [draws * chances[key] for key in counts]
     assert stats.chisquare(list(counts.values()), expected).pvalue > 1e-4
 
 

@@ -91,9 +91,9 @@ def test_orbit_clutter_stays_with_one_owner(dataset: Dataset) -> None:
     assert set().union(*facts(shifted, dataset, "query", "clutter")) == {1}
     assert 1 not in set().union(*facts(shifted, dataset, "support", "clutter"))
     assert set().union(*facts(matched, dataset, "support", "clutter")) == {1}
-    both = zip(*(facts(shifted, dataset, part, "owner") for part in ("support", "query")), strict=True)
-    owners = [support | query for support, query in both]
-    assert {len(one) for one in owners} == {1} and len(set().union(*owners)) == 3
+    parts = zip(*(facts(shifted, dataset, part, "owner") for part in ("support", "query")), strict=True)
+    owners = [support | query for support, query in parts]
+    assert {len(names) for names in owners} == {1} and len(set().union(*owners)) == 3
 
 
 def test_orbit_quality(dataset: Dataset) -> None:
@@ -140,7 +140,7 @@ def test_a_rule_set_without_its_attribute(dataset: Dataset) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("rules", "message"),
     [
         ({}, "Shifted tasks need a rule for the query and one for the support"),
         ({"query_where": "blur"}, "need a rule for the query and one for the support"),
@@ -148,9 +148,9 @@ def test_a_rule_set_without_its_attribute(dataset: Dataset) -> None:
         ({"rule": "coco-objects", "query_where": "blur"}, "brings its own rules"),
     ],
 )
-def test_rules_that_do_not_go_together(given: dict[str, str], message: str) -> None:
+def test_rules_that_do_not_go_together(rules: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        ShiftedInstances(**given)
+        ShiftedInstances(**rules)
 
 
 def test_a_rule_that_leaves_too_few_images_names_class_and_counts(dataset: Dataset) -> None:

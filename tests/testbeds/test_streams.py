@@ -127,16 +127,16 @@ def test_both_ways_of_dealing_deal_the_same_cards(seed: int, lines: list) -> Non
 def test_chunks_change_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     n, k = np.arange(1, 400), np.arange(1, 400) // 3
     stream = Streams.of(2, len(n), "x").stage("c")
-    whole = stream.choose(n, k)
+    together = stream.choose(n, k)
     monkeypatch.setattr(module, "_CHUNK_LINES", 7)
     monkeypatch.setattr(module, "_CHUNK_CARDS", 500)
-    assert np.array_equal(stream.choose(n, k).values, whole.values)
+    assert np.array_equal(stream.choose(n, k).values, together.values)
 
 
 def test_fewer_choices_are_the_beginning_of_more() -> None:
     stream = Streams.of(2, 50, "x").stage("c")
-    few, many = stream.choose(100, 5).padded(-1), stream.choose(100, 60).padded(-1)
-    assert np.array_equal(few, many[:, :5])
+    short, many = stream.choose(100, 5).padded(-1), stream.choose(100, 60).padded(-1)
+    assert np.array_equal(short, many[:, :5])
 
 
 @pytest.mark.parametrize(("n", "k"), [(5, 2), (6, 6), (30, 26)])

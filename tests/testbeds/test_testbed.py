@@ -111,9 +111,9 @@ def test_flipped_bytes_never_load(bed: Testbed, tmp_path: Path) -> None:
     bed.save(tmp_path / "a.parquet")
     data = (tmp_path / "a.parquet").read_bytes()
     rng = np.random.default_rng(0)
-    for place in rng.integers(4, len(data) - 8, size=60):
+    for position in rng.integers(4, len(data) - 8, size=60):
         broken = bytearray(data)
-        broken[place] ^= 0x55
+        broken[position] ^= 0x55
         (tmp_path / "b.parquet").write_bytes(broken)
         try:
             same = Testbed.load(tmp_path / "b.parquet").table.equals(bed.table)
@@ -201,10 +201,10 @@ def test_a_missing_column_is_named() -> None:
 def test_joining_keeps_every_task(make_dataset) -> None:
     dataset = make_dataset([30] * 7)
     parts = [sample(dataset, tasks=5, shape=FixedShape(3, 1, 2), seed=seed) for seed in (0, 1)]
-    whole = Testbed.concat(parts)
-    assert [t.support for t in whole] == [t.support for part in parts for t in part]
-    assert whole.meta["seed"] is None
-    assert [part["seed"] for part in whole.meta["sampler"]["concat"]] == [0, 1]
+    joined = Testbed.concat(parts)
+    assert [t.support for t in joined] == [t.support for part in parts for t in part]
+    assert joined.meta["seed"] is None
+    assert [part["seed"] for part in joined.meta["sampler"]["concat"]] == [0, 1]
 
 
 def test_joining_two_datasets_of_one_name_is_refused(make_dataset) -> None:
@@ -227,18 +227,18 @@ def test_binding_gives_the_rows_of_the_keys(bed: Testbed, make_dataset) -> None:
 def test_binding_follows_keys_not_rows(bed: Testbed, make_dataset) -> None:
     dataset = make_dataset([30] * 7)
     backwards = dataset.keys.take(pa.array(np.arange(len(dataset))[::-1].copy()))
-    one = bed.bind("small", dataset.keys, dataset.fingerprint)
+    bound = bed.bind("small", dataset.keys, dataset.fingerprint)
     other = bed.bind("small", backwards, dataset.fingerprint)
-    assert np.array_equal(len(dataset) - 1 - one.support.values, other.support.values)
+    assert np.array_equal(len(dataset) - 1 - bound.support.values, other.support.values)
 
 
 def test_binding_one_of_two_datasets_gives_its_tasks(make_dataset) -> None:
     # The same keys in both: only the dataset tells them apart.
-    one, two = make_dataset([20] * 6, name="one"), make_dataset([25] * 6, name="two")
-    both = sample([one, two], tasks=8)
-    bound = both.bind("two", two.keys, two.fingerprint)
+    small, large = make_dataset([20] * 6, name="one"), make_dataset([25] * 6, name="two")
+    joined = sample([small, large], tasks=8)
+    bound = joined.bind("two", large.keys, large.fingerprint)
     assert bound.tasks.tolist() == list(range(8, 16))
-    assert two.keys.take(pa.array(bound.query.row(0))).to_pylist() == list(both[8].query)
+    assert large.keys.take(pa.array(bound.query.row(0))).to_pylist() == list(joined[8].query)
     assert bound.take([3, 1]).tasks.tolist() == [11, 9]
 
 

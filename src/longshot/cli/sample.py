@@ -77,9 +77,7 @@ def command(
     if dry_run:
         _estimate(datasets, options, as_json)
         return
-    testbed = longshot.sample(datasets, published=published, **options)
-    if out is not None:
-        testbed.save(out)
+    testbed = longshot.sample(datasets, published=published, out=out, **options)
     facts = summary(testbed)
     if as_json:
         echo_json({"path": str(out), **facts})

@@ -72,4 +72,5 @@ def prototype_scores(
         unit = functional.normalize(prototypes, dim=-1)
         return factor * functional.normalize(queries, dim=-1) @ unit.transpose(-1, -2)
     squares = prototypes.square().sum(-1).unsqueeze(-2)  # [..., 1, W]
-    return factor * (2 * queries @ prototypes.transpose(-1, -2) - squares)
+    scores = 2 * (queries @ prototypes.transpose(-1, -2)) - squares
+    return scores if factor == 1 else factor * scores

@@ -48,9 +48,9 @@ class Support:
 
     def first_seen(self) -> Tensor:
         """[P] the place of each class when classes are lined up by their first image."""
-        place = torch.arange(len(self), device=self.labels.device)
+        positions = torch.arange(len(self), device=self.labels.device)
         seen = torch.full((len(self.classes),), len(self), device=self.labels.device)
-        first = seen.scatter_reduce(0, self.labels, place, "amin")
+        first = seen.scatter_reduce(0, self.labels, positions, "amin")
         return first.argsort().argsort()
 
 
@@ -108,9 +108,9 @@ class Room:
         if not out_of_memory(error) or tried <= 1:
             raise error
         with self._lock:
-            said = self.limit is not None
+            told_before = self.limit is not None
             self.limit = min(self.limit or tried, (tried + 1) // 2)
-        if not said:
+        if not told_before:
             print(
                 f"note: not enough memory for {tried} images in one pass through the network; "
                 f"they go in halves, with the same result in more time",

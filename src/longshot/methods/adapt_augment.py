@@ -15,20 +15,20 @@ def augment(images: Tensor, generator: torch.Generator) -> Tensor:
     (× 0.5 … 1.5), in units of the preprocessed values. Then a shift of up to an eighth of each side, zeros moving in.
     """
     count, _, height, width = images.shape
-    drawn = torch.rand(5, count, generator=generator).to(images.device)
-    brightness, saturation, contrast = (part.view(-1, 1, 1, 1) for part in drawn[:3])
+    uniform = torch.rand(5, count, generator=generator).to(images.device)
+    brightness, saturation, contrast = (part.view(-1, 1, 1, 1) for part in uniform[:3])
     changed = images + (brightness - 0.5)
     grey = changed.mean(1, keepdim=True)
     changed = (changed - grey) * (2 * saturation) + grey
     middle = changed.mean((1, 2, 3), keepdim=True)
     changed = (changed - middle) * (contrast + 0.5) + middle
-    return _shift(changed, _pixels(drawn[3], height), _pixels(drawn[4], width))
+    return _shift(changed, _pixels(uniform[3], height), _pixels(uniform[4], width))
 
 
-def _pixels(drawn: Tensor, side: int) -> Tensor:
+def _pixels(uniform: Tensor, side: int) -> Tensor:
     """Numbers in 0 … 1 as whole shifts in −side/8 … side/8."""
     most = int(side * _SHIFT + 0.5)
-    return (drawn * (2 * most + 1)).long().clamp(max=2 * most) - most
+    return (uniform * (2 * most + 1)).long().clamp(max=2 * most) - most
 
 
 def _shift(images: Tensor, down: Tensor, right: Tensor) -> Tensor:

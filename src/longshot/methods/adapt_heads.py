@@ -56,7 +56,7 @@ def train(
     ``rate(step)`` gives the learning rate of a step where it changes. ``balanced`` draws every class as often as the
     others, else every image.
     """
-    whole = batch is None or batch >= len(support)
+    full_batch = batch is None or batch >= len(support)
     counts = torch.bincount(support.labels)[support.labels].cpu()
     chance = 1 / counts if balanced else torch.ones(len(support))
     for step in range(steps):
@@ -64,10 +64,10 @@ def train(
             for group in optimiser.param_groups:
                 group["lr"] = rate(step)
         images, labels = support.images, support.labels
-        if not whole:
+        if not full_batch:
             assert batch is not None
-            drawn = torch.multinomial(chance, batch, replacement=True, generator=generator).to(images.device)
-            images, labels = images[drawn], labels[drawn]
+            chosen = torch.multinomial(chance, batch, replacement=True, generator=generator).to(images.device)
+            images, labels = images[chosen], labels[chosen]
 
         def loss(vectors: Tensor, labels: Tensor = labels) -> Tensor:
             return F.cross_entropy(head(vectors), labels)
@@ -136,13 +136,13 @@ def restart(network: Network, generator: torch.Generator) -> None:
         weight = own.get("weight")
         bound = None if weight is None or weight.ndim < 2 else 1 / math.sqrt(weight[0].numel())
         for parameter in own.values():
-            drawn = torch.empty(parameter.shape)
-            drawn = (
-                drawn.normal_(0, 0.02, generator=generator)
+            noise = torch.empty(parameter.shape)
+            noise = (
+                noise.normal_(0, 0.02, generator=generator)
                 if bound is None
-                else drawn.uniform_(-bound, bound, generator=generator)
+                else noise.uniform_(-bound, bound, generator=generator)
             )
-            parameter.copy_(drawn)
+            parameter.copy_(noise)
 
 
 class BiT(ImageMethod):
@@ -273,9 +273,9 @@ class MDTransfer(ImageMethod):
         count = len(support.classes)
         if self.start == "prototypes":
             return class_means(embed(model, support.images), support.labels, count)
-        drawn = torch.randn(count, model.dim, generator=generator).to(support.images.device)
+        noise = torch.randn(count, model.dim, generator=generator).to(support.images.device)
         # A cosine head has no length; a linear one starts near zero.
-        return (drawn if self.head == "cosine" else drawn * 0.01)[support.first_seen()]
+        return (noise if self.head == "cosine" else noise * 0.01)[support.first_seen()]
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """The support in every step, the queries at the end."""

@@ -25,8 +25,8 @@ class LowRank(nn.Module):
 
     def __init__(self, weight: Tensor, rank: int, scale: float, generator: torch.Generator) -> None:
         super().__init__()
-        drawn = torch.randn(rank, weight.shape[1], generator=generator) / weight.shape[1] ** 0.5
-        self.down = nn.Parameter(drawn.to(weight))
+        noise = torch.randn(rank, weight.shape[1], generator=generator) / weight.shape[1] ** 0.5
+        self.down = nn.Parameter(noise.to(weight))
         self.up = nn.Parameter(weight.new_zeros(weight.shape[0], rank))
         self.scale = scale
 
@@ -135,9 +135,9 @@ def _chosen(model: Network, pattern: re.Pattern[str]) -> list[nn.Linear]:
 
 def _weights(model: Network) -> list[tuple[nn.Module, str]]:
     """(layer, name of its matrix): attention's linear layers, and the joint matrix of PyTorch's own attention."""
-    found: list[tuple[nn.Module, str]] = [
+    linears: list[tuple[nn.Module, str]] = [
         (module, "in_proj_weight")
         for module in model.modules()
         if isinstance(module, nn.MultiheadAttention) and module.in_proj_weight is not None
     ]
-    return found + [(module, "weight") for module in _chosen(model, _ATTENTION)]
+    return linears + [(module, "weight") for module in _chosen(model, _ATTENTION)]

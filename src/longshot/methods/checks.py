@@ -86,27 +86,25 @@ def run(
         query=ragged([task.query for task in tasks]),
         query_label=ragged([task.query_label for task in tasks], dtype),
     )
-    found: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(tasks)
+    task_scores: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(tasks)
     with torch.no_grad():
         for chosen, batch, _ in batches(bound, method, Gatherer([world.features], _CPU), limit):
             before = batch.support.clone(), batch.query.clone()
             scores = method.scores(batch)
-            wanted = (len(batch), batch.query.shape[1], batch.way)
-            _demand(
-                tuple(scores.shape) == wanted, f"scores have the shape {tuple(scores.shape)}, not {wanted}"
-            )
+            shape = (len(batch), batch.query.shape[1], batch.way)
+            _demand(tuple(scores.shape) == shape, f"scores have the shape {tuple(scores.shape)}, not {shape}")
             unchanged = torch.equal(before[0], batch.support) and torch.equal(before[1], batch.query)
             _demand(unchanged, "the method writes into its input")
             for row, position in enumerate(chosen):
                 task = tasks[position]
                 beyond = scores[row, : len(task.query), task.way :]
                 _demand(bool((beyond == LOWEST).all()), "columns beyond a task's classes are not −∞")
-                found[position] = scores[row, : len(task.query), : task.way].float().numpy().copy()
-    return found
+                task_scores[position] = scores[row, : len(task.query), : task.way].float().numpy().copy()
+    return task_scores
 
 
-def _demand(kept: bool, sentence: str) -> None:
-    if not kept:
+def _demand(holds: bool, sentence: str) -> None:
+    if not holds:
         raise CheckFailed(sentence)
 
 
@@ -117,20 +115,20 @@ def _refusal(reason: UserError) -> str:
     return str(reason)
 
 
-def _alike(method: Method, first: NDArray[np.float32], second: NDArray[np.float32], what: str) -> None:
+def _alike(method: Method, first: NDArray[np.float32], second: NDArray[np.float32], change: str) -> None:
     """Scores equal within the method's tolerance, predictions equal unless two classes tie within it."""
-    _demand(first.shape == second.shape, f"{what} changes the shape of the scores")
+    _demand(first.shape == second.shape, f"{change} changes the shape of the scores")
     finite = np.isfinite(first)
-    _demand(bool((finite == np.isfinite(second)).all()), f"{what} changes which scores are finite")
+    _demand(bool((finite == np.isfinite(second)).all()), f"{change} changes which scores are finite")
     # A constant per query changes neither predictions nor probabilities.
     first, second = (s - np.where(finite, s, -np.inf).max(1, keepdims=True) for s in (first, second))
     room = method.tolerance * max(1.0, float(np.abs(first[finite]).max(initial=0)))
     worst = float(np.abs(first[finite] - second[finite]).max(initial=0))
-    _demand(worst <= room, f"{what} moves scores by {worst:.2g}, more than {room:.2g}")
+    _demand(worst <= room, f"{change} moves scores by {worst:.2g}, more than {room:.2g}")
     top = np.sort(np.where(finite, first, -np.inf), axis=1)
     clear = (top[:, -1] - top[:, -2] > 2 * room) if first.shape[1] > 1 else np.ones(len(first), bool)
     same = first.argmax(1)[clear] == second.argmax(1)[clear]
-    _demand(bool(same.all()), f"{what} changes predictions")
+    _demand(bool(same.all()), f"{change} changes predictions")
 
 
 def _some(way: int = 5, shot: int = 5, query: int = 6, count: int = 70) -> tuple[World, list[Example]]:
@@ -180,8 +178,8 @@ def check_batch_size(method: Method) -> None:
     """Batch size 1 equals batch size 64: tasks do not see one another."""
     world, tasks = _some()
     alone, together = run(method, world, tasks, limit=1), run(method, world, tasks, limit=64)
-    for one, many in zip(alone, together, strict=True):
-        _alike(method, one, many, "the batch size")
+    for single, batched in zip(alone, together, strict=True):
+        _alike(method, single, batched, "the batch size")
 
 
 def check_padding(method: Method) -> str | None:
@@ -191,8 +189,8 @@ def check_padding(method: Method) -> str | None:
         alone, together = run(method, world, tasks, limit=1), run(method, world, tasks)
     except UserError as reason:
         return _refusal(reason)
-    for one, many in zip(alone, together, strict=True):
-        _alike(method, one, many, "padding")
+    for single, batched in zip(alone, together, strict=True):
+        _alike(method, single, batched, "padding")
     return None
 
 
@@ -205,8 +203,8 @@ def check_class_order(method: Method) -> None:
         replace(task, support_label=new[task.support_label], query_label=new[task.query_label])
         for task, new in zip(tasks, order, strict=True)
     ]
-    for one, two, new in zip(run(method, world, tasks), run(method, world, renamed), order, strict=True):
-        _alike(method, one, two[:, new], "the order of classes")
+    for before, after, new in zip(run(method, world, tasks), run(method, world, renamed), order, strict=True):
+        _alike(method, before, after[:, new], "the order of classes")
 
 
 def check_example_order(method: Method) -> None:
@@ -226,16 +224,16 @@ def check_example_order(method: Method) -> None:
                 query_label=task.query_label[q],
             )
         )
-    for one, two, q in zip(run(method, world, tasks), run(method, world, shuffled), orders, strict=True):
-        _alike(method, one[q], two, "the order of examples")
+    for before, after, q in zip(run(method, world, tasks), run(method, world, shuffled), orders, strict=True):
+        _alike(method, before[q], after, "the order of examples")
 
 
 def check_single_shot(method: Method) -> None:
     """One support row per class is enough."""
     world, tasks = _some(shot=1, count=20)
-    found = run(method, world, tasks)
-    hits = [s.argmax(1) == t.query_label for s, t in zip(found, tasks, strict=True)]
-    _demand(bool(np.isfinite(np.concatenate(found)).all()), "scores of one-shot tasks are not finite")
+    all_scores = run(method, world, tasks)
+    hits = [s.argmax(1) == t.query_label for s, t in zip(all_scores, tasks, strict=True)]
+    _demand(bool(np.isfinite(np.concatenate(all_scores)).all()), "scores of one-shot tasks are not finite")
     accuracy = float(np.concatenate(hits).mean())
     _demand(accuracy > 0.4, f"accuracy on easy 5-way 1-shot tasks is {accuracy:.2f}, not above 0.40")
 
@@ -245,10 +243,10 @@ def check_unequal_shots(method: Method) -> str | None:
     world, rng = World.make(), np.random.default_rng(5)
     tasks = [world.task(rng, [1, 2, 9, 4, 7], [3, 9, 1, 4, 6]) for _ in range(20)]
     try:
-        found = run(method, world, tasks)
+        all_scores = run(method, world, tasks)
     except UserError as reason:
         return _refusal(reason)
-    hits = [s.argmax(1) == t.query_label for s, t in zip(found, tasks, strict=True)]
+    hits = [s.argmax(1) == t.query_label for s, t in zip(all_scores, tasks, strict=True)]
     accuracy = float(np.concatenate(hits).mean())
     _demand(accuracy > 0.5, f"accuracy with unequal shots is {accuracy:.2f}, not above 0.50")
     return None
@@ -259,8 +257,8 @@ def check_label_types(method: Method) -> None:
     world, tasks = _some(count=3)
     expected = run(method, world, tasks, dtype="int64")
     for dtype in ("uint8", "int16", "int32"):
-        for one, two in zip(expected, run(method, world, tasks, dtype=dtype), strict=True):
-            _demand(np.array_equal(one, two), f"labels of type {dtype} change the scores")
+        for before, after in zip(expected, run(method, world, tasks, dtype=dtype), strict=True):
+            _demand(np.array_equal(before, after), f"labels of type {dtype} change the scores")
 
 
 def check_absent_class(method: Method) -> str | None:
@@ -268,10 +266,10 @@ def check_absent_class(method: Method) -> str | None:
     world, rng = World.make(), np.random.default_rng(6)
     tasks = [world.task(rng, [3, 0, 5, 2], [4, 4, 4, 4]) for _ in range(6)]
     try:
-        found = run(method, world, tasks)
+        all_scores = run(method, world, tasks)
     except UserError as reason:
         return _refusal(reason)
-    for scores in found:
+    for scores in all_scores:
         _demand(bool((scores[:, 1] == LOWEST).all()), "a class without support has a score above −∞")
         _demand(bool(np.isfinite(scores[:, [0, 2, 3]]).all()), "an absent class makes other scores infinite")
     return None
@@ -294,8 +292,8 @@ def check_setting(method: Method) -> None:
         return
     world, tasks = _some(count=6)
     fewer = [replace(task, query=task.query[::3], query_label=task.query_label[::3]) for task in tasks]
-    for one, two in zip(run(method, world, tasks), run(method, world, fewer), strict=True):
-        _alike(method, one[::3], two, "leaving out other queries (in a method marked inductive)")
+    for before, after in zip(run(method, world, tasks), run(method, world, fewer), strict=True):
+        _alike(method, before[::3], after, "leaving out other queries (in a method marked inductive)")
 
 
 CHECKS: dict[str, Callable[[Method], str | None]] = {

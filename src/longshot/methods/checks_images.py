@@ -79,22 +79,22 @@ def run(method: ImageMethod, tasks: list[ImageTask], network: Network | None = N
     candidates = method.candidates()
     settled = candidates[len(candidates) // 2] if candidates else method
     shared = network or SmallNetwork()
-    found: list[Tensor] = []
+    task_scores: list[Tensor] = []
     with torch.no_grad():
         for start in range(0, len(tasks), method.at_once):
-            found += settled.scores(tasks[start : start + method.at_once], shared)
-    for task, scores in zip(tasks, found, strict=True):
-        wanted = (len(task.query), task.way)
-        _demand(tuple(scores.shape) == wanted, f"scores have the shape {tuple(scores.shape)}, not {wanted}")
+            task_scores += settled.scores(tasks[start : start + method.at_once], shared)
+    for task, scores in zip(tasks, task_scores, strict=True):
+        shape = (len(task.query), task.way)
+        _demand(tuple(scores.shape) == shape, f"scores have the shape {tuple(scores.shape)}, not {shape}")
         _demand(not scores.requires_grad, "scores still carry a gradient")
-    return found
+    return task_scores
 
 
 def check_learns(method: ImageMethod) -> None:
     """Accuracy far above chance on easy tasks."""
     made = [make_task([5] * 3, [6] * 3, seed) for seed in range(3)]
-    found = run(method, [task for task, _ in made])
-    hits = [scores.argmax(1) == label for scores, (_, label) in zip(found, made, strict=True)]
+    all_scores = run(method, [task for task, _ in made])
+    hits = [scores.argmax(1) == label for scores, (_, label) in zip(all_scores, made, strict=True)]
     accuracy = float(torch.cat(hits).float().mean())
     _demand(accuracy > 0.6, f"accuracy on easy 3-way tasks is {accuracy:.2f}, not above 0.60")
 
@@ -142,8 +142,8 @@ def check_class_order(method: ImageMethod) -> None:
     new = torch.tensor([2, 0, 1])
     order = new[task.support_label].argsort(stable=True)  # support comes sorted by label
     renamed = replace(task, support=task.support[order], support_label=new[task.support_label][order])
-    one, two = run(method, [task])[0], run(method, [renamed])[0]
-    alike(one, two[:, new], "the order of classes")
+    before, after = run(method, [task])[0], run(method, [renamed])[0]
+    alike(before, after[:, new], "the order of classes")
 
 
 def check_setting(method: ImageMethod) -> None:
@@ -152,8 +152,8 @@ def check_setting(method: ImageMethod) -> None:
         return
     task, _ = make_task([3] * 3, [4] * 3, 5)
     fewer = replace(task, query=task.query[::3])
-    one, two = run(method, [task])[0], run(method, [fewer])[0]
-    alike(one[::3], two, "leaving out other queries (in a method marked inductive)")
+    before, after = run(method, [task])[0], run(method, [fewer])[0]
+    alike(before[::3], after, "leaving out other queries (in a method marked inductive)")
 
 
 def check_together(method: ImageMethod) -> None:
@@ -185,19 +185,19 @@ def check_single_shot(method: ImageMethod) -> None:
     _demand(bool(scores.isfinite().all()), "scores of a one-shot task are not finite")
 
 
-def _demand(kept: bool, sentence: str) -> None:
-    if not kept:
+def _demand(holds: bool, sentence: str) -> None:
+    if not holds:
         raise CheckFailed(sentence)
 
 
-def alike(first: Tensor, second: Tensor, what: str) -> None:
+def alike(first: Tensor, second: Tensor, change: str) -> None:
     """Scores equal within a tolerance, up to a constant per query."""
-    _demand(bool((first.isfinite() == second.isfinite()).all()), f"{what} changes which scores are finite")
+    _demand(bool((first.isfinite() == second.isfinite()).all()), f"{change} changes which scores are finite")
     first, second = (s - s.max(1, keepdim=True).values for s in (first, second))
     finite = first.isfinite()
     room = _TOLERANCE * max(1.0, float(first[finite].abs().max()))
     worst = float((first[finite] - second[finite]).abs().max())
-    _demand(worst <= room, f"{what} moves scores by {worst:.2g}, more than {room:.2g}")
+    _demand(worst <= room, f"{change} moves scores by {worst:.2g}, more than {room:.2g}")
 
 
 CHECKS: dict[str, Callable[[ImageMethod], str | None]] = {

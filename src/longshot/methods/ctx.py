@@ -38,7 +38,7 @@ class CTX(ImageMethod):
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
         """Per task [Q, way]; see the class."""
-        found = []
+        all_scores = []
         for task in tasks:
             maps = network.maps(torch.cat([task.support, task.query])).float()
             keys, values = heads(network, maps)
@@ -55,8 +55,8 @@ class CTX(ImageMethod):
                 )
                 for start in range(rows, len(maps), step)
             ]
-            found.append(torch.cat(parts))
-        return found
+            all_scores.append(torch.cat(parts))
+        return all_scores
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """Every image goes through the network once; the attention is small beside it."""
@@ -87,13 +87,13 @@ def class_scores(
     without support.
     """
     columns = []
-    asked = query_key / math.sqrt(query_key.shape[2])
-    for one in range(way):
-        mine = (label == one).nonzero().squeeze(1)
-        if not len(mine):
+    scaled = query_key / math.sqrt(query_key.shape[2])
+    for number in range(way):
+        members = (label == number).nonzero().squeeze(1)
+        if not len(members):
             columns.append(query_key.new_full((len(query_key),), LOWEST))
             continue
-        keys, values = support_key[mine].flatten(0, 1), support_value[mine].flatten(0, 1)
-        aligned = (asked @ keys.T).softmax(2) @ values  # [Q, n, v]
+        keys, values = support_key[members].flatten(0, 1), support_value[members].flatten(0, 1)
+        aligned = (scaled @ keys.T).softmax(2) @ values  # [Q, n, v]
         columns.append(-(aligned - query_value).square().sum(2).mean(1))
     return torch.stack(columns, 1)

@@ -33,9 +33,8 @@ class FinetuneLast(Method):
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
-        drawn = self._drawn(batch).unbind(1)  # per step [B, k]
         rows, target = _with_one(batch.support), one_hot(batch)
-        step = iter(drawn)
+        step = iter(self._drawn(batch).unbind(1))  # [B, k] each
 
         def gradient(head: Tensor) -> Tensor:
             chosen = next(step)
@@ -56,9 +55,9 @@ class FinetuneLast(Method):
         shots = batch.counts.gather(1, batch.support_label.clamp(min=0))
         chance = (filled / shots.clamp(min=1)).gather(1, order).cumsum(1)  # [B, S]
         uniform = torch.special.ndtr(batch.normal(self.steps * self.batch))
-        place = torch.searchsorted(chance, uniform * chance[:, -1:])
+        positions = torch.searchsorted(chance, uniform * chance[:, -1:])
         last = filled.sum(1, keepdim=True) - 1
-        return order.gather(1, torch.minimum(place, last)).view(len(batch), self.steps, self.batch)
+        return order.gather(1, torch.minimum(positions, last)).view(len(batch), self.steps, self.batch)
 
     def floats_per_task(self, shape: TaskShape) -> int:
         """Rows with a constant, the head with gradient and moments, what a step draws."""

@@ -54,10 +54,10 @@ class Prototypes:
         Cross-entropy of the (augmented) support, plus entropy · mean_q H(p(q)).
         """
         shots = len(self.support)
-        told = vectors[: len(vectors) - len(self.query)] if entropy else vectors
-        loss = F.cross_entropy(self.logits(told[-shots:], told[:shots]), self.support.labels)
+        labelled = vectors[: len(vectors) - len(self.query)] if entropy else vectors
+        loss = F.cross_entropy(self.logits(labelled[-shots:], labelled[:shots]), self.support.labels)
         if entropy:
-            loss = loss + entropy * mean_entropy(self.logits(vectors[len(told) :], told[:shots]))
+            loss = loss + entropy * mean_entropy(self.logits(vectors[len(labelled) :], labelled[:shots]))
         return loss
 
     def scores(self, network: Network, query: Tensor) -> Tensor:

@@ -20,11 +20,6 @@ from longshot.methods.base import LOWEST, mask_absent
 EPSILON = 1e-12
 
 
-def with_rows(batch: TaskBatch, support: Tensor, query: Tensor) -> TaskBatch:
-    """The same tasks with transformed rows: support [B, S, d'], query [B, Q, d']."""
-    return replace(batch, support=support, query=query)
-
-
 def pieces(batch: TaskBatch, size: int) -> Iterator[TaskBatch]:
     """The batch as smaller ones of at most ``size`` tasks, over the same memory."""
     for start in range(0, len(batch), size):

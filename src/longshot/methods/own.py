@@ -45,8 +45,8 @@ class Own(AnyMethod):
     family = "own"
     paper = ""
 
-    def __init__(self, given: Mapping[str, Any], defaults: Mapping[str, Any], source: str) -> None:
-        self._given, self._defaults, self._source = dict(given), dict(defaults), source
+    def __init__(self, settings: Mapping[str, Any], defaults: Mapping[str, Any], source: str) -> None:
+        self._given, self._defaults, self._source = dict(settings), dict(defaults), source
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -71,11 +71,11 @@ class FromFile(Own):
         self,
         inner: Any,
         path: Path,
-        given: Mapping[str, Any],
+        settings: Mapping[str, Any],
         defaults: Mapping[str, Any],
         source: str,
     ) -> None:
-        super().__init__(given, defaults, source)
+        super().__init__(settings, defaults, source)
         self._inner, self._path = inner, path
 
 
@@ -91,16 +91,16 @@ def _file_method(name: str, settings: Mapping[str, Any]) -> Method | ImageMethod
         )
     code = path.read_bytes()
     module = _run_file(path, code)
-    found = _pick(module, path, attribute)
-    title = f"{path}:{found.__name__}"
+    definition = _pick(module, path, attribute)
+    title = f"{path}:{definition.__name__}"
     source = sha256(code).hexdigest()[:16]
-    if inspect.isclass(found) and issubclass(found, ImageMethod):
+    if inspect.isclass(definition) and issubclass(definition, ImageMethod):
         from longshot.methods.own_images import from_image_class
 
-        return from_image_class(found, title, path, source, settings)
-    if inspect.isclass(found) and issubclass(found, Method):
-        return _from_class(found, title, path, source, settings)
-    return _from_function(found, title, path, source, settings)
+        return from_image_class(definition, title, path, source, settings)
+    if inspect.isclass(definition) and issubclass(definition, Method):
+        return _from_class(definition, title, path, source, settings)
+    return _from_function(definition, title, path, source, settings)
 
 
 def _run_file(path: Path, code: bytes) -> ModuleType:
@@ -148,50 +148,51 @@ def _pick(module: ModuleType, path: Path, attribute: str) -> Any:
             f"did you mean '{near[0]}'?" if near else f"it holds {', '.join(methods + functions) or 'none'}."
         )
         raise UserError(f"{path} has no method '{attribute}'; {hint}")
-    found = vars(module)[attribute]
+    definition = vars(module)[attribute]
     if not (
-        inspect.isfunction(found) or (inspect.isclass(found) and issubclass(found, Method | ImageMethod))
+        inspect.isfunction(definition)
+        or (inspect.isclass(definition) and issubclass(definition, Method | ImageMethod))
     ):
         raise UserError(
             f"'{attribute}' in {path} is neither a class derived from longshot.methods.base.Method (or "
             f"images.ImageMethod) nor a function of (support, support_label, query, way)."
         )
-    return found
+    return definition
 
 
-def make(found: type[Any], title: str, path: Path, settings: Mapping[str, Any]) -> Any:
+def make(definition: type[Any], title: str, path: Path, settings: Mapping[str, Any]) -> Any:
     """An object of the user's class, its settings checked and its mistakes told."""
-    check_settings(f"The method '{title}'", settings, parameters(found.__init__))
-    check_setting(title, getattr(found, "setting", None))
+    check_settings(f"The method '{title}'", settings, parameters(definition.__init__))
+    check_setting(title, getattr(definition, "setting", None))
     try:
-        return found(**settings)
+        return definition(**settings)
     except UserError:
         raise
     except Exception as error:
         raise MethodError(f"{title} cannot be made: {own_lines(error, path)}") from error
 
 
-def traits(found: type[AnyMethod], title: str, *others: str) -> dict[str, Any]:
+def traits(definition: type[AnyMethod], title: str, *more: str) -> dict[str, Any]:
     """What the class around a user's object takes over from the user's class."""
-    given = {
+    values = {
         "name": title,
-        "setting": found.setting,
-        "family": getattr(found, "family", "own"),
-        "paper": getattr(found, "paper", ""),
-        "kind": found.kind,
-        "version": found.version,
+        "setting": definition.setting,
+        "family": getattr(definition, "family", "own"),
+        "paper": getattr(definition, "paper", ""),
+        "kind": definition.kind,
+        "version": definition.version,
     }
-    return {**given, **{name: getattr(found, name) for name in others}}
+    return {**values, **{name: getattr(definition, name) for name in more}}
 
 
 def _from_class(
-    found: type[Method], title: str, path: Path, source: str, settings: Mapping[str, Any]
+    definition: type[Method], title: str, path: Path, source: str, settings: Mapping[str, Any]
 ) -> Method:
-    inner = make(found, title, path, settings)
+    inner = make(definition, title, path, settings)
     made: type[_FromClass] = type(
-        found.__name__, (_FromClass,), traits(found, title, "batch_bytes", "tolerance")
+        definition.__name__, (_FromClass,), traits(definition, title, "batch_bytes", "tolerance")
     )
-    return made(inner, path, settings, parameters(found.__init__), source)
+    return made(inner, path, settings, parameters(definition.__init__), source)
 
 
 class _FromClass(FromFile, Method):
@@ -210,34 +211,34 @@ class _FromClass(FromFile, Method):
             raise
         except Exception as error:
             raise MethodError(f"{self.name} failed on {where}: {own_lines(error, self._path)}") from error
-        wanted = (len(batch), batch.query.shape[1], batch.way)
-        if not isinstance(scores, Tensor) or tuple(scores.shape) != wanted:
+        shape = (len(batch), batch.query.shape[1], batch.way)
+        if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
             raise MethodError(
-                f"{self.name} returned {describe(scores)} for {where}; a tensor of the shape {wanted} "
+                f"{self.name} returned {describe(scores)} for {where}; a tensor of the shape {shape} "
                 f"(tasks, queries, classes) is needed."
             )
         return scores
 
 
 def _from_function(
-    found: Callable[..., Any], title: str, path: Path, source: str, settings: Mapping[str, Any]
+    function: Callable[..., Any], title: str, path: Path, source: str, settings: Mapping[str, Any]
 ) -> Method:
-    signature = list(inspect.signature(found).parameters.values())
+    signature = list(inspect.signature(function).parameters.values())
     if len(signature) < _TASK_ARGUMENTS or any(p.default is not p.empty for p in signature[:_TASK_ARGUMENTS]):
         raise UserError(
             f"The function {title} takes ({', '.join(p.name for p in signature)}); 4 arguments come first: "
             f"support, support_label, query, way. Settings follow, with defaults."
         )
-    defaults = dict(list(parameters(found).items())[_TASK_ARGUMENTS:])
+    defaults = dict(list(parameters(function).items())[_TASK_ARGUMENTS:])
     for setting, default in defaults.items():
         if default is inspect.Parameter.empty:
             raise UserError(f"The setting '{setting}' of the function {title} has no default; give it one.")
     check_settings(f"The method '{title}'", settings, defaults)
     # A function is handed all queries of a task: unless it says otherwise, it may have looked at them together.
-    setting = getattr(found, "setting", "transductive")
+    setting = getattr(function, "setting", "transductive")
     check_setting(title, setting)
-    made: type[_FromFunction] = type(found.__name__, (_FromFunction,), {"name": title, "setting": setting})
-    return made(found, path, settings, defaults, source)
+    made: type[_FromFunction] = type(function.__name__, (_FromFunction,), {"name": title, "setting": setting})
+    return made(function, path, settings, defaults, source)
 
 
 class _FromFunction(Own, Method):
@@ -247,31 +248,31 @@ class _FromFunction(Own, Method):
         self,
         function: Callable[..., Any],
         path: Path,
-        given: Mapping[str, Any],
+        settings: Mapping[str, Any],
         defaults: Mapping[str, Any],
         source: str,
     ) -> None:
-        super().__init__(given, defaults, source)
+        super().__init__(settings, defaults, source)
         self._function, self._path = function, path
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W], one task at a time."""
-        found = batch.query.new_full((len(batch), batch.query.shape[1], batch.way), LOWEST)
+        all_scores = batch.query.new_full((len(batch), batch.query.shape[1], batch.way), LOWEST)
         for row, where, support, label, query, way in each_task(batch):
             try:
-                given = self._function(support, label, query, way, **self._given)
-                scores = torch.as_tensor(given, dtype=torch.float32, device=query.device)
+                returned = self._function(support, label, query, way, **self._given)
+                scores = torch.as_tensor(returned, dtype=torch.float32, device=query.device)
             except UserError:
                 raise
             except Exception as error:
                 raise MethodError(f"{self.name} failed on {where}: {own_lines(error, self._path)}") from error
             if tuple(scores.shape) != (len(query), way):
                 raise MethodError(
-                    f"{self.name} returned {describe(given)} for {where}; the shape ({len(query)}, {way}) "
+                    f"{self.name} returned {describe(returned)} for {where}; the shape ({len(query)}, {way}) "
                     f"(queries, classes) is needed."
                 )
-            found[row, : len(query), :way] = scores
-        return mask_absent(found, batch)
+            all_scores[row, : len(query), :way] = scores
+        return mask_absent(all_scores, batch)
 
 
 def each_task(batch: TaskBatch) -> Iterator[tuple[int, str, Tensor, Tensor, Tensor, int]]:

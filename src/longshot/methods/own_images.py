@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 def from_image_class(
-    found: type[ImageMethod], title: str, path: Path, source: str, settings: Mapping[str, Any]
+    definition: type[ImageMethod], title: str, path: Path, source: str, settings: Mapping[str, Any]
 ) -> ImageMethod:
     """The user's class with its settings, under the name of its file."""
-    inner = make(found, title, path, settings)
+    inner = make(definition, title, path, settings)
     made: type[_FromImageClass] = type(
-        found.__name__, (_FromImageClass,), traits(found, title, "at_once", "validation")
+        definition.__name__, (_FromImageClass,), traits(definition, title, "at_once", "validation")
     )
-    return made(inner, path, settings, parameters(found.__init__), source)
+    return made(inner, path, settings, parameters(definition.__init__), source)
 
 
 class _FromImageClass(FromFile, ImageMethod):
@@ -35,22 +35,25 @@ class _FromImageClass(FromFile, ImageMethod):
     def candidates(self) -> Sequence[ImageMethod]:
         """Those of the user's class, under the same name."""
         made = self._told("candidates", self._inner.candidates)
-        return [type(self)(one, self._path, one.settings, self._defaults, self._source) for one in made]
+        return [
+            type(self)(candidate, self._path, candidate.settings, self._defaults, self._source)
+            for candidate in made
+        ]
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
         """Per task [Q, way] of the user's class, their shapes checked."""
         where = f"task {tasks[0].index}"
-        found: Any = self._told(where, lambda: self._inner.scores(tasks, network))
-        for task, scores in zip(tasks, found, strict=False):
-            wanted = (len(task.query), task.way)
-            if not isinstance(scores, Tensor) or tuple(scores.shape) != wanted:
+        returned: Any = self._told(where, lambda: self._inner.scores(tasks, network))
+        for task, scores in zip(tasks, returned, strict=False):
+            shape = (len(task.query), task.way)
+            if not isinstance(scores, Tensor) or tuple(scores.shape) != shape:
                 raise MethodError(
-                    f"{self.name} returned {describe(scores)} for task {task.index}; a tensor of the shape {wanted} "
+                    f"{self.name} returned {describe(scores)} for task {task.index}; a tensor of the shape {shape} "
                     f"(queries, classes) is needed."
                 )
-        if len(found) != len(tasks):
-            raise MethodError(f"{self.name} returned {len(found)} scores for {len(tasks)} tasks.")
-        return list(found)
+        if len(returned) != len(tasks):
+            raise MethodError(f"{self.name} returned {len(returned)} scores for {len(tasks)} tasks.")
+        return list(returned)
 
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """As the user's class says."""

@@ -25,25 +25,25 @@ def sklearn_method(name: str, settings: Mapping[str, Any]) -> Method:
     if not module:
         raise UserError(f"'{name}' is no import path; write it in full, as in sklearn:sklearn.svm.SVC.")
     try:
-        found = getattr(importlib.import_module(module), attribute, None)
+        estimator = getattr(importlib.import_module(module), attribute, None)
     except ImportError as error:
         if error.name == "sklearn":
             hint = "pip install scikit-learn"
             raise UserError(f"'{name}' needs scikit-learn, which is not installed: {hint}.") from error
         raise UserError(f"There is no module '{module}' for the method '{name}': {error}.") from error
-    if not inspect.isclass(found) or not hasattr(found, "fit") or not hasattr(found, "predict"):
+    if not inspect.isclass(estimator) or not hasattr(estimator, "fit") or not hasattr(estimator, "predict"):
         raise UserError(f"'{path}' is not a class with fit and predict; name a scikit-learn classifier.")
-    defaults = parameters(found.__init__)
+    defaults = parameters(estimator.__init__)
     check_settings(f"'{path}'", settings, defaults)
     try:
-        found(**settings)
+        estimator(**settings)
     except Exception as error:
         raise UserError(f"'{name}' cannot be made: {type(error).__name__}: {error}.") from error
     version = getattr(importlib.import_module(module.partition(".")[0]), "__version__", "?")
-    known = {"name": name, "setting": "inductive", "family": "scikit-learn"}
+    traits = {"name": name, "setting": "inductive", "family": "scikit-learn"}
     source = f"{module.partition('.')[0]}-{version}"
-    made: type[_FromSklearn] = type(attribute, (_FromSklearn,), known)
-    return made(found, settings, defaults, source)
+    made: type[_FromSklearn] = type(attribute, (_FromSklearn,), traits)
+    return made(estimator, settings, defaults, source)
 
 
 class _FromSklearn(Own, Method):
@@ -56,14 +56,14 @@ class _FromSklearn(Own, Method):
     tolerance = 1e-2  # solvers stop when they are close, and the order of sums moves where
 
     def __init__(
-        self, made: Callable[..., Any], given: Mapping[str, Any], defaults: Mapping[str, Any], source: str
+        self, made: Callable[..., Any], settings: Mapping[str, Any], defaults: Mapping[str, Any], source: str
     ) -> None:
-        super().__init__(given, defaults, source)
+        super().__init__(settings, defaults, source)
         self._make = made
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W], one task at a time on the CPU."""
-        found = batch.query.new_full((len(batch), batch.query.shape[1], batch.way), LOWEST)
+        all_scores = batch.query.new_full((len(batch), batch.query.shape[1], batch.way), LOWEST)
         for row, where, support, label, query, _ in each_task(batch):
             settings = dict(self._given)
             if self._defaults.get("random_state", 0) is None:
@@ -81,8 +81,8 @@ class _FromSklearn(Own, Method):
                     f"{self.name} gives scores of the shape {tuple(scores.shape)} for {where}; "
                     f"({len(query)}, {len(classes)}) (queries, classes) is needed."
                 )
-            found[row, : len(query), classes.to(found.device)] = scores.to(found)
-        return mask_absent(found, batch)
+            all_scores[row, : len(query), classes.to(all_scores.device)] = scores.to(all_scores)
+        return mask_absent(all_scores, batch)
 
 
 def _fit_and_score(model: Any, support: Tensor, label: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:

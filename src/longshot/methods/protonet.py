@@ -6,11 +6,10 @@ import torch
 from torch import Tensor
 
 from longshot.core.batches import TaskBatch
-from longshot.core.errors import UserError
+from longshot.core.checks import check_choice, check_number
+from longshot.core.prototypes import SCALES
 from longshot.methods.base import Method
 from longshot.methods.numerics import class_means, class_scores, cosines
-
-_SCALES = {"euclidean": 1.0, "cosine": 10.0}
 
 
 class ProtoNet(Method):
@@ -28,17 +27,15 @@ class ProtoNet(Method):
     paper = "Snell et al. 2017"
 
     def __init__(self, *, distance: str = "euclidean", scale: float | None = None) -> None:
-        if distance not in _SCALES:
-            raise UserError(f"protonet has no distance {distance!r}; choose 'euclidean' or 'cosine'.")
-        number = isinstance(scale, int | float) and not isinstance(scale, bool)
-        if scale is not None and not (number and scale > 0):
-            raise UserError(f"protonet's scale is {scale!r}; it must be a number above 0, or None.")
+        check_choice(self.name, "distance", distance, SCALES)
+        if scale is not None:
+            check_number(self.name, "scale", scale, above=0)
         self.distance = distance
         self.scale = scale
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
-        scale = _SCALES[self.distance] if self.scale is None else float(self.scale)
+        scale = SCALES[self.distance] if self.scale is None else float(self.scale)
         means = class_means(batch)  # [B, W, d]
         if self.distance == "cosine":
             scores = cosines(means, batch.query).mul_(scale)

@@ -65,7 +65,7 @@ class PTMAP(Method):
         means: _Combined | _Moved
         if _products_pay(batch.shape, self.steps):
             # A few tasks at a time: their transformed rows stay in the cache until the products are made.
-            parts = [_products(self._rows(few), batch.way) for few in pieces(batch, _PIECE)]
+            parts = [_products(self._rows(part), batch.way) for part in pieces(batch, _PIECE)]
             products, squares = (torch.cat(values) for values in zip(*parts, strict=True))
             means = _Combined(products, squares, counts)
         else:

@@ -94,11 +94,11 @@ def rectified_means(batch: TaskBatch, support: TaskVectors, query: TaskVectors, 
     own = batch.support_label.clamp(min=0)
     support_cosine = support.weighted(own_products(batch, means, support.values))
     support_cosine.mul_(inverse.squeeze(2).gather(1, own)).div_(support.length.squeeze(1))  # [B, S]
-    both = query.products(torch.cat((means, shift), 1))  # [B, W+1, Q]: ⟨p_w, q⟩ and ⟨shift, q⟩
+    products = query.products(torch.cat((means, shift), 1))  # [B, W+1, Q]: ⟨p_w, q⟩ and ⟨shift, q⟩
     moved = torch.bmm(means, shift.transpose(1, 2))  # [B, W, 1] ⟨p_w, shift⟩
-    length = query.length.square().add_(both[:, -1:], alpha=2).add_(shift.square().sum(2, keepdim=True))
+    length = query.length.square().add_(products[:, -1:], alpha=2).add_(shift.square().sum(2, keepdim=True))
     length = length.clamp_(min=EPSILON).sqrt_()  # [B, 1, Q] ‖q + shift‖
-    query_cosine = (both[:, :-1] + moved).mul_(inverse).div_(length)
+    query_cosine = (products[:, :-1] + moved).mul_(inverse).div_(length)
 
     best, nearest = present_only(query_cosine, batch).max(1, keepdim=True)
     # exp(scale · cos) relative to exp(scale): the factor cancels, and nothing overflows for large scales
@@ -213,13 +213,13 @@ class LaplacianShot(Method):
             gram.mul_(query.factor).mul_(query.factor.transpose(1, 2))
         gram.sub_(squares.transpose(1, 2))
         gram.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
-        whole = bool(mask.all())
-        if not whole:
+        unpadded = bool(mask.all())
+        if not unpadded:
             gram.masked_fill_(~mask.unsqueeze(2), -torch.inf)
         count = min(self.neighbours, gram.shape[1])
         if count > _FEW or gram.shape[1] > _MANY:
-            found = gram.topk(count, dim=1)
-            nearest, best = found.indices, found.values  # [B, k, Q]
+            neighbours = gram.topk(count, dim=1)
+            nearest, best = neighbours.indices, neighbours.values  # [B, k, Q]
         else:
             picks = []
             for _ in range(count):
@@ -227,7 +227,7 @@ class LaplacianShot(Method):
                 picks.append((pick.indices, pick.values))
                 gram.scatter_(1, pick.indices, -torch.inf)
             nearest, best = (torch.cat(parts, 1) for parts in zip(*picks, strict=True))
-        full = whole and gram.shape[1] > count
+        full = unpadded and gram.shape[1] > count
         return _Links(nearest, None if full else torch.isfinite(best).to(gram.dtype))
 
 

@@ -65,10 +65,10 @@ def image_method_names() -> list[str]:
 
 def method_class(name: str) -> type[Method | ImageMethod]:
     """The class registered under ``name``; UserError with the nearest name when there is none."""
-    found: type[Method | ImageMethod] = find_class(
+    method: type[Method | ImageMethod] = find_class(
         "method", name, METHODS | IMAGE_METHODS, "longshot methods"
     )
-    return found
+    return method
 
 
 def get_method(method: str | Method | ImageMethod) -> Method | ImageMethod:

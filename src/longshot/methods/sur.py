@@ -54,13 +54,13 @@ class SUR(Method):
             batch.counts.unsqueeze(2) * target
         )  # shots of the row's own class, 0 in other classes' columns
         weight = row_weights((shots > 1).any(1))
-        inner, others = _left_out(inner, square, shots.unsqueeze(3))
+        inner, without_own = _left_out(inner, square, shots.unsqueeze(3))
         choice = torch.zeros(len(batch), len(support), device=batch.support.device, requires_grad=True)
         optimiser = torch.optim.Adam([choice], lr=self.lr)
         if len(support) > 1:
             with torch.enable_grad():
                 for _ in range(self.steps):
-                    logs = present_only(self._logits(inner, others, choice), batch).log_softmax(1)
+                    logs = present_only(self._logits(inner, without_own, choice), batch).log_softmax(1)
                     loss = -(logs.clamp(min=-1e30) * target * weight).sum()
                     choice.grad = torch.autograd.grad(loss, choice)[0]
                     optimiser.step()
@@ -79,7 +79,7 @@ def _left_out(inner: Tensor, square: Tensor, shots: Tensor) -> tuple[Tensor, Ten
     p' = (n p − x) / (n − 1): ⟨x, p'⟩ = (n⟨x, p⟩ − 1) / (n − 1), ‖p'‖² = (n²‖p‖² − 2n⟨x, p⟩ + 1) / (n − 1)².
     shots: [B, W, S, 1], n in a row's own class and 0 elsewhere.
     """
-    rest = (shots - 1).clamp(min=1)
-    lone = (shots * inner - 1) / rest
-    length = ((shots * shots * square - 2 * shots * inner + 1) / (rest * rest)).clamp(min=0)
+    remaining = (shots - 1).clamp(min=1)
+    lone = (shots * inner - 1) / remaining
+    length = ((shots * shots * square - 2 * shots * inner + 1) / (remaining * remaining)).clamp(min=0)
     return torch.where(shots > 1, lone, inner), torch.where(shots > 1, length, square.expand_as(inner))

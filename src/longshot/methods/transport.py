@@ -41,26 +41,26 @@ class Transport:
         ratio, error = trial, torch.full_like(self._share, torch.inf)
         for number in range(self.rounds):
             plan = self._plan(cost, trial)
-            found = plan.sum(2, keepdim=True).div_(self._share)  # [B, W, 1]
+            marginal = plan.sum(2, keepdim=True).div_(self._share)  # [B, W, 1]
             if self._absent is not None:
-                found.masked_fill_(self._absent, 1)
-            off = (found - 1).abs_().amax(1, keepdim=True)
+                marginal.masked_fill_(self._absent, 1)
+            off = (marginal - 1).abs_().amax(1, keepdim=True)
             going = ~(off <= self.tolerance)
-            left = int(going.sum())
+            running = int(going.sum())
             bad = tried & ~(off < error)  # also where it is not a number
             self.slow = self.slow | (~tried & (off > _FAST * error))
             self.potential, ratio, error = (
                 torch.where(bad, old, new)
-                for old, new in ((self.potential, trial), (ratio, found), (error, off))
+                for old, new in ((self.potential, trial), (ratio, marginal), (error, off))
             )
-            if left == 0:
+            if running == 0:
                 return plan
-            if 2 * left <= len(cost):
+            if 2 * running <= len(cost):
                 return self._finish(cost, plan, going.flatten(), self.rounds - number - 1)
             step = ratio.clamp(min=1e-30).log_().neg_()
             tried = self.slow & ~bad & going
             if bool(tried.any()):
-                step = torch.where(tried, self._newton(plan, found), step)
+                step = torch.where(tried, self._newton(plan, marginal), step)
             trial = self.potential + step.masked_fill_(~going, 0)
         return self._plan(cost, self.potential)
 
@@ -70,11 +70,11 @@ class Transport:
 
     def _finish(self, cost: Tensor, plan: Tensor, going: Tensor, rounds: int) -> Tensor:
         """``plan`` with its unfinished tasks brought to their end in a batch of their own."""
-        rest = Transport(self.usable[going], self.mask[going], rounds, self.tolerance)
-        rest.potential, rest.slow = self.potential[going], self.slow[going]
+        unfinished = Transport(self.usable[going], self.mask[going], rounds, self.tolerance)
+        unfinished.potential, unfinished.slow = self.potential[going], self.slow[going]
         if rounds:
-            plan[going] = rest(cost[going])
-            self.potential[going], self.slow[going] = rest.potential, rest.slow
+            plan[going] = unfinished(cost[going])
+            self.potential[going], self.slow[going] = unfinished.potential, unfinished.slow
         return plan
 
     def _newton(self, plan: Tensor, ratio: Tensor) -> Tensor:

@@ -34,8 +34,8 @@ def start_weights(
         label = int(tasks.classes[slot])
         own = own_places(table, tasks, slot)
         if start == "random":
-            place = slot - int(tasks.offsets[task])
-            stream = np.random.default_rng([*entropy, int(tasks.ids[task]), place])
+            column = slot - int(tasks.offsets[task])
+            stream = np.random.default_rng([*entropy, int(tasks.ids[task]), column])
             values = stream.random(table.size(label), dtype=np.float32)
         else:
             pool = table.size(label) - len(own)

@@ -24,11 +24,11 @@ def hide_queries(
     if table.allowed is not None:
         selectable = table.selectable(rows)
         column, rows = column[selectable], rows[selectable]
-    place = table.places(int(tasks.classes[slots[0]]), rows) - start
-    inside = (place >= 0) & (place < scores.shape[1])
+    position = table.places(int(tasks.classes[slots[0]]), rows) - start
+    inside = (position >= 0) & (position < scores.shape[1])
     device = scores.device
     scores[
-        torch.from_numpy(column[inside]).to(device), torch.from_numpy(place[inside]).to(device)
+        torch.from_numpy(column[inside]).to(device), torch.from_numpy(position[inside]).to(device)
     ] = -torch.inf
 
 
@@ -70,9 +70,9 @@ def select_rows(
                 hide_queries(scores, table, tasks, slots, start)
                 count = int(tasks.shots[slots].max())
                 best[number] = _merge(best[number], top_rows(scores, count), start, count)
-        for slots, found in zip(groups, best, strict=True):
-            assert found is not None
-            rows = table.rows(label, found[1].cpu().numpy())
+        for slots, top in zip(groups, best, strict=True):
+            assert top is not None
+            rows = table.rows(label, top[1].cpu().numpy())
             for line, slot in enumerate(slots):
                 result[bounds[slot] : bounds[slot + 1]] = rows[line, : tasks.shots[slot]]
     return result

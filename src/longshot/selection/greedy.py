@@ -35,11 +35,11 @@ def greedy_rounds(
     active = np.arange(len(tasks), dtype=np.int64)
     for _ in range(rounds):
         before = support.copy()
-        for place in range(int(tasks.ways[active].max(initial=0))):
-            for label, groups in _groups(table, tasks, active[tasks.ways[active] > place], place):
+        for column in range(int(tasks.ways[active].max(initial=0))):
+            for label, groups in _groups(table, tasks, active[tasks.ways[active] > column], column):
                 features = table.whole(label)
                 for members in groups:
-                    _visit(table, tasks, objective, support, members, place, features, largest)
+                    _visit(table, tasks, objective, support, members, column, features, largest)
         task_of_row = np.repeat(tasks.task_of_slot, tasks.shots)
         active = np.unique(task_of_row[support != before])
         used[active] += 1
@@ -54,15 +54,15 @@ def _visit(
     objective: SelectionObjective,
     support: Ints,
     members: Ints,
-    place: int,
+    column: int,
     features: torch.Tensor,
     largest: bool,
 ) -> None:
-    """Exchange, one after another, the images of the slot at ``place`` of tasks that share its class and k."""
-    slots = tasks.offsets[members] + place
+    """Exchange, one after another, the images of the slot at ``column`` of tasks that share its class and k."""
+    slots = tasks.offsets[members] + column
     bounds, label = tasks.support_offsets, int(tasks.classes[slots[0]])
     places = table.places(label, np.stack([support[bounds[s] : bounds[s + 1]] for s in slots]))
-    swapper = objective.swapper(table, tasks, support, members, place, features)
+    swapper = objective.swapper(table, tasks, support, members, column, features)
     taken = torch.zeros(len(members), len(features), dtype=torch.bool, device=table.device)
     for line, slot in enumerate(slots):
         used = np.concatenate([own_places(table, tasks, int(slot)), places[line]])
@@ -83,17 +83,17 @@ def _visit(
 
 
 def _groups(
-    table: FeatureTable, tasks: SelectionTasks, active: Ints, place: int
+    table: FeatureTable, tasks: SelectionTasks, active: Ints, column: int
 ) -> Iterator[tuple[int, list[Ints]]]:
-    """Tasks that share the class at ``place``, cut into groups of one k and one padded shape that fit in memory."""
-    slots = tasks.offsets[active] + place
+    """Tasks that share the class at ``column``, cut into groups of one k and one padded shape that fit in memory."""
+    slots = tasks.offsets[active] + column
     shapes = rounded_shapes(tasks)[active]
     for label in np.unique(tasks.classes[slots]):
-        mine = np.flatnonzero(tasks.classes[slots] == label)
-        kinds = np.concatenate([shapes[mine], tasks.shots[slots[mine], None]], axis=1)
+        sharing = np.flatnonzero(tasks.classes[slots] == label)
+        kinds = np.concatenate([shapes[sharing], tasks.shots[slots[sharing], None]], axis=1)
         groups = []
         for kind in np.unique(kinds, axis=0):
-            members = active[mine[(kinds == kind).all(1)]]
+            members = active[sharing[(kinds == kind).all(1)]]
             size = max(1, _SWAP_BYTES // int(kind[1] * table.size(int(label)) * 4))
             groups += [members[i : i + size] for i in range(0, len(members), size)]
         yield int(label), groups

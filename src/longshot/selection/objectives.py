@@ -11,6 +11,7 @@ import torch
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
+from longshot.core.prototypes import prototype_scores
 from longshot.selection import losses
 from longshot.selection.table import FeatureTable
 from longshot.selection.tasks import QueryBatch, SelectionTasks, batches, by_class, pool_sizes
@@ -76,7 +77,7 @@ class SelectionObjective(Protocol):
         tasks: SelectionTasks,
         support: Ints,
         members: Ints,
-        place: int,
+        column: int,
         features: torch.Tensor,
     ) -> Swapper: ...
 
@@ -97,11 +98,7 @@ def logits(
     query: torch.Tensor, centres: torch.Tensor, distance: Distance, temperature: float
 ) -> torch.Tensor:
     """Prototype classifier [B, Q, W]: −‖q − c‖²/τ less the ‖q‖² that all classes share, or cos(q, c)/τ."""
-    if distance == "cosine":
-        query = torch.nn.functional.normalize(query, dim=-1)
-        centres = torch.nn.functional.normalize(centres, dim=-1)
-        return query @ centres.mT / temperature
-    return (2 * (query @ centres.mT) - centres.square().sum(-1)[..., None, :]) / temperature
+    return prototype_scores(query, centres, distance=distance, scale=1.0) / temperature
 
 
 def centre_gradient(
@@ -228,12 +225,12 @@ class PrototypeObjective:
         tasks: SelectionTasks,
         support: Ints,
         members: Ints,
-        place: int,
+        column: int,
         features: torch.Tensor,
     ) -> Swapper:
         from longshot.selection.swaps import PrototypeSwapper
 
-        return PrototypeSwapper(self, table, tasks, support, members, place, features)
+        return PrototypeSwapper(self, table, tasks, support, members, column, features)
 
     def _fill(self, directions: torch.Tensor, batch: QueryBatch, centres: torch.Tensor) -> torch.Tensor:
         """Write the batch's gradients in their slots; return the logits."""

@@ -29,7 +29,7 @@ def refine_rounds(
     images in another order are no change, though rounding may tell their losses apart.
     """
     support = support.copy()
-    kept = np.zeros(len(tasks), dtype=np.int64)
+    rounds_kept = np.zeros(len(tasks), dtype=np.int64)
     active = np.arange(len(tasks), dtype=np.int64)
     part, now = tasks, support
     measured = objective.at_support(table, part, now) if rounds else None
@@ -45,15 +45,15 @@ def refine_rounds(
         active = active[better]
         now = proposal[part.support_positions(better)]
         support[tasks.support_positions(active)] = now
-        kept[active] += 1
+        rounds_kept[active] += 1
         measured = after.take(part, better)
         part = part.take(better)
-    return support, kept
+    return support, rounds_kept
 
 
-def _other_images(tasks: SelectionTasks, one: Ints, other: Ints) -> NDArray[np.bool_]:
+def _other_images(tasks: SelectionTasks, first: Ints, second: Ints) -> NDArray[np.bool_]:
     """Whether two supports of a task differ as sets [T]."""
     slot = np.repeat(np.arange(tasks.slots), tasks.shots)
-    differ = one[np.lexsort([one, slot])] != other[np.lexsort([other, slot])]
+    differ = first[np.lexsort([first, slot])] != second[np.lexsort([second, slot])]
     task = tasks.task_of_slot[slot[differ]]
     return np.bincount(task, minlength=len(tasks)) > 0

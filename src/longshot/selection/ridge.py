@@ -70,17 +70,17 @@ class RidgeObjective:
         bounds = tasks.support_offsets
         for task in range(len(tasks)):
             first, last = tasks.slots_of(task)
-            known = table.gather(support[bounds[first] : bounds[last]])
-            target = _targets(tasks, task).to(known)
+            images = table.gather(support[bounds[first] : bounds[last]])
+            target = _targets(tasks, task).to(images)
             # The support is small: the dual form, k×k, is the same B. H by Woodbury's identity.
-            kernel = known @ known.mT + self.penalty * torch.eye(len(known), device=table.device)
+            kernel = images @ images.mT + self.penalty * torch.eye(len(images), device=table.device)
             factor = torch.linalg.cholesky(kernel)
-            solution = known.mT @ torch.cholesky_solve(target, factor)
+            solution = images.mT @ torch.cholesky_solve(target, factor)
             query, label = _queries(table, tasks, task)
             out = query @ solution[None] / self.temperature
             slope = losses.slope(out, label, "cross-entropy")[0]
             pull = query[0].mT @ slope / self.temperature
-            pull = (pull - known.mT @ torch.cholesky_solve(known @ pull, factor)) / self.penalty
+            pull = (pull - images.mT @ torch.cholesky_solve(images @ pull, factor)) / self.penalty
             directions[first:last, 0], directions[first:last, 1] = pull.mT, solution.mT
             loss[task] = losses.value(out, label, "cross-entropy")[0]
             accuracy[task] = losses.correct(out, label)[0]
@@ -94,8 +94,8 @@ class RidgeObjective:
         for line, slot in enumerate(slots):
             task = int(task_of_slot[slot])
             first, last = tasks.slots_of(task)
-            both = directions[first:last].transpose(0, 1).reshape(-1, block.shape[1])
-            pull, fit = (both @ block.mT).reshape(2, last - first, -1)  # [way, n] each
+            vectors = directions[first:last].transpose(0, 1).reshape(-1, block.shape[1])
+            pull, fit = (vectors @ block.mT).reshape(2, last - first, -1)  # [way, n] each
             result[line] = pull[slot - first] - (pull * fit).sum(0)
         return result
 
@@ -105,10 +105,10 @@ class RidgeObjective:
         tasks: SelectionTasks,
         support: Ints,
         members: Ints,
-        place: int,
+        column: int,
         features: torch.Tensor,
     ) -> Swapper:
-        return RidgeSwapper(self, table, tasks, support, members, place, features)
+        return RidgeSwapper(self, table, tasks, support, members, column, features)
 
     def _slot_moments(
         self, table: FeatureTable, tasks: SelectionTasks, slot: int, weights: torch.Tensor | None
@@ -130,16 +130,16 @@ class RidgeObjective:
 
     def _class_scatter(self, table: FeatureTable, label: int) -> torch.Tensor:
         """Σ f fᵀ over a class [d, d]; the most recently used ones are kept."""
-        known = self._scatter.setdefault(table, OrderedDict())
-        if label not in known:
+        matrices = self._scatter.setdefault(table, OrderedDict())
+        if label not in matrices:
             matrix = torch.zeros(table.dim, table.dim, device=table.device)
             for _, block in table.blocks(label):
                 matrix += block.mT @ block
-            while known and (len(known) + 1) * matrix.nbytes > _SCATTER_BYTES:
-                known.popitem(last=False)
-            known[label] = matrix
-        known.move_to_end(label)
-        return known[label]
+            while matrices and (len(matrices) + 1) * matrix.nbytes > _SCATTER_BYTES:
+                matrices.popitem(last=False)
+            matrices[label] = matrix
+        matrices.move_to_end(label)
+        return matrices[label]
 
 
 class RidgeSwapper:
@@ -152,7 +152,7 @@ class RidgeSwapper:
         tasks: SelectionTasks,
         support: Ints,
         members: Ints,
-        place: int,
+        column: int,
         features: torch.Tensor,
     ) -> None:
         self.objective, self.features = objective, features
@@ -165,7 +165,7 @@ class RidgeSwapper:
             query, label = _queries(table, tasks, int(task))
             self.query.append(query)
             self.label.append(label)
-            self.start.append(int(bounds[first + place] - bounds[first]))
+            self.start.append(int(bounds[first + column] - bounds[first]))
 
     def losses(self, number: int) -> torch.Tensor:
         """Query loss [b, n] with image ``number`` of the slot replaced by each row of the class."""
@@ -177,14 +177,14 @@ class RidgeSwapper:
             self.known[i][self.start[i] + number] = self.features[row]
 
     def _task_losses(self, i: int, position: int) -> torch.Tensor:
-        known, query, objective = self.known[i], self.query[i][0], self.objective
-        kernel = known @ known.mT + objective.penalty * torch.eye(len(known), device=known.device)
-        cross = query @ known.mT  # [Q, K]
-        size = max(1, _SOLVE_BYTES // (4 * len(known) * (len(known) + len(query))))
+        images, query, objective = self.known[i], self.query[i][0], self.objective
+        kernel = images @ images.mT + objective.penalty * torch.eye(len(images), device=images.device)
+        cross = query @ images.mT  # [Q, K]
+        size = max(1, _SOLVE_BYTES // (4 * len(images) * (len(images) + len(query))))
         parts = []
         for features in [self.features[at : at + size] for at in range(0, len(self.features), size)]:
             gram = kernel.repeat(len(features), 1, 1)
-            line = features @ known.mT
+            line = features @ images.mT
             line[:, position] = features.square().sum(-1) + objective.penalty
             gram[:, position, :] = line
             gram[:, :, position] = line

@@ -101,12 +101,12 @@ def search(
     tasks.check(table)
     if not table.selectable(support).all():
         raise ValueError("a support row to start from may not be selected")
-    place = 0
+    start = 0
 
     def first(part: SelectionTasks) -> tuple[Ints, Ints]:
-        nonlocal place  # chunks come in order
-        taken = support[place : place + int(part.shots.sum())]
-        place += len(taken)
+        nonlocal start  # chunks come in order
+        taken = support[start : start + int(part.shots.sum())]
+        start += len(taken)
         return taken, np.zeros(len(part), np.int64)
 
     return _run(table, tasks, objective, first, 0, rounds, largest, report, weights=False)

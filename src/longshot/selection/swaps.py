@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PrototypeSwapper:
-    """Tasks ``members`` [b] have class ``features`` [n, d] at ``place`` with one k. An exchange moves one prototype:
+    """Tasks ``members`` [b] have class ``features`` [n, d] at ``column`` with one k. An exchange moves one prototype:
     c' = c + (f_i − f_p)/k, so only one logit per query changes.
 
     Kept: q·f for all queries and the class's rows [b, Q, n], computed once for all k positions. With z' the changed
@@ -32,7 +32,7 @@ class PrototypeSwapper:
         tasks: SelectionTasks,
         support: Ints,
         members: Ints,
-        place: int,
+        column: int,
         features: torch.Tensor,
     ) -> None:
         self.objective, self.features = objective, features
@@ -40,8 +40,8 @@ class PrototypeSwapper:
         own = support[tasks.support_positions(members)]
         batch = one_batch(table, part)
         centres = slot_tensor(support_centres(table, part, own), batch)
-        self.centre = centres[:, place].clone()
-        slots = part.offsets[:-1] + place
+        self.centre = centres[:, column].clone()
+        slots = part.offsets[:-1] + column
         label = int(part.classes[slots[0]])
         self.shots = int(part.shots[slots[0]])
         bounds = part.support_offsets
@@ -57,13 +57,13 @@ class PrototypeSwapper:
 
         out = logits(batch.query, centres, objective.distance, objective.temperature)
         out = out.masked_fill(~batch.mask[:, None, :], -torch.inf)
-        others = out.clone()
-        others[:, :, place] = -torch.inf
-        self.rest = others.logsumexp(-1)  # [b, Q]
+        other_classes = out.clone()
+        other_classes[:, :, column] = -torch.inf
+        self.rest = other_classes.logsumexp(-1)  # [b, Q]
         true = out.gather(-1, batch.label.clamp_min(0)[..., None]).squeeze(-1)
-        mine = batch.label == place
-        self.log_factor = torch.where(mine, 0.0, true - self.rest)
-        self.side = torch.where(mine, 1.0, -1.0)
+        own_class = batch.label == column
+        self.log_factor = torch.where(own_class, 0.0, true - self.rest)
+        self.side = torch.where(own_class, 1.0, -1.0)
         real = batch.label >= 0
         self.share = real / real.sum(-1, keepdim=True)  # mean over real queries
 

@@ -59,10 +59,10 @@ class Task2VecObjective:
             for start, block in table.blocks(label):
                 for slot in slots:
                     task = int(task_of_slot[slot])
-                    mine = slice(*tasks.slots_of(task))
+                    slots_of_task = slice(*tasks.slots_of(task))
                     share = self._shares(table, tasks, int(slot), weights, start, len(block))
-                    information = self._information(block, probe[mine]) * share[:, None]
-                    embedding[mine] += information.mT @ block.square() / int(ways[task])
+                    information = self._information(block, probe[slots_of_task]) * share[:, None]
+                    embedding[slots_of_task] += information.mT @ block.square() / int(ways[task])
         return torch.stack([probe, self._residual(table, tasks, probe, embedding)], 1)
 
     def at_support(self, table: FeatureTable, tasks: SelectionTasks, support: Ints) -> SupportMeasures:
@@ -90,9 +90,9 @@ class Task2VecObjective:
         result = torch.empty(len(slots), len(block), device=block.device)
         for line, slot in enumerate(slots):
             task = int(task_of_slot[slot])
-            mine = slice(*tasks.slots_of(task))
-            information = self._information(block, directions[mine, 0])
-            result[line] = (information * (squares @ directions[mine, 1].mT)).mean(-1)
+            slots_of_task = slice(*tasks.slots_of(task))
+            information = self._information(block, directions[slots_of_task, 0])
+            result[line] = (information * (squares @ directions[slots_of_task, 1].mT)).mean(-1)
         return result
 
     def swapper(
@@ -101,10 +101,10 @@ class Task2VecObjective:
         tasks: SelectionTasks,
         support: Ints,
         members: Ints,
-        place: int,
+        column: int,
         features: torch.Tensor,
     ) -> Swapper:
-        return Task2VecSwapper(self, table, tasks, support, members, place, features)
+        return Task2VecSwapper(self, table, tasks, support, members, column, features)
 
     def _probe(self, table: FeatureTable, tasks: SelectionTasks) -> torch.Tensor:
         """Pool means [S, d]."""
@@ -147,8 +147,8 @@ class Task2VecObjective:
         for task in range(len(tasks)):
             first, last = tasks.slots_of(task)
             query = table.gather(tasks.query_rows(task))
-            wanted = self._information(query, probe[first:last]).mT @ query.square() / len(query)
-            result[first:last] = 2 * (embedding[first:last] - wanted) / ((last - first) * table.dim)
+            target = self._information(query, probe[first:last]).mT @ query.square() / len(query)
+            result[first:last] = 2 * (embedding[first:last] - target) / ((last - first) * table.dim)
         return result
 
     def _support_embedding(
@@ -159,12 +159,12 @@ class Task2VecObjective:
         bounds = tasks.support_offsets
         for task in range(len(tasks)):
             first, last = tasks.slots_of(task)
-            known = table.gather(support[bounds[first] : bounds[last]])
+            images = table.gather(support[bounds[first] : bounds[last]])
             shots = tasks.shots[first:last]
-            share = torch.from_numpy(np.repeat(1 / (shots * len(shots)), shots)).to(known)
+            share = torch.from_numpy(np.repeat(1 / (shots * len(shots)), shots)).to(images)
             result[first:last] = (
-                self._information(known, probe[first:last]) * share[:, None]
-            ).mT @ known.square()
+                self._information(images, probe[first:last]) * share[:, None]
+            ).mT @ images.square()
         return result
 
 
@@ -182,23 +182,23 @@ class Task2VecSwapper:
         tasks: SelectionTasks,
         support: Ints,
         members: Ints,
-        place: int,
+        column: int,
         features: torch.Tensor,
     ) -> None:
         part = tasks.take(members)
         own = support[tasks.support_positions(members)]
         directions = objective.at_support(table, part, own).directions
-        label, bounds = int(part.classes[part.offsets[0] + place]), part.support_offsets
+        label, bounds = int(part.classes[part.offsets[0] + column]), part.support_offsets
         self.squares = features.square()
         self.information, self.error, self.rows = [], [], []
         for task in range(len(part)):
             first, last = part.slots_of(task)
-            slot = first + place
+            slot = first + column
             self.information.append(objective._information(features, directions[first:last, 0]))
             self.error.append(directions[first:last, 1] * (last - first) * table.dim / 2)
             rows = table.places(label, own[bounds[slot] : bounds[slot + 1]])
             self.rows.append(torch.from_numpy(rows).to(table.device))
-        self.shots = int(part.shots[part.offsets[0] + place])
+        self.shots = int(part.shots[part.offsets[0] + column])
 
     def losses(self, number: int) -> torch.Tensor:
         """Loss [b, n] with image ``number`` of the slot replaced by each row of the class."""

@@ -94,8 +94,8 @@ class Pool:
     @cached_property
     def _both(self) -> NDArray[np.int64]:
         """Images of every class that may be either, [C]."""
-        both = _both_masks(self.query_mask, self.support_mask)
-        return self.sizes if both is None else self._count(both)
+        shared = _both_masks(self.query_mask, self.support_mask)
+        return self.sizes if shared is None else self._count(shared)
 
     def _count(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         total = np.concatenate([[0], np.cumsum(mask)])
@@ -163,10 +163,12 @@ class Instances(Choice, Protocol):
         ...
 
 
-def _both_masks(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
+def _both_masks(
+    first: NDArray[np.bool_] | None, second: NDArray[np.bool_] | None
+) -> NDArray[np.bool_] | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return first & second
 
 
 def settings_of(choice: Any) -> dict[str, Any]:

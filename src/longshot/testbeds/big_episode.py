@@ -61,8 +61,8 @@ class BigEpisode:
         """What is reported: learn from all ``train`` + ``validation`` images, asked for the test images."""
         parts = split_rows(dataset)
         if self.support == "trainval":
-            both = np.concatenate([parts["train"], parts["validation"]])
-            support = _first(both, self.train + self.validation, dataset, "train and validation together")
+            trainval = np.concatenate([parts["train"], parts["validation"]])
+            support = _first(trainval, self.train + self.validation, dataset, "train and validation together")
         else:
             support = self._halves(parts, dataset)
         query = parts["test"] if self.query is None else parts["test"][: self.query]
@@ -75,8 +75,8 @@ class BigEpisode:
         return self._frozen(dataset, "choice", support[: self.train], support[self.train :])
 
     def _halves(self, parts: dict[str, Rows], dataset: Dataset) -> Rows:
-        wanted = {"train": self.train, "validation": self.validation}
-        return np.concatenate([_first(parts[part], count, dataset, part) for part, count in wanted.items()])
+        counts = {"train": self.train, "validation": self.validation}
+        return np.concatenate([_first(parts[part], count, dataset, part) for part, count in counts.items()])
 
     def _frozen(self, dataset: Dataset, part: str, support: Rows, query: Rows) -> Testbed:
         """The testbed; equal blocks repeat the support, class for class in the order of the dataset."""
@@ -114,8 +114,8 @@ def split_rows(dataset: Dataset) -> dict[str, Rows]:
             "whole numbers without gaps are needed."
         )
     places = position.to_numpy().astype(np.int64)
-    labels = np.array([canonical_split(str(one)) or "" for one in table["split"].to_pylist()])
-    found: dict[str, Rows] = {}
+    labels = np.array([canonical_split(str(name)) or "" for name in table["split"].to_pylist()])
+    parts: dict[str, Rows] = {}
     for part in SPLITS:
         rows = np.flatnonzero(labels == part)
         if not len(rows):
@@ -128,8 +128,8 @@ def split_rows(dataset: Dataset) -> dict[str, Rows]:
                 f"The attribute 'position' of '{dataset.name}' names a place twice among the {len(rows):,} {part} "
                 "images, so their order is not known; number them 0, 1, 2 …"
             )
-        found[part] = rows[np.argsort(places[rows])]
-    return found
+        parts[part] = rows[np.argsort(places[rows])]
+    return parts
 
 
 def shuffled_splits(
@@ -146,17 +146,18 @@ def shuffled_splits(
     for part, rows in zip(SPLITS, np.split(order, [first, second]), strict=True):
         split[rows] = part
         position[rows] = np.arange(len(rows))
-    given = {"split": pa.array(split.tolist(), pa.string()), "position": pa.array(position)}
-    known = dataset.attributes
-    rest = {} if known is None else {n: known[n] for n in known.column_names if n not in given}
-    return replace(dataset, attributes=pa.table({**rest, **given}))
+    drawn_columns = {"split": pa.array(split.tolist(), pa.string()), "position": pa.array(position)}
+    table = pa.table({}) if dataset.attributes is None else dataset.attributes
+    columns_before = {name: table[name] for name in table.column_names if name not in drawn_columns}
+    return replace(dataset, attributes=pa.table({**columns_before, **drawn_columns}))
 
 
-def _first(rows: Rows, count: int, dataset: Dataset, what: str) -> Rows:
+def _first(rows: Rows, count: int, dataset: Dataset, part: str) -> Rows:
     if len(rows) < count:
         raise UserError(
-            f"Dataset '{dataset.name}' has {len(rows):,} images in {what}, but a big episode takes the first "
-            f"{count:,}; take fewer, or complete the dataset."
+            f"Dataset '{dataset.name}' has {len(rows):,} images in {part}, but a big episode takes the first "
+            f"{count:,}",
+            "take fewer, or complete the dataset",
         )
     return rows[:count]
 

@@ -24,9 +24,9 @@ class UniformClasses:
         """One group: all classes that may be drawn."""
         if len(pool.classes) < shape.min_way:
             raise UserError(
-                f"Dataset '{pool.dataset.name}' has {_classes(len(pool.classes))} to draw from, but a task "
-                "needs "
-                f"{shape.min_way} ways; lower the ways (--way) or add classes."
+                f"Dataset '{pool.dataset.name}' has {_classes(len(pool.classes))} to draw from, but a task needs "
+                f"{shape.min_way}",
+                "lower {way} or add classes",
             )
         return Ragged.from_lists([pool.classes])
 
@@ -56,22 +56,21 @@ class SiblingClasses:
         dataset = pool.dataset
         if dataset.taxonomy is None:
             raise UserError(
-                f"Dataset '{dataset.name}' has no taxonomy, so no super-classes; nest its class folders "
-                f"(Fruit/Apple, Fruit/Pear …) or give a parent column, or draw the classes with --classes "
-                "uniform."
+                f"Dataset '{dataset.name}' has no taxonomy, so no super-classes",
+                "nest its class folders (Fruit/Apple, Fruit/Pear …) or give a parent column, or draw with "
+                "{classes:uniform}",
             )
         ids = pool.class_ids
         tree = dataset.taxonomy
-        found = tree.groups(ids) if self.level is None else tree.groups_at(ids, self.level)
-        enough = {node: members for node, members in found.items() if len(members) >= shape.min_way}
+        members_of = tree.groups(ids) if self.level is None else tree.groups_at(ids, self.level)
+        enough = {node: members for node, members in members_of.items() if len(members) >= shape.min_way}
         if not enough:
-            largest = max(found, key=lambda node: (len(found[node]), node))
-            higher = " or take larger super-classes (--level 1)" if self.level != 1 else ""
+            largest = max(members_of, key=lambda node: (len(members_of[node]), node))
+            higher = " or take larger super-classes ({level:1})" if self.level != 1 else ""
             raise UserError(
-                f"No super-class of '{dataset.name}' has the {shape.min_way} classes a task needs: the "
-                "largest, "
-                f"'{tree.label(largest)}', has {len(found[largest])}; lower the ways "
-                f"(--way){higher}."
+                f"No super-class of '{dataset.name}' has the {shape.min_way} classes a task needs: the largest, "
+                f"'{tree.label(largest)}', has {len(members_of[largest])}",
+                f"lower {{way}}{higher}",
             )
         number = dict(zip(ids, pool.classes.tolist(), strict=True))
         return Ragged.from_lists([[number[c] for c in enough[node]] for node in sorted(enough)])

@@ -108,8 +108,8 @@ def strings(rows: Ragged, names: pa.Array) -> pa.Array:
     used = np.zeros(len(names), dtype=bool)
     used[rows.values] = True
     number = np.cumsum(used, dtype=np.int32) - 1
-    kept = names.take(pa.array(np.flatnonzero(used)))
-    values = pa.DictionaryArray.from_arrays(pa.array(number[rows.values].astype(np.int32)), kept)
+    used_names = names.take(pa.array(np.flatnonzero(used)))
+    values = pa.DictionaryArray.from_arrays(pa.array(number[rows.values].astype(np.int32)), used_names)
     return numbers(Ragged(np.empty(len(rows.values), dtype=np.int8), rows.offsets), STRING, values)
 
 
@@ -172,10 +172,10 @@ def _one_piece(column: Any) -> pa.Array:
         return column
     if column.num_chunks == 1:
         return column.chunk(0)
-    whole = column.unify_dictionaries().combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):  # no rows at all
-        return whole.chunk(0) if whole.num_chunks else pa.array([], type=column.type)
-    return whole
+    combined = column.unify_dictionaries().combine_chunks()
+    if isinstance(combined, pa.ChunkedArray):  # no rows at all
+        return combined.chunk(0) if combined.num_chunks else pa.array([], type=column.type)
+    return combined
 
 
 def _as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -123,8 +123,8 @@ def class_appearances(testbed: Testbed) -> dict[tuple[str, str], int]:
     owner = testbed.table.column("dataset").cast(pa.string()).to_pylist()
     classes = testbed.column("classes")
     for dataset in testbed.datasets:
-        mine = np.flatnonzero(np.array([name == dataset for name in owner], dtype=bool))
-        counts = np.bincount(classes.take(mine).values, minlength=len(names))
+        own_tasks = np.flatnonzero(np.array([name == dataset for name in owner], dtype=bool))
+        counts = np.bincount(classes.take(own_tasks).values, minlength=len(names))
         out.update({(dataset, names[i]): int(counts[i]) for i in np.flatnonzero(counts)})
     return out
 
@@ -134,21 +134,21 @@ def balances(testbed: Testbed) -> list[Balance]:
     appearances = class_appearances(testbed)
     ways = testbed.table.column("way").to_numpy()
     owner = testbed.table.column("dataset").cast(pa.string())
-    found = []
+    by_dataset = []
     for name in testbed.datasets:
-        mine = {id_: count for (dataset, id_), count in appearances.items() if dataset == name}
-        if not mine:
+        own_counts = {id_: count for (dataset, id_), count in appearances.items() if dataset == name}
+        if not own_counts:
             continue
-        share = ways[pc.equal(owner, name).to_numpy(zero_copy_only=False)] / len(mine)
-        counts = dict(sorted(mine.items(), key=lambda item: (-item[1], item[0])))
+        share = ways[pc.equal(owner, name).to_numpy(zero_copy_only=False)] / len(own_counts)
+        counts = dict(sorted(own_counts.items(), key=lambda item: (-item[1], item[0])))
         spread = math.sqrt(max(0.0, float((share * (1 - share)).sum())))
-        found.append(Balance(name, counts, float(share.sum()), spread))
-    return found
+        by_dataset.append(Balance(name, counts, float(share.sum()), spread))
+    return by_dataset
 
 
 def changes(testbed: Testbed) -> list[Change]:
     """Every measure with a column ``…_before`` and a column ``…_after``, in the order of the columns."""
-    found = []
+    measures = []
     for column in testbed.measured:
         name = column.removesuffix("_before")
         if name == column or f"{name}_after" not in testbed.measured:
@@ -159,10 +159,10 @@ def changes(testbed: Testbed) -> list[Change]:
             testbed.table.column(f"{name}_{when}").cast(pa.float64()).to_numpy()
             for when in ("before", "after")
         )
-        known = np.isfinite(before) & np.isfinite(after)
-        if known.any():
-            found.append(Change(name, before[known], after[known]))
-    return found
+        finite = np.isfinite(before) & np.isfinite(after)
+        if finite.any():
+            measures.append(Change(name, before[finite], after[finite]))
+    return measures
 
 
 def histograms(testbed: Testbed) -> dict[str, list[tuple[str, int]]]:
@@ -207,8 +207,8 @@ def bars(values: NDArray[Any], bins: int = _BINS) -> list[tuple[str, int]]:
 
 def _labels(edges: NDArray[np.float64], values: NDArray[Any]) -> list[str]:
     if np.issubdtype(values.dtype, np.integer):
-        whole = [(math.ceil(a), math.ceil(b) - 1) for a, b in pairwise(edges.tolist())]
-        return [str(a) if a == b else f"{a}–{b}" for a, b in whole]
+        ranges = [(math.ceil(a), math.ceil(b) - 1) for a, b in pairwise(edges.tolist())]
+        return [str(a) if a == b else f"{a}–{b}" for a, b in ranges]
     if values.min() == values.max():
         return [f"{values.min():.4g}"]
     return [f"{a:.4g} … {b:.4g}" for a, b in pairwise(edges)]
@@ -222,8 +222,8 @@ def draw(title: str, rows: Sequence[tuple[str, int]]) -> str:
     for label, count in rows:
         eighths = round(8 * _BAR * count / most) if most else 0
         # A bar of its own for the smallest count: what exists must be seen.
-        full, rest = divmod(max(eighths, 1 if count else 0), 8)
-        bar = "█" * full + ("▏▎▍▌▋▊▉"[rest - 1] if rest else "")
+        full, eighth = divmod(max(eighths, 1 if count else 0), 8)
+        bar = "█" * full + ("▏▎▍▌▋▊▉"[eighth - 1] if eighth else "")
         lines.append(f"  {label:>{wide}} {bar} {count:,}")
     return "\n".join(lines)
 
@@ -292,8 +292,8 @@ def verify_one(testbed: Testbed, name: str, dataset: Dataset) -> list[str]:
         keys, labels = columns.ragged(table, part), columns.ragged(table, f"{part}_label")
         rows = _lookup(table, part, dataset.keys)[keys.values]
         findings += _absent(name, f"{part} images", table, part, rows < 0)
-        said = class_of[classes.values][classes.offsets[:-1].repeat(labels.lengths) + labels.values]
-        wrong = (rows >= 0) & (said >= 0) & (dataset.labels[rows] != said)
+        class_by_label = class_of[classes.values][classes.offsets[:-1].repeat(labels.lengths) + labels.values]
+        wrong = (rows >= 0) & (class_by_label >= 0) & (dataset.labels[rows] != class_by_label)
         if wrong.any():
             task = int(table.column("task")[int(keys.owners[wrong][0])].as_py())
             findings.append(
@@ -313,12 +313,12 @@ def verify_one(testbed: Testbed, name: str, dataset: Dataset) -> list[str]:
 def _lookup(table: pa.Table, column: str, names: pa.Array) -> NDArray[np.int64]:
     """Where each string of the column's dictionary stands among ``names``; −1 where it does not."""
     words = columns.dictionary(table, column)
-    found = pc.index_in(words, value_set=names.cast(words.type)).fill_null(-1)
-    out: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    positions = pc.index_in(words, value_set=names.cast(words.type)).fill_null(-1)
+    out: NDArray[np.int64] = positions.to_numpy(zero_copy_only=False).astype(np.int64)
     return out
 
 
-def _absent(name: str, what: str, table: pa.Table, column: str, missing: NDArray[np.bool_]) -> list[str]:
+def _absent(name: str, noun: str, table: pa.Table, column: str, missing: NDArray[np.bool_]) -> list[str]:
     if not missing.any():
         return []
     rows = columns.ragged(table, column)
@@ -326,7 +326,7 @@ def _absent(name: str, what: str, table: pa.Table, column: str, missing: NDArray
     tasks = len(np.unique(rows.owners[missing]))
     words = columns.dictionary(table, column).take(pa.array(numbers[:3])).to_pylist()
     shown = ", ".join(f"'{word}'" for word in words) + (", …" if len(numbers) > 3 else "")
-    return [f"{name}: {len(numbers):,} {what} of {tasks:,} tasks are not in the dataset: {shown}."]
+    return [f"{name}: {len(numbers):,} {noun} of {tasks:,} tasks are not in the dataset: {shown}."]
 
 
 def _distinct_images(testbed: Testbed) -> int:

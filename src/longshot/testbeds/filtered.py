@@ -36,13 +36,13 @@ def filtered(
         raise UserError(f"The score of task {int(np.flatnonzero(np.isnan(values))[0])} is not a number.")
     if not 1 <= keep <= len(testbed):
         raise UserError(
-            f"{keep:,} tasks were asked for out of {len(testbed):,} candidates; draw more (--candidates)."
+            f"{keep:,} tasks were asked for out of {len(testbed):,} candidates", "raise {candidates}"
         )
     order = np.argsort(values if hardest else -values, kind="stable")
-    kept = np.sort(order[:keep])
-    table = testbed.table.take(pa.array(kept))
+    positions = np.sort(order[:keep])
+    table = testbed.table.take(pa.array(positions))
     table = table.set_column(0, "task", pa.array(np.arange(keep)))
-    table = table.append_column("accuracy_judged", pa.array(values[kept]))
+    table = table.append_column("accuracy_judged", pa.array(values[positions]))
     facts: dict[str, Any] = {
         "name": "filtered",
         "candidates": len(testbed),

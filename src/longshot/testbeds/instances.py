@@ -26,8 +26,8 @@ class UniformInstances:
         query = draw_queries(streams, pool, plan)
         taken = query if pool.support_mask is None else _ranks(query, pool, plan, pool.support_mask)
         sizes = pool.support_sizes[plan.classes.values]
-        rest = streams.slots("support", plan.classes).choose(sizes - taken.lengths, plan.shots.values)
-        support = _places(skip_past(rest, taken), pool, plan, pool.support_mask)
+        free = streams.slots("support", plan.classes).choose(sizes - taken.lengths, plan.shots.values)
+        support = _places(skip_past(free, taken), pool, plan, pool.support_mask)
         support, query = to_rows(support, pool, plan), to_rows(query, pool, plan)
         return TaskRows.from_plan(plan, support, query, tasks=streams.tasks)
 
@@ -40,8 +40,8 @@ def draw_queries(streams: Streams, pool: Pool, plan: TaskPlan) -> Ragged:
     5-shot) ask the same questions.
     """
     sizes = pool.query_sizes[plan.classes.values]
-    drawn = streams.slots("query", plan.classes).choose(sizes, plan.queries.values)
-    return _places(drawn, pool, plan, pool.query_mask)
+    numbers = streams.slots("query", plan.classes).choose(sizes, plan.queries.values)
+    return _places(numbers, pool, plan, pool.query_mask)
 
 
 def _places(numbers: Ragged, pool: Pool, plan: TaskPlan, mask: NDArray[np.bool_] | None) -> Ragged:
@@ -61,22 +61,22 @@ def _ranks(places: Ragged, pool: Pool, plan: TaskPlan, mask: NDArray[np.bool_]) 
     inside = mask[rows]
     before = np.concatenate([[0], np.cumsum(mask)])
     ranks = before[rows] - np.repeat(before[pool.starts[plan.classes.values]], places.lengths)
-    kept = np.bincount(places.owners[inside], minlength=len(places))
-    return Ragged.from_lengths(ranks[inside], kept)
+    counts = np.bincount(places.owners[inside], minlength=len(places))
+    return Ragged.from_lengths(ranks[inside], counts)
 
 
-def skip_past(rest: Ragged, taken: Ragged) -> Ragged:
+def skip_past(free: Ragged, taken: Ragged) -> Ragged:
     """Turn positions among what is left into positions in the whole, row by row.
 
     With ``taken`` sorted as t₀ < t₁ < …, position r among the others is r + #{i : tᵢ − i ≤ r} in the whole.
     """
     never = np.iinfo(np.int64).max
     order = np.sort(taken.padded(never), axis=1)
-    values, lengths = rest.values.copy(), rest.lengths
+    values, lengths = free.values.copy(), free.lengths
     # Upwards, one taken place after the other: each pushes what lies at or above it one place up.
     for column in np.ascontiguousarray(order.T):
         values += values >= np.repeat(column, lengths)
-    return rest.with_values(values)
+    return free.with_values(values)
 
 
 def to_rows(slots: Ragged, pool: Pool, plan: TaskPlan) -> Ragged:

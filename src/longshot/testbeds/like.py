@@ -72,5 +72,6 @@ class ShapeLike:
         if len(streams) and streams.tasks.max() >= len(self.testbed):
             raise UserError(
                 f"The testbed whose shapes are copied has {len(self.testbed):,} tasks, but task "
-                f"{int(streams.tasks.max()) + 1:,} was asked for; ask for at most {len(self.testbed):,} (--tasks)."
+                f"{int(streams.tasks.max()) + 1:,} was asked for",
+                f"ask for at most {{tasks:{len(self.testbed)}}}",
             )

@@ -36,15 +36,15 @@ def pool_distances(pool: Pool, distance: str, reduction: str | None) -> NDArray[
             f"Dataset '{dataset.name}' has no taxonomy, so its classes have no distances; nest its class "
             "folders (Fruit/Apple, Fruit/Pear …), add a taxonomy.csv or give a parent column."
         )
-    known = _known.setdefault(dataset, {})
+    matrices = _known.setdefault(dataset, {})
     key = (pool.classes.tobytes(), distance, reduction)
-    if key not in known:
+    if key not in matrices:
         counts = pool.sizes[pool.classes]
-        known[key] = class_distances(
+        matrices[key] = class_distances(
             dataset.taxonomy, pool.class_ids, counts, kind=distance, reduction=reduction
         )
-        known[key].flags.writeable = False
-    return known[key]
+        matrices[key].flags.writeable = False
+    return matrices[key]
 
 
 def coarsity_measure(pool: Pool, classes: Classes) -> Measure | None:

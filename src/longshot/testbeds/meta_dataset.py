@@ -74,7 +74,7 @@ class MetaDatasetShape:
         classes: Ragged,
         sizes: NDArray[np.int64],
         query: NDArray[np.int64],
-        left: NDArray[np.int64],
+        available: NDArray[np.int64],
         beta: NDArray[np.float64],
         weight: NDArray[np.float64],
     ) -> TaskPlan:
@@ -83,11 +83,11 @@ class MetaDatasetShape:
         ``beta`` [T] and ``weight`` [M] are uniform in [0, 1).
         """
         starts, lengths, owners = classes.offsets[:-1], classes.lengths, classes.owners
-        shares = np.floor(beta[owners] * np.minimum(self.max_contribution, left) + 1)
+        shares = np.floor(beta[owners] * np.minimum(self.max_contribution, available) + 1)
         support = np.minimum(self.max_support, np.add.reduceat(shares, starts))
         power = sizes * np.exp(_LOG_HALF + (_LOG_TWO - _LOG_HALF) * weight)
         ratio = power / np.add.reduceat(power, starts)[owners]
-        shots = np.minimum(np.floor(ratio * (support - lengths)[owners]).astype(np.int64) + 1, left)
+        shots = np.minimum(np.floor(ratio * (support - lengths)[owners]).astype(np.int64) + 1, available)
         return TaskPlan(classes, classes.with_values(shots), classes.with_values(query))
 
 
@@ -108,8 +108,8 @@ class HierarchicalClasses:
         dataset = pool.dataset
         if dataset.taxonomy is None:
             raise UserError(
-                f"Dataset '{dataset.name}' has no taxonomy to draw nodes from; nest its class folders, add a "
-                "taxonomy.csv, or draw the classes with --classes uniform."
+                f"Dataset '{dataset.name}' has no taxonomy to draw nodes from",
+                "nest its class folders, add a taxonomy.csv, or draw with {classes:uniform}",
             )
         tree = dataset.taxonomy.restrict(pool.class_ids)
         number = dict(zip(pool.class_ids, pool.classes.tolist(), strict=True))
@@ -123,7 +123,8 @@ class HierarchicalClasses:
             widest = max((len(span) for span in spans.values()), default=0)
             raise UserError(
                 f"No node of the taxonomy of '{dataset.name}' spans between {shape.min_way} and {self.max_span} "
-                f"classes (the widest spans {widest}); lower --way or draw the classes with --classes uniform."
+                f"classes (the widest spans {widest})",
+                "lower {way} or draw with {classes:uniform}",
             )
         return Ragged.from_lists([fitting[node] for node in sorted(fitting)])
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def open_datasets(
-    testbed: Testbed, given: Mapping[str, Dataset | str | Path] | None = None, *, check: bool = True
+    testbed: Testbed, datasets: Mapping[str, Dataset | str | Path] | None = None, *, check: bool = True
 ) -> dict[str, Dataset]:
     """The datasets of a testbed by name: the given ones, the others through the registry.
 
@@ -24,15 +24,15 @@ def open_datasets(
     from longshot.datasets import open_dataset
     from longshot.datasets.registry import find
 
-    given = given or {}
-    check_names(testbed, given)
+    datasets = datasets or {}
+    check_names(testbed, datasets)
     opened: dict[str, Dataset] = {}
     for name, fingerprint in testbed.datasets.items():
-        one = given.get(name)
-        if one is None:
+        source = datasets.get(name)
+        if source is None:
             opened[name] = find(fingerprint, name)
             continue
-        opened[name] = open_dataset(one) if isinstance(one, str | Path) else one
+        opened[name] = open_dataset(source) if isinstance(source, str | Path) else source
         if check:
             testbed.bind(name, opened[name].keys, opened[name].fingerprint)  # says what differs
     return opened
@@ -58,14 +58,14 @@ def sampler_settings(sampler: Any) -> list[tuple[str, str]]:
 def say_sampler(sampler: Any) -> str:
     """How tasks were drawn, in one line; what is off, none or 0 is left out."""
     if isinstance(sampler, dict) and "concat" in sampler:
-        parts = [f"{say_sampler(one['sampler'])}, seed {one['seed']}" for one in sampler["concat"]]
+        parts = [f"{say_sampler(part['sampler'])}, seed {part['seed']}" for part in sampler["concat"]]
         return f"of {len(parts)} testbeds: " + "; ".join(
-            f"({place}) {one}" for place, one in enumerate(parts, 1)
+            f"({number}) {part}" for number, part in enumerate(parts, 1)
         )
-    said = [
+    phrases = [
         f"{key} {value}" for key, value in sampler_settings(sampler) if value not in ("none", "false", "0")
     ]
-    return ", ".join(said) or "unknown"
+    return ", ".join(phrases) or "unknown"
 
 
 def _say_setting(value: Any) -> str:

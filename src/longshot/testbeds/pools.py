@@ -30,9 +30,9 @@ class ImageLimits:
 
     def settings(self) -> dict[str, Any]:
         """For the metadata: what is limited, nothing when nothing is."""
-        told = {"query_where": self.query_where, "support_where": self.support_where}
-        given: dict[str, Any] = {name: rule for name, rule in told.items() if rule is not None}
-        return {**given, "disjoint_pools": True} if self.disjoint else given
+        rules = {"query_where": self.query_where, "support_where": self.support_where}
+        limits: dict[str, Any] = {name: rule for name, rule in rules.items() if rule is not None}
+        return {**limits, "disjoint_pools": True} if self.disjoint else limits
 
 
 def make_pools(
@@ -51,18 +51,18 @@ def make_pools(
         None if rule is None else rule_mask(rule, dataset.attributes, dataset.name)
         for rule in (limits.query_where, limits.support_where)
     ]
-    whole = Pool(dataset, dataset.split_classes(split)).restrict(*masks)
+    everything = Pool(dataset, dataset.split_classes(split)).restrict(*masks)
     if limits.disjoint:
-        whole = _cut(whole, shape, streams)
+        everything = _cut(everything, shape, streams)
     if curated is None:
-        whole = _checked([whole], shape, split, drop_small)
-        return whole, [whole], len(dataset.split_classes(split)) - len(whole.classes)
-    settings = curated.settings(whole)
+        everything = _checked([everything], shape, split, drop_small)
+        return everything, [everything], len(dataset.split_classes(split)) - len(everything.classes)
+    settings = curated.settings(everything)
     pools = []
     for setting in settings:
-        both = [setting.pool, setting.twin]
+        twins = [setting.pool, setting.twin]
         if not curated.within:
-            pools.append(_checked(both, shape, split, drop_small))
+            pools.append(_checked(twins, shape, split, drop_small))
             continue
         # Each owner has classes of their own, and owners with too few are passed over.
         enough = _enough(setting.pool, shape) & _enough(setting.twin, shape)
@@ -74,28 +74,29 @@ def make_pools(
         raise UserError(
             f"No task of '{dataset.name}' is possible under the rule: the best of {len(pools)} settings ({best.label}) "
             f"has {len(best.classes)} classes with {query} query and {shot} support images, but a task needs "
-            f"{shape.min_way}; lower --way, --shot or --query."
+            f"{shape.min_way}",
+            "lower {way}, {shot} or {query}",
         )
     if len(fitting) == 1 and not curated.within:
         fitting = [fitting[0].labelled("")]
     used = np.unique(np.concatenate([pool.classes for pool in fitting]))
-    return whole.take_classes(used), fitting, len(whole.classes) - len(used)
+    return everything.take_classes(used), fitting, len(everything.classes) - len(used)
 
 
 def make_pool(
     dataset: Dataset, shape: Shape, *, split: str | None = None, drop_small: bool = False
 ) -> tuple[Pool, int]:
     """The classes that tasks of this shape can use, and how many were left out for having too few images."""
-    whole = Pool(dataset, dataset.split_classes(split))
-    pool = _checked([whole], shape, split, drop_small)
-    return pool, len(whole.classes) - len(pool.classes)
+    everything = Pool(dataset, dataset.split_classes(split))
+    pool = _checked([everything], shape, split, drop_small)
+    return pool, len(everything.classes) - len(pool.classes)
 
 
 def _curated(instances: Instances) -> Curated | None:
     """The rule set of the instances, or that of the sampler whose queries they take."""
-    for one in (instances, getattr(instances, "base", None)):
-        if isinstance(one, Curated):
-            return one
+    for sampler in (instances, getattr(instances, "base", None)):
+        if isinstance(sampler, Curated):
+            return sampler
     return None
 
 
@@ -118,37 +119,40 @@ def _checked(pools: list[Pool], shape: Shape, split: str | None, drop_small: boo
     where = f"'{dataset.name}'" if split is None else f"the {split} split of '{dataset.name}'"
     if not enough.all() and not (drop_small and enough.any()):
         short = next(pool for pool, fit in zip(pools, fits, strict=True) if not fit.all())
-        raise UserError(_too_few(short, shape, where, enough))
-    kept = classes[enough]
-    if len(kept) < shape.min_way:
-        left = f" ({len(classes) - len(kept)} smaller ones left out)" if len(kept) < len(classes) else ""
+        raise _too_few(short, shape, where, enough)
+    large = classes[enough]
+    if len(large) < shape.min_way:
+        note = f" ({len(classes) - len(large)} smaller ones left out)" if len(large) < len(classes) else ""
         raise UserError(
-            f"There are {len(kept)} classes in {where} with at least {_images(shape.min_images)}{left}, but a task "
-            f"needs {shape.min_way}; lower --way or add classes."
+            f"There are {len(large)} classes in {where} with at least {_images(shape.min_images)}{note}, but a task "
+            f"needs {shape.min_way}",
+            "lower {way} or add classes",
         )
-    return pools[0].take_classes(kept)
+    return pools[0].take_classes(large)
 
 
-def _too_few(pool: Pool, shape: Shape, where: str, enough: NDArray[np.bool_]) -> str:
+def _too_few(pool: Pool, shape: Shape, where: str, enough: NDArray[np.bool_]) -> UserError:
+    """The class with too few images, how many have enough, and what to do."""
     classes = pool.classes
-    remedy = "leave the small ones out with --drop-small, or " if enough.any() else ""
-    summary = f"{int(enough.sum())} of {len(classes)} classes have enough: {remedy}"
+    summary = f"{int(enough.sum())} of {len(classes)} classes have enough"
+    drop = "leave the small ones out with {drop_small:True}, or " if enough.any() else ""
     if not pool.restricted:
         smallest = int(classes[np.argmin(pool.sizes[classes])])
-        return (
+        return UserError(
             f"Class '{pool.dataset.class_ids[smallest]}' of {where} has {_images(int(pool.sizes[smallest]))}, but a "
-            f"task needs {shape.min_images} of each class (shots + queries); {summary}lower --shot or --query."
+            f"task needs {shape.min_images} of each class (shots + queries), and {summary}",
+            f"{drop}lower {{shot}} or {{query}}",
         )
     query, shot = shape.min_counts
     missing = np.maximum(query - pool.query_sizes[classes], 0) + np.maximum(
         shot - pool.left(classes, query), 0
     )
     worst = int(classes[np.argmax(missing)])
-    left = max(int(pool.left(np.array([worst]), query)[0]), 0)
-    return (
+    available = max(int(pool.left(np.array([worst]), query)[0]), 0)
+    return UserError(
         f"Class '{pool.dataset.class_ids[worst]}' of {where} has {_images(int(pool.query_sizes[worst]))} for the query "
-        f"under the rules and {left} left for the support, but a task needs {query} and {shot}; {summary}lower --shot "
-        f"or --query, or loosen the rule."
+        f"under the rules and {available} left for the support, but a task needs {query} and {shot}, and {summary}",
+        f"{drop}lower {{shot}} or {{query}}, or loosen the rule",
     )
 
 
@@ -161,16 +165,16 @@ def _cut(pool: Pool, shape: Shape, streams: Streams) -> Pool:
     order = streams.generator("disjoint-pools").permutation(len(dataset))
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    asked, shots = shape.min_counts
+    queries, shots = shape.min_counts
     for c in pool.classes:
         rows = np.arange(dataset.offsets[c], dataset.offsets[c + 1])
         shared = rows[query[rows] & support[rows]]
         shared = shared[np.argsort(rank[shared])]
         only_query = int(query[rows].sum()) - len(shared)
         only_support = int(support[rows].sum()) - len(shared)
-        share = round(len(shared) * asked / (asked + shots))
+        share = round(len(shared) * queries / (queries + shots))
         # Not fewer than a task needs on either side; where both cannot be had, the check of sizes says so.
-        share = min(max(share, asked - only_query), len(shared) - max(shots - only_support, 0))
+        share = min(max(share, queries - only_query), len(shared) - max(shots - only_support, 0))
         share = min(max(share, 0), len(shared))
         support[shared[:share]] = False
         query[shared[share:]] = False

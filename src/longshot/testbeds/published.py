@@ -64,12 +64,12 @@ def read_published(path: str | Path, dataset: Dataset) -> Testbed:
     for name, task in tasks.items():
         alone = sorted(set(task.query) - set(task.support))
         if alone or not task.query or len(task.support) < 2:
-            what = (
+            reason = (
                 f"class '{dataset.class_ids[alone[0]]}' has queries but no support"
                 if alone
                 else (f"it has {len(task.support)} classes and {sum(map(len, task.query.values()))} queries")
             )
-            raise UserError(f"{file} line {task.line}: task {name} is not a few-shot task: {what}.")
+            raise UserError(f"{file} line {task.line}: task {name} is not a few-shot task: {reason}.")
     return _testbed(list(tasks.values()), dataset, file)
 
 
@@ -145,7 +145,7 @@ class _Lookup:
             try:
                 return self.dataset.class_index(name)
             except UserError as error:
-                raise UserError(f"{file} line {line}: {error}") from error
+                raise UserError(f"{file} line {line}: {error.template}") from error
         return number
 
     def row(self, text: str, label: int, file: Path, line: int) -> int:
@@ -169,9 +169,9 @@ class _Lookup:
 
 def _unique(pairs: Iterator[tuple[str, int]] | zip[tuple[str, int]]) -> dict[str, int]:
     """Names that mean one thing only."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     twice: set[str] = set()
     for name, number in pairs:
-        if found.setdefault(name, number) != number:
+        if numbers.setdefault(name, number) != number:
             twice.add(name)
-    return {name: number for name, number in found.items() if name not in twice}
+    return {name: number for name, number in numbers.items() if name not in twice}

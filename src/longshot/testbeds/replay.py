@@ -42,18 +42,18 @@ class ReplayedEpisode:
 
 def read_source(path: str | Path, split: str = "test") -> ReplaySource:
     """A split (train, valid or test) of a ``dataset_spec.json`` of Meta-Dataset v1."""
-    wanted = {"valid": "VALID", **SPEC_SPLITS}.get(split.lower())
-    if wanted is None:
+    part = {"valid": "VALID", **SPEC_SPLITS}.get(split.lower())
+    if part is None:
         raise UserError(f"Meta-Dataset has no split '{split}'; choose train, valid or test.")
     spec = read_spec(Path(path))
-    classes = spec.splits[wanted]
-    sizes = np.array([one.images for one in classes], dtype=np.int64)
+    classes = spec.splits[part]
+    sizes = np.array([spec_class.images for spec_class in classes], dtype=np.int64)
     if spec.kind == "hierarchical":
-        return ReplaySource(spec.name, spec.kind, sizes, _leaf_sets(spec.subgraphs[wanted]))
+        return ReplaySource(spec.name, spec.kind, sizes, _leaf_sets(spec.subgraphs[part]))
     if spec.kind == "bilevel":
         members: dict[str, list[int]] = {}
-        for position, one in enumerate(classes):
-            members.setdefault(one.group, []).append(position)
+        for position, spec_class in enumerate(classes):
+            members.setdefault(spec_class.group, []).append(position)
         return ReplaySource(spec.name, spec.kind, sizes, tuple(np.array(group) for group in members.values()))
     return ReplaySource(spec.name, spec.kind, sizes)
 
@@ -88,14 +88,14 @@ def _describe(
     classes: NDArray[np.int64], sizes: NDArray[np.int64], rng: np.random.RandomState
 ) -> ReplayedEpisode:
     query = min(MAX_QUERY, int(sizes.min()) // 2)
-    left = sizes - query
+    available = sizes - query
     beta = rng.uniform()
     # Casting cuts off after the point, which is the floor of what is not negative.
-    shares = (beta * np.minimum(left, MAX_CONTRIBUTION) + 1).astype(np.int64)
+    shares = (beta * np.minimum(available, MAX_CONTRIBUTION) + 1).astype(np.int64)
     support = min(MAX_SUPPORT, int(np.add.reduce(shares)))
     weight = np.exp(rng.uniform(_LOG_HALF, _LOG_TWO, len(sizes))) * sizes
     shots = (weight / np.add.reduce(weight) * (support - len(sizes))).astype(np.int64) + 1
-    return ReplayedEpisode(classes, np.minimum(shots, left), query)
+    return ReplayedEpisode(classes, np.minimum(shots, available), query)
 
 
 def _leaf_sets(subgraph: Sequence[dict[str, Any]]) -> tuple[NDArray[np.int64], ...]:

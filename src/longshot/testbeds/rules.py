@@ -72,30 +72,30 @@ class _Parser:
         self.at = 0
 
     def whole(self) -> Any:
-        found = self._or()
+        mask = self._or()
         if self._peek().kind != "end":
             raise self._wrong(f"'{self._peek().value}' is one too many")
-        return found
+        return mask
 
     def _or(self) -> Any:
-        found = self._and()
+        mask = self._and()
         while self._take("or"):
-            found = pc.or_kleene(found, self._and())
-        return found
+            mask = pc.or_kleene(mask, self._and())
+        return mask
 
     def _and(self) -> Any:
-        found = self._not()
+        mask = self._not()
         while self._take("and"):
-            found = pc.and_kleene(found, self._not())
-        return found
+            mask = pc.and_kleene(mask, self._not())
+        return mask
 
     def _not(self) -> Any:
         if self._take("not"):
             return pc.invert(self._not())
         if self._take("("):
-            found = self._or()
+            mask = self._or()
             self._need(")")
-            return found
+            return mask
         return self._test()
 
     def _test(self) -> Any:
@@ -112,10 +112,10 @@ class _Parser:
             while self._take(","):
                 values.append(self._value(name, column))
             self._need(")")
-            found = pc.equal(column, values[0])
+            mask = pc.equal(column, values[0])
             for value in values[1:]:
-                found = pc.or_kleene(found, pc.equal(column, value))
-            return pc.invert(found) if turned else found
+                mask = pc.or_kleene(mask, pc.equal(column, value))
+            return pc.invert(mask) if turned else mask
         if turned:
             raise self._wrong("after 'not' there should be 'in (…)'")
         if not pa.types.is_boolean(column.type):
@@ -144,10 +144,10 @@ class _Parser:
                 return pa.scalar(float(text))
             except ValueError:
                 raise self._wrong(f"'{name}' holds numbers, and '{text}' is none") from None
-        known = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
-        if text not in known:
-            near = get_close_matches(text, known, n=1)
-            hint = f"did you mean '{near[0]}'" if near else f"it holds {_listed(known)}"
+        words = sorted(value for value in pc.unique(column).to_pylist() if value is not None)
+        if text not in words:
+            near = get_close_matches(text, words, n=1)
+            hint = f"did you mean '{near[0]}'" if near else f"it holds {_listed(words)}"
             raise self._wrong(f"no image has the {name} '{text}': {hint}")
         return pa.scalar(text)
 
@@ -165,14 +165,14 @@ class _Parser:
     def _peek(self) -> _Token:
         return self.tokens[self.at]
 
-    def _next(self, what: str) -> str:
+    def _next(self, expected: str) -> str:
         token = self._peek()
         if token.kind not in ("word", "text") or (token.kind == "word" and token.value in _WORDS):
             raise self._wrong(
-                f"{what} is missing" + (f" before '{token.value}'" if token.value else " at the end")
+                f"{expected} is missing" + (f" before '{token.value}'" if token.value else " at the end")
             )
         self.at += 1
-        return token.value if what == "a value" or token.kind == "word" else token.value[1:-1]
+        return token.value if expected == "a value" or token.kind == "word" else token.value[1:-1]
 
     def _take(self, value: str) -> bool:
         if self._peek().kind in ("word", "sign") and self._peek().value == value:
@@ -211,6 +211,6 @@ def _kind(column: Any) -> str:
     )
 
 
-def _listed(known: list[str]) -> str:
-    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-    return ", ".join(known[:_SHOWN]) + more
+def _listed(words: list[str]) -> str:
+    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+    return ", ".join(words[:_SHOWN]) + more

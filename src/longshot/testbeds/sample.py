@@ -60,6 +60,7 @@ def sample(
     limits: ImageLimits | None = None,
     measures: Sequence[Measure] = (),
     published: str | Path | None = None,
+    out: str | Path | None = None,
     score: TaskScorer | None = None,
     device: str = "auto",
     workers: int = 1,
@@ -103,6 +104,8 @@ def sample(
         ``measure(pool, plan, rows)`` → further columns.
     published : str or Path, optional
         Draw nothing: read a published task list (CSV with the columns task, labels, image_id, support).
+    out : str or Path, optional
+        Also write the testbed to this Parquet file.
     score : callable, optional
         How "filtered" judges tasks by a method; ``longshot.sample`` brings its own.
     device : str
@@ -140,7 +143,7 @@ def sample(
     Returns
     -------
     Testbed
-        Frozen and hashed; write it with ``save``.
+        Frozen and hashed.
 
     Examples
     --------
@@ -157,7 +160,7 @@ def sample(
     check_settings(settings, shape=shape, classes=classes, instances=instances)
     opened = _open(dataset, splits, split)
     if published is not None:
-        return _import(published, opened)
+        return _saved(_import(published, opened), out)
     word = instances if isinstance(instances, str) and instances in JUDGED else None
     counts = make_shape(shape, settings)
     class_sampler = make_classes(classes, settings, allow_repeats=allow_repeats)
@@ -187,7 +190,7 @@ def sample(
                 assert features is not None
                 testbed = _filter(testbed, data, features, tasks, settings, score, device)
             testbeds.append(testbed)
-    return Testbed.concat(testbeds)
+    return _saved(Testbed.concat(testbeds), out)
 
 
 @dataclass(frozen=True)
@@ -297,6 +300,12 @@ def _open(
             )
         seen.add(data.fingerprint)
     return opened
+
+
+def _saved(testbed: Testbed, out: str | Path | None) -> Testbed:
+    if out is not None:
+        testbed.save(out)
+    return testbed
 
 
 def _import(file: str | Path, opened: Sequence[Dataset]) -> Testbed:

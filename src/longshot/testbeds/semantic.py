@@ -55,35 +55,36 @@ class SemanticClasses:
         rng = streams.generator("semantic")
         ways = shape.ways(streams, np.full(len(streams), len(pool.classes)))
         spare = self.oversample if self.distinct else 1
-        drawn = draw_semantic(distances, np.tile(ways, spare), rng, alpha=self.alpha, beta=self.beta)
+        sets = draw_semantic(distances, np.tile(ways, spare), rng, alpha=self.alpha, beta=self.beta)
         if self.distinct:
-            drawn = drawn.take(self._keep(drawn, distances, ways, rng, pool))
-        return drawn.with_values(pool.classes[drawn.values])
+            sets = sets.take(self._keep(sets, distances, ways, rng, pool))
+        return sets.with_values(pool.classes[sets.values])
 
     def _keep(
         self,
-        drawn: Ragged,
+        sets: Ragged,
         distances: NDArray[np.float64],
         ways: NDArray[np.int64],
         rng: np.random.Generator,
         pool: Pool,
     ) -> NDArray[np.int64]:
         """Positions of the kept draws, [T]: distinct class sets at random, each for a task of as many ways."""
-        first = _first_of_each(drawn)
+        first = _first_of_each(sets)
         # Sorted by coarsity before the draw, as the paper does.
-        first = first[np.argsort(coarsity(distances, drawn.take(first)), kind="stable")]
-        sizes, kept = drawn.lengths[first], np.empty(len(ways), dtype=np.int64)
+        first = first[np.argsort(coarsity(distances, sets.take(first)), kind="stable")]
+        sizes, chosen = sets.lengths[first], np.empty(len(ways), dtype=np.int64)
         for way in np.unique(ways):
-            tasks, found = np.flatnonzero(ways == way), first[sizes == way]
-            if len(found) < len(tasks):
+            tasks, candidates = np.flatnonzero(ways == way), first[sizes == way]
+            if len(candidates) < len(tasks):
                 raise UserError(
-                    f"The semantic sampler found only {len(found):,} different sets of {way} classes of "
+                    f"The semantic sampler found only {len(candidates):,} different sets of {way} classes of "
                     f"'{pool.dataset.name}' in {len(tasks) * self.oversample:,} draws, but {len(tasks):,} tasks "
-                    f"were asked for; ask for fewer (--tasks {len(first)}), lower --alpha, or allow repeats "
-                    "(--allow-repeats)."
+                    "were asked for",
+                    f"ask for fewer ({{tasks:{len(first)}}}), lower {{alpha}}, or allow repeats "
+                    "({allow_repeats:True})",
                 )
-            kept[tasks] = np.sort(rng.choice(found, size=len(tasks), replace=False))
-        return kept
+            chosen[tasks] = np.sort(rng.choice(candidates, size=len(tasks), replace=False))
+        return chosen
 
 
 @dataclass(frozen=True)
@@ -111,23 +112,23 @@ class CoarsityClasses:
         distances = pool_distances(pool, self.distance, self.reduction)
         rng = streams.generator("coarsity")
         ways = shape.ways(streams, np.full(len(streams), len(pool.classes)))
-        found: dict[int, NDArray[np.int64]] = {}
+        accepted: dict[int, NDArray[np.int64]] = {}
         missing, least, most = np.arange(len(streams)), np.inf, -np.inf
         for proposal in range(_BAND_ROUNDS * len(_BAND_ALPHAS)):
             alpha = _BAND_ALPHAS[proposal % len(_BAND_ALPHAS)]
-            drawn = draw_semantic(distances, ways[missing], rng, alpha=alpha, beta=0.0)
-            measured = coarsity(distances, drawn)
+            proposals = draw_semantic(distances, ways[missing], rng, alpha=alpha, beta=0.0)
+            measured = coarsity(distances, proposals)
             least, most = min(least, measured.min()), max(most, measured.max())
             inside = (measured >= self.low) & (measured <= self.high)
-            found.update({int(missing[i]): drawn.row(int(i)) for i in np.flatnonzero(inside)})
+            accepted.update({int(missing[i]): proposals.row(int(i)) for i in np.flatnonzero(inside)})
             missing = missing[~inside]
             if not len(missing):
-                rows = Ragged.from_lists([found[task] for task in range(len(streams))])
+                rows = Ragged.from_lists([accepted[task] for task in range(len(streams))])
                 return rows.with_values(pool.classes[rows.values])
         raise UserError(
-            f"Only {len(found):,} of {len(streams):,} tasks of '{pool.dataset.name}' got a coarsity between "
-            f"{self.low:g} and {self.high:g}: those proposed range from {least:.1f} to {most:.1f}; choose --coarsity "
-            "within that."
+            f"Only {len(accepted):,} of {len(streams):,} tasks of '{pool.dataset.name}' got a coarsity between "
+            f"{self.low:g} and {self.high:g}: those proposed range from {least:.1f} to {most:.1f}",
+            "choose {coarsity} within that",
         )
 
 
@@ -152,8 +153,8 @@ def draw_semantic(
         rows = _race(list(stretch), ways, rng, beta)
     if rows is None:
         raise UserError(
-            f"With alpha = {alpha:g} and beta = {beta:g} the chance of every further class vanishes; lower --alpha or "
-            "--beta."
+            f"With alpha = {alpha:g} and beta = {beta:g} the chance of every further class vanishes",
+            "lower {alpha} or {beta}",
         )
     return Ragged.from_lengths(np.array(rows, dtype=np.int64), ways)
 
@@ -206,7 +207,7 @@ def _race(
     return rows
 
 
-def _first_of_each(drawn: Ragged) -> NDArray[np.int64]:
+def _first_of_each(sets: Ragged) -> NDArray[np.int64]:
     """Positions of the first occurrence of each class set, ascending."""
-    _, first = np.unique(hash_rows(drawn, 3), return_index=True)
+    _, first = np.unique(hash_rows(sets, 3), return_index=True)
     return np.sort(first)

@@ -84,13 +84,13 @@ class Curated:
             raise UserError(f"There is no rule set '{self.rule}'; there are: {', '.join(RULE_SETS)}.")
         if self.rule is not None and (self.query_where or self.support_where):
             raise UserError(
-                f"The rule set '{self.rule}' brings its own rules; leave out --query-where and --support-where, "
-                "or --rule."
+                f"The rule set '{self.rule}' brings its own rules",
+                "leave out {query_where} and {support_where}, or {rule}",
             )
         if self.rule is None and not (self.query_where and self.support_where):
             raise UserError(
-                f"{self.name.capitalize()} tasks need a rule for the query and one for the support: give --rule "
-                f"({', '.join(RULE_SETS)}), or both --query-where and --support-where."
+                f"{self.name.capitalize()} tasks need a rule for the query and one for the support",
+                f"give {{rule}} ({', '.join(RULE_SETS)}), or both {{query_where}} and {{support_where}}",
             )
 
     def draw(self, streams: Streams, pool: Pool, plan: TaskPlan) -> TaskRows:
@@ -107,20 +107,20 @@ class Curated:
         else:
             cases, usual = rule_set(self.rule, dataset)
             same = self.same or usual
-        found = []
+        pools = []
         for case in cases:
             query, shifted, matched = (
-                _mask(one, dataset) for one in (case.query, case.shifted, case.matched)
+                _mask(rule, dataset) for rule in (case.query, case.shifted, case.matched)
             )
             own, other = (shifted, matched) if self.shifts else (matched, shifted)
             label = f"query {case.query or 'any'}; support {(case.shifted if self.shifts else case.matched) or 'any'}"
             for value, members in _values(same, dataset).items():
                 text = label if value is None else f"{label}; {same} {value}"
                 limited = pool.restrict(members, members)
-                found.append(
+                pools.append(
                     ShiftedPools(limited.restrict(query, own).labelled(text), limited.restrict(query, other))
                 )
-        return found
+        return pools
 
     @property
     def within(self) -> bool:
@@ -172,7 +172,7 @@ def rule_set(name: str, dataset: Dataset) -> tuple[tuple[Case, ...], str | None]
         return (Case(clean, clutter if flag else f"{clutter} > 1", clean),), owner
     if "quality_issues" in _columns(dataset):
         return (Case("quality_issues == 0", "quality_issues > 0", None),), owner
-    issues = [one for one in _ISSUES if _kind(dataset, one) == "flag"]
+    issues = [issue for issue in _ISSUES if _kind(dataset, issue) == "flag"]
     if not issues:
         _attribute(dataset, name, ("quality_issues", *_ISSUES), "flag")
     some = " or ".join(issues)

@@ -122,20 +122,20 @@ class Stream:
         support is the beginning of the 5-shot one.
         """
         sizes = np.broadcast_to(np.asarray(n, dtype=np.int64), (len(self),))
-        wanted = np.broadcast_to(np.asarray(k, dtype=np.int64), (len(self),))
-        if np.any(wanted > sizes) or np.any(wanted < 0):
-            bad = int(np.flatnonzero((wanted > sizes) | (wanted < 0))[0])
-            raise ValueError(f"cannot choose {wanted[bad]} out of {sizes[bad]}")
-        out = Ragged(np.empty(int(wanted.sum()), dtype=np.int64), offsets_of(wanted))
-        few = wanted <= _SPARSE
-        for lines, deal in ((np.flatnonzero(few), _deal_sparse), (np.flatnonzero(~few), _deal_dense)):
+        counts = np.broadcast_to(np.asarray(k, dtype=np.int64), (len(self),))
+        if np.any(counts > sizes) or np.any(counts < 0):
+            bad = int(np.flatnonzero((counts > sizes) | (counts < 0))[0])
+            raise ValueError(f"cannot choose {counts[bad]} out of {sizes[bad]}")
+        out = Ragged(np.empty(int(counts.sum()), dtype=np.int64), offsets_of(counts))
+        sparse = counts <= _SPARSE
+        for lines, deal in ((np.flatnonzero(sparse), _deal_sparse), (np.flatnonzero(~sparse), _deal_dense)):
             # Longest first: the lines that still draw are then always the first ones.
-            lines = lines[np.argsort(-wanted[lines], kind="stable")]
+            lines = lines[np.argsort(-counts[lines], kind="stable")]
             for part in _chunks(lines, sizes if deal is _deal_dense else None):
-                cards = deal(self._take(part), sizes[part], wanted[part])
-                place = out.offsets[:-1][part]
+                cards = deal(self._take(part), sizes[part], counts[part])
+                starts = out.offsets[:-1][part]
                 for draw, dealt in enumerate(cards):
-                    out.values[place[: len(dealt)] + draw] = dealt
+                    out.values[starts[: len(dealt)] + draw] = dealt
         return out
 
     def _take(self, lines: NDArray[np.int64]) -> Stream:
@@ -157,13 +157,13 @@ def _deal_sparse(stream: Stream, n: NDArray[np.int64], k: NDArray[np.int64]) -> 
     moved: list[NDArray[np.int64]] = []  # … and the card each place holds since
     for draw in range(int(k[0]) if len(k) else 0):
         live = int(np.searchsorted(-k, -draw, side="left"))
-        place = draw + stream._first(live).below(n[:live] - draw, draw)
-        card, own = place.copy(), np.full(live, draw, dtype=np.int64)
+        position = draw + stream._first(live).below(n[:live] - draw, draw)
+        card, own = position.copy(), np.full(live, draw, dtype=np.int64)
         for hole, since in zip(holes, moved, strict=True):
-            np.copyto(card, since[:live], where=hole[:live] == place)
+            np.copyto(card, since[:live], where=hole[:live] == position)
             np.copyto(own, since[:live], where=hole[:live] == draw)
         dealt.append(card)
-        holes.append(place)
+        holes.append(position)
         moved.append(own)
     return dealt
 
@@ -175,9 +175,9 @@ def _deal_dense(stream: Stream, n: NDArray[np.int64], k: NDArray[np.int64]) -> l
     dealt: list[NDArray[np.int64]] = []
     for draw in range(int(k[0]) if len(k) else 0):
         live = int(np.searchsorted(-k, -draw, side="left"))
-        place = start[:live] + draw + stream._first(live).below(n[:live] - draw, draw)
-        card = cards[place]
-        cards[place] = cards[start[:live] + draw]
+        position = start[:live] + draw + stream._first(live).below(n[:live] - draw, draw)
+        card = cards[position]
+        cards[position] = cards[start[:live] + draw]
         dealt.append(card)
     return dealt
 

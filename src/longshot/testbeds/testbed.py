@@ -107,7 +107,7 @@ class Testbed:
         file = Path(path)
         if not file.is_file():
             raise UserError(
-                f"There is no testbed file at {file}; draw one with 'longshot sample DATASET -o {file.name}'."
+                f"There is no testbed file at {file}", f"draw one with {{sample(DATASET, out={file.name})}}"
             )
         try:
             # Without partitioning: a folder called seed=0 must not become a column.
@@ -117,23 +117,22 @@ class Testbed:
             if isinstance(error, PermissionError):
                 raise UserError(f"Cannot read {file}: {error.strerror}; check its permissions.") from error
             raise UserError(
-                f"{file} cannot be read as a Parquet file: it is truncated, damaged or of another kind; "
-                f"copy it again or draw it again with 'longshot sample'."
+                f"{file} cannot be read as a Parquet file: it is truncated, damaged or of another kind",
+                "copy it again or draw it again with {sample()}",
             ) from error
         meta = _read_meta(file, table)
         try:
             table = columns.canonical(table.replace_schema_metadata(None))
-            found = columns.content_hash(table, _facts(meta))
-            if found != meta["content_hash"]:
+            content = columns.content_hash(table, _facts(meta))
+            if content != meta["content_hash"]:
                 raise UserError(
-                    f"its content hash is {found[:12]}…, but its metadata says "
-                    f"{str(meta['content_hash'])[:12]}…: it was "
-                    f"changed after it was written; take an unchanged copy or draw it again with 'longshot "
-                    "sample'."
+                    f"its content hash is {content[:12]}…, but its metadata says "
+                    f"{str(meta['content_hash'])[:12]}…: it was changed after it was written",
+                    "take an unchanged copy or draw it again with {sample()}",
                 )
             columns.check(table)
         except UserError as error:
-            raise UserError(f"The testbed {file} is not valid: {error}") from error
+            raise UserError(f"The testbed {file} is not valid: {error.template}") from error
         return cls(table, meta, file.stem)
 
     @classmethod
@@ -248,29 +247,28 @@ class Testbed:
         """
         if name not in self.datasets:
             raise UserError(f"The testbed has no dataset '{name}'; it has: {', '.join(self.datasets)}.")
-        mine = pc.equal(self.table.column("dataset").cast(pa.string()), name)
-        positions = np.flatnonzero(mine.to_numpy())
+        of_dataset = pc.equal(self.table.column("dataset").cast(pa.string()), name)
+        positions = np.flatnonzero(of_dataset.to_numpy())
         rows: dict[str, Ragged] = {}
         missing: set[str] = set()
         for part in ("support", "query"):
             picked = columns.ragged(self.table, part).take(positions)
             names = columns.dictionary(self.table, part)
-            found = (
+            numbers = (
                 pc.index_in(names, value_set=keys.cast(names.type))
                 .fill_null(-1)
                 .to_numpy(zero_copy_only=False)
             )
-            values = found.astype(np.int64)[picked.values]
+            values = numbers.astype(np.int64)[picked.values]
             absent = picked.values[values < 0]
             missing.update(names.take(pa.array(np.unique(absent))).to_pylist())
             rows[part] = picked.with_values(values)
         if fingerprint != self.datasets[name]:
-            raise UserError(self._mismatch(name, fingerprint, missing))
+            raise self._mismatch(name, fingerprint, missing)
         if missing:
             raise UserError(
-                f"{len(missing):,} images of the testbed are not among the {len(keys):,} given keys of "
-                f"'{name}', "
-                f"for example '{min(missing)}'; bind it to the whole dataset."
+                f"{len(missing):,} images of the testbed are not among the {len(keys):,} given keys of '{name}', for "
+                f"example '{min(missing)}'; bind it to the whole dataset."
             )
         return TaskRows(
             tasks=positions,
@@ -281,21 +279,18 @@ class Testbed:
             query_label=columns.ragged(self.table, "query_label").take(positions),
         )
 
-    def _mismatch(self, name: str, fingerprint: str, missing: set[str]) -> str:
+    def _mismatch(self, name: str, fingerprint: str, missing: set[str]) -> UserError:
+        difference = (
+            "all images of the testbed are still there, but other images or classes were added or removed"
+        )
         if missing:
-            what = (
+            difference = (
                 f"{len(missing):,} of the testbed's images are no longer there, for example '{min(missing)}'"
             )
-        else:
-            what = (
-                "all images of the testbed are still there, but other images or classes were added or removed"
-            )
-        return (
-            f"The dataset '{name}' has changed since the testbed was drawn (fingerprint "
-            f"{fingerprint[:12]}…, the testbed "
-            f"has {self.datasets[name][:12]}…): {what}; give the original with --dataset {name}=PATH or "
-            "draw the "
-            f"testbed again with 'longshot sample'."
+        return UserError(
+            f"The dataset '{name}' has changed since the testbed was drawn (fingerprint {fingerprint[:12]}…, the "
+            f"testbed has {self.datasets[name][:12]}…): {difference}",
+            f"give the original with {{datasets:{name}=PATH}} or draw the testbed again with {{sample()}}",
         )
 
     def episodes(
@@ -326,8 +321,8 @@ def _read_meta(file: Path, table: pa.Table) -> dict[str, Any]:
     raw = (table.schema.metadata or {}).get(_META_KEY)
     if raw is None:
         raise UserError(
-            f"{file} is a Parquet file, but not a testbed: it lacks the 'longshot' metadata; "
-            f"draw a testbed with 'longshot sample'."
+            f"{file} is a Parquet file, but not a testbed: it lacks the 'longshot' metadata",
+            "draw a testbed with {sample()}",
         )
     try:
         meta = json.loads(raw)
