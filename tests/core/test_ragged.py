@@ -24,8 +24,8 @@ def test_rows_come_back(rows: list[list[int]]) -> None:
 @given(ROWS, st.data())
 def test_take_gives_the_asked_rows_in_order(rows: list[list[int]], data: st.DataObject) -> None:
     index = st.integers(0, len(rows) - 1)
-    wanted = data.draw(st.lists(index, max_size=10)) if rows else []
-    assert as_lists(Ragged.from_lists(rows).take(wanted)) == [rows[i] for i in wanted]
+    order = data.draw(st.lists(index, max_size=10)) if rows else []
+    assert as_lists(Ragged.from_lists(rows).take(order)) == [rows[i] for i in order]
 
 
 @given(ROWS, st.data())
@@ -37,8 +37,8 @@ def test_slice_equals_a_list_slice(rows: list[list[int]], data: st.DataObject) -
 
 @given(st.lists(ROWS, min_size=1, max_size=4))
 def test_concat_puts_rows_behind_each_other(parts: list[list[list[int]]]) -> None:
-    whole = Ragged.concat([Ragged.from_lists(part) for part in parts])
-    assert as_lists(whole) == [row for part in parts for row in part]
+    joined = Ragged.concat([Ragged.from_lists(part) for part in parts])
+    assert as_lists(joined) == [row for part in parts for row in part]
 
 
 @given(ROWS)

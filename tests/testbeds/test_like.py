@@ -41,7 +41,7 @@ def test_fewer_tasks_take_the_first_shapes(varied: Testbed, dataset) -> None:
 
 
 def test_more_tasks_than_the_other_has(varied: Testbed, dataset) -> None:
-    with pytest.raises(UserError, match=r"has 40 tasks, but task 50 was asked for; ask for at most 40"):
+    with pytest.raises(UserError, match=r"has 40 tasks, but task 50 was asked for; ask for at most tasks=40"):
         sample(dataset, tasks=50, shape=ShapeLike(varied))
 
 

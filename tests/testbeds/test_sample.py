@@ -55,15 +55,17 @@ def test_the_settings_are_in_the_metadata(make_dataset) -> None:
 
 def test_a_small_class_is_named_with_counts_and_remedy(make_dataset) -> None:
     message = (
-        r"Class 'class001' of 'small' has 7 images, but a task needs 15 .*; 6 of 8 classes have enough: "
-        r"leave the small ones out with --drop-small, or lower --shot or --query"
+        r"Class 'class001' of 'small' has 7 images, but a task needs 15 .*, and 6 of 8 classes have enough; "
+        r"leave the small ones out with drop_small=True, or lower shot or query"
     )
     with pytest.raises(UserError, match=message):
         sample(make_dataset([20, 7, 20, 9, 20, 20, 20, 20]))
 
 
 def test_no_class_with_enough_images_is_an_error_even_with_drop_small(make_dataset) -> None:
-    with pytest.raises(UserError, match=r"has 3 images, but a task needs 15 .*; 0 of 6 classes have enough"):
+    with pytest.raises(
+        UserError, match=r"has 3 images, but a task needs 15 .*, and 0 of 6 classes have enough"
+    ):
         sample(make_dataset([4, 3, 4, 4, 4, 4]), drop_small=True)
 
 
@@ -73,7 +75,7 @@ def test_drop_small_leaves_classes_out(make_dataset) -> None:
 
 
 def test_fewer_classes_than_ways(make_dataset) -> None:
-    with pytest.raises(UserError, match=r"There are 4 classes in 'small' .* but a task needs 5; lower --way"):
+    with pytest.raises(UserError, match=r"There are 4 classes in 'small' .* but a task needs 5; lower way"):
         sample(make_dataset([20] * 4))
 
 

@@ -173,20 +173,20 @@ def test_siblings_without_a_taxonomy(make_dataset) -> None:
 
 
 def test_siblings_name_the_largest_super_class(make_dataset) -> None:
-    with pytest.raises(UserError, match=r"has the 7 classes.*the largest, 'r', has 6.*--level 1"):
+    with pytest.raises(UserError, match=r"has the 7 classes.*the largest, 'r', has 6; lower way .*level=1"):
         sample(make_dataset(FAMILIES), classes=SiblingClasses(), shape=FixedShape(7, 1, 1))
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: FixedShape(way=1), "The number for way is 1, but must be between 2"),
-        (lambda: FixedShape(shot=0), "The number for shot is 0, but must be between 1"),
+        (lambda: FixedShape(way=1), "The number for way is 1, but must be a whole number between 2"),
+        (lambda: FixedShape(shot=0), "The number for shot is 0, but must be a whole number between 1"),
         (lambda: FixedShape(query=40_000), "The number for query is 40000"),
         (lambda: AnyShape(max_way=1), "The number for max_way is 1"),
         (
             lambda: AnyShape(min_shot=5, max_shot=4),
-            "The number for max_shot is 4, but must be between 5",
+            "The number for max_shot is 4, but must be a whole number between 5",
         ),
         (lambda: SiblingClasses(level=0), "The level is 0"),
     ],

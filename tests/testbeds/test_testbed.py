@@ -94,7 +94,7 @@ def test_changed_metadata_is_noticed(bed: Testbed, tmp_path: Path, change: dict[
 
 
 def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"There is no testbed file at .*longshot sample"):
+    with pytest.raises(UserError, match=r"There is no testbed file at .*; draw one with longshot\.sample"):
         Testbed.load(tmp_path / "none.parquet")
 
 

@@ -106,12 +106,12 @@ class TaskBatch:
 
         Drawn on the CPU, task by task, so that neither the batch size nor the device changes them.
         """
-        drawn = torch.empty(len(self), *shape)
+        numbers = torch.empty(len(self), *shape)
         generator = torch.Generator()
-        for row, seed in zip(drawn, self.seeds.tolist(), strict=True):
+        for row, seed in zip(numbers, self.seeds.tolist(), strict=True):
             generator.manual_seed((seed + stream * 0x9E3779B97F4A7C15) % 2**63)
             row.normal_(generator=generator)
-        return drawn.to(self.support.device)
+        return numbers.to(self.support.device)
 
 
 @dataclass(frozen=True)

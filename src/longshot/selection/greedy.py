@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from longshot.core.arrays import Ints
-from longshot.selection.objectives import SelectionObjective
+from longshot.selection.objectives import Exchange, SelectionObjective
 from longshot.selection.table import FeatureTable
 from longshot.selection.tasks import SelectionTasks, own_places, rounded_shapes
 
@@ -39,7 +39,7 @@ def greedy_rounds(
             for label, groups in _groups(table, tasks, active[tasks.ways[active] > column], column):
                 features = table.whole(label)
                 for members in groups:
-                    _visit(table, tasks, objective, support, members, column, features, largest)
+                    _visit(Exchange(table, tasks, support, members, column, features), objective, largest)
         task_of_row = np.repeat(tasks.task_of_slot, tasks.shots)
         active = np.unique(task_of_row[support != before])
         used[active] += 1
@@ -48,22 +48,14 @@ def greedy_rounds(
     return support, used
 
 
-def _visit(
-    table: FeatureTable,
-    tasks: SelectionTasks,
-    objective: SelectionObjective,
-    support: Ints,
-    members: Ints,
-    column: int,
-    features: torch.Tensor,
-    largest: bool,
-) -> None:
-    """Exchange, one after another, the images of the slot at ``column`` of tasks that share its class and k."""
-    slots = tasks.offsets[members] + column
+def _visit(exchange: Exchange, objective: SelectionObjective, largest: bool) -> None:
+    """Exchange, one after another, the images of the slot; the support is changed in place."""
+    table, tasks, support, members = exchange.table, exchange.tasks, exchange.support, exchange.members
+    slots = tasks.offsets[members] + exchange.column
     bounds, label = tasks.support_offsets, int(tasks.classes[slots[0]])
     places = table.places(label, np.stack([support[bounds[s] : bounds[s + 1]] for s in slots]))
-    swapper = objective.swapper(table, tasks, support, members, column, features)
-    taken = torch.zeros(len(members), len(features), dtype=torch.bool, device=table.device)
+    swapper = objective.swapper(exchange)
+    taken = torch.zeros(len(members), len(exchange.features), dtype=torch.bool, device=table.device)
     for line, slot in enumerate(slots):
         used = np.concatenate([own_places(table, tasks, int(slot)), places[line]])
         taken[line, torch.from_numpy(used).to(table.device)] = True

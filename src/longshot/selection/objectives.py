@@ -43,6 +43,22 @@ class SupportMeasures:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """b tasks that share a class, and k, at one place: what a swapper is made from."""
+
+    table: FeatureTable
+    tasks: SelectionTasks
+    support: Ints  # rows of all tasks, flat over slots
+    members: Ints  # [b] positions of the tasks
+    column: int  # the place of the class in each task
+    features: torch.Tensor  # [n, d] rows of the class
+
+    def own_tasks(self) -> tuple[SelectionTasks, Ints]:
+        """The b tasks alone, and their support rows."""
+        return self.tasks.take(self.members), self.support[self.tasks.support_positions(self.members)]
+
+
 class SelectionObjective(Protocol):
     """A query loss as a function of the weights on the pool.
 
@@ -71,15 +87,7 @@ class SelectionObjective(Protocol):
         """Scores [s, n] of a block of features [n, d] of one class for the slots [s] that use the class."""
         ...
 
-    def swapper(
-        self,
-        table: FeatureTable,
-        tasks: SelectionTasks,
-        support: Ints,
-        members: Ints,
-        column: int,
-        features: torch.Tensor,
-    ) -> Swapper: ...
+    def swapper(self, exchange: Exchange) -> Swapper: ...
 
 
 class Swapper(Protocol):
@@ -219,18 +227,10 @@ class PrototypeObjective:
         columns[: len(slots)] = directions[slots, 0]
         return (columns @ block.mT)[: len(slots)]
 
-    def swapper(
-        self,
-        table: FeatureTable,
-        tasks: SelectionTasks,
-        support: Ints,
-        members: Ints,
-        column: int,
-        features: torch.Tensor,
-    ) -> Swapper:
+    def swapper(self, exchange: Exchange) -> Swapper:
         from longshot.selection.swaps import PrototypeSwapper
 
-        return PrototypeSwapper(self, table, tasks, support, members, column, features)
+        return PrototypeSwapper(self, exchange)
 
     def _fill(self, directions: torch.Tensor, batch: QueryBatch, centres: torch.Tensor) -> torch.Tensor:
         """Write the batch's gradients in their slots; return the logits."""

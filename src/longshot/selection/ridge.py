@@ -12,7 +12,7 @@ import torch
 
 from longshot.core.arrays import Ints
 from longshot.selection import losses
-from longshot.selection.objectives import PoolWeights, SupportMeasures, Swapper
+from longshot.selection.objectives import Exchange, PoolWeights, SupportMeasures, Swapper
 from longshot.selection.table import FeatureTable
 from longshot.selection.tasks import SelectionTasks, own_rows
 
@@ -99,16 +99,8 @@ class RidgeObjective:
             result[line] = pull[slot - first] - (pull * fit).sum(0)
         return result
 
-    def swapper(
-        self,
-        table: FeatureTable,
-        tasks: SelectionTasks,
-        support: Ints,
-        members: Ints,
-        column: int,
-        features: torch.Tensor,
-    ) -> Swapper:
-        return RidgeSwapper(self, table, tasks, support, members, column, features)
+    def swapper(self, exchange: Exchange) -> Swapper:
+        return RidgeSwapper(self, exchange)
 
     def _slot_moments(
         self, table: FeatureTable, tasks: SelectionTasks, slot: int, weights: torch.Tensor | None
@@ -145,27 +137,19 @@ class RidgeObjective:
 class RidgeSwapper:
     """Exact losses of exchanging one support image under ridge regression: a batch of k×k systems per image."""
 
-    def __init__(
-        self,
-        objective: RidgeObjective,
-        table: FeatureTable,
-        tasks: SelectionTasks,
-        support: Ints,
-        members: Ints,
-        column: int,
-        features: torch.Tensor,
-    ) -> None:
-        self.objective, self.features = objective, features
+    def __init__(self, objective: RidgeObjective, exchange: Exchange) -> None:
+        self.objective, self.features = objective, exchange.features
+        table, tasks, support = exchange.table, exchange.tasks, exchange.support
         self.known, self.target, self.query, self.label, self.start = [], [], [], [], []
         bounds = tasks.support_offsets
-        for task in members:
+        for task in exchange.members:
             first, last = tasks.slots_of(task)
             self.known.append(table.gather(support[bounds[first] : bounds[last]]))
             self.target.append(_targets(tasks, int(task)).to(self.known[-1]))
             query, label = _queries(table, tasks, int(task))
             self.query.append(query)
             self.label.append(label)
-            self.start.append(int(bounds[first + column] - bounds[first]))
+            self.start.append(int(bounds[first + exchange.column] - bounds[first]))
 
     def losses(self, number: int) -> torch.Tensor:
         """Query loss [b, n] with image ``number`` of the slot replaced by each row of the class."""

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from longshot.core.arrays import Ints
 from longshot.selection.objectives import logits, slot_tensor, support_centres
-from longshot.selection.table import FeatureTable
-from longshot.selection.tasks import SelectionTasks, one_batch
+from longshot.selection.tasks import one_batch
 
 if TYPE_CHECKING:
-    from longshot.selection.objectives import PrototypeObjective
+    from longshot.selection.objectives import Exchange, PrototypeObjective
 
 
 class PrototypeSwapper:
@@ -25,19 +23,10 @@ class PrototypeSwapper:
     where a = 1 for the queries of class j and exp(z_true − R) for the others.
     """
 
-    def __init__(
-        self,
-        objective: PrototypeObjective,
-        table: FeatureTable,
-        tasks: SelectionTasks,
-        support: Ints,
-        members: Ints,
-        column: int,
-        features: torch.Tensor,
-    ) -> None:
+    def __init__(self, objective: PrototypeObjective, exchange: Exchange) -> None:
+        table, column, features = exchange.table, exchange.column, exchange.features
         self.objective, self.features = objective, features
-        part = tasks.take(members)
-        own = support[tasks.support_positions(members)]
+        part, own = exchange.own_tasks()
         batch = one_batch(table, part)
         centres = slot_tensor(support_centres(table, part, own), batch)
         self.centre = centres[:, column].clone()

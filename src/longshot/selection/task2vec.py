@@ -20,6 +20,7 @@ from longshot.core.arrays import Ints
 from longshot.selection import losses
 from longshot.selection.objectives import (
     Distance,
+    Exchange,
     PoolWeights,
     SupportMeasures,
     Swapper,
@@ -95,16 +96,8 @@ class Task2VecObjective:
             result[line] = (information * (squares @ directions[slots_of_task, 1].mT)).mean(-1)
         return result
 
-    def swapper(
-        self,
-        table: FeatureTable,
-        tasks: SelectionTasks,
-        support: Ints,
-        members: Ints,
-        column: int,
-        features: torch.Tensor,
-    ) -> Swapper:
-        return Task2VecSwapper(self, table, tasks, support, members, column, features)
+    def swapper(self, exchange: Exchange) -> Swapper:
+        return Task2VecSwapper(self, exchange)
 
     def _probe(self, table: FeatureTable, tasks: SelectionTasks) -> torch.Tensor:
         """Pool means [S, d]."""
@@ -175,18 +168,9 @@ class Task2VecSwapper:
     φ_i = p(1 − p) ⊗ x² has ‖φ_i‖² = Σ_j (p_j(1 − p_j))² · Σ_l x_l⁴.
     """
 
-    def __init__(
-        self,
-        objective: Task2VecObjective,
-        table: FeatureTable,
-        tasks: SelectionTasks,
-        support: Ints,
-        members: Ints,
-        column: int,
-        features: torch.Tensor,
-    ) -> None:
-        part = tasks.take(members)
-        own = support[tasks.support_positions(members)]
+    def __init__(self, objective: Task2VecObjective, exchange: Exchange) -> None:
+        table, column, features = exchange.table, exchange.column, exchange.features
+        part, own = exchange.own_tasks()
         directions = objective.at_support(table, part, own).directions
         label, bounds = int(part.classes[part.offsets[0] + column]), part.support_offsets
         self.squares = features.square()

@@ -6,7 +6,7 @@ Thin: it turns a plan into integer arrays, hands them to ``longshot.selection``,
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,24 @@ from longshot.testbeds.instances import UniformInstances
 from longshot.testbeds.streams import Streams
 
 if TYPE_CHECKING:
+    from longshot.core.arrays import Ints
     from longshot.features.features import Features
+    from longshot.selection.objectives import SelectionObjective
     from longshot.selection.run import Selection
     from longshot.selection.table import FeatureTable
     from longshot.selection.tasks import SelectionTasks
 
 _HIDDEN = {"setting": False}
+
+
+class _Start(NamedTuple):
+    """What a selection begins with."""
+
+    table: FeatureTable
+    tasks: SelectionTasks
+    objective: SelectionObjective
+    support: Ints  # of the base's tasks, flat over slots
+    entropy: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +90,7 @@ class _Selected:
         before = start.support.values.astype(np.int64)
         loss, accuracy = measure(table, tasks, objective, before)
         entropy = (streams.seed, *streams.salt, streams.attempt)
-        selection = self._select(table, tasks, objective, before, entropy)
+        selection = self._select(_Start(table, tasks, objective, before, entropy))
         measured: dict[str, NDArray[Any]] = {
             "loss_before": loss,
             "loss_after": selection.loss,
@@ -100,14 +112,7 @@ class _Selected:
                 f"embed that dataset."
             )
 
-    def _select(
-        self,
-        table: FeatureTable,
-        tasks: SelectionTasks,
-        objective: Any,
-        before: NDArray[np.int64],
-        entropy: tuple[int, ...],
-    ) -> Selection:
+    def _select(self, start: _Start) -> Selection:
         raise TypeError("use Difficult, Easy or Greedy")
 
 
@@ -130,20 +135,13 @@ class DifficultInstances(_Selected):
     name: ClassVar[str] = "difficult"
     largest: ClassVar[bool] = True
 
-    def _select(
-        self,
-        table: FeatureTable,
-        tasks: SelectionTasks,
-        objective: Any,
-        before: NDArray[np.int64],
-        entropy: tuple[int, ...],
-    ) -> Selection:
+    def _select(self, start: _Start) -> Selection:
         from longshot.selection.run import select
 
         return select(
-            table,
-            tasks,
-            objective,
+            start.table,
+            start.tasks,
+            start.objective,
             largest=self.largest,
             start=self.start,
             steps=self.steps,
@@ -151,7 +149,7 @@ class DifficultInstances(_Selected):
             projection=self.projection,
             refine=self.refine,
             greedy=self.greedy,
-            entropy=entropy,
+            entropy=start.entropy,
         )
 
 
@@ -178,14 +176,7 @@ class GreedyInstances(_Selected):
 
     name: ClassVar[str] = "greedy"
 
-    def _select(
-        self,
-        table: FeatureTable,
-        tasks: SelectionTasks,
-        objective: Any,
-        before: NDArray[np.int64],
-        entropy: tuple[int, ...],
-    ) -> Selection:
+    def _select(self, start: _Start) -> Selection:
         from longshot.selection.run import search
 
-        return search(table, tasks, objective, before, rounds=self.rounds)
+        return search(start.table, start.tasks, start.objective, start.support, rounds=self.rounds)

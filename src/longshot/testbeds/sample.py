@@ -49,9 +49,9 @@ def sample(
     dataset: DatasetLike | Sequence[DatasetLike],
     *,
     tasks: int = 600,
-    shape: Shape | str = "fixed",
-    classes: Classes | str = "uniform",
-    instances: Instances | str = "uniform",
+    shape: Shape | str | None = "fixed",
+    classes: Classes | str | None = "uniform",
+    instances: Instances | str | None = "uniform",
     seed: int = 0,
     split: str | None = None,
     splits: str | Path | None = None,
@@ -157,6 +157,7 @@ def sample(
     check_count("sample", "tasks", tasks, least=1)
     check_count("sample", "seed", seed)
     check_count("sample", "workers", workers, least=1)
+    shape, classes, instances = shape or "fixed", classes or "uniform", instances or "uniform"
     check_settings(settings, shape=shape, classes=classes, instances=instances)
     opened = _open(dataset, splits, split)
     if published is not None:

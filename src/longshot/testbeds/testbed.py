@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, canonical_json
 from longshot.core.ragged import Ragged
+from longshot.core.settings import Loose
 from longshot.core.tasks import TaskRows
 from longshot.testbeds import columns
 
@@ -30,6 +31,17 @@ FORMAT = 1
 _META_KEY = b"longshot"
 # Fixed, so that equal tables give equal files.
 _WRITE = {"compression": "zstd", "row_group_size": 1 << 16, "dictionary_pagesize_limit": 1 << 30}
+
+
+class _Meta(Loose):
+    """What the metadata of a testbed file holds."""
+
+    format: int
+    datasets: dict[str, str]  # name → fingerprint
+    features: str | None
+    sampler: dict[str, Any]
+    seed: int | None
+    content_hash: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,20 +337,14 @@ def _read_meta(file: Path, table: pa.Table) -> dict[str, Any]:
             "draw a testbed with {sample()}",
         )
     try:
-        meta = json.loads(raw)
+        meta: dict[str, Any] = json.loads(raw)
         if meta["format"] != FORMAT:
             raise UserError(
-                f"{file} has testbed format {meta['format']}, this version reads {FORMAT}: update longshot."
+                f"{file} has testbed format {meta['format']}, this version reads {FORMAT}", "update longshot"
             )
-        if not isinstance(meta["datasets"], dict) or not {
-            "content_hash",
-            "sampler",
-            "seed",
-            "features",
-        } <= set(meta):
-            raise KeyError("datasets")
+        _Meta.model_validate(meta)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"The metadata of {file} is damaged; take an unchanged copy of the testbed."
+            f"The metadata of {file} is damaged", "take an unchanged copy of the testbed"
         ) from error
-    return dict(meta)
+    return meta
