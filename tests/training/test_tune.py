@@ -305,6 +305,9 @@ def test_a_search_from_python(photos: Path, tmp_path: Path, fresh_cache: Path) -
     assert result.best.story["validation_accuracy"] == pytest.approx(best, abs=1e-5)
     assert read_tuned(result.path / "best.yaml").method == result.best.method
     assert len(repr(result).splitlines()) <= 5
+    features = longshot.embed(photos, "pixels", device="cpu")
+    again = longshot.tune("protonet", bed, backbone=features.array[:], search=ranges, out=tmp_path / "array")
+    assert [trial["accuracy"] for trial in again.trials] == [trial["accuracy"] for trial in result.trials]
 
 
 def test_the_list_of_spaces_names_the_tables(run_cli: RunCli) -> None:

@@ -279,6 +279,16 @@ def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progre
     )
 
 
+def open_with_splits(dataset: DatasetLike, splits: str | Path | None) -> Dataset:
+    """The dataset, with the classes of ``splits`` (see ``open_split``) in place of its own splits where given."""
+    opened = open_dataset(dataset) if isinstance(dataset, str | Path) else dataset
+    if splits is None:
+        return opened
+    from longshot.splits import with_split
+
+    return with_split(opened, splits)
+
+
 def _open(
     dataset: DatasetLike | Sequence[DatasetLike], splits: str | Path | None, split: str | None
 ) -> list[Dataset]:
@@ -288,11 +298,7 @@ def _open(
             f"{{splits:{splits}}} says which classes are which", "say which to draw from with {split:test}"
         )
     several = dataset if isinstance(dataset, Sequence) and not isinstance(dataset, str) else [dataset]
-    opened = [open_dataset(data) if isinstance(data, str | Path) else data for data in several]
-    if splits is not None:
-        from longshot.splits import with_split
-
-        opened = [with_split(data, splits) for data in opened]
+    opened = [open_with_splits(data, splits) for data in several]
     seen: set[str] = set()
     for data in opened:
         if data.fingerprint in seen:

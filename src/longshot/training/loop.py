@@ -17,8 +17,8 @@ from longshot.core.progress import Progress, progress
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.networks import checkpoint
-from longshot.splits import with_split
 from longshot.testbeds.base import Classes, Shape
+from longshot.testbeds.sample import open_with_splits
 from longshot.training.base import Algorithm
 from longshot.training.distributed import Team, launch
 from longshot.training.episodes import StepData
@@ -182,7 +182,7 @@ def train(
     names = (*TrainingSettings.model_fields, *CLASS_SETTINGS)
     algorithm, settings = planned(algorithm, {name: values[name] for name in names})
     if splits is not None:
-        dataset = with_split(open_dataset(dataset) if isinstance(dataset, str | Path) else dataset, splits)
+        dataset = open_with_splits(dataset, splits)
     folder = Path(out)
     before = last_saved(folder)
     if settings.devices == 1:

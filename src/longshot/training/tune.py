@@ -27,6 +27,7 @@ from longshot.core.progress import progress
 from longshot.core.settings import nearest
 from longshot.core.tuned import Tuned, write_tuned
 from longshot.datasets.dataset import Dataset
+from longshot.features.backbones import open_backbone
 from longshot.testbeds.testbed import Testbed
 from longshot.training.settings import TrainingSettings, training_settings
 from longshot.training.spaces import Parameter, Space, Trial, get_space, space_of_call
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
+
+    from longshot.features.backbones import BackboneLike
+    from longshot.features.backbones.base import Backbone, Precomputed
 
 TestbedLike = Testbed | str | Path
 SAMPLERS = ("tpe", "random")
@@ -66,7 +70,7 @@ class Evaluating(TrialObjective):
     """A method on testbeds of validation tasks, through a fixed backbone."""
 
     testbeds: Sequence[TestbedLike]
-    backbone: str
+    backbone: str | Backbone | Precomputed
     datasets: Mapping[str, Any] = field(default_factory=dict)
     device: str = "auto"
     seed: int = 0
@@ -76,7 +80,8 @@ class Evaluating(TrialObjective):
         """Contents of the testbeds, backbone and seed."""
         opened = [each if isinstance(each, Testbed) else Testbed.load(each) for each in self.testbeds]
         hashes = [testbed.content_hash for testbed in opened]
-        return {"testbeds": hashes, "backbone": self.backbone, "seed": self.seed}
+        name = self.backbone if isinstance(self.backbone, str) else self.backbone.name
+        return {"testbeds": hashes, "backbone": name, "seed": self.seed}
 
     def value(self, trial: Trial, folder: Path) -> float:
         """Mean over all tasks of all testbeds; rows of methods that were run before are not computed again."""
@@ -178,7 +183,7 @@ def tune(
     data: TestbedLike | Dataset | Sequence[TestbedLike],
     *,
     out: str | Path,
-    backbone: str | None = None,
+    backbone: BackboneLike | None = None,
     search: Mapping[str, str] | None = None,
     fix: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -204,8 +209,8 @@ def tune(
         trains a network.
     out : path
         Folder of the search; ``best.yaml`` in it serves ``train`` and ``evaluate``.
-    backbone : str, optional
-        Backbone or saved network through which a method's settings are searched.
+    backbone : str, array, Tensor, nn.Module or Features, optional
+        Backbone or saved network (as ``embed`` takes it) through which a method's settings are searched.
     search : mapping, optional
         Setting → range: ``{"lr": "log(1e-4, 1e-1)", "steps": "choose(10, 50)", "scale": "uniform(0, 1)"}``.
     fix : mapping, optional
@@ -250,14 +255,15 @@ def tune(
         objective = TrainingTrial(listed[0], {**(settings or {}), "device": device, "seed": seed}, curves)
     else:
         assert backbone is not None
-        objective = Evaluating(listed, backbone, datasets or {}, device, seed)
+        opened = backbone if isinstance(backbone, str) else open_backbone(backbone, device)
+        objective = Evaluating(listed, opened, datasets or {}, device, seed)
     best = run_search(space, objective, out, trials=trials, minutes=minutes, sampler=sampler, seed=seed)
     records = json.loads((Path(out) / "trials.json").read_text(encoding="utf-8"))
     return TuningResult(Path(out), best, records)
 
 
 def _check_search(
-    space: Space, trains: bool, data: Sequence[Any], backbone: str | None, settings: Mapping[str, Any]
+    space: Space, trains: bool, data: Sequence[Any], backbone: object, settings: Mapping[str, Any]
 ) -> None:
     """What does not go together, in a sentence."""
     if not trains:
