@@ -63,8 +63,8 @@ class Metered(Box):
 
 def overhead() -> None:
     """Both sides in turns; a line per round, then the median ratios."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         competition = create(folder / "competition", tasks=TEST_TASKS)
         settings = {"network": "cnn4(width=16)", "train_tasks": TRAIN_TASKS}
         code = write_baseline("prototypical", folder / "prototypical", settings)
@@ -89,11 +89,11 @@ def overhead() -> None:
             other = direct(code, folder, competition)
             ours, answers = boxed(data, code, folder / f"run-{number}")
             assert answers == other.pop("answers"), "the two sides answered differently"
-            both = {}
+            by_clock = {}
             for clock in ("cpu", "wall"):
-                whole, start = other[clock], other[f"{clock}_start"]
-                both[clock] = (ours[clock], whole, ours[clock] / whole, ours[clock] / (whole - start))
-            rounds.append([*both["cpu"], *both["wall"]])
+                total, start = other[clock], other[f"{clock}_start"]
+                by_clock[clock] = (ours[clock], total, ours[clock] / total, ours[clock] / (total - start))
+            rounds.append([*by_clock["cpu"], *by_clock["wall"]])
             print(f"{number + 1:>6} " + " ".join(f"{value:8.2f}" for value in rounds[-1]), flush=True)
         middle = [statistics.median(column) for column in zip(*rounds, strict=True)]
         print(f"of which the organiser's process, last round: {ours['runner']:.2f} processor seconds")
@@ -133,10 +133,10 @@ def direct(code: Path, folder: Path, competition: Competition) -> dict[str, Any]
     wall = time.monotonic()
     done = subprocess.run(arguments, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    found["wall"] = time.monotonic() - wall
-    found["cpu"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return found
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    measured["wall"] = time.monotonic() - wall
+    measured["cpu"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return measured
 
 
 def called_directly(code: Path, folder: Path, images: dict[str, str]) -> None:
@@ -157,9 +157,9 @@ def called_directly(code: Path, folder: Path, images: dict[str, str]) -> None:
     sources, _ = feed.hold_out(feed.open_sources(folder / "data"), config["validation_datasets"], rng)
     training = feed.task_generator(sources, config["train_config"], rng)
     total = sum(len(source.sizes) for source in sources)
-    kept = Path(tempfile.mkdtemp(dir=folder))
+    learner_folder = Path(tempfile.mkdtemp(dir=folder))
     model.MyMetaLearner(config["train_config"]["N"], total, host.Logger()).meta_fit(training, None).save(
-        str(kept)
+        str(learner_folder)
     )
     pixels = {name: np.load(file, mmap_mode="r") for name, file in images.items()}
     answers = []
@@ -167,7 +167,7 @@ def called_directly(code: Path, folder: Path, images: dict[str, str]) -> None:
         host.seed_everything(task["seed"])
         labels = torch.tensor(task["labels"])
         learner = model.MyLearner()
-        learner.load(str(kept))
+        learner.load(str(learner_folder))
         support = feed.images(pixels[task["dataset"]][task["support"]])
         predictor = learner.fit((support, labels, labels.clone(), task["ways"], task["shots"]))
         predicted = host.plain(predictor.predict(feed.images(pixels[task["dataset"]][task["query"]])))
@@ -190,8 +190,8 @@ def _process_start() -> float:
 
 def under_load() -> None:
     """A hundred submissions of the random baseline; prints the rate and that each was scored once."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         source = write_baseline("random", folder / "random")
         _small(folder)
         context = multiprocessing.get_context("spawn")
@@ -213,8 +213,8 @@ def under_load() -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         store = Store(load(folder))
         states = Counter(row["state"] for row in store.rows(submissions.select()))
-        told = Counter(row["submission"] for row in store.rows(events.select()) if ": scored" in row["what"])
-        once = len(told) == SUBMISSIONS and set(told.values()) == {1}
+        ends = Counter(row["submission"] for row in store.rows(events.select()) if ": scored" in row["what"])
+        once = len(ends) == SUBMISSIONS and set(ends.values()) == {1}
         print(f"\n{SUBMISSIONS} submissions by {SUBMITTERS} processes, entered in {entered - begun:.1f} s")
         print(f"{WORKERS} workers: {took:.0f} s, {SUBMISSIONS / took * 60:.0f} runs a minute; {dict(states)}")
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -248,10 +248,10 @@ def _work(folder: Path) -> None:
     worker.work(competition, Store(competition))
 
 
-def main(asked: Sequence[str] = ()) -> None:
-    if not asked or "overhead" in asked:
+def main(parts: Sequence[str] = ()) -> None:
+    if not parts or "overhead" in parts:
         overhead()
-    if not asked or "load" in asked:
+    if not parts or "load" in parts:
         under_load()
 
 

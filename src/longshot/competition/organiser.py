@@ -31,7 +31,7 @@ class SubmissionStatus(NamedTuple):
     reason: str  # why it failed: the last line; empty where it did not
 
 
-class HistoryLine(NamedTuple):
+class SubmissionEvent(NamedTuple):
     """Something that happened to a submission."""
 
     time: str  # UTC
@@ -96,11 +96,11 @@ def status(folder: str | Path) -> list[SubmissionStatus]:
     return [SubmissionStatus(**{**row, "reason": line}) for row, line in zip(rows, last_lines, strict=True)]
 
 
-def history(folder: str | Path, submission: int) -> list[HistoryLine]:
+def history(folder: str | Path, submission: int) -> list[SubmissionEvent]:
     """What happened to a submission, oldest first."""
     _, store = open_competition(folder)
     store.submission(submission)
-    return [HistoryLine(row["time"], row["what"]) for row in store.history(submission)]
+    return [SubmissionEvent(row["time"], row["what"]) for row in store.history(submission)]
 
 
 def rerun(folder: str | Path, submission: int) -> None:

@@ -11,7 +11,7 @@ from torch import nn
 SETTINGS = settings(__file__)
 
 
-class Model(nn.Module):
+class MamlStart(nn.Module):
     """A network and one vector that every class starts from, so that any number of ways can begin."""
 
     def __init__(self):
@@ -49,7 +49,7 @@ def settled(network, images):
 
 class MyMetaLearner(MetaLearner):
     def meta_fit(self, meta_train_generator, meta_valid_generator):
-        model = Model()
+        model = MamlStart()
         optimiser = torch.optim.Adam(model.parameters(), SETTINGS["lr"])
         for step, task in enumerate(meta_train_generator(SETTINGS["train_tasks"])):
             network, head = model.adapted(*task.support_set[:2], task.num_ways)
@@ -77,7 +77,7 @@ def add(parameter, gradient):
 
 class MyLearner(SavedLearner):
     def __init__(self, model=None):
-        self.module = model or Model()
+        self.module = model or MamlStart()
 
     def fit(self, support_set):
         images, labels, _, ways, _ = support_set

@@ -15,7 +15,9 @@ from torch import nn
 SETTINGS = settings(__file__)
 
 
-class Model(nn.Module):
+class MultiHead(nn.Module):
+    """A network with several heads that project its features, and the weight of each in the mean."""
+
     def __init__(self):
         super().__init__()
         self.network = backbone(SETTINGS["network"])
@@ -37,7 +39,7 @@ class Model(nn.Module):
 
 class MyMetaLearner(MetaLearner):
     def meta_fit(self, meta_train_generator, meta_valid_generator):
-        model = Model()
+        model = MultiHead()
         dim, classes = model.network.dim, self.train_classes
         classifiers = nn.ModuleList(nn.Linear(dim, classes) for _ in model.heads).to(DEVICE)
         turn = nn.Linear(dim, 4).to(DEVICE)  # which way the image was turned
@@ -84,7 +86,7 @@ def weigh(model, meta_valid_generator):
 
 class MyLearner(SavedLearner):
     def __init__(self, model=None):
-        self.module = model or Model()
+        self.module = model or MultiHead()
 
     @torch.no_grad()
     def fit(self, support_set):
