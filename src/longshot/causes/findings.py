@@ -43,10 +43,20 @@ class Finding:
 
 
 def findings(gaps: Gaps, task: int, names: Sequence[str], *, level: float = LEVEL) -> list[Finding]:
-    """The findings of one task (its position) with an adjusted p of at most ``level``, strongest first.
+    """What sets the support of one task apart, strongest evidence first.
 
-    One per attribute: over the whole task where that is significant, else in single classes. ``names`` are the names
-    of the task's classes.
+    One finding per attribute: over the whole task where that is significant, else in single classes.
+
+    Parameters
+    ----------
+    gaps : Gaps
+        Of the whole testbed, so that p is corrected over all of it.
+    task : int
+        Position of the task among the bound ones.
+    names : sequence
+        Names of the task's classes.
+    level : float
+        The largest adjusted p that counts.
     """
     groups = np.flatnonzero(gaps.groups.task == task)
     significant: list[Finding] = []

@@ -91,7 +91,22 @@ def groups_of(bound: TaskRows, labels: NDArray[np.int32]) -> Groups:
 
 
 def find_gaps(columns: Sequence[AttributeColumn], bound: TaskRows, labels: NDArray[np.int32]) -> Gaps:
-    """Gaps of all columns over all tasks: a few passes over the images per column, no loop over tasks."""
+    """Gaps of all columns over all tasks; the module has the formulas.
+
+    Parameters
+    ----------
+    columns : sequence of AttributeColumn
+        C columns, at least one.
+    bound : TaskRows
+        T tasks as rows of the dataset.
+    labels : ints [N]
+        The class of each row.
+
+    Returns
+    -------
+    Gaps
+        Arrays [C, G] over the G classes of all tasks, and [C, T].
+    """
     groups = groups_of(bound, labels)
     tasks = len(bound)
     measured = [_column(column, groups, labels) for column in columns]

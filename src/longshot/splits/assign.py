@@ -15,8 +15,17 @@ Parts = tuple[Ints, Ints, Ints]  # class positions: train, validation, test
 
 
 def part_sizes(classes: int, ratios: Sequence[float] = RATIOS) -> tuple[int, int, int]:
-    """(train, validation, test): validation and test get ⌊ratio · M⌋ classes each, train the rest.
+    """Classes in (train, validation, test): validation and test get ⌊ratio · M⌋ each, train the others.
 
+    Parameters
+    ----------
+    classes : int
+        M.
+    ratios : sequence of 3 floats
+        From 0 on, summing to 1; only that of validation may be 0.
+
+    Examples
+    --------
     >>> part_sizes(62)
     (38, 12, 12)
     """
@@ -44,9 +53,21 @@ def part_sizes(classes: int, ratios: Sequence[float] = RATIOS) -> tuple[int, int
 
 
 def assign(scores: Floats, sizes: tuple[int, int, int], seed: int = 0) -> Parts:
-    """Lowest scores [M] first, alternately to test and validation until both are full; the rest is train.
+    """Lowest scores first, alternately to test and validation until both are full; the others are train.
 
-    Ties are broken at random by ``seed``, as in the paper: with equal scores the split is a random one.
+    Parameters
+    ----------
+    scores : array [M]
+        One per class: log p_train − log p_test.
+    sizes : (train, validation, test)
+        Summing to M.
+    seed : int
+        Breaks ties at random, as in the paper: with equal scores the split is a random one.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in assign(np.array([0.9, 0.1, 0.5, 0.2]), (2, 1, 1))]
+    [[0, 2], [3], [1]]
     """
     train, validation, test = sizes
     if train + validation + test != len(scores):
@@ -67,7 +88,13 @@ def labels(parts: Parts) -> Ints:
 
 
 def adjusted_rand(a: Ints, b: Ints) -> float:
-    """Hubert and Arabie's adjusted Rand index of two labelings [M]: 1 for equal partitions, 0 by chance."""
+    """Hubert and Arabie's adjusted Rand index of two labelings [M]: 1 for equal partitions, 0 by chance.
+
+    (pairs together in both − expected) / (mean of the pairs together in either − expected).
+
+    >>> adjusted_rand(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
+    1.0
+    """
     table = np.zeros((int(a.max()) + 1, int(b.max()) + 1))
     np.add.at(table, (a, b), 1)
 

@@ -71,9 +71,26 @@ class SplitComparison:
 def compare_split(
     name: str, parts: Mapping[str, Ints], embeddings: Floats, class_ids: Sequence[str], backbone: str = ""
 ) -> SplitComparison:
-    """Measure one split: ``parts`` are positions of train, validation and test classes among embeddings [C, d].
+    """Measure one split under one set of class embeddings.
 
-    Classes that are in no part count among the C over which the class distributions are taken.
+    Parameters
+    ----------
+    name : str
+        What the split is called.
+    parts : mapping
+        train, validation and test → positions of their classes. Classes that are in no part count among the C over
+        which the class distributions are taken.
+    embeddings : array [C, d]
+        As of ``class_embeddings``.
+    class_ids : sequence [C]
+        What the classes are called.
+    backbone : str
+        What they are seen through.
+
+    Returns
+    -------
+    SplitComparison
+        Divergences, gap, and the nearest train class of every test class.
     """
     train, test = parts["train"], parts["test"]
     for part in ("train", "test"):

@@ -15,9 +15,18 @@ _BLOCK = 1 << 25  # bytes of float64 in flight while a memory-mapped array is su
 
 
 def class_embeddings(features: Features) -> Floats:
-    """z [C, d]: z_c = m_c / ‖m_c‖ with m_c the mean of the rows of class c.
+    """The mean feature of each class on the unit sphere: z_c = m_c / ‖m_c‖, m_c the mean of the rows of class c.
 
-    The array is read once, front to back, in blocks of rows that are summed in float64.
+    Parameters
+    ----------
+    features : Features
+        Read once, front to back, in blocks of rows that are summed in float64.
+
+    Returns
+    -------
+    array [C, d]
+        In the order of ``features.class_ids``. UserError for classes without images, without a direction, or with the
+        same embedding.
     """
     sizes = np.diff(features.offsets)
     empty = [features.class_ids[c] for c in np.flatnonzero(sizes <= 0).tolist()]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from longshot.core.calls import check_settings, parameters, parse_call
 from longshot.core.errors import UserError
+from longshot.datasets import open_dataset
 from longshot.datasets.dataset import SPLITS, Dataset
 from longshot.splits import published, simple
 from longshot.splits.split import Split, no_split_file
@@ -13,7 +14,9 @@ from longshot.splits.split import Split, no_split_file
 _MADE = {"random": simple.random_split, "semantic": simple.semantic_split}
 
 
-def open_split(spec: Split | str | Path, dataset: Dataset, *, order: str | Path | None = None) -> Split:
+def open_split(
+    spec: Split | str | Path, dataset: Dataset | str | Path, *, order: str | Path | None = None
+) -> Split:
     """The split that ``spec`` names, checked against ``dataset`` and in its class ids.
 
     Parameters
@@ -21,17 +24,17 @@ def open_split(spec: Split | str | Path, dataset: Dataset, *, order: str | Path 
     spec : Split, str or path
         A path of a split.json; ``random`` or ``random(seed=3, ratios=(0.5, 0.2, 0.3))``; ``semantic`` or
         ``semantic(level=1, seed=3)``; ``atg:cifar100@0.96``, ``cifar-fs``, ``fc100``.
-    dataset : Dataset
+    dataset : Dataset, str or path
         Whose classes the split divides.
     order : path, optional
         For published lists whose class names are not known: one class id a line, in the order of their numbers.
 
     Examples
     --------
-    >>> import longshot
-    >>> open_split("random(seed=1)", longshot.open_dataset("toybox")).name
+    >>> open_split("random(seed=1)", "toybox").name
     'random(seed=1)'
     """
+    dataset = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
     text = str(spec)
     if isinstance(spec, Split) or Path(text).is_file():
         split = spec if isinstance(spec, Split) else Split.load(text)

@@ -16,7 +16,17 @@ from longshot.taxonomy.dag import Taxonomy
 
 
 def random_split(dataset: Dataset, ratios: Sequence[float] = RATIOS, seed: int = 0) -> Split:
-    """Classes at random: what a divergence of 0 means."""
+    """Classes at random: what a divergence of 0 means.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Whose classes are divided.
+    ratios : sequence of 3 floats
+        Shares of train, validation and test.
+    seed : int
+        Random seed.
+    """
     sizes = part_sizes(len(dataset.class_ids), ratios)
     parts = assign(np.zeros(len(dataset.class_ids)), sizes, seed)
     made = {"mode": "random", "ratios": list(ratios), "seed": seed}
@@ -28,9 +38,20 @@ def semantic_split(
 ) -> Split:
     """Whole super-classes: no class of one part has a sibling in another, as in FC100 and tieredImageNet.
 
-    Super-classes are the parents of the classes, or the nodes at depth ``level`` of the taxonomy; those that share a
-    class count as one. ``seed`` shuffles them; then test, and of the rest validation, take the super-classes whose
-    classes sum nearest to the sizes that the ratios ask for.
+    Test, and of the remaining ones validation, take the super-classes whose classes sum nearest to the sizes that the
+    ratios ask for.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        With a taxonomy.
+    ratios : sequence of 3 floats
+        Shares of train, validation and test.
+    seed : int
+        Shuffles the super-classes.
+    level : int, optional
+        Depth of the super-classes in the taxonomy; the parents of the classes where it is left out. Those that share
+        a class count as one.
     """
     if dataset.taxonomy is None:
         raise UserError(

@@ -123,7 +123,12 @@ def lowest_common_ancestors(
 
 
 def image_counts(taxonomy: Taxonomy, class_ids: Sequence[str], counts: ArrayLike) -> Floats:
-    """N(v) [V]: images of ``class_ids`` at or below each node; a class with several paths counts once."""
+    """N(v) [V]: images of ``class_ids`` at or below each node; a class with several paths counts once.
+
+    >>> food = Taxonomy.from_class_ids(["Fruit/Apple", "Fruit/Pear"])
+    >>> dict(zip(food.nodes, image_counts(food, ["Fruit/Apple", "Fruit/Pear"], [10, 30]).tolist(), strict=True))
+    {'': 40.0, 'Fruit': 40.0, 'Fruit/Apple': 10.0, 'Fruit/Pear': 30.0}
+    """
     return Ancestry.of(taxonomy, class_ids).sum(np.asarray(counts, np.float64), len(taxonomy))
 
 

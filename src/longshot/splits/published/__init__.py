@@ -53,11 +53,20 @@ def partition(name: str) -> dict[str, list[int]]:
 
 
 def published_split(name: str, dataset: Dataset, order: str | Path | None = None) -> Split:
-    """The split ``name`` in the class ids of ``dataset``.
+    """A published split in the class ids of a dataset.
 
     The tables give class numbers. They are matched by class name where the names are known (CIFAR-100, EMNIST, whatever
     the folder a class lies in), by number where the classes of the dataset are called 0, 1, 2 …, by alphabet for
-    LFW, and otherwise through ``order``: a text file with one class id a line, in the order of the numbers.
+    LFW, and otherwise through ``order``.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`names`.
+    dataset : Dataset
+        The dataset that the split was made for.
+    order : path, optional
+        A text file with one class id a line, in the order of the numbers.
     """
     if name not in _CIFAR and not name.startswith("atg:"):
         raise UserError(f"There is no published split '{name}'; there are {', '.join(names())}.")
