@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 from sklearn import metrics as sk
 
-from longshot.evaluation.metrics import WORST_LOSS, task_metrics
+from longshot.evaluation.metrics import WORST_LOSS, Metrics, task_metrics
 
 
 def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -103,3 +105,53 @@ def test_invalid_scores_are_noticed_outside_padding_only(value: float) -> None:
     scores[0, 1, 2] = scores[1, 1, 2] = value
     labels = torch.tensor([[0, 1], [0, -1]])
     assert task_metrics(scores, labels, torch.tensor([3, 3])).invalid.tolist() == [True, False]
+
+
+def one_task(scores: list[list[float]], labels: list[int], ways: int) -> Metrics:
+    return task_metrics(torch.tensor([scores]), torch.tensor([labels]), torch.tensor([ways]))
+
+
+def test_by_hand() -> None:
+    """Four queries of three classes: two of class 0 (one right), one of class 1 (right), one of class 2 (wrong)."""
+    right, wrong = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]
+    metrics = one_task([right, wrong, wrong, right], [0, 0, 1, 2], 3)
+    assert metrics.accuracy.item() == 0.5
+    assert metrics.balanced_accuracy.item() == 0.5  # (1/2 + 1 + 0) / 3
+    assert metrics.normalized_accuracy.item() == pytest.approx(0.25, abs=1e-15)  # (1/2 − 1/3) / (2/3)
+    assert metrics.top5.item() == 1.0
+    nats = math.log(math.e + 2)
+    assert metrics.loss.item() == pytest.approx((2 * (nats - 1) + 2 * nats) / 4, rel=1e-6)
+    assert metrics.prediction.tolist() == [[0, 1, 1, 0]]
+
+
+def test_a_class_without_queries_does_not_count() -> None:
+    metrics = one_task([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]], [0, 1], 3)
+    assert metrics.balanced_accuracy.item() == 0.5
+
+
+def test_ties_go_to_the_first_class() -> None:
+    metrics = one_task([[0.0, 0.0]] * 2, [0, 1], 2)
+    assert metrics.prediction.tolist() == [[0, 0]] and metrics.accuracy.item() == 0.5
+
+
+@pytest.mark.parametrize(("label", "share"), [(4, 1.0), (5, 0.0)])
+def test_the_fifth_score_counts_and_the_sixth_does_not(label: int, share: float) -> None:
+    assert one_task([[5.0, 4.0, 3.0, 2.0, 1.0, 0.0]], [label], 6).top5.item() == share
+    assert one_task([[0.0] * 6], [label], 6).top5.item() == share  # among equals the first classes come first
+
+
+def test_five_ways_beside_six_are_always_among_the_five() -> None:
+    scores = torch.tensor([[[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]], [[0.0, 1.0, 2.0, 3.0, 4.0, 9.0]]])
+    metrics = task_metrics(scores, torch.zeros(2, 1, dtype=torch.int64), torch.tensor([6, 5]))
+    assert metrics.top5.tolist() == [0.0, 1.0]
+
+
+def test_two_ways_at_chance_are_zero() -> None:
+    assert one_task([[1.0, 0.0], [1.0, 0.0]], [0, 1], 2).normalized_accuracy.item() == 0.0
+    assert one_task([[1.0, 0.0], [1.0, 0.0]], [1, 1], 2).normalized_accuracy.item() == -1.0
+
+
+def test_the_worst_loss_is_a_hundred_nats() -> None:
+    assert WORST_LOSS == 100
+    assert one_task([[99.0, 0.0]], [1], 2).loss.item() == pytest.approx(99.0)
+    assert one_task([[101.0, 0.0]], [1], 2).loss.item() == 100.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from longshot.core.files import write_json
 from longshot.evaluation.run_record import new_run
 from longshot.evaluation.stores import testbed_path
 from longshot.evaluation.units import Unit, write_unit
+from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
 from longshot.testbeds.testbed import Testbed
 
 Series = Mapping[str, Any]  # backbone, method, setting, skill (chance of a right answer)
@@ -181,6 +183,27 @@ def draw_images(dataset: str, keys: Sequence[str]) -> list[Image.Image]:
         number = zlib.crc32(key.encode())
         images.append(Image.new("RGB", (90, 70), (number & 255, number >> 8 & 255, number >> 16 & 255)))
     return images
+
+
+def cell(accuracy: Sequence[float] | np.ndarray, tasks: Sequence[int] | None = None, **changes: Any) -> Cell:
+    """Rows of 5 ways and 1 shot whose every metric is the accuracy; tasks are numbered from 0 unless given."""
+    values = np.asarray(accuracy, dtype=float)
+    ones = np.ones(len(values))
+    numbers = np.arange(len(values)) if tasks is None else np.asarray(tasks)
+    return replace(Cell(numbers, dict.fromkeys(METRICS, values), 5 * ones, ones, None), **changes)
+
+
+def report_of(*beds: Sequence[Cell]) -> ReportData:
+    """Testbeds called 0, 1 …, the i-th cell of each belonging to series i."""
+    count = max(map(len, beds))
+    return ReportData(
+        runs=(),
+        names=(),
+        missing=(),
+        beds=tuple(ReportTestbed(str(b), str(b), None) for b in range(len(beds))),
+        series=tuple(ReportSeries("net", f"m{s}", "inductive") for s in range(count)),
+        cells={(b, s): cell for b, cells in enumerate(beds) for s, cell in enumerate(cells)},
+    )
 
 
 def read_rows(run: Path) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Means, intervals and shared first places, against SciPy."""
+"""Means, intervals and shared first places, against SciPy and against arithmetic at the bounds."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from scipy import stats
 
 from longshot.evaluation.compare import compare_within
 from longshot.evaluation.results import Results
-from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed, load
-from longshot.reports.summary import column_marks, compare_all, first_place, interval, summarise
+from longshot.reports.data import METRICS, Cell, load
+from longshot.reports.summary import (
+    CorrectedComparison,
+    column_marks,
+    compare_all,
+    first_place,
+    highest,
+    interval,
+    leaders,
+    summarise,
+    time_spent,
+)
 from longshot.statistics import compare_paired, holm
 
 from .conftest import MakeRun
-from .runs import DEFAULT, read_rows
-
-
-def cell(accuracy: list[float] | np.ndarray, tasks: list[int] | None = None) -> Cell:
-    values = np.asarray(accuracy, dtype=float)
-    ones = np.ones(len(values))
-    numbers = np.arange(len(values)) if tasks is None else np.asarray(tasks)
-    return Cell(numbers, dict.fromkeys(METRICS, values), 5 * ones, ones, None)
+from .runs import DEFAULT, cell, read_rows, report_of
 
 
 def test_interval_is_student_t() -> None:
@@ -34,19 +37,6 @@ def test_interval_is_student_t() -> None:
 def test_one_task_has_no_interval() -> None:
     mean, low, high = interval(np.array([0.5]))
     assert mean == 0.5 and math.isnan(low) and math.isnan(high)
-
-
-def report_of(*beds: list[Cell]) -> ReportData:
-    """Testbeds without names, the i-th cell of each belonging to series i."""
-    count = max(map(len, beds))
-    return ReportData(
-        runs=(),
-        names=(),
-        missing=(),
-        beds=tuple(ReportTestbed(str(b), str(b), None) for b in range(len(beds))),
-        series=tuple(ReportSeries("net", f"m{s}", "inductive") for s in range(count)),
-        cells={(b, s): cell for b, cells in enumerate(beds) for s, cell in enumerate(cells)},
-    )
 
 
 def marks(*cells: Cell) -> tuple[list[str], list[float]]:
@@ -128,3 +118,95 @@ def test_summary_of_a_run_equals_the_rows(make_run: MakeRun) -> None:
         ]
         assert entry.n == len(values) == 30
         assert entry.mean == pytest.approx(np.mean(values))
+
+
+BELOW = math.nextafter(0.05, 0)
+
+
+class TestTieThreshold:
+    """Five per cent is a tie, anything below is not."""
+
+    def corrected(self, p: float) -> CorrectedComparison:
+        return CorrectedComparison(compare_paired([0.5, 0.5], [0.25, 0.25]), p)
+
+    def test_a_pair(self) -> None:
+        assert self.corrected(0.05).tied and not self.corrected(BELOW).tied
+
+    @pytest.mark.parametrize(("p", "expected"), [(0.05, ["tied", "tied"]), (BELOW, ["best", ""])])
+    def test_the_first_place(self, p: float, expected: list[str]) -> None:
+        data = report_of([cell([0.5, 0.5]), cell([0.25, 0.25])])
+        given_marks, p_values = first_place(data, 0, {(0, 0, 1): self.corrected(p)})
+        assert list(given_marks.values()) == expected
+        assert math.isnan(p_values[0]) and p_values[1] == p
+
+    @pytest.mark.parametrize(("p", "expected"), [(0.05, ["tied", "tied"]), (BELOW, ["", "best"])])
+    def test_a_part_of_a_testbed(
+        self, p: float, expected: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("longshot.statistics.holm", lambda _: [p])
+        assert column_marks(np.array([[0.25, 0.5], [0.25, 0.5]])) == expected
+
+    def test_five_equal_wins_tie_and_six_do_not(self) -> None:
+        """All signs alike: p = 2 / 2^n, 0.0625 for five tasks and 0.03125 for six."""
+        given_marks, p_values = marks(cell([0.5] * 5), cell([0.75] * 5))
+        assert given_marks == ["tied", "tied"] and p_values[0] == 0.0625 and math.isnan(p_values[1])
+        assert marks(cell([0.5] * 6), cell([0.75] * 6))[0] == ["", "best"]
+        assert column_marks(np.array([[0.5, 0.75]] * 5)) == ["tied", "tied"]
+        assert column_marks(np.array([[0.5, 0.75]] * 6)) == ["", "best"]
+
+    def test_holm_multiplies_by_the_number_of_pairs(self) -> None:
+        """Seven tasks: p = 1/64; three pairs of which two are as small: 3/64 < 0.05 ≤ 3/32 with six tasks."""
+        low, high = [0.25] * 7, [0.75] * 7
+        assert marks(cell(low), cell(low), cell(high))[0] == ["", "", "best"]
+        assert marks(cell(low[:6]), cell(low[:6]), cell(high[:6]))[0] == ["tied", "tied", "tied"]
+        assert column_marks(np.array([low, low, high]).T) == ["", "", "best"]
+        assert column_marks(np.array([low[:6], low[:6], high[:6]]).T) == ["tied", "tied", "tied"]
+
+
+def test_a_series_that_cannot_be_tested_leaves_all_without_marks() -> None:
+    shared = cell([0.5] * 9)
+    lone = cell([0.9, 0.9], [8, 9])  # one task in common
+    assert marks(shared, cell([0.1] * 9), lone)[0] == ["", "", ""]
+
+
+def test_two_tasks_in_common_are_tested_and_one_is_not() -> None:
+    data = report_of([cell([0.5, 0.5], [0, 1]), cell([0.25, 0.25], [0, 1]), cell([0.5, 0.5], [1, 2])])
+    assert list(compare_all(data)) == [(0, 0, 1)]
+
+
+def test_means_equal_up_to_rounding_are_equal() -> None:
+    assert highest([(4, cell([0.5])), (7, cell([0.5 + 1e-13]))]) == 4
+    assert highest([(4, cell([0.5])), (7, cell([0.5 + 1e-11]))]) == 7
+    accuracy = np.array([[0.5, 0.5 + 1e-13]] * 6)
+    assert column_marks(accuracy)[0] != ""  # the first of equals is never below
+
+
+def test_numbers_of_an_entry() -> None:
+    values = np.array([0.2, 0.6])
+    metrics = {**dict.fromkeys(METRICS, values), "loss": np.array([1.0, np.nan])}
+    data = report_of([Cell(np.arange(2), metrics, np.array([2.0, 4.0]), np.ones(2), None)])
+    entry = summarise(data)[0, 0]
+    assert (entry.bed, entry.series, entry.n, entry.mark) == (0, 0, 2, "")
+    assert entry.mean == pytest.approx(0.4, abs=1e-15) and entry.chance == 0.375
+    assert entry.std == pytest.approx(0.08**0.5)
+    half = stats.t.ppf(0.975, 1) * 0.2  # s / √n = √0.08 / √2
+    assert (entry.low, entry.high, entry.half) == pytest.approx((0.4 - half, 0.4 + half, half))
+    assert entry.metrics["top5"] == pytest.approx(0.4) and math.isnan(entry.metrics["loss"])
+    assert math.isnan(entry.p)
+
+
+def test_one_task_has_no_spread() -> None:
+    assert math.isnan(summarise(report_of([cell([0.5])]))[0, 0].std)
+
+
+def test_median_and_sum_of_the_seconds() -> None:
+    assert time_spent(cell([1.0, 9.0, 2.0])) == (2.0, 12.0)
+    assert all(map(math.isnan, time_spent(cell([1.0, np.nan]))))
+
+
+def test_leaders_are_the_marked_or_the_highest() -> None:
+    data = report_of([cell([0.5] * 8), cell([0.75] * 8), cell([0.75] * 8)])
+    series, top = leaders(data, summarise(data), 0)
+    assert ([leader.method for leader in series], top.series) == (["m1", "m2"], 1)
+    alone = report_of([cell([0.5])])
+    assert [leader.method for leader in leaders(alone, summarise(alone), 0)[0]] == ["m0"]

@@ -5,20 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from longshot.reports import tables
-from longshot.reports.data import load
+from longshot.reports.data import ReportData, load
 from longshot.reports.summary import summarise
 
 from .conftest import MakeRun
-from .runs import DEFAULT, read_rows
+from .runs import DEFAULT, cell, read_rows, report_of
 
 NASTY = r"a|b_c *d* `e` <script>alert(1)</script> 50% $x$ #1 {y} \z ~ ^ & 'q' -- _u_"
 
@@ -109,3 +112,79 @@ def test_series_without_a_testbed_get_a_dash(make_run: MakeRun) -> None:
         make_run("b", beds={"x": False, "y": True}, series=DEFAULT[1:]),
     ]
     assert tables.to_markdown(load(runs)).splitlines()[2].endswith("| – |")
+
+
+class TestLetterByLetter:
+    """Two series on six tasks: 50.0 % throughout, and 3 × 25 % with 3 × 100 % (s = 41.1, half = 43.1 points)."""
+
+    @pytest.fixture
+    def data(self) -> ReportData:
+        data = report_of([cell([0.5] * 6), cell([0.25, 1.0] * 3)])
+        series = (data.series[0], replace(data.series[1], note="run b"))
+        return replace(data, beds=(replace(data.beds[0], name="my_bed"),), series=series)
+
+    def test_markdown(self, data: ReportData) -> None:
+        assert tables.to_markdown(data).splitlines() == [
+            "| Method | Backbone | Setting | my_bed |",
+            "| :--- | :--- | :--- | ---: |",
+            "| m0 | net | inductive | **50.0 ± 0.0** = |",
+            "| m1 (run b) | net | inductive | **62.5 ± 43.1** = |",
+            "",
+            tables.escape_markdown(tables.NOTE),
+        ]
+
+    def test_latex(self, data: ReportData) -> None:
+        lines = tables.to_latex(data).splitlines()
+        assert lines[0] == r"% needs \usepackage{booktabs}"
+        assert lines[4] == rf"\caption{{{tables.escape_latex(tables.NOTE)}}}"
+        assert lines[5:] == [
+            r"\begin{tabular}{lllr}",
+            r"\toprule",
+            r"Method & Backbone & Setting & my\_bed \\",
+            r"\midrule",
+            r"m0 & net & inductive & \textbf{50.0 $\pm$ 0.0}\rlap{$^{=}$} \\",
+            r"m1 (run b) & net & inductive & \textbf{62.5 $\pm$ 43.1}\rlap{$^{=}$} \\",
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+
+    def test_rows(self, data: ReportData) -> None:
+        first, second = json.loads(tables.to_json(data))
+        assert list(first) == [
+            *("testbed", "backbone", "method", "setting", "kind", "note"),
+            *("mean", "low", "high", "n", "std"),
+            *("balanced_accuracy", "normalized_accuracy", "top5", "loss", "seconds"),
+            *("seconds_median", "seconds_total", "chance", "p_against_best", "mark", "testbed_hash"),
+        ]
+        assert (first["mean"], first["low"], first["std"]) == (0.5, 0.5, 0.0)
+        assert first["chance"] == pytest.approx(0.2, abs=1e-15)
+        assert (second["mean"], second["seconds_median"], second["seconds_total"]) == (0.625, 0.625, 3.75)
+        assert second["std"] == pytest.approx((6 * 0.375**2 / 5) ** 0.5)
+        test = stats.permutation_test(
+            ([-0.25, 0.5] * 3,), np.mean, permutation_type="samples", n_resamples=np.inf
+        )
+        assert first["p_against_best"] == pytest.approx(test.pvalue)
+        assert (first["mark"], second["p_against_best"], first["testbed"]) == ("tied", None, "my_bed")
+
+    def test_csv_is_the_same(self, data: ReportData) -> None:
+        header, first, _ = tables.to_csv(data).splitlines()
+        assert header.split(",")[:7] == ["testbed", "backbone", "method", "setting", "kind", "note", "mean"]
+        assert first.startswith("my_bed,net,m0,inductive,frozen,,0.5,0.5,0.5,6,0.0,")
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(0.8431, 1, "84.3"), (0.8437, 2, "84.37"), (-0.05, 1, "-5.0"), (math.nan, 1, "–")],
+)
+def test_percent(value: float, digits: int, text: str) -> None:
+    assert tables.percent(value, digits) == text
+
+
+def test_every_special_letter_is_escaped() -> None:
+    assert tables.escape_markdown(r"\ ` * < > | [ ] ~ _x x_y x_") == r"\\ \` \* \< \> \| \[ \] \~ \_x x_y x\_"
+    assert tables.escape_latex("\\{}&%$#_~^<>|\"'-±–·×") == (
+        r"\textbackslash{}\{\}\&\%\$\#\_\textasciitilde{}\textasciicircum{}\textless{}\textgreater{}\textbar{}"
+        r"""{"}{'}{-}$\pm$--$\cdot$$\times$"""
+    )
+    assert tables.escape_latex("a\n b") == tables.escape_markdown("a\n b") == "a b"

@@ -39,7 +39,7 @@ class SeriesEstimate:
         return (self.high - self.low) / 2
 
 
-def summarise(data: ReportData, pairs: TestedPairs | None = None) -> dict[tuple[int, int], SeriesEstimate]:
+def summarise(data: ReportData, pairs: ComparedPairs | None = None) -> dict[tuple[int, int], SeriesEstimate]:
     """(bed, series) → entry, in the report's order of testbeds and series."""
     entries = {}
     pairs = compare_all(data) if pairs is None else pairs
@@ -82,11 +82,13 @@ def interval(values: Floats) -> tuple[float, float, float]:
     return float(estimate.mean), float(estimate.low), float(estimate.high)
 
 
-TestedPairs = dict[tuple[int, int, int], "Tested"]  # (bed, a, b) with series a before b → b against a
+ComparedPairs = dict[
+    tuple[int, int, int], "CorrectedComparison"
+]  # (bed, a, b) with series a before b → b against a
 
 
 @dataclass(frozen=True)
-class Tested:
+class CorrectedComparison:
     """Two series on the tasks both have; p is corrected for all comparisons of the report."""
 
     result: Comparison  # the second against the first
@@ -98,7 +100,7 @@ class Tested:
         return self.p >= SIGNIFICANCE
 
 
-def compare_all(data: ReportData) -> TestedPairs:
+def compare_all(data: ReportData) -> ComparedPairs:
     """Every pair of series on every testbed: sign-flip tests, p corrected by Holm over all of them.
 
     The same tests, correction and random signs as ``compare`` on one run. All pairs count, not those
@@ -115,10 +117,10 @@ def compare_all(data: ReportData) -> TestedPairs:
                 pairs.append(
                     SeriesPair((bed, tasks.tobytes()), cell_a.accuracy[rows_a], cell_b.accuracy[rows_b])
                 )
-    return {key: Tested(*tested) for key, tested in zip(keys, compare_pairs(pairs), strict=True)}
+    return {key: CorrectedComparison(*tested) for key, tested in zip(keys, compare_pairs(pairs), strict=True)}
 
 
-def first_place(data: ReportData, bed: int, pairs: TestedPairs) -> tuple[dict[int, str], dict[int, float]]:
+def first_place(data: ReportData, bed: int, pairs: ComparedPairs) -> tuple[dict[int, str], dict[int, float]]:
     """Who leads a testbed: marks and corrected p against the highest mean, by series.
 
     Every series that the corrected test does not separate from the highest mean shares the first place. A sole

@@ -11,7 +11,7 @@ from longshot.core.errors import UserError
 from longshot.reports import svg
 from longshot.reports.data import Cell, ReportData, ReportTestbed
 from longshot.reports.pictures import FindImages
-from longshot.reports.summary import SeriesEstimate, TestedPairs
+from longshot.reports.summary import ComparedPairs, SeriesEstimate
 
 if TYPE_CHECKING:
     from longshot.reports.learning_curves import TrainingHistory
@@ -36,7 +36,7 @@ class Request:
     """What the sections are made from."""
 
     data: ReportData
-    pairs: TestedPairs
+    pairs: ComparedPairs
     entries: dict[tuple[int, int], SeriesEstimate]
     images: FindImages | None
     pictures: int

@@ -6,10 +6,10 @@ from typing import Any
 
 from longshot.reports.charts import EstimateRow, intervals
 from longshot.reports.sections.base import MAX_ROWS, Request, Section, plot_label, points
-from longshot.reports.summary import Tested, highest
+from longshot.reports.summary import CorrectedComparison, highest
 
 
-def differences(request: Request, bed: int) -> tuple[int, list[tuple[int, Tested, bool]]]:
+def differences(request: Request, bed: int) -> tuple[int, list[tuple[int, CorrectedComparison, bool]]]:
     """The best series, and each other from the highest mean down: (series, test, whether the test's sign is turned)."""
     column = request.data.column(bed)
     best = highest(column)
@@ -57,7 +57,7 @@ def paired(request: Request) -> Section | None:
     return Section("paired", "Paired differences", {"panels": panels, "count": count}) if panels else None
 
 
-def _line(request: Request, series: int, tested: Tested, turned: bool) -> dict[str, Any]:
+def _line(request: Request, series: int, tested: CorrectedComparison, turned: bool) -> dict[str, Any]:
     """One series against the best; the stored test may be the best against the series."""
     result, sign = tested.result, -1.0 if turned else 1.0
     low, high = result.difference.low, result.difference.high

@@ -1,0 +1,127 @@
+"""What a comparison concludes, at its bounds: verdicts, the gate, tests made together."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from longshot.evaluation.compare import Compared, RunComparison, RunSeries
+from longshot.evaluation.paired_tests import SeriesPair, compare_pairs
+from longshot.statistics import compare_paired, holm, tasks_needed
+
+A, B = RunSeries("net", "a", 0), RunSeries("net", "b", 2)
+BELOW = math.nextafter(0.05, 0)
+
+
+def compared(before: list[float], after: list[float], p: float = 0.01, *, loss: bool = False) -> Compared:
+    result = compare_paired(before, after, higher_is_better=not loss)
+    return Compared("easy", "e" * 64, A, B, result, p, higher_is_better=not loss)
+
+
+def test_a_series_is_called_by_its_method_backbone_and_seed() -> None:
+    assert (str(A), str(B)) == ("a on net", "b on net, seed 2")
+
+
+class TestVerdict:
+    def test_five_percent_is_a_tie(self) -> None:
+        assert compared([0.5, 0.5], [0.75, 0.75], 0.05).verdict == "tied"
+        assert compared([0.5, 0.5], [0.75, 0.75], BELOW).verdict == "better"
+        assert compared([0.75, 0.75], [0.5, 0.5], BELOW).verdict == "worse"
+
+    def test_a_lower_loss_is_a_gain(self) -> None:
+        pair = compared([1.0, 1.0], [0.5, 0.75], loss=True)
+        assert (pair.gain, pair.verdict) == (0.375, "better")
+        assert compared([0.5, 0.5], [0.75, 0.75]).gain == 0.25
+
+    def test_worse_by_more_than_the_bound(self) -> None:
+        pair = compared([0.75, 0.75], [0.5, 0.5])
+        assert not pair.worse_by(0.25) and pair.worse_by(math.nextafter(0.25, 0))
+        assert not compared([0.75, 0.75], [0.5, 0.5], 0.05).worse_by(0)
+        assert not compared([0.5, 0.5], [0.75, 0.75]).worse_by(0)
+
+    def test_tasks_that_would_tell(self) -> None:
+        before, after = [0.5] * 4, [0.25, 0.5, 0.25, 0.75]
+        spread = float(np.std(np.subtract(after, before), ddof=1))
+        assert compared(before, after).tasks_to_decide() == tasks_needed(spread, 0.0625)
+        assert compared([0.5, 0.5], [0.75, 0.75]).tasks_to_decide() is None  # no spread
+        assert compared([0.5], [0.75]).tasks_to_decide() is None
+
+
+class TestGate:
+    def test_a_loss_at_the_bound_passes(self) -> None:
+        pair = compared([0.75, 0.75], [0.5, 0.5])
+        assert RunComparison("a", "b", "accuracy", (pair,), fail_if_worse=25).failures == []
+        assert RunComparison("a", "b", "accuracy", (pair,), fail_if_worse=24.9).failures == [pair]
+        assert RunComparison("a", "b", "accuracy", (pair,)).failures == []
+
+    def test_beyond_the_bound_but_by_chance_is_undecided(self) -> None:
+        pair = compared([0.75, 0.75], [0.5, 0.5], 0.5)
+        gate = RunComparison("a", "b", "accuracy", (pair,), fail_if_worse=24.9)
+        assert (gate.failures, gate.undecided) == ([], [pair])
+        assert RunComparison("a", "b", "accuracy", (pair,), fail_if_worse=25).undecided == []
+        assert RunComparison("a", "b", "accuracy", (pair,)).undecided == []
+
+    def test_points_and_nats(self) -> None:
+        pair = compared([0.5, 0.5], [1.0, 1.0], loss=True)
+        gate = RunComparison("a", "b", "loss", (pair,), fail_if_worse=0.49)
+        assert (gate.scale, gate.unit, gate.failures) == (1.0, "nats", [pair])
+        assert (RunComparison("a", "b", "top5", ()).scale, RunComparison("a", "b", "top5", ()).unit) == (
+            100.0,
+            "points",
+        )
+
+    def test_the_record(self) -> None:
+        pair = compared([0.75, 0.75], [0.5, 0.25])
+        record = RunComparison("a", None, "accuracy", (pair,), ("c on net (a)",), 1.0).record()
+        (line,) = record.pop("comparisons")
+        assert record == {
+            "metric": "accuracy",
+            "a": "a",
+            "b": "a",
+            "unmatched": ["c on net (a)"],
+            "fail_if_worse": 1.0,
+            "failed": True,
+        }
+        assert line["a"] == {"backbone": "net", "method": "a", "seed": 0, "mean": 0.75}
+        assert line["b"] == {"backbone": "net", "method": "b", "seed": 2, "mean": 0.375}
+        assert (line["difference"], line["tasks"], line["p_holm"], line["failed"]) == (-0.375, 2, 0.01, True)
+        assert (line["wins"], line["ties"], line["losses"], line["p_exact"]) == (0, 0, 1, True)
+        assert line["difference_ci95"] == [pair.result.difference.low, pair.result.difference.high]
+
+    def test_one_task_has_no_interval_and_no_t_test(self) -> None:
+        (line,) = RunComparison("a", "b", "accuracy", (compared([0.5], [0.75]),)).record()["comparisons"]
+        assert (line["difference_ci95"], line["p_t"]) == (None, None)
+
+
+class TestPairsTogether:
+    def test_each_pair_is_tested_on_its_own_tasks(self) -> None:
+        rng = np.random.default_rng(0)
+        pairs = [SeriesPair(n, rng.integers(0, 9, n) / 8, rng.integers(0, 9, n) / 8) for n in (6, 9, 6, 9)]
+        tested = compare_pairs(pairs)
+        assert [result for result, _ in tested] == [compare_paired(p.before, p.after) for p in pairs]
+        assert [p for _, p in tested] == holm([result.p for result, _ in tested]).tolist()
+
+    def test_more_pairs_than_are_tested_at_a_time(self) -> None:
+        rng = np.random.default_rng(1)
+        values = rng.integers(0, 5, (130, 6)) / 4
+        tested = compare_pairs([SeriesPair("same", values[0], after) for after in values])
+        assert [result.mean_b for result, _ in tested] == values.mean(axis=1).tolist()
+
+    def test_sampled_signs_leave_room_for_the_correction(self) -> None:
+        """With 120 pairs a p of 1 / 10,000 would become 0.012 and 1 / 12,001 becomes 0.00999…."""
+        rng = np.random.default_rng(2)
+        before = rng.standard_normal((120, 64))
+        tested = compare_pairs([SeriesPair("same", row, row + 1 + 0.001 * rng.random(64)) for row in before])
+        assert {result.exact for result, _ in tested} == {False}
+        assert [p for _, p in tested] == pytest.approx([120 / 12_001] * 120)
+
+    def test_no_pairs(self) -> None:
+        assert compare_pairs([]) == []
+
+    def test_lower_is_better_turns_wins_and_losses(self) -> None:
+        pair = SeriesPair("t", np.array([1.0, 1.0, 1.0]), np.array([0.5, 0.5, 2.0]))
+        ((higher, _),) = compare_pairs([pair])
+        ((lower, _),) = compare_pairs([pair], higher_is_better=False)
+        assert (higher.wins, lower.wins) == (pytest.approx(1 / 3), pytest.approx(2 / 3))
