@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from longshot.evaluation.compare import Compared, RunComparison, RunSeries
-from longshot.evaluation.paired_tests import SeriesPair, compare_pairs
+from longshot.evaluation.paired_tests import SeriesPair, compare_pairs, enough_resamples
 from longshot.statistics import compare_paired, holm, tasks_needed
 
 A, B = RunSeries("net", "a", 0), RunSeries("net", "b", 2)
@@ -116,6 +116,9 @@ class TestPairsTogether:
         tested = compare_pairs([SeriesPair("same", row, row + 1 + 0.001 * rng.random(64)) for row in before])
         assert {result.exact for result, _ in tested} == {False}
         assert [p for _, p in tested] == pytest.approx([120 / 12_001] * 120)
+
+    def test_signs_grow_with_the_pairs(self) -> None:
+        assert [enough_resamples(pairs) for pairs in (1, 99, 100, 101)] == [9999, 9999, 10_000, 10_100]
 
     def test_no_pairs(self) -> None:
         assert compare_pairs([]) == []

@@ -15,8 +15,9 @@ from longshot.reports.charts import EstimateRow
 from longshot.reports.costs import duration, pareto
 from longshot.reports.data import Cell, ReportData, Shared
 from longshot.reports.sections import drops, paired, planning, ranks
-from longshot.reports.sections.base import Request, focused, plot_label, points, shown_series, span, strongest
+from longshot.reports.sections.base import Request, focused, plot_label, shown_series, span, strongest
 from longshot.reports.summary import compare_all, summarise
+from longshot.reports.tables import points
 from longshot.statistics import Interval, critical_difference, mean_interval, tasks_needed
 
 from .runs import cell, report_of

@@ -66,7 +66,7 @@ def test_markdown_numbers_and_marks(make_run: MakeRun) -> None:
     entries = summarise(data)
     line = tables.to_markdown(data).splitlines()[4]
     assert entries[0, 2].mark == "best"
-    assert f"| **{tables.mean_and_half(entries[0, 2])}** |" in line
+    assert f"| **{tables.estimate_text(entries[0, 2])}** |" in line
 
 
 def test_markdown_marks_ties(make_run: MakeRun) -> None:

@@ -15,9 +15,8 @@ from longshot.causes.words import attraction_sentences, cause_rows, composition_
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.reports.charts import EstimateRow, intervals
-from longshot.reports.frame import asset, environment
+from longshot.reports.frame import Section, write_page
 from longshot.reports.pictures import MAX_QUERY, MAX_SUPPORT, FindImages, Thumbnail, thumbnail
-from longshot.reports.testbed_page import PageSection
 
 if TYPE_CHECKING:
     from longshot.testbeds.testbed import Task, Testbed
@@ -51,10 +50,9 @@ def render_explanation(
     ]
     name, together = explanation.name, explanation.loss_and_accuracy
     sections = [
-        PageSection(
+        Section(
             "causes",
             "What recurs",
-            "explain_causes.html.j2",
             {
                 "rows": cause_rows(explanation),
                 "explained": sum(bool(task.findings) for task in explanation.tasks),
@@ -62,26 +60,17 @@ def render_explanation(
                 "notes": explanation.notes,
                 "correlation": say_correlation(together) if together else None,
             },
+            "explain_causes",
         ),
-        PageSection(
-            "composition", "Support against queries", "explain_composition.html.j2", {"sources": compared}
-        ),
-        PageSection(
-            "tasks", "Task by task", "explain_tasks.html.j2", _tasks(explanation, testbed, images, tasks)
-        ),
+        Section("composition", "Support against queries", {"sources": compared}, "explain_composition"),
+        Section("tasks", "Task by task", _tasks(explanation, testbed, images, tasks), "explain_tasks"),
     ]
-    templates = environment()
     ways, shots = testbed.table.column("way").to_numpy(), testbed.column("shots").values
-    page = templates.get_template("page.html.j2").render(
-        title=f"Why the tasks of {name} are hard",
-        bodies=[
-            (section, templates.get_template(section.template).render(section.context))
-            for section in sections
-        ],
-        style=asset("style.css") + asset("testbed.css"),
-        script="",
+    return write_page(
+        f"Why the tasks of {name} are hard",
+        sections,
         counts=[f"{len(explanation.tasks):,} tasks", f"{len(explanation.causes):,} attributes"],
-        unfinished=[],
+        style="testbed.css",
         beds=[
             {
                 "name": name,
@@ -91,11 +80,7 @@ def render_explanation(
                 "hash": testbed.content_hash,
             }
         ],
-        backbones=[],
-        methods=[],
     )
-    # A lone surrogate (a file name that is not UTF-8) must not make the page unwritable.
-    return page.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _plot(beds: Mapping[str, Sequence[Composition]], number: int) -> str:

@@ -26,6 +26,17 @@ class SeriesPair:
     after: Floats  # [T]
 
 
+def enough_resamples(pairs: int) -> int:
+    """How many random signs a test needs where ``pairs`` are tested together.
+
+    A sampled p cannot fall below 1 / (1 + resamples): enough of them that correction leaves room below 0.05.
+
+    >>> enough_resamples(1), enough_resamples(120)
+    (9999, 12000)
+    """
+    return max(9999, 100 * pairs)
+
+
 def compare_pairs(
     pairs: Sequence[SeriesPair], *, higher_is_better: bool = True, seed: int = 0
 ) -> list[tuple[Comparison, float]]:
@@ -45,8 +56,7 @@ def compare_pairs(
     list of (Comparison, float)
         ``after`` against ``before``, and the corrected p; in the order of ``pairs``.
     """
-    # A sampled p cannot fall below 1 / (1 + resamples): enough of them that correction leaves room below 0.05.
-    resamples = max(9999, 100 * len(pairs))
+    resamples = enough_resamples(len(pairs))
     groups: dict[Hashable, list[int]] = {}
     for position, pair in enumerate(pairs):
         groups.setdefault(pair.tasks, []).append(position)

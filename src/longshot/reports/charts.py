@@ -13,10 +13,10 @@ from longshot.reports.plots import percent_axis
 from longshot.reports.svg import (
     CHANCE,
     COLOURS,
+    EDGE,
     GRID,
     INK,
     MUTED,
-    PAPER,
     SERIES,
     WIDTH,
     marker,
@@ -91,8 +91,7 @@ def intervals(
                 marker=marker(row.index),
                 markersize=8,
                 color=colour,
-                markeredgecolor=PAPER,
-                markeredgewidth=0.7,
+                **EDGE,
             )
             # Wide letters take 7.5 units, the note's figures 6.5: what is left of the width is the label's.
             room = (WIDTH - 32 - step * len(groups) - 6.5 * len(row.note)) / 7.5
@@ -152,8 +151,7 @@ def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str) -> str:
                 linewidth=1.8,
                 marker=marker(curve.index),
                 markersize=6.5,
-                markeredgecolor=PAPER,
-                markeredgewidth=0.7,
+                **EDGE,
                 markevery=None if len(curve.x) <= FEW else [len(curve.x) - 1],
             )
         lows = [100 * float(np.min(c.y if c.low is None else c.low)) for c in curves]
@@ -183,8 +181,7 @@ def reliability(curves: Sequence[Curve], *, prefix: str) -> str:
                 color=SERIES[curve.index % COLOURS],
                 marker=marker(curve.index),
                 markersize=6.5,
-                markeredgecolor=PAPER,
-                markeredgewidth=0.7,
+                **EDGE,
                 linewidth=1.4,
             )
         axes.set_xlim(0, 102)

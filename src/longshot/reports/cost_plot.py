@@ -11,7 +11,7 @@ import numpy as np
 
 from longshot.core.arrays import Floats
 from longshot.reports.costs import duration
-from longshot.reports.svg import COLOURS, INK, MUTED, PAPER, SERIES, WIDTH, new_axes, new_figure, to_svg
+from longshot.reports.svg import COLOURS, EDGE, INK, MUTED, SERIES, WIDTH, new_axes, new_figure, to_svg
 
 LabelBox = tuple[float, float, float, float]  # left, bottom, right, top in drawing units
 KINDS = {"frozen": "o", "adapted": "s", "meta-trained": "^"}
@@ -62,8 +62,7 @@ def scatter(points: Sequence[Point], *, prefix: str) -> str:
                 marker=marker_of(point.kind),
                 markersize=8,
                 color=colour,
-                markeredgecolor=PAPER,
-                markeredgewidth=0.7,
+                **EDGE,
                 zorder=3,
             )
         _number(axes, figure, points, seconds)

@@ -106,13 +106,12 @@ def _order(kind: str) -> tuple[int, str]:
 
 def _row(data: ReportData, cost: Cost) -> list[SheetCell]:
     series = data.series[cost.entry.series]
-    label = series.method + (f" ({series.note})" if series.note else "")
     return [
-        SheetCell(label),
+        SheetCell(series.title),
         SheetCell(series.backbone),
         SheetCell(series.setting),
         SheetCell(series.kind),
-        SheetCell(tables.mean_and_half(cost.entry), cost.entry.mark),
+        SheetCell(tables.estimate_text(cost.entry), cost.entry.mark),
         SheetCell(duration(cost.median)),
         SheetCell(duration(cost.total)),
         SheetCell("front" if cost.front else ""),

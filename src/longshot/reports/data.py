@@ -41,6 +41,11 @@ class ReportSeries:
         return f"{self.method} · {self.backbone}" + (f" · {self.note}" if self.note else "")
 
     @property
+    def title(self) -> str:
+        """The method with its note, for tables."""
+        return self.method + (f" ({self.note})" if self.note else "")
+
+    @property
     def transductive(self) -> bool:
         """Whether the method looks at all queries of its task together."""
         return self.setting == "transductive"

@@ -3,15 +3,76 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.reports import svg, tables
 from longshot.reports.costs import duration
-from longshot.reports.sections.base import points
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a page: its anchor, its heading, and what goes into ``templates/<template>.html.j2``."""
+
+    name: str
+    heading: str
+    context: dict[str, Any] = field(default_factory=dict)
+    template: str = ""  # called as the section unless given
+
+
+def write_page(
+    title: str,
+    sections: Iterable[Section],
+    *,
+    counts: Sequence[str],
+    style: str = "",
+    sortable: bool = False,
+    beds: Sequence[Mapping[str, Any]] = (),
+    **facts: Any,
+) -> str:
+    """A page as one text without any reference to another file.
+
+    Parameters
+    ----------
+    title : str
+        Heading of the page.
+    sections : iterable of Section
+        Its parts, in order.
+    counts : sequence of str
+        What the page is about, in a few words each.
+    style : str
+        A style sheet of its own beside the common one.
+    sortable : bool
+        Whether its tables can be sorted.
+    beds : sequence of mappings
+        ``name``, ``tasks``, ``way``, ``shot`` and ``hash`` of the testbeds shown.
+    **facts
+        ``backbones``, ``methods`` and ``unfinished`` runs, where there are any.
+    """
+    templates = environment()
+    bodies = [
+        (
+            section,
+            templates.get_template(f"{section.template or section.name}.html.j2").render(section.context),
+        )
+        for section in sections
+    ]
+    page = templates.get_template("page.html.j2").render(
+        title=title,
+        bodies=bodies,
+        style=asset("style.css") + (asset(style) if style else ""),
+        script=asset("sort.js") if sortable else "",
+        counts=counts,
+        beds=beds,
+        **{"backbones": [], "methods": [], "unfinished": [], **facts},
+    )
+    # A lone surrogate (a file name that is not UTF-8, kept in run.json) must not make the page unwritable.
+    return page.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def environment() -> Environment:
@@ -29,7 +90,7 @@ def environment() -> Environment:
         percent=tables.percent,
         number=_number,
         whole=_whole,
-        points=points,
+        points=tables.points,
         slope=_slope,
         correlation=_correlation,
         duration=duration,

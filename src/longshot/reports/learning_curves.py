@@ -17,7 +17,6 @@ from pydantic import ValidationError
 
 from longshot.core.arrays import Floats
 from longshot.core.errors import UserError
-from longshot.core.files import atomic
 from longshot.core.settings import Loose
 from longshot.reports.data import unique_names
 from longshot.reports.svg import (
@@ -26,17 +25,17 @@ from longshot.reports.svg import (
     PAGE,
     WIDTH,
     Palette,
-    clean,
     marker,
     new_axes,
     new_figure,
+    picture_kind,
+    save_figure,
     shorten,
     to_svg,
 )
 
 Draw = Callable[[Any, Sequence["TrainingHistory"], Palette], None]
 HISTORY = "history.jsonl"
-SUFFIXES = (".png", ".svg", ".pdf")
 POINTS = 120  # of a line of losses; where there are more records, neighbours are averaged
 HEIGHT = 254
 
@@ -208,8 +207,7 @@ def write_curves(folders: Sequence[str | Path], out: str | Path) -> Path:
     from matplotlib.lines import Line2D
 
     path = Path(out)
-    if path.suffix.lower() not in SUFFIXES:
-        raise UserError(f"The ending of '{path}' is none of {', '.join(SUFFIXES)}; use one of them.")
+    picture_kind(path)
     trainings = read_trainings(folders)
     panels = _panels(trainings)
     several = 18 * len(trainings) if len(trainings) > 1 else 0
@@ -223,17 +221,8 @@ def write_curves(folders: Sequence[str | Path], out: str | Path) -> Path:
             # By hand: a name that begins with an underscore is left out of a legend that Matplotlib gathers.
             handles = [Line2D([], [], **_line(number, 1, LIGHT)) for number in range(len(trainings))]
             names = [shorten(training.name, 90) for training in trainings]
-            figure.legend(handles, names, loc="lower left", frameon=False, labelcolor=LIGHT.ink)
-        kind = path.suffix.lower()[1:]
-        with atomic(path) as temporary:
-            metadata = (
-                {"Title": clean("Learning curves")}
-                if kind == "png"
-                else {"Date": None}
-                if kind == "svg"
-                else {}
-            )
-            figure.savefig(temporary, format=kind, dpi=150, metadata=metadata)
+            figure.legend(handles, names, loc="lower left")
+        save_figure(figure, path)
     return path
 
 

@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
-from longshot.reports.frame import asset, environment
+from longshot.reports.frame import Section, write_page
 from longshot.reports.pictures import thumbnail
-from longshot.reports.sections.base import Section
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -39,11 +38,11 @@ def render_overlap(
     a, b = meta["a"], meta["b"]
     within = a["fingerprint"] == b["fingerprint"]
     facts = {"a": a, "b": b, "counts": counts, "meta": meta}
-    sections = [(Section("counts", "What they share", facts), "overlap_counts")]
+    sections = [Section("counts", "What they share", facts, "overlap_counts")]
     if meta["classes"]:
         shown = list(meta["classes"])[:_CLASSES]
         context = {"a": a, "b": b, "classes": shown, "more": len(meta["classes"]) - len(shown)}
-        sections.append((Section("classes", "Related classes", context), "overlap_classes"))
+        sections.append(Section("classes", "Related classes", context, "overlap_classes"))
     with progress("pictures", total=None, unit="pairs") as bar:
         for kind, heading in _HEADINGS.items():
             table = pairs.filter(pc.equal(pairs["kind"], kind))
@@ -56,26 +55,14 @@ def render_overlap(
             except UserError as error:
                 context.update(pairs=[], problem=f"No pictures: {error}")
             bar.advance(len(chosen))
-            sections.append((Section(kind, heading, context), "overlap_pairs"))
-    templates = environment()
-    bodies = [
-        (section, templates.get_template(f"{template}.html.j2").render(section.context))
-        for section, template in sections
-    ]
-    page = templates.get_template("page.html.j2").render(
-        title=title
-        or (f"Copies within {a['name']}" if within else f"Overlap of {a['name']} and {b['name']}"),
-        bodies=bodies,
-        style=asset("style.css") + asset("overlap.css"),
-        script=asset("sort.js"),
+            sections.append(Section(kind, heading, context, "overlap_pairs"))
+    return write_page(
+        title or (f"Copies within {a['name']}" if within else f"Overlap of {a['name']} and {b['name']}"),
+        sections,
         counts=[f"{row['pairs']:,} {row['kind']}" for row in counts],
-        unfinished=[],
-        beds=[],
-        backbones=[],
-        methods=[],
+        style="overlap.css",
+        sortable=True,
     )
-    # A lone surrogate (a file name that is not UTF-8) must not make the page unwritable.
-    return page.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _shown(pairs: list[dict[str, Any]], images: Pictures | None) -> list[dict[str, Any]]:

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from longshot.core.wording import count
 from longshot.reports import frame, plots, tables
 from longshot.reports.data import ReportData
+from longshot.reports.frame import Section
 from longshot.reports.learning_curves import TrainingHistory
 from longshot.reports.pictures import FindImages, albums
 from longshot.reports.published import Published
@@ -20,7 +22,6 @@ from longshot.reports.sections.base import (
     MAX_LINES,
     MAX_ROWS,
     Request,
-    Section,
     focused,
     plot_label,
     shown_series,
@@ -49,28 +50,19 @@ def render_page(
     published: Published | None = None,
     trainings: Sequence[TrainingHistory] = (),
 ) -> str:
-    """The whole page as one text without any reference to another file."""
+    """The page of a report; the parameters are those of ``longshot.report``."""
     pairs = compare_all(data)
     request = Request(data, pairs, summarise(data, pairs), images, pictures, focus, published, trainings)
-    sections = [section for make in SECTIONS if (section := make(request)) is not None]
-    environment = frame.environment()
-    bodies = [
-        (section, environment.get_template(f"{section.name}.html.j2").render(section.context))
-        for section in sections
-    ]
-    page = environment.get_template("page.html.j2").render(
-        title=title or "Longshot report",
-        bodies=bodies,
-        style=frame.asset("style.css"),
-        script=frame.asset("sort.js"),
+    return frame.write_page(
+        title or "Longshot report",
+        [section for make in SECTIONS if (section := make(request)) is not None],
         counts=_counts(data),
+        sortable=True,
         unfinished=[(name, count) for name, count in zip(data.names, data.missing, strict=True) if count],
         beds=_beds(request),
         backbones=list(dict.fromkeys(series.backbone for series in data.series)),
         methods=list(dict.fromkeys((series.method, series.transductive) for series in data.series)),
     )
-    # A lone surrogate (a file name that is not UTF-8, kept in run.json) must not make the page unwritable.
-    return page.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _counts(data: ReportData) -> list[str]:
@@ -79,15 +71,11 @@ def _counts(data: ReportData) -> list[str]:
     backbones = {series.backbone for series in data.series}
     methods = {series.method for series in data.series}
     return [
-        _plural(len(data.beds), "testbed"),
-        _plural(len(backbones), "backbone"),
-        _plural(len(methods), "method"),
-        _plural(rows, "task result"),
+        count(len(data.beds), "testbed"),
+        count(len(backbones), "backbone"),
+        count(len(methods), "method"),
+        count(rows, "task result"),
     ]
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _span(values: Sequence[float]) -> str:
@@ -155,7 +143,7 @@ def results(request: Request) -> Section:
                 (data.beds[b].name, s, data.series[s], entry) for (b, s), entry in sorted(entries.items())
             ],
             "full": full,
-            "text": tables.mean_and_half,
+            "text": tables.estimate_text,
         },
     )
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from longshot.core.arrays import Floats
 from longshot.core.errors import UserError
-from longshot.reports import tables
 from longshot.reports.data import ReportData
 from longshot.reports.published import Number, Published
 from longshot.reports.sections.base import uniform
 from longshot.reports.sheets import Sheet, SheetCell
 from longshot.reports.summary import SeriesEstimate, column_marks, summarise
+from longshot.reports.tables import mean_and_half
 
 Entries = dict[tuple[int, int], SeriesEstimate]
 FEWEST = 8  # tasks, two in each quartile
@@ -94,8 +94,7 @@ def quartile_table(
         ]
         if beside is not None:
             values.append(_whole(entries.get((beside, s))))
-        label = series.method + (f" ({series.note})" if series.note else "")
-        lines.append(QuartileRow(s, label, series.backbone, series.setting, tuple(values)))
+        lines.append(QuartileRow(s, series.title, series.backbone, series.setting, tuple(values)))
     note = ""
     if published is not None:
         paper_rows, note = _published(published, first.way, first.shot, beside is not None)
@@ -198,15 +197,10 @@ def _sheet(table: QuartileTable) -> Sheet:
 def _row(line: QuartileRow) -> list[SheetCell]:
     label = line.label + (" (published)" if line.published else "")
     values = [
-        SheetCell("–") if value is None else SheetCell(_text(value), value.mark) for value in line.values
+        SheetCell("–") if value is None else SheetCell(mean_and_half(value.mean, value.half), value.mark)
+        for value in line.values
     ]
     return [SheetCell(label), SheetCell(line.backbone), SheetCell(line.setting), *values]
-
-
-def _text(value: MarkedMean) -> str:
-    return tables.percent(value.mean, 2) + (
-        "" if math.isnan(value.half) else f" ± {tables.percent(value.half, 2)}"
-    )
 
 
 def _note(table: QuartileTable) -> str:

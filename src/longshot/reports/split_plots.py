@@ -7,43 +7,19 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from longshot.core.arrays import Floats, Ints
-from longshot.core.errors import UserError
-from longshot.core.files import atomic
-from longshot.reports.svg import marker, shorten
+from longshot.reports.svg import LIGHT, figure_settings, marker, picture_kind, save_figure, shorten
 
-KINDS = ("png", "svg", "pdf")
-# The report's series colours on white, in its order; sets of classes keep theirs everywhere.
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#b6589a", "#4aa3dc", "#c98a00", "#6c7683", "#5b3fa0")
-SETS = {"train": PALETTE[0], "validation": PALETTE[5], "test": PALETTE[1]}
-_INK, _MUTED, _RULE = "#1b1f24", "#5b6570", "#dde1e6"
-_SETTINGS: Any = {
-    "svg.hashsalt": "longshot",  # equal pictures give equal bytes
-    "svg.fonttype": "none",
-    "text.parse_math": False,  # a $ in a name is a dollar
-    "font.size": 10,
-    "axes.edgecolor": _RULE,
-    "axes.labelcolor": _MUTED,
-    "axes.titlecolor": _INK,
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": _RULE,
-    "grid.linewidth": 0.8,
-    "xtick.color": _RULE,
-    "ytick.color": _RULE,
-    "xtick.labelcolor": _MUTED,
-    "ytick.labelcolor": _MUTED,
-    "legend.frameon": False,
-    "legend.labelcolor": _INK,
-}
+PALETTE = LIGHT.series
+SETS = {
+    "train": PALETTE[0],
+    "validation": PALETTE[5],
+    "test": PALETTE[1],
+}  # sets of classes keep theirs everywhere
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +97,7 @@ def class_map(
         handles, labels = grid[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
         if title:
-            figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=_INK)
+            figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=LIGHT.ink)
 
 
 def _draw_sets(axes: Any, points: Floats, sets: Mapping[str, Ints]) -> None:
@@ -187,7 +163,7 @@ def accuracy_by_divergence(
         if chance is not None and lowest - chance <= 2 * (
             highest - lowest
         ):  # far below it would flatten all else
-            axes.axhline(100 * chance, color=_MUTED, linewidth=1, linestyle=(0, (3, 3)), label="chance")
+            axes.axhline(100 * chance, color=LIGHT.muted, linewidth=1, linestyle=(0, (3, 3)), label="chance")
         ticks = np.unique(everything)
         axes.set_xticks(ticks, _named(ticks, 0.06 * span))
         axes.grid(axis="y")
@@ -224,22 +200,18 @@ def clouds(some: Sequence[Cloud], path: str | os.PathLike[str], *, title: str, x
             axes.set_title(shown)
             axes.set_xlabel(xlabel)
         row[0].set_ylabel("task accuracy (%)")
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=_INK)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=LIGHT.ink)
 
 
 @contextmanager
 def _figure(path: str | os.PathLike[str], width: float, height: float) -> Iterator[Any]:
     """A figure of so many inches, written to ``path`` when the block ends; no display, no global state."""
-    kind = Path(path).suffix.lower().lstrip(".")
-    if kind not in KINDS:
-        raise UserError(f"Cannot draw a picture as '{Path(path).name}'; end its name in .png, .svg or .pdf.")
     import matplotlib
     from matplotlib.figure import Figure
 
-    # No date in the file: the same splits give the same bytes.
-    stamp: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-    with matplotlib.rc_context(_SETTINGS):
+    picture_kind(path)
+    titles: Any = {"axes.titlesize": 10, "axes.titlelocation": "left"}
+    with matplotlib.rc_context({**figure_settings(LIGHT, 10), **titles}):
         figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
         yield figure
-        with atomic(path) as temporary:
-            figure.savefig(temporary, format=kind, dpi=150, metadata=stamp)
+        save_figure(figure, path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from longshot.core.arrays import Floats
-from longshot.evaluation.paired_tests import SIGNIFICANCE, SeriesPair, compare_pairs
+from longshot.evaluation.paired_tests import SIGNIFICANCE, SeriesPair, compare_pairs, enough_resamples
 from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def column_marks(accuracy: Floats) -> list[str]:
     best = int(np.argmax(np.round(accuracy.mean(axis=0), 12)))
     pairs = list(combinations(range(count), 2))
     before, after = (accuracy[:, [pair[side] for pair in pairs]] for side in (0, 1))
-    p_values = holm([c.p for c in compare_many(before, after, resamples=max(9999, 100 * len(pairs)))])
+    p_values = holm([c.p for c in compare_many(before, after, resamples=enough_resamples(len(pairs)))])
     tied = {best} | {
         i + j - best
         for (i, j), p in zip(pairs, p_values, strict=True)

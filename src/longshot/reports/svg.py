@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from longshot.core.errors import UserError
+from longshot.core.files import atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
 WIDTH = 360  # drawing units; about one CSS pixel each on a phone
 COLOURS = 8  # series colours in the style sheet, --s1 … --s8
 MARKERS = "osD^vPX*"
+KINDS = ("png", "svg", "pdf")  # of files
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,10 @@ LIGHT = Palette(
     "#ffffff",
     ("#0072b2", "#d55e00", "#009e73", "#b6589a", "#4aa3dc", "#c98a00", "#6c7683", "#5b3fa0"),
 )
+EDGE: dict[str, Any] = {
+    "markeredgecolor": PAPER,
+    "markeredgewidth": 0.7,
+}  # of a marker, so that lines do not hide it
 CHANCE: dict[str, Any] = {"color": MUTED, "linewidth": 1, "linestyle": (0, (3, 3)), "zorder": 0.5}
 _VARIABLES = {
     INK: "var(--ink)",
@@ -76,25 +86,24 @@ def shorten(text: str, length: int) -> str:
     return f"{text[:head]}…{text[len(text) - (length - 1 - head) :]}"
 
 
-@contextmanager
-def new_figure(height: float, *, width: float = WIDTH, palette: Palette = PAGE) -> Iterator[Figure]:
-    """A figure of ``width × height`` units under the report's settings; no display, no global state."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    settings: Any = {
+def figure_settings(palette: Palette, size: float = 11) -> Any:
+    """Matplotlib's settings for plots in these colours, with letters of ``size`` points."""
+    return {
         "svg.fonttype": "none",  # text stays text
         "svg.hashsalt": "longshot",  # equal plots give equal bytes
         "text.parse_math": False,  # a $ in a class name is a dollar
-        "font.size": 11,
+        "font.size": size,
         "axes.edgecolor": palette.grid,
         "axes.labelcolor": palette.muted,
+        "axes.titlecolor": palette.ink,
         "axes.linewidth": 1,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.axisbelow": True,
         "grid.color": palette.grid,
         "grid.linewidth": 0.8,
+        "legend.frameon": False,
+        "legend.labelcolor": palette.ink,
         "xtick.color": palette.grid,
         "ytick.color": palette.grid,
         "xtick.labelcolor": palette.muted,
@@ -102,12 +111,40 @@ def new_figure(height: float, *, width: float = WIDTH, palette: Palette = PAGE) 
         "xtick.major.size": 0,
         "ytick.major.size": 0,
     }
+
+
+def picture_kind(path: str | os.PathLike[str]) -> str:
+    """What a picture's ending stands for: ``png``, ``svg`` or ``pdf``.
+
+    >>> picture_kind("curves.PNG")
+    'png'
+    """
+    kind = Path(path).suffix.lower().lstrip(".")
+    if kind not in KINDS:
+        raise UserError(f"Cannot draw a picture as '{Path(path).name}'", "end its name in .png, .svg or .pdf")
+    return kind
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
+    """Write a figure as its ending says, without a date: equal figures give equal bytes."""
+    kind = picture_kind(path)
+    stamp: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+    with atomic(path) as temporary:
+        figure.savefig(temporary, format=kind, dpi=150, metadata=stamp)
+
+
+@contextmanager
+def new_figure(height: float, *, width: float = WIDTH, palette: Palette = PAGE) -> Iterator[Figure]:
+    """A figure of ``width × height`` units under the report's settings; no display, no global state."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
     # Matplotlib measures with its own font and complains about scripts it lacks; browsers have them.
     logger = logging.getLogger("matplotlib")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with matplotlib.rc_context(settings), warnings.catch_warnings():
+        with matplotlib.rc_context(figure_settings(palette)), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing")
             yield Figure(
                 figsize=(width / 72, height / 72), facecolor="none" if palette is PAGE else palette.paper

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from longshot.reports.data import ReportData, ReportSeries
+from longshot.reports.data import ReportData
 from longshot.reports.summary import SeriesEstimate, summarise, time_spent
 
 Entries = dict[tuple[int, int], SeriesEstimate]
@@ -28,9 +28,19 @@ def percent(value: float, digits: int = 1) -> str:
     return "–" if math.isnan(value) else f"{100 * value:.{digits}f}"
 
 
-def mean_and_half(entry: SeriesEstimate) -> str:
+def points(value: float, digits: int = 1) -> str:
+    """A difference of shares in percentage points with its sign: −0.031 → −3.1."""
+    return "–" if math.isnan(value) else f"{100 * value:+.{digits}f}".replace("-", "−")
+
+
+def mean_and_half(mean: float, half: float, digits: int = 2) -> str:
+    """Percentages ``84.31 ± 0.62``, or the mean alone where there is no interval."""
+    return percent(mean, digits) + ("" if math.isnan(half) else f" ± {percent(half, digits)}")
+
+
+def estimate_text(entry: SeriesEstimate) -> str:
     """``84.3 ± 0.6``, or the mean alone where one task gives no interval."""
-    return percent(entry.mean) + ("" if math.isnan(entry.half) else f" ± {percent(entry.half)}")
+    return mean_and_half(entry.mean, entry.half, 1)
 
 
 def rows(data: ReportData, entries: Entries | None = None) -> list[dict[str, Any]]:
@@ -128,17 +138,13 @@ def _grid(
     head = ["Method", "Backbone", "Setting", *[escape(bed.name) for bed in data.beds]]
     body = []
     for s, series in enumerate(data.series):
-        cells = [escape(_method(series)), escape(series.backbone), escape(series.setting)]
+        cells = [escape(series.title), escape(series.backbone), escape(series.setting)]
         for bed in range(len(data.beds)):
             entry = entries.get((bed, s))
-            text = escape(mean_and_half(entry) if entry else "–")
+            text = escape(estimate_text(entry) if entry else "–")
             cells.append(marks[entry.mark].format(text) if entry and entry.mark else text)
         body.append(cells)
     return head, body
-
-
-def _method(series: ReportSeries) -> str:
-    return series.method + (f" ({series.note})" if series.note else "")
 
 
 def escape_markdown(text: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,24 +16,15 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
+from longshot.core.wording import count
 from longshot.reports import testbed_plots as plots
-from longshot.reports.frame import asset, environment
+from longshot.reports.frame import Section, write_page
 from longshot.reports.pictures import MAX_CLASSES, ClassRow, FindImages, class_rows
 from longshot.testbeds import describe
 from longshot.testbeds.origin import sampler_settings
 from longshot.testbeds.testbed import Task, Testbed
 
 _NAMED = 3  # classes named at each end of the class balance
-
-
-@dataclass(frozen=True)
-class PageSection:
-    """A section: its anchor, its heading, the template it is made with and what goes in."""
-
-    name: str
-    heading: str
-    template: str
-    context: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,42 +65,39 @@ def render_testbed(
     parts = [part for make in makers if (part := make(testbed, facts)) is not None]
     if pictures:
         parts.append(_tasks(testbed, images, pictures))
-    templates = environment()
     way, shot = _span(facts["way"]), _span(facts["shot"])
-    page = templates.get_template("page.html.j2").render(
-        title=title or f"Testbed {name}",
-        bodies=[(part, templates.get_template(part.template).render(part.context)) for part in parts],
-        style=asset("style.css") + asset("testbed.css"),
-        script="",
+    return write_page(
+        title or f"Testbed {name}",
+        parts,
         counts=[
-            _plural(facts["tasks"], "task"),
-            _plural(facts["classes"], "class", "classes"),
-            _plural(facts["distinct_images"], "image"),
+            count(facts["tasks"], "task"),
+            count(facts["classes"], "class", "classes"),
+            count(facts["distinct_images"], "image"),
         ],
-        unfinished=[],
+        style="testbed.css",
         beds=[
             {"name": name, "tasks": facts["tasks"], "way": way, "shot": shot, "hash": testbed.content_hash}
         ],
-        backbones=[],
-        methods=[],
     )
-    # A lone surrogate (a file name that is not UTF-8) must not make the page unwritable.
-    return page.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 # --- the sections, in the order of the page ---
 
 
-def _origin(testbed: Testbed, facts: Mapping[str, Any]) -> PageSection:
+def _plots(name: str, heading: str, panels: list[PlotPanel], **facts: Any) -> Section:
+    return Section(name, heading, {"panels": panels, **facts}, "testbed_plots")
+
+
+def _origin(testbed: Testbed, facts: Mapping[str, Any]) -> Section:
     """Sampler settings, seed, hashes and datasets."""
     settings = sampler_settings(facts["sampler"])
     record = json.dumps(testbed.meta, indent=2, ensure_ascii=False, sort_keys=True)
-    return PageSection(
-        "origin", "Origin", "testbed_origin.html.j2", {"facts": facts, "settings": settings, "record": record}
+    return Section(
+        "origin", "Origin", {"facts": facts, "settings": settings, "record": record}, "testbed_origin"
     )
 
 
-def _changes(testbed: Testbed, _: Mapping[str, Any]) -> PageSection | None:
+def _changes(testbed: Testbed, _: Mapping[str, Any]) -> Section | None:
     """Loss and accuracy before and after the selection of images, and the rounds it took."""
     chance = float(np.mean(1 / testbed.table.column("way").to_numpy()))
     panels = []
@@ -119,7 +107,7 @@ def _changes(testbed: Testbed, _: Mapping[str, Any]) -> PageSection | None:
             PlotPanel(
                 change.name[:1].upper() + change.name[1:],
                 plots.change(change, prefix=f"change{number}", chance=guess),
-                f"Higher after selection in {change.raised:,} of {_plural(len(change.after), 'task')}, lower in "
+                f"Higher after selection in {change.raised:,} of {count(len(change.after), 'task')}, lower in "
                 f"{change.lowered:,}.",
                 "Above the tasks with support images drawn at random, below the same tasks and queries with the "
                 "selected support images; the dot is the mean"
@@ -127,17 +115,13 @@ def _changes(testbed: Testbed, _: Mapping[str, Any]) -> PageSection | None:
                 + " The further apart the hills, the more the selection did.",
             )
         )
-    return (
-        PageSection("selection", "Before and after selection", "testbed_plots.html.j2", {"panels": panels})
-        if panels
-        else None
-    )
+    return _plots("selection", "Before and after selection", panels) if panels else None
 
 
-def _classes(testbed: Testbed, _: Mapping[str, Any]) -> PageSection:
+def _classes(testbed: Testbed, _: Mapping[str, Any]) -> Section:
     """How far apart in meaning the classes of a task are, and how evenly classes occur."""
     panels = [*_coarsity(testbed), *_balance(testbed)]
-    return PageSection("classes", "Coarsity and class balance", "testbed_plots.html.j2", {"panels": panels})
+    return _plots("classes", "Coarsity and class balance", panels)
 
 
 def _coarsity(testbed: Testbed) -> list[PlotPanel]:
@@ -166,7 +150,7 @@ def _balance(testbed: Testbed) -> list[PlotPanel]:
                 f"Class balance of {balance.dataset}",
                 plots.balance(balance, prefix=f"balance{number}"),
                 f"{_ends(balance.counts)} {balance.outside:,} of "
-                f"{_plural(len(balance.counts), 'class', 'classes')} outside {low:.1f} to {high:.1f}.",
+                f"{count(len(balance.counts), 'class', 'classes')} outside {low:.1f} to {high:.1f}.",
                 "One step per class that occurs. The dashed line is the equal share, the band where about 95 % of "
                 "the classes lie when every class is equally likely. A steep staircase through the band: the mean "
                 "accuracy speaks for few classes.",
@@ -175,7 +159,7 @@ def _balance(testbed: Testbed) -> list[PlotPanel]:
     return panels
 
 
-def _shape(testbed: Testbed, _: Mapping[str, Any]) -> PageSection | None:
+def _shape(testbed: Testbed, _: Mapping[str, Any]) -> Section | None:
     """Ways, shots, support and query sizes, each where it varies."""
     sizes: list[tuple[str, str, str, NDArray[Any], str]] = [
         (
@@ -212,14 +196,10 @@ def _shape(testbed: Testbed, _: Mapping[str, Any]) -> PageSection | None:
         for number, (name, xlabel, unit, values, how) in enumerate(sizes)
         if len(values) and values.min() < values.max()
     ]
-    return (
-        PageSection("shape", "Ways, shots and sizes", "testbed_plots.html.j2", {"panels": panels})
-        if panels
-        else None
-    )
+    return _plots("shape", "Ways, shots and sizes", panels) if panels else None
 
 
-def _others(testbed: Testbed, _: Mapping[str, Any]) -> PageSection | None:
+def _others(testbed: Testbed, _: Mapping[str, Any]) -> Section | None:
     """Every other measured number as a histogram; what is the same in all tasks, or no number, in words."""
     pairs = {f"{change.name}_{when}" for change in describe.changes(testbed) for when in ("before", "after")}
     panels, constant, silent = [], [], []
@@ -234,14 +214,13 @@ def _others(testbed: Testbed, _: Mapping[str, Any]) -> PageSection | None:
                 PlotPanel(
                     name,
                     plots.histogram(values, xlabel=name, prefix=f"measured{number}"),
-                    f"{values.min():.4g} to {values.max():.4g}, known for {_plural(len(values), 'task')}.",
+                    f"{values.min():.4g} to {values.max():.4g}, known for {count(len(values), 'task')}.",
                     _MEANINGS.get(name, "As the sampler measured it, one value per task."),
                 )
             )
     if not (panels or constant or silent):
         return None
-    context = {"panels": panels, "constant": constant, "silent": silent}
-    return PageSection("measured", "Other measures", "testbed_plots.html.j2", context)
+    return _plots("measured", "Other measures", panels, constant=constant, silent=silent)
 
 
 _MEANINGS = {
@@ -251,14 +230,14 @@ _MEANINGS = {
 }
 
 
-def _tasks(testbed: Testbed, images: FindImages | None, count: int) -> PageSection:
+def _tasks(testbed: Testbed, images: FindImages | None, number: int) -> Section:
     """Pictures of the tasks at both ends of the scale and of a few at random."""
     context: dict[str, Any] = {"groups": [], "problem": None}
-    part = PageSection("tasks", "Tasks as pictures", "testbed_tasks.html.j2", context)
+    part = Section("tasks", "Tasks as pictures", context, "testbed_tasks")
     if images is None:
         context["problem"] = "No pictures: this page was made without access to the images."
         return part
-    groups = choose(testbed, count)
+    groups = choose(testbed, number)
     try:
         with progress("pictures", total=sum(len(rows) for _, rows in groups), unit="tasks") as bar:
             for heading, rows in groups:
@@ -272,7 +251,7 @@ def _tasks(testbed: Testbed, images: FindImages | None, count: int) -> PageSecti
     return part
 
 
-def choose(testbed: Testbed, count: int) -> list[tuple[str, list[int]]]:
+def choose(testbed: Testbed, number: int) -> list[tuple[str, list[int]]]:
     """(heading, rows) of the tasks to show: both ends of the accuracy after selection, else of the coarsity.
 
     Then as many at random, the same in each run: the content hash is the seed. No task is shown twice; among
@@ -295,15 +274,15 @@ def choose(testbed: Testbed, count: int) -> list[tuple[str, list[int]]]:
         if len(finite) < 2 or values[finite].min() == values[finite].max():
             continue
         order = finite[np.argsort(values[finite], kind="stable")]
-        low = order[: min(count, len(order) // 2)].tolist()
+        low = order[: min(number, len(order) // 2)].tolist()
         down = finite[np.argsort(-values[finite], kind="stable")].tolist()
-        groups = [(lowest, low), (highest, [row for row in down if row not in low][:count])]
+        groups = [(lowest, low), (highest, [row for row in down if row not in low][:number])]
         break
     taken = {row for _, rows in groups for row in rows}
     remaining = np.array([row for row in range(len(testbed)) if row not in taken], dtype=np.int64)
     if len(remaining):
         rng = np.random.default_rng(int(testbed.content_hash[:16], 16))
-        picked = np.sort(rng.choice(remaining, min(count, len(remaining)), replace=False))
+        picked = np.sort(rng.choice(remaining, min(number, len(remaining)), replace=False))
         groups.append(("Drawn at random", picked.tolist()))
     return groups
 
@@ -328,7 +307,7 @@ def _ends(counts: Mapping[str, int]) -> str:
     """The classes at both ends of a balance, whose ``counts`` come from the most frequent down."""
     ids = list(counts)
     if counts[ids[0]] == counts[ids[-1]]:
-        return f"Every class in {_plural(counts[ids[0]], 'task')}."
+        return f"Every class in {count(counts[ids[0]], 'task')}."
     most, least = ids[:_NAMED], ids[_NAMED:][-_NAMED:][::-1]
     ends = [
         f"{when} often: " + ", ".join(f"{class_id} ({counts[class_id]:,})" for class_id in group) + "."
@@ -346,7 +325,3 @@ def _bounds(values: Sequence[Any]) -> str:
     """``5`` or ``2–20``."""
     low, high = min(values), max(values)
     return str(low) if low == high else f"{low}–{high}"
-
-
-def _plural(count: int, noun: str, many: str | None = None) -> str:
-    return f"{count:,} {noun if count == 1 else many or noun + 's'}"

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from longshot.core.errors import UserError
-from longshot.reports import tables
 from longshot.reports.data import ReportData
 from longshot.reports.published import Published
 from longshot.reports.sections.base import uniform
 from longshot.reports.sheets import Sheet, SheetCell
 from longshot.reports.summary import SeriesEstimate, column_marks, interval, summarise
+from longshot.reports.tables import mean_and_half
 
 TOP = 5
 LABELS = ("Method", "Backbone", "Setting")
@@ -83,10 +83,9 @@ def _measured(
     rows: dict[str, list[list[SheetCell]]] = {"inductive": [], "transductive": []}
     for s, series in enumerate(data.series):
         if any(s in column for column in columns):
-            label = series.method + (f" ({series.note})" if series.note else "")
             cells = [column.get(s, SheetCell("–")) for column in columns]
             rows[series.setting].append(
-                [SheetCell(label), SheetCell(series.backbone), SheetCell(series.setting), *cells]
+                [SheetCell(series.title), SheetCell(series.backbone), SheetCell(series.setting), *cells]
             )
     names = ", ".join(_datasets(data, beds[0]))
     counts = sorted({entries[b, s].n for b in beds for s, _ in data.column(b)})
@@ -103,7 +102,7 @@ def _measured(
 
 def _accuracy(entries: dict[tuple[int, int], SeriesEstimate], bed: int) -> WayColumn:
     return {
-        s: SheetCell(_text(entry.mean, entry.half), entry.mark)
+        s: SheetCell(mean_and_half(entry.mean, entry.half), entry.mark)
         for (b, s), entry in entries.items()
         if b == bed
     }
@@ -120,7 +119,7 @@ def _top5(data: ReportData, bed: int) -> WayColumn:
     cells = {}
     for (s, cell), mark in zip(column, marks, strict=True):
         mean, low, high = interval(cell.metrics["top5"])
-        cells[s] = SheetCell(_text(mean, (high - low) / 2), mark)
+        cells[s] = SheetCell(mean_and_half(mean, (high - low) / 2), mark)
     return cells
 
 
@@ -129,7 +128,8 @@ def _published(paper: Published) -> Sheet:
     printed = paper.select(table=3)
     keys = list(dict.fromkeys((n.way, n.shot, n.metric) for n in printed))
     cells = {
-        (n.label, n.way, n.shot, n.metric): SheetCell(_text(n.mean, n.half or float("nan"))) for n in printed
+        (n.label, n.way, n.shot, n.metric): SheetCell(mean_and_half(n.mean, n.half or float("nan")))
+        for n in printed
     }
     blocks = []
     for setting in ("inductive", "transductive"):
@@ -148,7 +148,3 @@ def _published(paper: Published) -> Sheet:
     heads = [("", label) for label in LABELS] + [(f"{way}-way", head(shot, m)) for way, shot, m in keys]
     note = f"Published numbers of another dataset and backbone, {paper.tasks:,} tasks a column; not measured here."
     return Sheet(f"Published: {paper.source['short']}, {printed[0].testbed}", heads, blocks, note, 3)
-
-
-def _text(mean: float, half: float) -> str:
-    return tables.percent(mean, 2) + ("" if np.isnan(half) else f" ± {tables.percent(half, 2)}")

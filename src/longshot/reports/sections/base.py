@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from longshot.core.errors import UserError
 from longshot.reports import svg
 from longshot.reports.data import Cell, ReportData, ReportTestbed
+from longshot.reports.frame import Section as Section
 from longshot.reports.pictures import FindImages
 from longshot.reports.summary import ComparedPairs, SeriesEstimate
+from longshot.reports.tables import points as points
 
 if TYPE_CHECKING:
     from longshot.reports.learning_curves import TrainingHistory
@@ -20,15 +21,6 @@ if TYPE_CHECKING:
 
 MAX_LINES = svg.COLOURS  # in one plot with lines; more cannot be told apart
 MAX_ROWS = 24  # in one plot with rows
-
-
-@dataclass(frozen=True)
-class Section:
-    """One part of the page: its anchor, heading and the context of ``templates/<name>.html.j2``."""
-
-    name: str
-    heading: str
-    context: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,11 +71,6 @@ def plot_label(data: ReportData, series: int) -> str:
     alone = len({other.backbone for other in data.series}) == 1 and len(data.series) > 1
     text = shown.method + (f" · {shown.note}" if shown.note else "") if alone else shown.label
     return text + (" (t)" if shown.transductive else "")
-
-
-def points(value: float, digits: int = 1) -> str:
-    """A difference of shares in percentage points with its sign: −0.031 → −3.1."""
-    return "–" if math.isnan(value) else f"{100 * value:+.{digits}f}".replace("-", "−")
 
 
 def span(interval: Interval, digits: int = 1) -> str:
