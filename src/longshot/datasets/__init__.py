@@ -14,12 +14,24 @@ from longshot.datasets.catalogue import (
 )
 from longshot.datasets.check import find_bad
 from longshot.datasets.dataset import SPLITS, Dataset, ImageStore, canonical_split
+from longshot.datasets.identity import (
+    IDENTITIES,
+    ContentChanges,
+    compare_content,
+    content_digest,
+    digest_of,
+    image_digests,
+    remember_digests,
+    short_digests,
+)
 from longshot.datasets.images import ImageError
 from longshot.datasets.opening import load, locate, open_dataset
 from longshot.datasets.part import branches, take_rows, under
 
 __all__ = [
+    "IDENTITIES",
     "SPLITS",
+    "ContentChanges",
     "Dataset",
     "ImageError",
     "ImageStore",
@@ -27,14 +39,20 @@ __all__ = [
     "branches",
     "canonical_split",
     "check_dataset",
+    "compare_content",
+    "content_digest",
     "describe_dataset",
+    "digest_of",
     "find_bad",
+    "image_digests",
     "list_datasets",
     "list_formats",
     "load",
     "locate",
     "open_dataset",
     "registry",
+    "remember_digests",
+    "short_digests",
     "take_rows",
     "under",
 ]

@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.files import need_stamp
+from longshot.datasets.files import container_stamps, need_stamp
 from longshot.datasets.formats.base import assemble
-from longshot.datasets.images import ImageError, to_rgb
+from longshot.datasets.images import ImageError, array_bytes, to_rgb
 from longshot.datasets.stores import escape_name
 
 if TYPE_CHECKING:
@@ -47,6 +48,14 @@ class ArrayStore:
         if pixels.ndim == 3 and pixels.shape[2] == 1:
             pixels = pixels[:, :, 0]
         return to_rgb(Image.fromarray(np.ascontiguousarray(pixels)))
+
+    def encoded(self, row: int) -> bytes:
+        """Type, shape and numbers of one record."""
+        return array_bytes(_images(self.path, self.member)[row])
+
+    def stamps(self, rows: Ints) -> Ints:
+        """Those of the file: one look, whatever the number of images."""
+        return container_stamps((self.path,), np.zeros(len(rows), np.int64), rows)
 
 
 def open_arrays(path: Path, name: str) -> Dataset:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +50,19 @@ class ImageStore(Protocol):
 
     def read(self, row: int) -> Image:
         """The image of one row: mode RGB, upright; ``ImageError`` (a ``UserError``) when unreadable."""
+        ...
+
+
+@runtime_checkable
+class EncodedStore(ImageStore, Protocol):
+    """A store that gives an image's bytes before they are decoded: what the image's digest is over."""
+
+    def encoded(self, row: int) -> bytes:
+        """The stored bytes of a row, or ``array_bytes`` of its pixels where they are not encoded."""
+        ...
+
+    def stamps(self, rows: Ints) -> Ints:
+        """Three numbers per row [M, 3] that change when the file behind it does; −1 where that cannot be known."""
         ...
 
 

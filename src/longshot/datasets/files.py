@@ -1,14 +1,18 @@
-"""What readers of files share: size and time of a file, JSON objects, and names that occur twice."""
+"""What readers of files share: size, time and inode of a file, JSON objects, and names that occur twice."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 
 
@@ -33,6 +37,47 @@ def need_stamp(path: str | Path) -> tuple[int, int]:
     except OSError as error:
         raise UserError(f"Cannot open {path}: {reason_of(error)}.") from error
     return status.st_size, status.st_mtime_ns
+
+
+def file_stamps(paths: Sequence[str]) -> Ints:
+    """(size, time of change in ns, inode) of each file [M, 3]; −1 three times for a file that is gone."""
+    numbers: list[int] = []
+    stat, extend = os.stat, numbers.extend
+    for path in paths:
+        try:
+            status = stat(path)
+        except (OSError, ValueError):
+            extend((-1, -1, -1))
+        else:
+            extend((status.st_size, status.st_mtime_ns, status.st_ino & 0x7FFFFFFFFFFFFFFF))
+    return np.array(numbers, np.int64).reshape(-1, 3)
+
+
+def container_stamps(
+    files: Sequence[str], file: NDArray[np.integer], *numbers: NDArray[np.integer] | int
+) -> Ints:
+    """The stamp [M, 3] of rows that lie inside a few files: one look at each file that is used.
+
+    Parameters
+    ----------
+    files : sequence of str
+        Their paths.
+    file : array [M] of int
+        Which of them a row lies in.
+    *numbers : array [M] of int, or int
+        Where in it a row lies: mixed into the third number, so that another place is another stamp.
+    """
+    used, position = np.unique(file, return_inverse=True)
+    stamps = file_stamps([files[int(number)] for number in used])[position.reshape(-1)]
+    return mixed(stamps, *numbers)
+
+
+def mixed(stamps: Ints, *numbers: NDArray[np.integer] | int) -> Ints:
+    """Stamps whose third number also depends on ``numbers``; a file that is gone stays gone."""
+    mark = stamps[:, 2].copy()
+    for values in numbers:
+        mark = mark * np.int64(1_000_003) + np.asarray(values).astype(np.int64)  # overflow wraps around
+    return np.column_stack([stamps[:, :2], np.where(stamps[:, 0] < 0, -1, mark)])
 
 
 def read_object(file: Path) -> dict[str, Any]:

@@ -36,6 +36,17 @@ class ImageError(UserError):
         return type(self), (self.where, self.reason)  # so that it crosses from worker processes whole
 
 
+def array_bytes(pixels: NDArray[np.generic]) -> bytes:
+    """What stands for an image that is stored as an array: its type, its shape and its numbers.
+
+    >>> array_bytes(np.zeros((1, 2), np.uint8))
+    b'array |u1 1,2\\n\\x00\\x00'
+    """
+    little = pixels.astype(pixels.dtype.newbyteorder("<"), copy=False)
+    head = f"array {little.dtype.str} {','.join(map(str, pixels.shape))}\n"
+    return head.encode() + little.tobytes()
+
+
 def is_image_name(name: str) -> bool:
     """Whether a file name is that of an image: a known extension, and not a hidden file."""
     dot = name.rfind(".")

@@ -19,6 +19,7 @@ from longshot.core.files import cache_dir, canonical_json, write_json
 from longshot.core.locks import file_lock
 from longshot.core.settings import Loose, read_json
 from longshot.core.wording import first, note
+from longshot.datasets import digest_memory
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats import split_spec
 from longshot.datasets.scan import scan_file
@@ -197,6 +198,7 @@ def forget(name: str) -> str:
                 del content.datasets[fingerprint]
     for kind in ("scan", "check", "index"):
         scan_file(source, kind).unlink(missing_ok=True)
+    digest_memory.forget(source)
     return source
 
 

@@ -1,7 +1,7 @@
 """Stores: how the row of a dataset becomes pixels. Each is small, picklable and opens files by itself.
 
-A store also gives each row a ``stamp``, two integers that change when the file behind it does; checks of
-images are remembered by it.
+A store also gives each row a ``stamp``, numbers that change when the file behind it does; checks and digests of
+images are remembered by it. ``encoded`` is what the digest of an image is over.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import re
 import threading
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
-from longshot.datasets.dataset import ImageStore
-from longshot.datasets.files import file_stamp, need_stamp, reason_of
-from longshot.datasets.images import ImageError, decode
+from longshot.datasets.dataset import EncodedStore, ImageStore
+from longshot.datasets.files import container_stamps, file_stamp, file_stamps, need_stamp, reason_of
+from longshot.datasets.images import ImageError, array_bytes, decode
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -63,14 +63,26 @@ class FileStore:
     def _path(self, row: int) -> str:
         return os.path.join(self.root, unescape_name(self.keys[row].as_py()))  # noqa: PTH118  Path is slower
 
+    def where(self, row: int) -> str:
+        """The words for a row in an error."""
+        return escape_name(self.root) + "/" + str(self.keys[row].as_py())
+
+    def encoded(self, row: int) -> bytes:
+        """The bytes of one file."""
+        try:
+            with open(self._path(row), "rb", 0) as file:  # noqa: PTH123  Path is slower
+                return file.read()
+        except OSError as error:
+            raise ImageError(self.where(row), reason_of(error)) from error
+
     def read(self, row: int) -> Image:
         """Decode one file."""
-        where = escape_name(self.root) + "/" + self.keys[row].as_py()
-        try:
-            data = Path(self._path(row)).read_bytes()
-        except OSError as error:
-            raise ImageError(where, reason_of(error)) from error
-        return decode(data, where)
+        return decode(self.encoded(row), self.where(row))
+
+    def stamps(self, rows: Ints) -> Ints:
+        """(size, time of change in ns, inode) of each file [M, 3]; −1 when it is gone."""
+        keys = self.keys.take(pa.array(rows)).to_pylist()
+        return file_stamps([os.path.join(self.root, unescape_name(key)) for key in keys])  # noqa: PTH118
 
     def stamp(self, row: int) -> tuple[int, int]:
         """(size, time of change in ns); (-1, -1) when the file is gone."""
@@ -89,23 +101,30 @@ class ZipStore:
     keys: pa.Array
     prefix: str = ""  # the common top folder, which keys leave out
 
-    def read(self, row: int) -> Image:
-        """Decode one member."""
+    def encoded(self, row: int) -> bytes:
+        """The bytes of one member, as they were before the archive packed them."""
         key = self.prefix + self.keys[row].as_py()
         where = f"{self.path}/{key}"
         archive, members = open_zip(self.path)
         if key not in members:
             raise ImageError(where, "it is no longer in the archive")
         try:
-            data = archive.read(members[key])
+            return archive.read(members[key])
         except Exception as error:  # bad CRC, damaged stream, unsupported or encrypted member
             raise ImageError(where, str(error).strip().rstrip(".") or type(error).__name__) from error
-        return decode(data, where)
+
+    def read(self, row: int) -> Image:
+        """Decode one member."""
+        return decode(self.encoded(row), f"{self.path}/{self.prefix}{self.keys[row].as_py()}")
 
     def stamp(self, row: int) -> tuple[int, int]:
         """(size, CRC) of the member; (-1, -1) when it is gone."""
         member = open_zip(self.path)[1].get(self.prefix + self.keys[row].as_py())
         return (member.file_size, member.CRC) if member is not None else (-1, -1)
+
+    def stamps(self, rows: Ints) -> Ints:
+        """Those of the archive: one look, whatever the number of images."""
+        return container_stamps((self.path,), np.zeros(len(rows), np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +137,24 @@ class RowsStore:
     def read(self, row: int) -> Image:
         """Read from the store behind."""
         return self.store.read(int(self.rows[row]))
+
+    def encoded(self, row: int) -> bytes:
+        """What the store behind holds."""
+        return encoded_of(self.store, int(self.rows[row]))
+
+    def stamps(self, rows: Ints) -> Ints:
+        """Those of the store behind."""
+        return stamps_of(self.store, self.rows[rows])
+
+
+def encoded_of(store: ImageStore, row: int) -> bytes:
+    """What the digest of a row is over; of a store that only reads, the decoded pixels."""
+    return store.encoded(row) if isinstance(store, EncodedStore) else array_bytes(np.asarray(store.read(row)))
+
+
+def stamps_of(store: ImageStore, rows: Ints) -> Ints:
+    """The stamps of rows [M, 3]; −1 for a store that has none, whose digests cannot be remembered."""
+    return store.stamps(rows) if isinstance(store, EncodedStore) else np.full((len(rows), 3), -1, np.int64)
 
 
 Members = dict[str, zipfile.ZipInfo]

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.ragged import offsets_of
-from longshot.datasets.files import file_stamp, need_stamp, reason_of
+from longshot.datasets.files import container_stamps, file_stamp, need_stamp, reason_of
 from longshot.datasets.images import ImageError, decode
 
 if TYPE_CHECKING:
@@ -37,6 +38,22 @@ class CellStore:
 
     def read(self, row: int) -> Image:
         """Decode one cell."""
+        return decode(*self._cell(row))
+
+    def encoded(self, row: int) -> bytes:
+        """The bytes in one cell, or in the file that it names."""
+        return self._cell(row)[0]
+
+    def stamps(self, rows: Ints) -> Ints:
+        """Those of the file, mixed with the number of the cell; −1 where cells name files of their own."""
+        stamps = container_stamps(self.files, self.file[rows], self.cell[rows])
+        for number in np.unique(self.file[rows]):
+            if names_files(self.files[int(number)], self.column):
+                stamps[self.file[rows] == number] = -1
+        return stamps
+
+    def _cell(self, row: int) -> tuple[bytes, str]:
+        """(the bytes of one cell, the words for it in an error)."""
         path, cell = self.files[int(self.file[row])], int(self.cell[row])
         where = f"{path}, row {cell:,}"
         value = _read_cell(path, self.column, cell)
@@ -53,11 +70,37 @@ class CellStore:
                 raise ImageError(where, reason) from error
         if data is None:
             raise ImageError(where, "the cell is empty")
-        return decode(data, where)
+        return data, where
 
     def stamp(self, row: int) -> tuple[int, int]:
         """(size, time of change in ns) of the file; (-1, -1) when it is gone."""
         return file_stamp(self.files[int(self.file[row])])
+
+
+def names_files(path: str, column: str) -> bool:
+    """Whether cells may hold the path of a file in place of bytes: then this file alone tells too little."""
+    kind = schema_of(path).field(column).type
+    leaf = column
+    if pa.types.is_struct(kind):
+        if kind.get_field_index("bytes") < 0:
+            return True
+        kind, leaf = kind.field("bytes").type, f"{column}.bytes"
+    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        return True
+    if path.endswith(".parquet"):
+        return _may_be_null(open_parquet(path).metadata, leaf)
+    values = _column(path, column)
+    return bool((values if leaf == column else pc.struct_field(values, "bytes")).null_count)
+
+
+def _may_be_null(metadata: pq.FileMetaData, leaf: str) -> bool:
+    """Whether a column of a Parquet file has empty cells, or does not say."""
+    names = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+    for number in range(metadata.num_row_groups):
+        statistics = metadata.row_group(number).column(names.index(leaf)).statistics
+        if statistics is None or not statistics.has_null_count or statistics.null_count:
+            return True
+    return False
 
 
 def open_arrow(path: str) -> pa.Table:
@@ -130,11 +173,16 @@ def _read_cell(path: str, column: str, cell: int) -> Any:
         if path.endswith(".parquet"):
             values, first_row = _group(address, column, cell)
             return values[cell - first_row].as_py()
-        with _lock:
-            values = _once(_tables, (address, column), lambda: open_arrow(path)[column])
-        return values[cell].as_py()
+        return _column(path, column)[cell].as_py()
     except (pa.ArrowException, OSError, ValueError, IndexError) as error:
         raise ImageError(f"{path}, row {cell:,}", _reason(error)) from error
+
+
+def _column(path: str, column: str) -> pa.ChunkedArray:
+    """A column of an Arrow file, memory-mapped and checked once per process."""
+    address = (path, *need_stamp(path))
+    with _lock:
+        return _once(_tables, (address, column), lambda: open_arrow(path)[column])
 
 
 def _once(made: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:

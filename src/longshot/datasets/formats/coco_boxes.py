@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.core.wording import count, first
-from longshot.datasets.files import reason_of
+from longshot.datasets.files import mixed
 from longshot.datasets.images import ImageError, decode, to_rgb
-from longshot.datasets.stores import FileStore, unescape_name
+from longshot.datasets.stores import FileStore
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -37,13 +38,7 @@ class CropStore:
         """Cut the box out of the image as it is stored: boxes know nothing of the turns that EXIF asks for."""
         from PIL import Image as Pillow
 
-        key = self.store.keys[row].as_py()
-        path = Path(self.store.root, unescape_name(key))
-        where = f"{self.store.root}/{key}"
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise ImageError(where, reason_of(error)) from error
+        where, data = self.store.where(row), self.store.encoded(row)
         try:
             with Pillow.open(io.BytesIO(data)) as opened:
                 opened.load()
@@ -56,6 +51,14 @@ class CropStore:
             raise ImageError(where, f"it is {actual} pixels, and {expected} in its annotation")
         x0, y0, x1, y1 = self.boxes[row].tolist()
         return image.crop((x0, y0, x1, y1))
+
+    def encoded(self, row: int) -> bytes:
+        """The bytes of the file behind, and the box that is cut out of it."""
+        return f"box {','.join(map(str, self.boxes[row].tolist()))}\n".encode() + self.store.encoded(row)
+
+    def stamps(self, rows: Ints) -> Ints:
+        """Those of the files behind, mixed with the boxes: an annotation can change without its image."""
+        return mixed(self.store.stamps(rows), *self.boxes[rows].T)
 
     def stamp(self, row: int) -> tuple[int, int]:
         """That of the file behind."""

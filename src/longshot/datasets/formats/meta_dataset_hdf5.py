@@ -17,18 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.core.wording import first
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.files import file_stamp
+from longshot.datasets.files import container_stamps, file_stamp
 from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.meta_dataset import check_counts, class_files, find_spec, spec_dataset
 from longshot.datasets.formats.numbered import count_within
-from longshot.datasets.images import ImageError, to_rgb
+from longshot.datasets.images import ImageError, array_bytes, to_rgb
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -84,13 +85,7 @@ class Hdf5Store:
         """One image, from an array of bytes [H, W], [H, W, 1], [H, W, 3] or [H, W, 4]."""
         from PIL import Image
 
-        path, number = self.files[int(self.file[row])], int(self.numbers[row])
-        where = f"{path}, group {number}"
-        try:
-            with _lock:  # HDF5 reads one at a time
-                pixels = np.asarray(_open_file(path)[f"{number}/image"])
-        except (OSError, KeyError, ValueError, TypeError) as error:
-            raise ImageError(where, str(error).strip("'\" .") or "it cannot be read") from error
+        where, pixels = self._pixels(row)
         if pixels.ndim == 3 and pixels.shape[2] == 1:
             pixels = pixels[:, :, 0]
         if (
@@ -100,6 +95,24 @@ class Hdf5Store:
         ):
             raise ImageError(where, f"it holds {pixels.dtype} {list(pixels.shape)}, no image of bytes")
         return to_rgb(Image.fromarray(np.ascontiguousarray(pixels)))
+
+    def encoded(self, row: int) -> bytes:
+        """Type, shape and numbers of one image."""
+        return array_bytes(self._pixels(row)[1])
+
+    def _pixels(self, row: int) -> tuple[str, NDArray[Any]]:
+        """(the words for a row in an error, its array)."""
+        path, number = self.files[int(self.file[row])], int(self.numbers[row])
+        where = f"{path}, group {number}"
+        try:
+            with _lock:  # HDF5 reads one at a time
+                return where, np.asarray(_open_file(path)[f"{number}/image"])
+        except (OSError, KeyError, ValueError, TypeError) as error:
+            raise ImageError(where, str(error).strip("'\" .") or "it cannot be read") from error
+
+    def stamps(self, rows: Ints) -> Ints:
+        """Those of the file: one look per file."""
+        return container_stamps(self.files, self.file[rows], self.numbers[rows])
 
     def stamp(self, row: int) -> tuple[int, int]:
         """(size, time of change in ns) of the file; (-1, -1) when it is gone."""

@@ -22,7 +22,7 @@ from longshot.core.wording import count, first
 from longshot.datasets.dataset import SPLITS, Dataset, ImageStore, canonical_split
 from longshot.datasets.files import need_stamp, repeated
 from longshot.datasets.formats.base import Format, assemble
-from longshot.datasets.images import to_rgb
+from longshot.datasets.images import array_bytes, to_rgb
 from longshot.datasets.stores import escape_name
 
 if TYPE_CHECKING:
@@ -124,8 +124,14 @@ class RawPixels:
     def __call__(self, data: bytes, where: str) -> Image:
         from PIL import Image
 
-        pixels = np.frombuffer(data, np.uint8).reshape(self.shape).transpose(self.axes)
-        return to_rgb(Image.fromarray(np.ascontiguousarray(pixels)))
+        return to_rgb(Image.fromarray(np.ascontiguousarray(self._pixels(data))))
+
+    def encoded(self, data: bytes, where: str) -> bytes:
+        """Type, shape and numbers of the image, whatever the order in which the file holds them."""
+        return array_bytes(self._pixels(data))
+
+    def _pixels(self, data: bytes) -> NDArray[np.uint8]:
+        return np.frombuffer(data, np.uint8).reshape(self.shape).transpose(self.axes)
 
 
 def unpacked(packed: Path, write: Callable[[Path], None], *, refresh: bool = False) -> Path:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset
@@ -37,6 +38,14 @@ class TrimmedStore:
         width, height = image.size
         cut = (self.border, self.border, width - self.border, height - self.border)
         return image.crop(cut) if min(cut[2] - cut[0], cut[3] - cut[1]) > 0 else image
+
+    def encoded(self, row: int) -> bytes:
+        """The bytes of the file behind, and how much of its border is cut."""
+        return f"trimmed {self.border}\n".encode() + self.store.encoded(row)
+
+    def stamps(self, rows: Ints) -> Ints:
+        """Those of the files behind."""
+        return self.store.stamps(rows)
 
     def stamp(self, row: int) -> tuple[int, int]:
         """That of the file behind."""

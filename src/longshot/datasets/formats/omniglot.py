@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset
@@ -40,6 +41,21 @@ class TurnedStore:
         store, at = self._behind(row)
         turn = int(self.turns[row])
         return store.read(at).rotate(90 * turn, expand=True) if turn else store.read(at)
+
+    def encoded(self, row: int) -> bytes:
+        """The bytes of the file or member behind; of a turned one, also by how much it is turned."""
+        store, at = self._behind(row)
+        turn = int(self.turns[row])
+        return (f"turned {90 * turn}\n".encode() if turn else b"") + store.encoded(at)
+
+    def stamps(self, rows: Ints) -> Ints:
+        """Those of the files or archives behind."""
+        part = np.searchsorted(self.starts, self.rows[rows], side="right") - 1
+        stamps = np.empty((len(rows), 3), np.int64)
+        for number, store in enumerate(self.stores):
+            inside = part == number
+            stamps[inside] = store.stamps(self.rows[rows[inside]] - self.starts[number])
+        return stamps
 
     def stamp(self, row: int) -> tuple[int, int]:
         """That of the file or member behind."""

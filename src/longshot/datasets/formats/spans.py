@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
-from longshot.datasets.files import file_stamp, need_stamp, reason_of
+from longshot.datasets.files import container_stamps, file_stamp, need_stamp, reason_of
 from longshot.datasets.images import ImageError, decode
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ Decode = Callable[[bytes, str], "Image"]
 class SpanStore:
     """Row i is ``length[i]`` bytes at ``offset[i]`` of ``files[file[i]]``, made an image by ``decoder(data, where)``.
 
-    ``decoder`` must be picklable: a function of a module, or an instance of a small class with ``__call__``.
+    ``decoder`` must be picklable: a function of a module, or an instance of a small class with ``__call__``. Its method
+    ``encoded(data, where)``, where it has one, gives the bytes that the image's digest is over.
     """
 
     files: tuple[str, ...]
@@ -57,6 +59,16 @@ class SpanStore:
     def read(self, row: int) -> Image:
         """Decode one row."""
         return self.decoder(self.data(row), self.where(row))
+
+    def encoded(self, row: int) -> bytes:
+        """The image inside the bytes of a row: all of them, unless the decoder knows where in them it lies."""
+        data = self.data(row)
+        inside = getattr(self.decoder, "encoded", None)
+        return data if inside is None else inside(data, self.where(row))
+
+    def stamps(self, rows: Ints) -> Ints:
+        """Those of the file, mixed with where in it a row lies: one look per file."""
+        return container_stamps(self.files, self.file[rows], self.offset[rows], self.length[rows])
 
     def stamp(self, row: int) -> tuple[int, int]:
         """(length, time of change of the file in ns); (-1, -1) when the file is gone."""

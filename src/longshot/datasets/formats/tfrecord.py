@@ -126,11 +126,15 @@ class RecordDecoder:
     image: str = "image"
     scale: int = 1
 
-    def __call__(self, raw: bytes, where: str) -> Image:
+    def encoded(self, raw: bytes, where: str) -> bytes:
+        """The image in the record, as it is encoded."""
         values = parse_record(raw, where, (self.image,)).get(self.image)
         if not isinstance(values, list) or len(values) != 1:
             raise ImageError(where, f"the record has no image in the feature '{self.image}'")
-        picture = decode(values[0], where)
+        return values[0]
+
+    def __call__(self, raw: bytes, where: str) -> Image:
+        picture = decode(self.encoded(raw, where), where)
         return (
             picture if self.scale == 1 else picture.point([min(255, v * self.scale) for v in range(256)] * 3)
         )

@@ -13,9 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.files import cache_dir, explain_disk_errors
 from longshot.core.locks import file_lock
 from longshot.datasets.dataset import Dataset
+from longshot.datasets.files import container_stamps
+from longshot.datasets.images import array_bytes
 from longshot.datasets.toybox.attributes import IMAGES
 from longshot.datasets.toybox.generate import ATTRIBUTES_FILE, CLASSES_FILE, IMAGES_FILE, VERSION, generate
 from longshot.taxonomy.dag import Taxonomy
@@ -35,6 +38,14 @@ class ToyStore:
         from PIL import Image
 
         return Image.fromarray(np.ascontiguousarray(_mapped(self.path)[row]))
+
+    def encoded(self, row: int) -> bytes:
+        """Type, shape and numbers of one image."""
+        return array_bytes(_mapped(self.path)[row])
+
+    def stamps(self, rows: Ints) -> Ints:
+        """Those of the file: one look, whatever the number of images."""
+        return container_stamps((self.path,), np.zeros(len(rows), np.int64), rows)
 
 
 @functools.lru_cache(maxsize=4)

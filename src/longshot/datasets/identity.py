@@ -1,0 +1,260 @@
+"""What a dataset is made of: SHA-256 digests of its images' bytes, and what changed since they were recorded.
+
+The digest of an image is over its encoded bytes (a file, the image field of a record, a member of an archive) or, for
+arrays, over type, shape and numbers. So a folder and the zip of it agree, and one changed pixel does not go unnoticed.
+SHA-256, because processors compute it in hardware and ``sha256sum`` lets anybody check it without Longshot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from longshot.core.arrays import Ints
+from longshot.core.progress import progress
+from longshot.core.wording import count, first
+from longshot.datasets import digest_memory
+from longshot.datasets.dataset import Dataset, ImageStore
+from longshot.datasets.digest_memory import Digests
+from longshot.datasets.stores import RowsStore, encoded_of, stamps_of
+
+IDENTITIES = (
+    "content",
+    "names",
+)  # what a file made by Longshot vouches for: the images' bytes, or only their names
+DIGEST_BYTES = 32
+_BLOCK = 64  # images that a thread reads before it asks for more
+_SAVE_EVERY = 15.0  # seconds of work that a kill can cost
+
+
+def image_digests(
+    dataset: Dataset, rows: Ints | None = None, *, read_again: bool = False, workers: int = 2
+) -> Digests:
+    """The SHA-256 digest of images of a dataset.
+
+    Digests are remembered in the cache by size, time of change and inode of the file behind each image: a second look
+    costs a ``stat`` per file, or one for an archive.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Whose images.
+    rows : array [M] of int, optional
+        Which of them; all by default.
+    read_again : bool
+        Read every image, also those whose file seems unchanged. What verifies does so.
+    workers : int
+        Threads that read and hash.
+
+    Returns
+    -------
+    array [M, 32] of uint8
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from longshot import open_dataset
+    >>> np.savez("photos.npz", images=np.zeros((2, 8, 8), np.uint8), labels=["ant", "bee"])
+    >>> digests = image_digests(open_dataset("photos.npz"))
+    >>> digests.shape, bytes(digests[0]) == bytes(digests[1])
+    ((2, 32), True)
+    """
+    chosen = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.int64)
+    looked = digest_memory.now()
+    stamps = stamps_of(dataset.store, chosen)
+    keys = dataset.keys if rows is None else dataset.keys.take(pa.array(chosen))
+    if read_again:
+        digests, todo = np.zeros((len(chosen), DIGEST_BYTES), np.uint8), np.arange(len(chosen))
+    else:
+        recalled = digest_memory.recall(dataset.source, keys, stamps)
+        digests, todo = recalled.digests, np.flatnonzero(~recalled.fresh)
+    if not len(todo):
+        return digests
+
+    store, behind = _innermost(dataset.store, chosen[todo])
+    order = np.argsort(behind, kind="stable")  # in the order in which they lie on disk
+    todo, behind = todo[order], behind[order]
+    done, saved = 0, 0
+    clock = time.monotonic()
+    with progress(f"digest {dataset.name}", total=len(todo), unit="images") as bar:
+        for block in _hashed(store, behind, workers):
+            digests[todo[done : done + len(block)]] = block
+            done += len(block)
+            bar.advance(len(block))
+            if done == len(todo) or time.monotonic() - clock > _SAVE_EVERY:
+                part = todo[saved:done]
+                digest_memory.remember(
+                    dataset.source, keys.take(pa.array(part)), stamps[part], digests[part], looked=looked
+                )
+                saved, clock = done, time.monotonic()
+    return digests
+
+
+def digest_of(store: ImageStore, row: int) -> bytes:
+    """The digest (32 bytes) of one row of a store, read now."""
+    return hashlib.sha256(encoded_of(store, row)).digest()
+
+
+def remember_digests(dataset: Dataset, rows: Ints, stamps: Ints, digests: Digests, *, looked: int) -> None:
+    """Keep digests that were computed where the images were read anyway.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Whose images.
+    rows : array [M] of int
+        Which of them.
+    stamps : array [M, 3] of int64
+        ``stamps_of(dataset.store, rows)`` from before the images were read.
+    digests : array [M, 32] of uint8
+        ``digest_of`` each.
+    looked : int
+        ``time.time_ns()`` from before the stamps were taken.
+    """
+    keys = dataset.keys.take(pa.array(np.asarray(rows, np.int64)))
+    digest_memory.remember(dataset.source, keys, stamps, digests, looked=looked)
+
+
+def content_digest(keys: pa.Array | Sequence[str], digests: Digests) -> str:
+    """One SHA-256, in hex, over images: their keys and digests, in the order of the keys.
+
+    Parameters
+    ----------
+    keys : sequence [M] of str
+        The images' keys, in any order.
+    digests : array [M, 32] of uint8
+        Their digests, in the same order.
+
+    Examples
+    --------
+    >>> zeros = np.zeros((2, 32), np.uint8)
+    >>> content_digest(["b", "a"], zeros) == content_digest(["a", "b"], zeros)
+    True
+    """
+    encoded = [key.encode("utf-8", "surrogatepass") for key in _texts(keys)]
+    order = sorted(range(len(encoded)), key=encoded.__getitem__)
+    digest = hashlib.sha256(b"longshot content 1\n")
+    digest.update(np.array([len(encoded[row]) for row in order], "<i8").tobytes())
+    digest.update(b"".join(encoded[row] for row in order))
+    digest.update(np.ascontiguousarray(digests[np.array(order, np.int64)]).tobytes())
+    return digest.hexdigest()
+
+
+def short_digests(digests: Digests) -> NDArray[np.uint64]:
+    """The first 8 bytes of each digest as a number [M]; ``f"{number:016x}"`` is the start of its hex form.
+
+    >>> import hashlib
+    >>> digest = np.frombuffer(hashlib.sha256(b"abc").digest(), np.uint8)[None]
+    >>> f"{short_digests(digest)[0]:016x}", hashlib.sha256(b"abc").hexdigest()[:16]
+    ('ba7816bf8f01cfea', 'ba7816bf8f01cfea')
+    """
+    numbers: NDArray[np.uint64] = np.ascontiguousarray(digests[:, :8]).view(">u8").reshape(-1)
+    return numbers.astype(np.uint64)
+
+
+class ContentChanges(NamedTuple):
+    """How images differ from what was recorded of them, by key, sorted."""
+
+    changed: list[str]  # other bytes under the same key
+    missing: list[str]  # recorded, no longer there
+    new: list[str]  # there, not recorded
+
+    def __bool__(self) -> bool:
+        return bool(self.changed or self.missing or self.new)
+
+    def __str__(self) -> str:
+        """The numbers and the first names: "2 images have other bytes ('a', 'b'), 1 image is missing ('c')"."""
+        kinds = (
+            (self.changed, "has other bytes", "have other bytes"),
+            (self.missing, "is missing", "are missing"),
+            (self.new, "is new", "are new"),
+        )
+        parts = [
+            f"{count(keys, 'image')} {one_is if len(keys) == 1 else they_are} ({first(keys)})"
+            for keys, one_is, they_are in kinds
+            if keys
+        ]
+        return ", ".join(parts) or "no image differs"
+
+
+def compare_content(
+    keys: pa.Array | Sequence[str],
+    digests: NDArray[np.uint64] | Digests,
+    keys_now: pa.Array | Sequence[str],
+    digests_now: NDArray[np.uint64] | Digests,
+) -> ContentChanges:
+    """What differs between images as they were recorded and as they are now.
+
+    Parameters
+    ----------
+    keys, digests
+        What was recorded: keys [M], and digests [M, 32] or short ones [M]. Where one side is short, both are compared
+        by their short digests.
+    keys_now, digests_now
+        What is there now, in any order.
+
+    Returns
+    -------
+    ContentChanges
+        ``changed``, ``missing`` and ``new``: lists of keys, sorted. False where nothing differs.
+
+    Examples
+    --------
+    >>> old, new = np.array([1, 2], np.uint64), np.array([1, 3, 4], np.uint64)
+    >>> print(compare_content(["a", "b"], old, ["a", "b", "c"], new))
+    1 image has other bytes ('b'), 1 image is new ('c')
+    """
+    if digests.ndim != digests_now.ndim:
+        digests, digests_now = (
+            numbers.astype(np.uint64) if numbers.ndim == 1 else short_digests(numbers.astype(np.uint8))
+            for numbers in (digests, digests_now)
+        )
+    before, after = pa.array(_texts(keys), pa.string()), pa.array(_texts(keys_now), pa.string())
+    indices = pc.index_in(before, value_set=after)
+    present = indices.is_valid().to_numpy(zero_copy_only=False)
+    matched = indices.drop_null().to_numpy()
+    differs = digests[present] != digests_now[matched]
+    if differs.ndim == 2:
+        differs = differs.any(axis=1)
+    changed = before.take(pa.array(np.flatnonzero(present)[differs]))
+    missing = before.take(pa.array(np.flatnonzero(~present)))
+    new = after.filter(pc.invert(pc.is_in(after, value_set=before)))
+    return ContentChanges(*(sorted(part.to_pylist()) for part in (changed, missing, new)))
+
+
+def _texts(keys: pa.Array | Sequence[str]) -> list[str]:
+    texts: list[str] = keys.to_pylist() if isinstance(keys, pa.Array | pa.ChunkedArray) else list(keys)
+    return texts
+
+
+def _innermost(store: ImageStore, rows: Ints) -> tuple[ImageStore, Ints]:
+    """The store that parts and views stand on, and the rows there."""
+    while isinstance(store, RowsStore):
+        rows, store = store.rows[rows], store.store
+    return store, rows
+
+
+def _hashed(store: ImageStore, rows: Ints, workers: int) -> Iterator[Digests]:
+    """Digests of the rows, block by block, in their order; an unreadable image raises ``ImageError``."""
+
+    def hash_block(start: int) -> Digests:
+        block = [digest_of(store, row) for row in rows[start : start + _BLOCK].tolist()]
+        return np.frombuffer(b"".join(block), np.uint8).reshape(-1, DIGEST_BYTES)
+
+    starts = range(0, len(rows), _BLOCK)
+    if workers < 2 or len(starts) == 1:
+        yield from map(hash_block, starts)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            yield from pool.map(hash_block, starts)
+        finally:
+            pool.shutdown(cancel_futures=True)
