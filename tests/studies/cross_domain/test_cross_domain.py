@@ -113,8 +113,10 @@ def test_the_network_of_the_best_validation_is_kept(study: Path) -> None:
     for record in (study / "trainings").glob("*/validation.json"):
         listed = json.loads(record.read_text("utf-8"))
         story = json.loads((record.parent / "network/network.json").read_text("utf-8"))
-        assert [one["step"] for one in listed] == ([1, 2] if "fomaml" in record.parent.name else [2, 4])
-        best = max(listed, key=lambda one: one["accuracy"])
+        assert [validation["step"] for validation in listed] == (
+            [1, 2] if "fomaml" in record.parent.name else [2, 4]
+        )
+        best = max(listed, key=lambda validation: validation["accuracy"])
         assert story["validation"]["step"] == best["step"] == story["training"]["step"]
 
 
@@ -140,16 +142,16 @@ def test_normalised_accuracies_and_intervals_are_those_of_the_predictions(study:
                 pc.equal(table["testbed_name"], setting),
                 pc.and_(pc.equal(table["backbone"], label), pc.equal(table["method"], CALLS[method])),
             )
-            mine = table.filter(mask).sort_by("task")
-            bed = results.testbed(str(mine["testbed"][0]))
+            own_rows = table.filter(mask).sort_by("task")
+            bed = results.testbed(str(own_rows["testbed"][0]))
             scores = []
-            for truth, said, way in zip(
+            for truth, predicted, way in zip(
                 bed.table["query_label"].to_pylist(),
-                mine["prediction"].to_pylist(),
+                own_rows["prediction"].to_pylist(),
                 bed.table["way"].to_pylist(),
                 strict=True,
             ):
-                recalls = [np.mean(np.array(said)[np.array(truth) == c] == c) for c in range(way)]
+                recalls = [np.mean(np.array(predicted)[np.array(truth) == c] == c) for c in range(way)]
                 scores.append((np.mean(recalls) - 1 / way) / (1 - 1 / way))
             assert len(scores) == 12
             mean = float(np.mean(scores))
@@ -177,8 +179,8 @@ def test_tables_stand_beside_the_papers_and_figures_are_there(study: Path) -> No
 def test_a_moved_folder_goes_on(study: Path, run_cli: Any, tmp_path: Path) -> None:
     """Networks are found by their place in the folder: nothing is trained or computed again."""
     shutil.copytree(study, tmp_path / "moved")
-    said = json.loads(run_cli(*_command(study.parent, tmp_path / "moved")).stdout)
-    assert {step["did"] for step in said["steps"]} == {"kept"}
+    printed = json.loads(run_cli(*_command(study.parent, tmp_path / "moved")).stdout)
+    assert {step["did"] for step in printed["steps"]} == {"kept"}
     assert _rows(tmp_path / "moved", "methods") == _rows(study, "methods")
 
 
@@ -196,10 +198,10 @@ def test_only_what_is_missing_is_made_again_and_the_same(run_cli: Any) -> None:
         if not (folder / "report.html").is_file():
             run_cli(*_command(root, folder))
         before = [_rows(folder, name) for name in ("methods", "domains")]
-        lost, cut = (
+        without_network, cut = (
             next((folder / "trainings").glob(f"*other-domains-{n}-*")) for n in ("matching", "fomaml")
         )
-        shutil.rmtree(lost / "network")
+        shutil.rmtree(without_network / "network")
         record = cut / "validation.json"
         record.write_text(json.dumps(json.loads(record.read_text("utf-8"))[:1]), "utf-8")
         (folder / "tables/ways.md").unlink()
@@ -215,7 +217,7 @@ def test_only_what_is_missing_is_made_again_and_the_same(run_cli: Any) -> None:
 def test_a_dry_run_counts_trainings_and_writes_nothing(run_cli: Any, tmp_path: Path) -> None:
     with _locked(fcntl.LOCK_SH) as root:
         done = run_cli(*_command(root, tmp_path / "x", "--dry-run", "--set", "methods=[prototypical]"))
-    found = json.loads(done.stdout)
-    assert [step["step"].rsplit(" ", 1)[1] for step in found["steps"]] == ["protonet"] * 3
-    assert found["notes"][-1].startswith("3 trainings are left, of 4 tasks or batches (shared networks)")
+    estimate = json.loads(done.stdout)
+    assert [step["step"].rsplit(" ", 1)[1] for step in estimate["steps"]] == ["protonet"] * 3
+    assert estimate["notes"][-1].startswith("3 trainings are left, of 4 tasks or batches (shared networks)")
     assert not (tmp_path / "x").exists()

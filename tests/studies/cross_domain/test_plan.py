@@ -76,10 +76,10 @@ def test_what_few_classes_and_images_change_is_said() -> None:
     assert domain.split.sizes == {"train": 3, "validation": 3, "test": 3}
     assert (domain.within.way, domain.within.shot, domain.within.query) == (3, 5, 7)
     assert (domain.any.max_way, domain.any.max_shot, domain.any.query) == (9, 6, 6)
-    told = " ".join(plan.notes)
-    assert "the split is 3/3/3 (train, validation, test), not 70/15/15 %" in told
-    assert "tasks are 3-way 5-shot with 7 queries" in told
-    assert "have 2–9 ways, 1–6 shots and 6 queries" in told
+    notes = " ".join(plan.notes)
+    assert "the split is 3/3/3 (train, validation, test), not 70/15/15 %" in notes
+    assert "tasks are 3-way 5-shot with 7 queries" in notes
+    assert "have 2–9 ways, 1–6 shots and 6 queries" in notes
 
 
 def test_small_domains_are_left_out_and_named() -> None:
@@ -132,7 +132,7 @@ def test_the_papers_cadence() -> None:
 
 def test_tasks_never_mix_domains_and_come_from_all() -> None:
     dataset = _dataset({"a": 5, "b": 9, "c": 4})
-    drawn = draw_tasks(
+    tasks = draw_tasks(
         Pool(dataset, np.arange(18)),
         60,
         0,
@@ -141,7 +141,7 @@ def test_tasks_never_mix_domains_and_come_from_all() -> None:
         instances=UniformInstances(),
     )
     seen = [
-        {dataset.class_ids[dataset.labels[row]].split("/")[0] for row in drawn.support.row(task)}
+        {dataset.class_ids[dataset.labels[row]].split("/")[0] for row in tasks.support.row(task)}
         for task in range(60)
     ]
     assert all(len(domains) == 1 for domains in seen)
@@ -150,7 +150,7 @@ def test_tasks_never_mix_domains_and_come_from_all() -> None:
 
 def test_neighbours_stand_together_until_there_are_enough() -> None:
     values = np.array([2] * 6 + [3] * 2 + [5] * 4 + [9] * 3)
-    assert [(label, int(mine.sum())) for label, mine in grouped(values, 6)] == [("2", 6), ("3–9", 9)]
+    assert [(label, int(mask.sum())) for label, mask in grouped(values, 6)] == [("2", 6), ("3–9", 9)]
     assert [label for label, _ in grouped(np.array([4, 7]))] == ["4–7"]
 
 
@@ -168,16 +168,18 @@ def test_differences_are_those_of_scipy_and_add_up() -> None:
         WITHIN: _tasks(rng, 40, {(OWN, "matching"): 0.6, (OTHER, "matching"): 0.5}),
         CROSS: _tasks(rng, 40, {(OTHER, "matching"): 0.3}),
     }
-    found = differences(tasks, "matching")
+    intervals = differences(tasks, "matching")
     own, other = (tasks[WITHIN].normalised[trained, "matching"] for trained in (OWN, OTHER))
     varied = tasks[CROSS].normalised[OTHER, "matching"]
     welch = stats.ttest_ind(own, varied, equal_var=False).confidence_interval()
     paired = stats.ttest_rel(own, other).confidence_interval()
-    assert (found["within − cross"].low, found["within − cross"].high) == pytest.approx(
+    assert (intervals["within − cross"].low, intervals["within − cross"].high) == pytest.approx(
         (welch.low, welch.high)
     )
-    assert (found["training"].low, found["training"].high) == pytest.approx((paired.low, paired.high))
-    assert found["within − cross"].mean == pytest.approx(found["training"].mean + found["shape"].mean)
+    assert (intervals["training"].low, intervals["training"].high) == pytest.approx((paired.low, paired.high))
+    assert intervals["within − cross"].mean == pytest.approx(
+        intervals["training"].mean + intervals["shape"].mean
+    )
 
 
 @pytest.mark.parametrize(

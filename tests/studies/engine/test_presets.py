@@ -26,8 +26,8 @@ def test_a_preset_names_all_settings_and_its_source(name: str) -> None:
 
 def test_the_paper_preset_has_the_papers_settings() -> None:
     settings = get_study("better-testbed").settings.plain()
-    wanted = {"tasks": 5000, "way": 5, "shots": [1, 5], "query": 10, "alpha": 0.383, "beta": 100.0}
-    assert {key: settings[key] for key in wanted} == wanted
+    expected = {"tasks": 5000, "way": 5, "shots": [1, 5], "query": 10, "alpha": 0.383, "beta": 100.0}
+    assert {key: settings[key] for key in expected} == expected
 
 
 def test_an_unknown_study_suggests_the_nearest() -> None:

@@ -49,28 +49,28 @@ def beds(out: Path) -> dict[str, Testbed]:
 
 @pytest.mark.parametrize("shape", ["variable", "fixed"])
 def test_the_three_kinds_share_their_queries(done: tuple[Path, Any], shape: str) -> None:
-    found = beds(done[0])
-    one, *others = (found[f"shots-{kind}-{shape}"] for kind in ("uniform", "difficult", "easy"))
-    for other in others:
-        assert one.table["query"].equals(other.table["query"])
-        assert one.table["shots"].equals(other.table["shots"])
-        assert not one.table["support"].equals(other.table["support"])
+    testbeds = beds(done[0])
+    uniform, *chosen = (testbeds[f"shots-{kind}-{shape}"] for kind in ("uniform", "difficult", "easy"))
+    for other in chosen:
+        assert uniform.table["query"].equals(other.table["query"])
+        assert uniform.table["shots"].equals(other.table["shots"])
+        assert not uniform.table["support"].equals(other.table["support"])
 
 
 def accuracy(results: Results, bed: Testbed, method: str) -> np.ndarray[Any, Any]:
     table = results.table()
-    mine = pc.and_(pc.equal(table["testbed"], bed.content_hash), pc.equal(table["method"], method))
-    return table.filter(mine).sort_by("task")["accuracy"].to_numpy()
+    mask = pc.and_(pc.equal(table["testbed"], bed.content_hash), pc.equal(table["method"], method))
+    return table.filter(mask).sort_by("task")["accuracy"].to_numpy()
 
 
 def test_every_number_of_the_stress_test_is_in_the_rows(done: tuple[Path, Any]) -> None:
     out, outcome = done
-    results, found = Results(out / "run"), beds(out)
+    results, testbeds = Results(out / "run"), beds(out)
     records = next(table for table in outcome.tables if table.stem == "stress").records
     assert len(records) == 2 * 2 * 4
     for record in records:
         by_kind = {
-            kind: accuracy(results, found[f"shots-{kind}-{record['shape']}"], record["method"])
+            kind: accuracy(results, testbeds[f"shots-{kind}-{record['shape']}"], record["method"])
             for kind in ("uniform", "difficult", "easy")
         }
         values = (
@@ -81,9 +81,9 @@ def test_every_number_of_the_stress_test_is_in_the_rows(done: tuple[Path, Any]) 
 
 def test_difficult_supports_are_harder_and_easy_ones_easier(done: tuple[Path, Any]) -> None:
     out, _ = done
-    results, found = Results(out / "run"), beds(out)
+    results, testbeds = Results(out / "run"), beds(out)
     hard, plain, easy = (
-        accuracy(results, found[f"shots-{kind}-fixed"], "protonet").mean()
+        accuracy(results, testbeds[f"shots-{kind}-fixed"], "protonet").mean()
         for kind in ("difficult", "uniform", "easy")
     )
     assert hard < plain < easy
@@ -92,7 +92,7 @@ def test_difficult_supports_are_harder_and_easy_ones_easier(done: tuple[Path, An
 def test_all_tables_and_figures_are_there(done: tuple[Path, Any]) -> None:
     out, outcome = done
     stems = {table.stem for table in outcome.tables}
-    wanted = {
+    expected = {
         "stress",
         "ranks",
         "extraction",
@@ -104,7 +104,7 @@ def test_all_tables_and_figures_are_there(done: tuple[Path, Any]) -> None:
         "tasks",
         "why",
     }
-    assert stems == wanted
+    assert stems == expected
     for stem in stems:
         assert (out / "tables" / f"{stem}.md").read_text()
     names = {Path(name).stem for name in outcome.figures}
@@ -131,16 +131,18 @@ def test_the_same_command_does_nothing_again(done: tuple[Path, Any], photos: Pat
     study = layered(get_study("hard-md-small"), None, TINY)
     again = run_study(study, f"shots={photos}", out=out, workers=1)
     assert {path: path.stat().st_mtime_ns for path in (out / "testbeds").iterdir()} == before
-    steps = {one["step"]: one["did"] for one in again.did}
+    steps = {step["step"]: step["did"] for step in again.did}
     assert set(steps.values()) == {"kept"}
 
 
 def test_a_shape_that_is_impossible_is_told_not_shrunk(photos: Path, tmp_path: Path) -> None:
     study = layered(get_study("hard-md-small"), None, [*TINY, "shot=28", "ablations=[]", "why=false"])
     outcome = run_study(study, f"shots={photos}", out=tmp_path / "study", workers=1)
-    said = [note for note in outcome.notes if "impossible" in note]
+    notes = [note for note in outcome.notes if "impossible" in note]
     assert (
-        len(said) == 1 and "shots: tasks of fixed shape are impossible" in said[0] and "30 images" in said[0]
+        len(notes) == 1
+        and "shots: tasks of fixed shape are impossible" in notes[0]
+        and "30 images" in notes[0]
     )
     records = next(table for table in outcome.tables if table.stem == "stress").records
     assert {record["shape"] for record in records} == {"variable"}
@@ -181,8 +183,8 @@ def test_printed_numbers_are_the_papers(shared: Path) -> None:
     printed = {tuple(map(float, numbers)) for numbers in lines if numbers}
     for name in paper.names():
         for row, values in paper.table(name).rows.items():
-            found = [line for line in printed if line[-len(values) :] == values]
-            assert found, (name, row)
+            matches = [line for line in printed if line[-len(values) :] == values]
+            assert matches, (name, row)
 
 
 def test_the_papers_networks_have_names_here() -> None:
@@ -200,8 +202,8 @@ def test_the_presets_are_whole() -> None:
 
 
 def test_networks_trained_here_are_compared_by_task(photos: Path, tmp_path: Path) -> None:
-    both = "algorithm: 'protonet(way=3, shot=2, query=3)', steps: 2, split: all, holdout: 0.0"
-    networks = f"{{one: {{{both}, network: 'cnn4(width=4)', size: 16}}, two: {{{both}, start: one}}}}"
+    options = "algorithm: 'protonet(way=3, shot=2, query=3)', steps: 2, split: all, holdout: 0.0"
+    networks = f"{{one: {{{options}, network: 'cnn4(width=4)', size: 16}}, two: {{{options}, start: one}}}}"
     changes = [*TINY, f"networks={networks}", "judge=one", "backbones=[one, two]", "methods=[protonet]"]
     study = layered(
         get_study("hard-md-small"), None, [*changes, "ablations=[]", "why=false", "shapes=[fixed]"]
@@ -244,7 +246,9 @@ def test_curated_shifts_ask_the_same_questions(tmp_path: Path) -> None:
     table = next(table for table in outcome.tables if table.stem == "curated")
     rules = {record["kind"].split(", ")[1] for record in table.records}
     assert {"cure-or-viewpoint", "coco-objects"} <= rules
-    found = beds(tmp_path / "study")
-    one, other = (found[f"toys-{kind}-fixed-curated-cure-or-viewpoint"] for kind in ("matched", "shifted"))
-    assert one.table["query"].equals(other.table["query"])
-    assert not one.table["support"].equals(other.table["support"])
+    testbeds = beds(tmp_path / "study")
+    matched, shifted = (
+        testbeds[f"toys-{kind}-fixed-curated-cure-or-viewpoint"] for kind in ("matched", "shifted")
+    )
+    assert matched.table["query"].equals(shifted.table["query"])
+    assert not matched.table["support"].equals(shifted.table["support"])

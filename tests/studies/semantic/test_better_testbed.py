@@ -32,23 +32,23 @@ def _values(out: Path, testbed: str, method: str) -> tuple[np.ndarray, np.ndarra
 @pytest.mark.parametrize("shot", [1, 5])
 @pytest.mark.parametrize("method", ["protonet", "nearest-neighbour", "bd-cspn"])
 def test_the_table_holds_the_numbers_of_the_results(better: Path, shot: int, method: str) -> None:
-    found = {
+    by_part = {
         (r["testbed"].split("-")[0], r["part"]): r
         for r in _csv(better / f"tables/{shot}-shot.csv")
         if r["source"] == "measured" and r["method"] == method
     }
-    assert len(found) == 6
+    assert len(by_part) == 6
     for kind in ("semantic", "uniform"):
         _, accuracy = _values(better, f"{kind}-{shot}-shot", method)
         low, high = stats.t.interval(0.95, len(accuracy) - 1, accuracy.mean(), stats.sem(accuracy))
-        row = found[kind, "whole"]
+        row = by_part[kind, "whole"]
         assert [float(row[key]) for key in ("mean", "low", "high")] == pytest.approx(
             [accuracy.mean(), low, high]
         )
     coarsity, accuracy = _values(better, f"semantic-{shot}-shot", method)
     ordered = accuracy[np.argsort(coarsity, kind="stable")]
     for quartile, part in enumerate(np.split(ordered, 4)):
-        assert float(found["semantic", f"quartile {quartile + 1}"]["mean"]) == pytest.approx(part.mean())
+        assert float(by_part["semantic", f"quartile {quartile + 1}"]["mean"]) == pytest.approx(part.mean())
 
 
 def test_markdown_and_latex_show_the_numbers_of_the_csv(better: Path) -> None:
@@ -95,8 +95,8 @@ def test_testbeds_are_the_samplers_and_shots_share_classes(better: Path) -> None
     assert set(beds) == {f"{kind}-{shot}-shot" for kind in ("semantic", "uniform") for shot in (1, 5)}
     for kind in ("semantic", "uniform"):
         assert beds[f"{kind}-5-shot"].meta["sampler"]["classes"]["name"] == kind
-        one, five = (beds[f"{kind}-{shot}-shot"].table["classes"].to_pylist() for shot in (1, 5))
-        assert one == five
+        one_shot, five_shot = (beds[f"{kind}-{shot}-shot"].table["classes"].to_pylist() for shot in (1, 5))
+        assert one_shot == five_shot
     fine, coarse = (
         np.mean(beds[f"{kind}-1-shot"].table["coarsity"].to_numpy()) for kind in ("semantic", "uniform")
     )
@@ -105,12 +105,12 @@ def test_testbeds_are_the_samplers_and_shots_share_classes(better: Path) -> None
 
 def test_figures_are_pictures(better: Path) -> None:
     names = {path.stem for path in (better / "figures").iterdir()}
-    wanted = {
+    expected = {
         "coarsity",
         "balance",
-        *(f"{what}-{k}-shot" for what in ("accuracy", "quartiles") for k in (1, 5)),
+        *(f"{figure}-{k}-shot" for figure in ("accuracy", "quartiles") for k in (1, 5)),
     }
-    assert names == wanted
+    assert names == expected
     for name in names:
         with Image.open(better / f"figures/{name}.png") as picture:
             assert min(picture.size) > 300
@@ -172,7 +172,7 @@ def test_another_method_extends_the_run(run_cli, copy: Path) -> None:
 def test_other_settings_in_the_same_folder_are_refused(run_cli, copy: Path) -> None:
     done = _again(run_cli, copy, "--set", "alpha=1", check=False)
     assert done.returncode == 2
-    assert "holds a study with alpha = 0.383, now it is 1.0; choose another folder with --out." in done.stderr
+    assert "holds a study with alpha = 0.383, now it is 1.0; choose another folder with -o." in done.stderr
 
 
 def test_a_dataset_without_taxonomy_is_refused(run_cli, photos: Path, tmp_path: Path) -> None:
@@ -204,10 +204,10 @@ def test_a_foreign_folder_is_refused(run_cli, tmp_path: Path) -> None:
 def test_a_dry_run_estimates_and_writes_nothing(run_cli, tmp_path: Path) -> None:
     changes = ("--set", "tasks=24", "--set", "methods=protonet", "--dry-run")
     out = tmp_path / "out"
-    told = json.loads(
+    estimate = json.loads(
         run_cli("study", "run", "better-testbed-small", "toybox", *changes, "-o", out, "--json").stdout
     )
-    assert len([step for step in told["steps"] if step["step"] == "evaluate"]) == 4
+    assert len([step for step in estimate["steps"] if step["step"] == "evaluate"]) == 4
     assert (
         "nothing was written"
         in run_cli("study", "run", "better-testbed-small", "toybox", *changes, "-o", out).stdout

@@ -26,10 +26,10 @@ def test_the_table_holds_the_numbers_of_the_results(many: Path) -> None:
     table = Results(many / "run").table()
     for row in rows:
         same = [("testbed_name", row["testbed"]), ("method", row["method"])]
-        mine = table.filter(pc.and_(*(pc.equal(table[name], value) for name, value in same)))
-        assert float(row["mean"]) == pytest.approx(float(np.mean(mine[row["metric"]].to_numpy())))
-        assert int(row["tasks"]) == mine.num_rows == 6
-        assert set(mine["way"].to_pylist()) == {int(row["way"])}
+        own_rows = table.filter(pc.and_(*(pc.equal(table[name], value) for name, value in same)))
+        assert float(row["mean"]) == pytest.approx(float(np.mean(own_rows[row["metric"]].to_numpy())))
+        assert int(row["tasks"]) == own_rows.num_rows == 6
+        assert set(own_rows["way"].to_pylist()) == {int(row["way"])}
 
 
 def test_fewer_classes_than_asked_for_are_said(many: Path) -> None:

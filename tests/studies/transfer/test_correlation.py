@@ -41,8 +41,8 @@ def test_correlations_are_those_of_scipy_over_the_rows(folder: Path) -> None:
     table = Results(folder / "run").table().sort_by("task")
     accuracy = table.filter(pc.equal(table["method"], "protonet"))["accuracy"].to_numpy()
     for row in rows:
-        found = json.loads((folder / "divergences" / f"{row['dataset']}.json").read_text("utf-8"))
-        theirs = stats.pearsonr(found[row["model"]][row["measure"]], accuracy)
+        measured = json.loads((folder / "divergences" / f"{row['dataset']}.json").read_text("utf-8"))
+        theirs = stats.pearsonr(measured[row["model"]][row["measure"]], accuracy)
         bounds = theirs.confidence_interval(0.95)
         numbers = [float(row[key]) for key in ("r", "low", "high", "p")]
         assert numbers == pytest.approx([theirs.statistic, bounds.low, bounds.high, theirs.pvalue])
@@ -59,14 +59,16 @@ def test_the_papers_table_stands_beside(folder: Path) -> None:
 def test_a_task_is_the_unit_means_of_its_support(folder: Path, photos: Path) -> None:
     features = embed(open_dataset(photos), "pixels")
     testbed = Testbed.load(next((folder / "testbeds").glob("*.parquet")))
-    found = task_embeddings(testbed, features)
-    assert found.shape == (12, 3, features.dim)
-    rows = {key: place for place, key in enumerate(features.keys.to_pylist())}
+    embeddings = task_embeddings(testbed, features)
+    assert embeddings.shape == (12, 3, features.dim)
+    rows = {key: number for number, key in enumerate(features.keys.to_pylist())}
     task = testbed[7]
     for label in range(3):
-        mine = [rows[key] for key, own in zip(task.support, task.support_label, strict=True) if own == label]
-        mean = np.asarray(features.array[sorted(mine)], np.float64).mean(0)
-        np.testing.assert_allclose(found[7, label], mean / np.linalg.norm(mean), rtol=1e-6, atol=1e-9)
+        of_class = [
+            rows[key] for key, own in zip(task.support, task.support_label, strict=True) if own == label
+        ]
+        mean = np.asarray(features.array[sorted(of_class)], np.float64).mean(0)
+        np.testing.assert_allclose(embeddings[7, label], mean / np.linalg.norm(mean), rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("dim", [40, 12])
@@ -74,12 +76,12 @@ def test_divergences_on_the_span_are_those_in_all_dimensions(dim: int) -> None:
     """20 upstream classes: 40 dimensions are more than they and a task span, 12 are fewer."""
     rng = np.random.default_rng(0)
     upstream, tasks = _unit(rng.normal(size=(20, dim))), _unit(rng.normal(size=(3, 4, dim)))
-    found = divergences(upstream, tasks, 0.001)
+    measured = divergences(upstream, tasks, 0.001)
     for number, task in enumerate(tasks):
         gaussians = fit_gaussian(upstream, 0.001), fit_gaussian(task, 0.001)
         for measure in MEASURES:
             direct = gaussian_divergence(measure, *gaussians)
-            assert found["gaussian"][measure][number] == pytest.approx(direct, rel=1e-6)
+            assert measured["gaussian"][measure][number] == pytest.approx(direct, rel=1e-6)
 
 
 def test_again_nothing_is_computed(folder: Path, photos: Path, run_cli: Any) -> None:

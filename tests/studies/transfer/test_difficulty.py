@@ -84,8 +84,8 @@ def squares(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _run(run_cli: Any, root: Path) -> dict[str, Any]:
     """The whole study with all five methods into the shared folder; what the command says."""
     command = ("study", "run", "transfer-difficulty-small", root / "squares", *_options())
-    found: dict[str, Any] = json.loads(run_cli(*command, "-o", root / "study", "--json").stdout)
-    return found
+    printed: dict[str, Any] = json.loads(run_cli(*command, "-o", root / "study", "--json").stdout)
+    return printed
 
 
 @pytest.fixture
@@ -142,9 +142,9 @@ def test_accuracies_are_the_means_of_the_rows(study: Path) -> None:
                 pc.match_substring(table["backbone"], f"-{trained}-"),
             ),
         )
-        mine = table.filter(mask)["accuracy"].to_numpy()
-        assert len(mine) == 6
-        assert float(row["mean"]) == pytest.approx(float(mine.mean()))
+        accuracy = table.filter(mask)["accuracy"].to_numpy()
+        assert len(accuracy) == 6
+        assert float(row["mean"]) == pytest.approx(float(accuracy.mean()))
 
 
 def test_tables_and_figures_are_there(study: Path) -> None:
@@ -167,8 +167,8 @@ def test_only_what_is_missing_is_made_again_and_the_same(run_cli: Any) -> None:
         if not (folder / "report.html").is_file():
             _run(run_cli, root)
         before = _rows(folder, "accuracies")
-        lost = next(path for path in (folder / "trainings").iterdir() if "R-5-protonet" in path.name)
-        shutil.rmtree(lost)
+        removed = next(path for path in (folder / "trainings").iterdir() if "R-5-protonet" in path.name)
+        shutil.rmtree(removed)
         (folder / "tables/slopes.md").unlink()
         steps = _run(run_cli, root)["steps"]
         made = [step["step"] for step in steps if step["did"] == "written"]
@@ -189,9 +189,9 @@ def test_a_dry_run_counts_the_trainings(squares: Path, run_cli: Any, tmp_path: P
         "--dry-run",
         "--json",
     )
-    found = json.loads(done.stdout)
-    assert len(found["steps"]) == 13
-    assert found["notes"] == [
+    estimate = json.loads(done.stdout)
+    assert len(estimate["steps"]) == 13
+    assert estimate["notes"] == [
         "Times are the limit of each training (0.2 minutes); the evaluation of 10 testbeds of 6 tasks comes on top."
     ]
     assert not (tmp_path / "x").exists()

@@ -38,12 +38,12 @@ def _scores(
     places = [SplitPlace("random", None, 0.001, 0.05)]
     places += [SplitPlace(f"R = {target:g}", target, target / 10, 0.3 + target / 2) for target in TARGETS]
     accuracy = {}
-    for place in places:
+    for split in places:
         for number, method in enumerate(methods):
-            drop = 0.0 if method == "finetune" else fall * (number + 1) * (place.target or 0.0)
+            drop = 0.0 if method == "finetune" else fall * (number + 1) * (split.target or 0.0)
             for shot in (1, 5):
                 noise = rng.normal(0, 0.03, (repeats, tasks))
-                accuracy[place.name, method, shot] = 0.6 + 0.02 * shot - drop + noise
+                accuracy[split.name, method, shot] = 0.6 + 0.02 * shot - drop + noise
     return TransferScores(places, methods, (1, 5), accuracy)
 
 
@@ -53,20 +53,20 @@ def _csv(text: str) -> list[dict[str, str]]:
 
 def test_a_slope_is_that_of_scipy_over_splits_and_trainings() -> None:
     scores = _scores()
-    found = steepness(scores, "anil", 5)
+    slope = steepness(scores, "anil", 5)
     x = [target for target in TARGETS for _ in range(2)]
     y = [row.mean() for target in TARGETS for row in scores.accuracy[f"R = {target:g}", "anil", 5]]
     theirs = stats.linregress(x, y)
     reach = stats.t.ppf(0.975, len(x) - 2) * theirs.stderr
-    assert found.fit.slope == pytest.approx(theirs.slope)
-    assert (found.fit.low, found.fit.high) == pytest.approx((theirs.slope - reach, theirs.slope + reach))
-    assert found.fit.n == 6
+    assert slope.fit.slope == pytest.approx(theirs.slope)
+    assert (slope.fit.low, slope.fit.high) == pytest.approx((theirs.slope - reach, theirs.slope + reach))
+    assert slope.fit.n == 6
 
 
 def test_the_interval_over_tasks_covers_resampled_tasks() -> None:
     """The standard error over tasks against a bootstrap of the tasks of every split."""
     scores = _scores(tasks=200)
-    found = steepness(scores, "maml", 1)
+    slope = steepness(scores, "maml", 1)
     rng = np.random.default_rng(1)
     slopes = []
     for _ in range(600):
@@ -75,7 +75,7 @@ def test_the_interval_over_tasks_covers_resampled_tasks() -> None:
             for target in TARGETS
         ]
         slopes.append(np.polyfit(TARGETS, means, 1)[0])
-    assert (found.high - found.low) / (2 * 1.96) == pytest.approx(np.std(slopes), rel=0.12)
+    assert (slope.high - slope.low) / (2 * 1.96) == pytest.approx(np.std(slopes), rel=0.12)
 
 
 def test_the_difference_of_slopes_is_the_slope_of_the_difference() -> None:
@@ -94,11 +94,11 @@ def test_a_slope_against_the_measured_divergence() -> None:
 
 def test_an_advantage_is_paired_by_task() -> None:
     scores = _scores()
-    place = scores.hardest
-    found = advantage(scores, place, "finetune", "multiclass", 5)
-    difference = scores.tasks(place.name, "finetune", 5) - scores.tasks(place.name, "multiclass", 5)
+    split = scores.hardest
+    interval = advantage(scores, split, "finetune", "multiclass", 5)
+    difference = scores.tasks(split.name, "finetune", 5) - scores.tasks(split.name, "multiclass", 5)
     theirs = stats.ttest_1samp(difference, 0).confidence_interval(0.95)
-    assert (found.mean, found.low, found.high) == pytest.approx((difference.mean(), *theirs))
+    assert (interval.mean, interval.low, interval.high) == pytest.approx((difference.mean(), *theirs))
 
 
 def test_the_leader_is_the_highest_of_those_there_are() -> None:
@@ -112,11 +112,11 @@ def test_slopes_table_holds_the_slopes() -> None:
     table = slopes_table(scores)
     rows = [row for row in _csv(table.texts()["slopes.csv"]) if row["source"] == "measured"]
     for row in rows:
-        found = steepness(
+        slope = steepness(
             scores, row["method"], int(row["shot"]), against=row["minus"], measured=row["x"] == "measured"
         )
-        assert float(row["slope"]) == pytest.approx(found.fit.slope)
-        assert float(row["tasks_high"]) == pytest.approx(found.high)
+        assert float(row["slope"]) == pytest.approx(slope.fit.slope)
+        assert float(row["tasks_high"]) == pytest.approx(slope.high)
     assert len(rows) == 2 * (5 + 4 + 5)  # own slope, minus MAML's, against the measured divergence
     assert "the flattest slope is that of finetune" in table.lines[0]
     assert (
@@ -189,8 +189,8 @@ def test_fixed_pairs_differ_in_adapting_alone() -> None:
 
 def test_one_divergence_has_no_slope() -> None:
     scores = _scores()
-    one = TransferScores(scores.splits[:2], scores.methods, scores.shots, scores.accuracy)
-    assert slopes_table(one).lines == ["A slope needs at least 2 divergences; the study has 1."]
+    single = TransferScores(scores.splits[:2], scores.methods, scores.shots, scores.accuracy)
+    assert slopes_table(single).lines == ["A slope needs at least 2 divergences; the study has 1."]
 
 
 def test_equal_splits_are_told() -> None:
@@ -213,6 +213,6 @@ def test_all_tables_are_written_for_any_choice_of_methods(methods: tuple[str, ..
 def test_two_splits_have_a_slope_without_interval() -> None:
     scores = _scores(repeats=1)
     two = TransferScores(scores.splits[:3], scores.methods, scores.shots, scores.accuracy)
-    found = steepness(two, "maml", 1)
-    assert math.isnan(found.fit.low)
+    slope = steepness(two, "maml", 1)
+    assert math.isnan(slope.fit.low)
     assert "[" in slopes_table(two).sheets[0].blocks[0][0][3].text  # the one over tasks is there

@@ -98,9 +98,9 @@ def test_official_tasks_are_opened_as_such(photos: Path, tmp_path: Path) -> None
         open_sources(named_sources(pets=photos), seed=0)
     data = open_dataset(photos)
     lines = ["path,label,split,position"]
-    for place, key in enumerate(data.keys.to_pylist()):
-        split = ("train", "train", "validation", "test")[place % 4]
-        lines.append(f"{photos / key},{place // 4 % 4},{split},{1000 - place}")
+    for number, key in enumerate(data.keys.to_pylist()):
+        split = ("train", "train", "validation", "test")[number % 4]
+        lines.append(f"{photos / key},{number // 4 % 4},{split},{1000 - number}")
     table = tmp_path / "distances.csv"
     table.write_text("\n".join(lines), encoding="utf-8")
     [source] = open_sources(named_sources(kitti_distance=table), seed=0)
@@ -150,19 +150,21 @@ def test_relabelled_rows_are_the_same_pictures(photos: Path) -> None:
 
 def test_a_union_has_every_image_under_its_source(photos: Path, toybox: Dataset) -> None:
     data = {"b": toybox, "a": open_dataset(photos)}
-    both = union(data, ["a", "b"], ["b"])
-    assert len(both) == sum(len(one) for one in data.values())
-    assert both.class_ids == tuple(sorted(both.class_ids))
-    assert set(both.splits["train"]) == {f"a/{c}" for c in data["a"].class_ids} | {
+    joined = union(data, ["a", "b"], ["b"])
+    assert len(joined) == sum(len(part) for part in data.values())
+    assert joined.class_ids == tuple(sorted(joined.class_ids))
+    assert set(joined.splits["train"]) == {f"a/{c}" for c in data["a"].class_ids} | {
         f"b/{c}" for c in toybox.splits["train"]
     }
-    assert set(both.splits["validation"]) == {f"b/{c}" for c in toybox.splits["validation"]}
-    assert both.taxonomy is not None and set(both.taxonomy.groups(both.class_ids)) == {"a", "b"}
-    for row in (0, 239, 240, len(both) - 1):
-        name, key = str(both.keys[row]).split("/", 1)
+    assert set(joined.splits["validation"]) == {f"b/{c}" for c in toybox.splits["validation"]}
+    assert joined.taxonomy is not None and set(joined.taxonomy.groups(joined.class_ids)) == {"a", "b"}
+    for row in (0, 239, 240, len(joined) - 1):
+        name, key = str(joined.keys[row]).split("/", 1)
         [old] = data[name].find_rows(pa.array([key], pa.string()))
-        assert both.image(row).tobytes() == data[name].image(int(old)).tobytes()
-        assert both.class_ids[both.labels[row]] == f"{name}/{data[name].class_ids[data[name].labels[old]]}"
+        assert joined.image(row).tobytes() == data[name].image(int(old)).tobytes()
+        assert (
+            joined.class_ids[joined.labels[row]] == f"{name}/{data[name].class_ids[data[name].labels[old]]}"
+        )
 
 
 def test_absence_is_said_in_full(toybox: Dataset) -> None:

@@ -20,13 +20,13 @@ def read_table(text: str, number: int) -> dict[str, list[list[float]]]:
     """Title of a line → its numbers, cell by cell, from the text above the table's caption."""
     end = text.index(f"\nTable {number}. ")
     body = text[text.rindex("Data source", 0, end) : end]
-    found = {}
+    table = {}
     for line in body.splitlines()[1:]:
         head, *cells = line.split("\t")
-        numbers = [[float(one) for one in re.findall(r"\d+\.\d+", cell)] for cell in cells]
+        numbers = [[float(digits) for digits in re.findall(r"\d+\.\d+", cell)] for cell in cells]
         if head.strip() and all(numbers):
-            found[AS_PRINTED.get(head.strip(), head.strip())] = numbers
-    return found
+            table[AS_PRINTED.get(head.strip(), head.strip())] = numbers
+    return table
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -36,26 +36,26 @@ def test_every_number_is_the_papers(shared: Path, number: int) -> None:
         pytest.skip("needs the text of the paper in the folder 'shared'")
     printed = read_table(file.read_text(encoding="utf-8"), number)
     table = paper.printed(number)
-    mine = {
+    stored = {
         paper.TITLES[name]: [[value for value in cell if value is not None] for cell in cells]
         for name, cells in table.rows.items()
     }
-    assert mine == printed
-    assert len(mine) == (9 if number == 9 else 31)
+    assert stored == printed
+    assert len(stored) == (9 if number == 9 else 31)
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_printed_means_are_means_of_printed_sources(number: int) -> None:
-    table = paper.printed(number)
+@pytest.mark.parametrize("table_number", NUMBERS)
+def test_printed_means_are_means_of_printed_sources(table_number: int) -> None:
+    table = paper.printed(table_number)
     members = {"md": list(MD), "all": list(VTAB)}
     members |= {group: [name for name in VTAB if VTAB[name].group == group] for group in GROUPS}
     for key, names in members.items():
         if key not in table.rows:
-            assert number == 9 and key != "md"
+            assert table_number == 9 and key != "md"
             continue
-        for place, column in enumerate(table.columns):
-            mean = sum(table.rows[name][place][0] for name in names) / len(names)
-            assert mean == pytest.approx(table.rows[key][place][0], abs=0.0101), (column, key)
+        for number, column in enumerate(table.columns):
+            mean = sum(table.rows[name][number][0] for name in names) / len(names)
+            assert mean == pytest.approx(table.rows[key][number][0], abs=0.0101), (column, key)
 
 
 def test_benchmarks_have_the_papers_sizes() -> None:

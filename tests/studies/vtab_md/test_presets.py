@@ -121,13 +121,13 @@ def test_a_small_preset_trains_and_compares(name: str, data: Dataset, tmp_path: 
     tested = [source for source in sources if source.role != "upstream"]
     assert len(tested) == 5  # a branch, four big episodes
     assert len(measured) == len(tested) * len(settings.rows)  # no row is left out
-    drawn = {Path(path).stem for path in outcome.figures}
-    assert DRAWN[name] <= drawn
+    figures = {Path(path).stem for path in outcome.figures}
+    assert DRAWN[name] <= figures
     with (tmp_path / "out" / "tables" / "networks.csv").open(encoding="utf-8", newline="") as file:
         trained = {row["network"]: row for row in csv.DictReader(file)}
     assert all(row["steps"] == "2" for row in trained.values())
     if name == "vtab-md-upstream-small":
-        assert {one: row["train_classes"] for one, row in trained.items()} == {
+        assert {network: row["train_classes"] for network, row in trained.items()} == {
             "all": "12",
             "ablated": "6",
             "related": "6",

@@ -60,24 +60,24 @@ def test_a_part_of_it_does_not(data: Dataset) -> None:
         "all": "mean of 1 of 18 tasks of VTAB-v2",
         "natural": "mean of 1 of 6 natural tasks of VTAB-v2",
     }
-    whole = {part.key: part.title for part in scores(data, list(MD), own=("mine",)).parts()}
-    assert whole["md"] == "mean of 8 of 8 sources of MD-v2 and 1 of your own"
+    with_own = {part.key: part.title for part in scores(data, list(MD), own=("mine",)).parts()}
+    assert with_own["md"] == "mean of 8 of 8 sources of MD-v2 and 1 of your own"
 
 
 def test_sources_count_once_and_their_intervals_add_up(data: Dataset) -> None:
-    found = scores(data, list(MD))
-    [part] = found.parts()
-    mine = found.aggregate("A", part)
-    means = [found.values["A", name].mean() for name in MD]
-    halves = [stats.sem(found.values["A", name]) * stats.t.ppf(0.975, 29) for name in MD]
-    assert mine is not None and mine.mean == pytest.approx(np.mean(means))
-    assert mine.half == pytest.approx(np.sqrt(np.sum(np.square(halves))) / 8)
+    planted = scores(data, list(MD))
+    [part] = planted.parts()
+    aggregate = planted.aggregate("A", part)
+    means = [planted.values["A", name].mean() for name in MD]
+    halves = [stats.sem(planted.values["A", name]) * stats.t.ppf(0.975, 29) for name in MD]
+    assert aggregate is not None and aggregate.mean == pytest.approx(np.mean(means))
+    assert aggregate.half == pytest.approx(np.sqrt(np.sum(np.square(halves))) / 8)
 
 
 def test_a_row_without_a_source_has_no_mean(data: Dataset) -> None:
-    found = scores(data, list(MD))
+    planted = scores(data, list(MD))
     fewer = VtabScores(
-        found.rows, found.sources, {k: v for k, v in found.values.items() if k != ("A", "dtd")}
+        planted.rows, planted.sources, {k: v for k, v in planted.values.items() if k != ("A", "dtd")}
     )
     [part] = fewer.parts()
     assert fewer.aggregate("A", part) is None and fewer.aggregate("B", part) is not None
@@ -86,33 +86,33 @@ def test_a_row_without_a_source_has_no_mean(data: Dataset) -> None:
 
 
 def test_big_episodes_have_wilsons_interval(data: Dataset) -> None:
-    found = scores(data, ["pets"])
-    mine = found.interval("A", "pets")
-    hits = int(found.values["A", "pets"].sum())
+    planted = scores(data, ["pets"])
+    interval = planted.interval("A", "pets")
+    hits = int(planted.values["A", "pets"].sum())
     theirs = stats.binomtest(hits, 40).proportion_ci(method="wilson")
-    assert mine is not None and (mine.mean, mine.n) == (hits / 40, 40)
-    assert (mine.low, mine.high) == pytest.approx((theirs.low, theirs.high))
+    assert interval is not None and (interval.mean, interval.n) == (hits / 40, 40)
+    assert (interval.low, interval.high) == pytest.approx((theirs.low, theirs.high))
 
 
 def test_differences_are_paired_on_the_first_episodes(data: Dataset) -> None:
-    found = scores(data, ["dtd"])
-    short = {**found.values, ("B", "dtd"): found.values["B", "dtd"][:12]}
-    mine = VtabScores(found.rows, found.sources, short).difference("A", "B", "dtd")
+    planted = scores(data, ["dtd"])
+    short = {**planted.values, ("B", "dtd"): planted.values["B", "dtd"][:12]}
+    difference = VtabScores(planted.rows, planted.sources, short).difference("A", "B", "dtd")
     paired = stats.ttest_rel(short["A", "dtd"][:12], short["B", "dtd"]).confidence_interval()
-    assert mine is not None and mine.n == 12
-    assert (mine.low, mine.high) == pytest.approx((paired.low, paired.high))
+    assert difference is not None and difference.n == 12
+    assert (difference.low, difference.high) == pytest.approx((paired.low, paired.high))
 
 
 def test_the_first_place_is_shared_where_the_difference_may_be_zero(data: Dataset) -> None:
-    found = scores(data, ["dtd"])
-    base = found.values["A", "dtd"]
+    planted = scores(data, ["dtd"])
+    base = planted.values["A", "dtd"]
     apart = VtabScores(
-        found.rows, found.sources, {("A", "dtd"): base, ("B", "dtd"): base - 0.1 - 0.01 * (base > 0.5)}
+        planted.rows, planted.sources, {("A", "dtd"): base, ("B", "dtd"): base - 0.1 - 0.01 * (base > 0.5)}
     )
     assert apart.marks("dtd") == {"A": "best"}
     noise = np.random.default_rng(0).normal(0, 0.2, 30)
     tied = VtabScores(
-        found.rows, found.sources, {("A", "dtd"): base, ("B", "dtd"): base + noise - noise.mean() - 0.001}
+        planted.rows, planted.sources, {("A", "dtd"): base, ("B", "dtd"): base + noise - noise.mean() - 0.001}
     )
     assert tied.marks("dtd") == {"A": "tied", "B": "tied"}
 
@@ -124,9 +124,9 @@ def test_absent_sources_stand_in_the_table(data: Dataset) -> None:
 
 
 def test_charts_have_the_numbers(data: Dataset) -> None:
-    found = scores(data, ["dtd", "pets"])
-    chart = of_scores(found)
-    assert chart.values["A", "dtd"][0] == pytest.approx(100 * found.values["A", "dtd"].mean())
+    planted = scores(data, ["dtd", "pets"])
+    chart = of_scores(planted)
+    assert chart.values["A", "dtd"][0] == pytest.approx(100 * planted.values["A", "dtd"].mean())
     printed = of_paper("figure-3", [6])
     assert printed is not None and printed.values["6 CTX", "omniglot"] == (84.55, 0.94)
     sizes = [(line.capacity, line.resolution) for line in printed.rows]

@@ -66,8 +66,19 @@ def arguments(photos: Path, folder: Path, settings: dict[str, Any]) -> list[str 
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "mine.yaml"
     file.write_text(yaml.safe_dump({"recipe": "vtab-md", "settings": settings}), encoding="utf-8")
-    given = [f"md:pics={photos}", f"natural:shapes={photos}", f"upstream:up={photos}"]
-    return ["study", "run", "vtab-md-small", *given, "--config", file, "--workers", "1", "-o", folder / "out"]
+    sources = [f"md:pics={photos}", f"natural:shapes={photos}", f"upstream:up={photos}"]
+    return [
+        "study",
+        "run",
+        "vtab-md-small",
+        *sources,
+        "--config",
+        file,
+        "--workers",
+        "1",
+        "-o",
+        folder / "out",
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -84,36 +95,38 @@ def records(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def one(table: list[dict[str, str]], **wanted: str) -> dict[str, str]:
-    [found] = [row for row in table if all(row[key] == value for key, value in wanted.items())]
-    return found
+def only_record(table: list[dict[str, str]], **facts: str) -> dict[str, str]:
+    [record] = [row for row in table if all(row[key] == value for key, value in facts.items())]
+    return record
 
 
 def rows_of(folder: Path, testbed: str, method: str) -> Any:
     table = Results(folder).table()
-    mine = pc.and_(pc.equal(table["testbed_name"], testbed), pc.equal(table["method"], method))
-    return table.filter(mine)
+    mask = pc.and_(pc.equal(table["testbed_name"], testbed), pc.equal(table["method"], method))
+    return table.filter(mask)
 
 
 def test_episodes_are_means_over_tasks(done: Path) -> None:
     table = records(done / "tables" / "sources.csv")
     accuracy = rows_of(done / "run", "pics", "protonet")["accuracy"].to_numpy()
     assert len(accuracy) == 6
-    wanted = mean_interval(accuracy)
-    found = one(table, source="measured", row="ProtoNets", on="pics")
-    assert [float(found[key]) for key in ("mean", "low", "high")] == pytest.approx(
-        [wanted.mean, wanted.low, wanted.high]
+    expected = mean_interval(accuracy)
+    record = only_record(table, source="measured", row="ProtoNets", on="pics")
+    assert [float(record[key]) for key in ("mean", "low", "high")] == pytest.approx(
+        [expected.mean, expected.low, expected.high]
     )
 
 
 def test_big_episodes_weigh_blocks_by_their_images(done: Path) -> None:
     table = rows_of(done / "run", "shapes", "protonet")
-    sizes = [len(one) for one in table["prediction"].to_pylist()]
+    sizes = [len(block) for block in table["prediction"].to_pylist()]
     assert sizes == [20, 20, 8]  # 48 test images
     hits = float((table["accuracy"].to_numpy() * sizes).sum())
     low, high = wilson(hits, 48)
-    found = one(records(done / "tables" / "sources.csv"), source="measured", row="ProtoNets", on="shapes")
-    numbers = [float(found[key]) for key in ("mean", "low", "high", "n")]
+    record = only_record(
+        records(done / "tables" / "sources.csv"), source="measured", row="ProtoNets", on="shapes"
+    )
+    numbers = [float(record[key]) for key in ("mean", "low", "high", "n")]
     assert numbers == pytest.approx([hits / 48, float(low), float(high), 48])
 
 
@@ -122,7 +135,7 @@ def test_the_better_candidate_on_validation_images_is_taken(done: Path) -> None:
     assert {row["row"] for row in chosen} == {"Two candidates"}
     for row in chosen:
         table = rows_of(done / "choices", "shapes-choice", row["candidate"])
-        sizes = [len(one) for one in table["prediction"].to_pylist()]
+        sizes = [len(block) for block in table["prediction"].to_pylist()]
         assert sum(sizes) == 10
         accuracy = float(np.average(table["accuracy"].to_numpy(), weights=sizes))
         assert float(row["mean_validation_accuracy"]) == pytest.approx(accuracy)
@@ -132,12 +145,14 @@ def test_the_better_candidate_on_validation_images_is_taken(done: Path) -> None:
 
 
 def test_fewer_episodes_are_the_first_of_more(done: Path) -> None:
-    few = rows_of(done / "run", "pics-3-episodes", "bit(steps=2)")
-    assert len(few) == 3 and len(rows_of(done / "run", "pics", "ridge")) == 6
+    first_episodes = rows_of(done / "run", "pics-3-episodes", "bit(steps=2)")
+    assert len(first_episodes) == 3 and len(rows_of(done / "run", "pics", "ridge")) == 6
     table = records(done / "tables" / "differences.csv")
-    found = one(table, row="BiT", minus="ProtoNets", on="pics")
-    first = rows_of(done / "run", "pics", "protonet")["accuracy"].to_numpy()[:3]
-    assert float(found["difference"]) == pytest.approx(float((few["accuracy"].to_numpy() - first).mean()))
+    record = only_record(table, row="BiT", minus="ProtoNets", on="pics")
+    others_first = rows_of(done / "run", "pics", "protonet")["accuracy"].to_numpy()[:3]
+    assert float(record["difference"]) == pytest.approx(
+        float((first_episodes["accuracy"].to_numpy() - others_first).mean())
+    )
 
 
 def test_means_do_not_bear_a_benchmarks_name_and_absence_is_said(done: Path) -> None:
@@ -152,17 +167,17 @@ def test_means_do_not_bear_a_benchmarks_name_and_absence_is_said(done: Path) -> 
 
 def test_published_numbers_stand_beside_and_are_marked(done: Path) -> None:
     table = records(done / "tables" / "sources.csv")
-    found = one(table, source="published, table 7", row="BiT-ResNet-50 (BN)", on="cu_birds")
-    assert (found["mean"], found["low"]) == ("0.8759", "0.8575")
+    record = only_record(table, source="published, table 7", row="BiT-ResNet-50 (BN)", on="cu_birds")
+    assert (record["mean"], record["low"]) == ("0.8759", "0.8575")
     text = (done / "tables" / "sources.md").read_text(encoding="utf-8")
     assert "Published: Dumoulin et al., 2021, table 7" in text and "87.59 ± 1.84" in text
 
 
 def test_figures_are_drawn_where_there_is_something_to_draw(done: Path) -> None:
-    drawn = {path.name for path in (done / "figures").iterdir()}
-    mine = {"figure-1", "figure-6", "figure-7", "figure-8"}  # figure-3 needs capacities and resolutions
+    files = {path.name for path in (done / "figures").iterdir()}
+    own = {"figure-1", "figure-6", "figure-7", "figure-8"}  # figure-3 needs capacities and resolutions
     printed = {"published-figure-1", "published-figure-6", "published-figure-7"}
-    assert drawn == {f"{name}{suffix}" for name in mine | printed for suffix in (".png", ".svg")}
+    assert files == {f"{name}{suffix}" for name in own | printed for suffix in (".png", ".svg")}
     text = (done / "figures" / "published-figure-6.svg").read_text(encoding="utf-8")
     assert "not measured" in text and "Traffic Sign" in text
 
@@ -191,7 +206,7 @@ def test_the_same_command_does_nothing_and_another_row_extends(
         "rows": {**SETTINGS["rows"], "Neighbour": {"backbone": "pixels", "method": "nearest-neighbour"}},
     }
     run_cli(*arguments(photos, folder, more))
-    assert one(records(done / "tables" / "sources.csv"), row="Neighbour", on="shapes")
+    assert only_record(records(done / "tables" / "sources.csv"), row="Neighbour", on="shapes")
 
 
 def test_a_folder_of_other_testbeds_is_refused(done: Path, photos: Path, run_cli: Any) -> None:
@@ -201,11 +216,11 @@ def test_a_folder_of_other_testbeds_is_refused(done: Path, photos: Path, run_cli
 
 
 def test_a_study_of_one_dataset_refuses_two_and_none(run_cli: Any, tmp_path: Path) -> None:
-    for given in ([], ["toybox", "toybox"]):
-        shown = run_cli("study", "run", "many-way-small", *given, "-o", tmp_path / "out", check=False)
+    for datasets in ([], ["toybox", "toybox"]):
+        shown = run_cli("study", "run", "many-way-small", *datasets, "-o", tmp_path / "out", check=False)
         assert shown.returncode == 2
         assert shown.stderr == (
-            f"error: The study 'many-way-small' takes one dataset and {len(given)} were given.\n"
+            f"error: The study 'many-way-small' takes one dataset and {len(datasets)} were given.\n"
         )
 
 
@@ -250,8 +265,8 @@ def test_starts_come_first_and_circles_are_refused(photos: Path) -> None:
     chain = f"networks={{b: {{algorithm: protonet, start: a, data: [upstream]}}, {first}}}"
     rows = "rows={R: {backbone: b, method: protonet}}"
     settings = changed([chain, rows])
-    networks, kept, notes = make_networks(settings, make_rows(settings), sources)
-    assert list(networks) == ["a", "b"] and [row.name for row in kept] == ["R"] and not notes
+    networks, possible, notes = make_networks(settings, make_rows(settings), sources)
+    assert list(networks) == ["a", "b"] and [row.name for row in possible] == ["R"] and not notes
     circle = chain.replace("{algorithm: multiclass,", "{algorithm: multiclass, start: b,")
     settings = changed([circle, rows])
     with pytest.raises(UserError, match="starts from itself"):
@@ -265,15 +280,15 @@ def test_half_an_ensemble_does_not_pass_for_the_whole(photos: Path) -> None:
     many = "networks={s: {algorithm: multiclass, data: [upstream, md], each: true}}"
     rows = "rows={S: {backbone: s, method: sur}, R: {method: protonet}}"
     settings = changed([many, rows])
-    networks, kept, notes = make_networks(settings, make_rows(settings), sources)
-    assert not networks and [row.name for row in kept] == ["R"]
+    networks, possible, notes = make_networks(settings, make_rows(settings), sources)
+    assert not networks and [row.name for row in possible] == ["R"]
     assert notes == [
         "The row 'S' is left out: its network is trained on 'md', and no such source with train classes is here."
     ]
     alone = many.replace("[upstream, md]", "[upstream]").replace("each", "validate: [md], each")
     settings = changed([alone, rows])
-    networks, kept, notes = make_networks(settings, make_rows(settings), sources)
-    assert list(networks) == ["s-up"] and kept[0].backbone == "s-up"
+    networks, possible, notes = make_networks(settings, make_rows(settings), sources)
+    assert list(networks) == ["s-up"] and possible[0].backbone == "s-up"
     assert notes[0].startswith("The network 's-up' is validated on classes of its own data: none of 'md'")
 
 

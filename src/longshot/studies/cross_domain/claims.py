@@ -11,7 +11,7 @@ import numpy as np
 from longshot.core.arrays import Floats, Ints
 from longshot.reports.sheets import Sheet
 from longshot.studies.cross_domain.plan import METHODS
-from longshot.studies.cross_domain.scores import CROSS, OTHER, OWN, WITHIN, SettingTasks
+from longshot.studies.cross_domain.scores import CROSS, OTHER, OWN, WITHIN, SettingTasks, TasksBySetting
 from longshot.studies.engine.tables import Fact, TableFile, heads, points, ratio, row
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _YES, _NO, _OPEN = "confirmed", "contradicted", "not decided by these tasks"
 
 
-def differences_table(methods: Sequence[str], tasks: Mapping[str, SettingTasks]) -> TableFile:
+def differences_table(methods: Sequence[str], tasks: TasksBySetting) -> TableFile:
     """Within minus cross, and its two parts: where the network was trained, and the shape of the tasks."""
     records: list[Fact] = []
     rows = []
@@ -45,7 +45,7 @@ def differences_table(methods: Sequence[str], tasks: Mapping[str, SettingTasks])
     )
 
 
-def differences(tasks: Mapping[str, SettingTasks], method: str) -> dict[str, Interval]:
+def differences(tasks: TasksBySetting, method: str) -> dict[str, Interval]:
     """Normalised accuracy within − cross; own − other network on the same tasks; fixed − any shape, other network."""
     from longshot.statistics import mean_interval, welch
 
@@ -58,7 +58,7 @@ def differences(tasks: Mapping[str, SettingTasks], method: str) -> dict[str, Int
     }
 
 
-def claims_table(methods: Sequence[str], tasks: Mapping[str, SettingTasks], *, random: bool) -> TableFile:
+def claims_table(methods: Sequence[str], tasks: TasksBySetting, *, random: bool) -> TableFile:
     """The paper's sentences, what was measured, and whether it agrees."""
     cross = tasks[CROSS]
     scores = cross.scores(OTHER, methods)
@@ -85,7 +85,7 @@ def claims_table(methods: Sequence[str], tasks: Mapping[str, SettingTasks], *, r
     )
 
 
-def _harder(methods: Sequence[str], tasks: Mapping[str, SettingTasks]) -> dict[str, str]:
+def _harder(methods: Sequence[str], tasks: TasksBySetting) -> dict[str, str]:
     drops = {method: differences(tasks, method)["within − cross"] for method in methods}
     listed = "; ".join(f"{method} {points(drop)}" for method, drop in drops.items())
     above = [drop.low is not None and drop.low > 0 for drop in drops.values()]
@@ -100,7 +100,7 @@ def _harder(methods: Sequence[str], tasks: Mapping[str, SettingTasks]) -> dict[s
     )
 
 
-def _place(method: str, claim: str, tasks: Mapping[str, SettingTasks]) -> dict[str, str]:
+def _place(method: str, claim: str, tasks: TasksBySetting) -> dict[str, str]:
     """Whether a baseline has the first place, shares it, or has lost it, in both settings."""
     from longshot.reports.summary import column_marks
 
@@ -115,7 +115,7 @@ def _place(method: str, claim: str, tasks: Mapping[str, SettingTasks]) -> dict[s
     return _claim(claim, "; ".join(sentences), _either(verdicts))
 
 
-def _lowest(method: str, claim: str, tasks: Mapping[str, SettingTasks]) -> dict[str, str]:
+def _lowest(method: str, claim: str, tasks: TasksBySetting) -> dict[str, str]:
     """Whether a baseline is below every other on the same tasks, in both settings."""
     from longshot.statistics import mean_interval
 
@@ -192,7 +192,7 @@ def _order(methods: Sequence[str], tasks: SettingTasks, scores: Floats) -> dict[
     )
 
 
-def _spread(methods: Sequence[str], tasks: Mapping[str, SettingTasks]) -> dict[str, str]:
+def _spread(methods: Sequence[str], tasks: TasksBySetting) -> dict[str, str]:
     """How far the domains lie apart in intrinsic difficulty."""
     from longshot.statistics import dataset_difficulty, welch
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,10 +14,10 @@ from longshot.competition import published
 from longshot.core.arrays import Bools, Ints
 from longshot.reports.split_plots import PALETTE
 from longshot.studies.cross_domain.plan import METHODS, RANDOM
-from longshot.studies.cross_domain.scores import CROSS, OTHER, OWN, WITHIN, SettingTasks
+from longshot.studies.cross_domain.scores import CROSS, OTHER, OWN, WITHIN, SettingTasks, TasksBySetting
 from longshot.studies.cross_domain.settings import CrossDomainSettings
 from longshot.studies.cross_domain.tables import grouped
-from longshot.studies.engine.figures import figure_of, means_and_halves
+from longshot.studies.engine.figures import Drawings, figure_of, means_and_halves
 
 _AXIS = "normalised accuracy (%)"
 _INK = "#1b1f24"
@@ -30,9 +30,7 @@ _TITLES = {
 }
 
 
-def figures(
-    settings: CrossDomainSettings, dataset: str, tasks: Mapping[str, SettingTasks]
-) -> dict[str, Callable[[Path], None]]:
+def figures(settings: CrossDomainSettings, dataset: str, tasks: TasksBySetting) -> Drawings:
     """Figure name → a function that draws it to a path without suffix."""
     methods = settings.methods
     column = "random" if settings.backbone == RANDOM else "pre-trained"
@@ -43,9 +41,7 @@ def figures(
     }
 
 
-def _methods(
-    methods: Sequence[str], tasks: Mapping[str, SettingTasks], dataset: str, column: str, path: Path
-) -> None:
+def _methods(methods: Sequence[str], tasks: TasksBySetting, dataset: str, column: str, path: Path) -> None:
     """Bars of both settings with intervals (figure 1); diamonds are the paper's numbers on its own data."""
     printed = published.table(5)
     diamond: Any = {"linestyle": "none", "marker": "D", "markersize": 6, "markerfacecolor": "white"}
@@ -86,11 +82,7 @@ def _sweeps(methods: Sequence[str], tasks: SettingTasks, dataset: str, path: Pat
 
 
 def _lines(
-    axes: Any,
-    methods: Sequence[str],
-    tasks: SettingTasks,
-    groups: Sequence[tuple[str, Bools]],
-    values: Ints,
+    axes: Any, methods: Sequence[str], tasks: SettingTasks, groups: Sequence[tuple[str, Bools]], values: Ints
 ) -> None:
     """One line per baseline through the mean of every group of neighbouring values."""
     centres = np.array([float(values[mask].mean()) for _, mask in groups])
@@ -106,7 +98,7 @@ def _lines(
     axes.grid(axis="y")
 
 
-def _difficulty(methods: Sequence[str], tasks: Mapping[str, SettingTasks], dataset: str, path: Path) -> None:
+def _difficulty(methods: Sequence[str], tasks: TasksBySetting, dataset: str, path: Path) -> None:
     """Stacked bars per domain (figure 3): worst baseline, modelling difficulty, intrinsic difficulty."""
     from longshot.statistics import dataset_difficulty
 

@@ -58,6 +58,9 @@ class SettingTasks:
         return len(self.way)
 
 
+TasksBySetting = Mapping[str, SettingTasks]
+
+
 def read_tasks(
     results: Results, setting: str, pieces: Sequence[DomainScores], testbeds: Mapping[str, Testbed]
 ) -> SettingTasks:

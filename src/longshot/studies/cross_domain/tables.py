@@ -12,7 +12,7 @@ from longshot.reports.sheets import Sheet, SheetCell
 from longshot.studies.cross_domain import paper as paper
 from longshot.studies.cross_domain.claims import claims_table, differences_table
 from longshot.studies.cross_domain.plan import RANDOM
-from longshot.studies.cross_domain.scores import CROSS, OTHER, OWN, WITHIN, SettingTasks
+from longshot.studies.cross_domain.scores import CROSS, OTHER, OWN, WITHIN, SettingTasks, TasksBySetting
 from longshot.studies.cross_domain.settings import CrossDomainSettings
 from longshot.studies.cross_domain.training import DomainTraining, best_validation, seconds_of
 from longshot.studies.engine.tables import Fact, TableFile, bounds, heads, percent, row
@@ -36,7 +36,7 @@ _GROUPS = {
 
 
 def tables(
-    settings: CrossDomainSettings, tasks: Mapping[str, SettingTasks], networks: Mapping[DomainTraining, Path]
+    settings: CrossDomainSettings, tasks: TasksBySetting, networks: Mapping[DomainTraining, Path]
 ) -> list[TableFile]:
     """Every table of the study."""
     methods = settings.methods
@@ -53,7 +53,7 @@ def tables(
     ]
 
 
-def methods_table(methods: Sequence[str], tasks: Mapping[str, SettingTasks]) -> TableFile:
+def methods_table(methods: Sequence[str], tasks: TasksBySetting) -> TableFile:
     """The paper's table 5: baselines in both settings, and shared networks on the within-domain tasks."""
     names = heads("baseline")
     rows = {method: row(method) for method in methods}
@@ -76,7 +76,7 @@ def methods_table(methods: Sequence[str], tasks: Mapping[str, SettingTasks]) -> 
     return TableFile("methods", sheets, [*records, *paper.records(5)])
 
 
-def domains_table(methods: Sequence[str], tasks: Mapping[str, SettingTasks]) -> TableFile:
+def domains_table(methods: Sequence[str], tasks: TasksBySetting) -> TableFile:
     """Every domain in both settings."""
     columns = [(WITHIN, OWN), (CROSS, OTHER)]
     rows: list[list[SheetCell]] = []
@@ -111,7 +111,7 @@ def sweep_table(
     return TableFile(name, [sheet, paper.sheet(printed)], [*records, *paper.records(printed)])
 
 
-def difficulty_table(methods: Sequence[str], tasks: Mapping[str, SettingTasks]) -> TableFile:
+def difficulty_table(methods: Sequence[str], tasks: TasksBySetting) -> TableFile:
     """The paper's table 10 and figure 3: what the best baseline leaves, and what the choice of baseline decides."""
     from longshot.statistics import dataset_difficulty
 

@@ -13,6 +13,9 @@ from longshot.core.arrays import Floats
 from longshot.core.files import atomic
 
 SUFFIXES = (".png", ".svg")
+Drawings = dict[
+    str, Callable[[Path], None]
+]  # figure name → a function that draws it to a path without suffix
 _STYLE: Any = {
     "svg.hashsalt": "longshot",  # equal pictures give equal bytes
     "svg.fonttype": "none",

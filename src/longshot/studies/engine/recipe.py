@@ -73,41 +73,33 @@ class StudyJob(Generic[Settings, Data]):
         datasets: Mapping[str, Dataset],
         into: str = "run",
     ) -> Results:
-        """Methods on testbeds through a backbone, into a folder of the study; only those datasets that are used."""
+        """Methods on testbeds through a backbone, into a folder of the study."""
         from longshot.evaluation.runner import evaluate
 
-        used = {name for testbed in testbeds.values() for name in testbed.datasets}
-        return evaluate(
-            testbeds,
-            backbones=backbone,
-            methods=methods,
-            out=self.out / into,
-            datasets={name: data for name, data in datasets.items() if name in used},
-            device=self.device,
-            workers=self.workers,
-            seed=self.settings.seed,
-        )
+        options = self._options(testbeds, datasets, into)
+        return evaluate(testbeds, backbones=backbone, methods=methods, **options)
 
     def estimate(
         self,
         testbeds: Mapping[str, Testbed],
         backbone: str,
-        methods: Sequence[str],
+        methods: str | Sequence[str],
         datasets: Mapping[str, Dataset],
     ) -> list[dict[str, Any]]:
         """What ``evaluate`` would take in time and disk; nothing is written."""
         from longshot.evaluation.estimates import estimate
 
-        return estimate(
-            testbeds,
-            backbones=backbone,
-            methods=methods,
-            out=self.out / "run",
-            datasets=datasets,
-            device=self.device,
-            workers=self.workers,
-            seed=self.settings.seed,
-        )
+        options = self._options(testbeds, datasets, "run")
+        return estimate(testbeds, backbones=backbone, methods=methods, **options)
+
+    def _options(
+        self, testbeds: Mapping[str, Testbed], datasets: Mapping[str, Dataset], into: str
+    ) -> dict[str, Any]:
+        """Where to and with what; of the datasets those that are used."""
+        used = {name for testbed in testbeds.values() for name in testbed.datasets}
+        machine = {"device": self.device, "workers": self.workers, "seed": self.settings.seed}
+        own = {name: data for name, data in datasets.items() if name in used}
+        return {"out": self.out / into, "datasets": own, **machine}
 
 
 class Recipe(Protocol[Settings, Data]):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.files import write_text
+from longshot.studies.engine.figures import Drawings
 from longshot.studies.engine.presets import Study, get_study, layered, read_study, study_names
 from longshot.studies.engine.recipe import (
     Datasets,
@@ -142,7 +143,7 @@ def finish(
     folder: StudyFolder,
     results: Results,
     tables: Sequence[TableFile],
-    figures: Mapping[str, Callable[[Path], None]],
+    figures: Drawings,
     notes: Sequence[str],
     datasets: Sequence[Dataset],
     title: str | None = None,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.reports.svg import shorten
-from longshot.studies.engine.figures import axes_of
+from longshot.studies.engine.figures import Drawings, axes_of
 from longshot.studies.engine.training import slug
 from longshot.studies.hard_md.scores import HardScores, Mean
 from longshot.studies.hard_md.settings import HardSettings
@@ -23,15 +23,14 @@ _COLOURS = {"uniform": "#3b6fb6", "difficult": "#c8412b", "easy": "#4a8f4a"}
 _SERIES = ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a", "#4a8f4a", "#444444")
 _GAPS = 10  # attributes in the picture of gaps
 _BAR: dict[str, Any] = {"capsize": 2, "ecolor": "#333333"}
-Draw = Callable[[Path], None]
 Bars = Mapping[tuple[str, str], Mean | None]  # (name of a group, kind of a bar) → height
 
 
 def figures(
     settings: HardSettings, scores: HardScores, seconds: Mapping[str, float], why: Why | None
-) -> dict[str, Draw]:
+) -> Drawings:
     """Name → a function that draws it; pictures without numbers are left out."""
-    drawings: dict[str, Draw] = {}
+    drawings: Drawings = {}
     for shape in settings.shapes:
         sources = scores.sources(shape)
         for method in settings.methods:
@@ -150,10 +149,7 @@ def _ways(scores: HardScores, shape: str, path: Path) -> None:
     """Ways of chosen and of filtered tasks, by source."""
     filtered = HardTestbed("", "filtered", shape, "difficult")
     sources = [source for source in scores.sources(shape) if filtered.of_source(source) in scores.testbeds]
-    kinds = (
-        ("chosen supports", main(shape, "difficult"), "#c8412b"),
-        ("filtered", filtered, "#8a6d1b"),
-    )
+    kinds = (("chosen supports", main(shape, "difficult"), "#c8412b"), ("filtered", filtered, "#8a6d1b"))
     with axes_of(path) as axes:
         for number, (label, bed, colour) in enumerate(kinds):
             x = [index + (number - 0.5) * 0.36 for index in range(len(sources))]

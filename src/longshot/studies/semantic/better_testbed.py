@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,18 +18,13 @@ from pydantic import Field
 from longshot.core.arrays import Floats
 from longshot.core.errors import UserError
 from longshot.reports.sheets import Sheet
+from longshot.studies.engine.figures import Drawings
 from longshot.studies.engine.settings import Counts, Number
 from longshot.studies.engine.tables import Fact, TableFile, heads, points, ratio, row
 from longshot.studies.semantic import figures as pictures
 from longshot.studies.semantic.recipe import Scores, StudyPlan, TestbedRecipe, Testbeds, TestbedSettings
 from longshot.studies.semantic.scores import MethodScores, transduction
-from longshot.studies.semantic.tables import (
-    FIRST_PLACE,
-    TableColumn,
-    column_records,
-    published_record,
-    sheet,
-)
+from longshot.studies.semantic.tables import FIRST_PLACE, TableColumn, column_records, published_record, sheet
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -84,11 +78,9 @@ class BetterTestbed(TestbedRecipe[BetterTestbedSettings]):
         results = [_results_table(settings, shot, scores) for shot in settings.shots]
         return [*results, _claims_table(settings, testbeds, scores)]
 
-    def figures(
-        self, settings: BetterTestbedSettings, testbeds: Testbeds, scores: Scores
-    ) -> dict[str, Callable[[Path], None]]:
+    def figures(self, settings: BetterTestbedSettings, testbeds: Testbeds, scores: Scores) -> Drawings:
         """Name → a function that draws it; testbeds that share their classes share one picture."""
-        figures: dict[str, Callable[[Path], None]] = {}
+        figures: Drawings = {}
         pictured: list[list[list[str]]] = []
         for shot in settings.shots:
             pair = {kind: testbeds[f"{kind}-{shot}-shot"] for kind in KINDS}

@@ -6,9 +6,8 @@ tasks of as many as it has; shapes it cannot give at all are named in one senten
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,18 +16,13 @@ from pydantic import Field
 from longshot.core.errors import UserError
 from longshot.reports.sheets import Sheet
 from longshot.reports.ways import head, metrics
+from longshot.studies.engine.figures import Drawings
 from longshot.studies.engine.settings import Counts, Ways
 from longshot.studies.engine.tables import Fact, TableFile, heads, points, row
 from longshot.studies.semantic import figures as pictures
 from longshot.studies.semantic.recipe import Scores, StudyPlan, TestbedRecipe, Testbeds, TestbedSettings
 from longshot.studies.semantic.scores import transduction
-from longshot.studies.semantic.tables import (
-    FIRST_PLACE,
-    TableColumn,
-    column_records,
-    published_record,
-    sheet,
-)
+from longshot.studies.semantic.tables import FIRST_PLACE, TableColumn, column_records, published_record, sheet
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -74,11 +68,9 @@ class ManyWay(TestbedRecipe[ManyWaySettings]):
         shapes = _shapes(testbeds)
         return [_results_table(settings, shapes, scores), _claims_table(shapes, scores)]
 
-    def figures(
-        self, settings: ManyWaySettings, testbeds: Testbeds, scores: Scores
-    ) -> dict[str, Callable[[Path], None]]:
+    def figures(self, settings: ManyWaySettings, testbeds: Testbeds, scores: Scores) -> Drawings:
         """Accuracy against the number of ways for every number of shots that has at least two."""
-        figures: dict[str, Callable[[Path], None]] = {}
+        figures: Drawings = {}
         for shot, shapes in _by_shot(_shapes(testbeds)).items():
             if len(shapes) > 1:
                 by_way = {shape.way: scores[shape.name] for shape in shapes}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pydantic import Field
 
+from longshot.studies.engine.figures import Drawings
 from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.run import finish
 from longshot.studies.engine.settings import Methods, StudySettings, Text, method_calls
@@ -61,9 +61,7 @@ class TestbedRecipe(OneDataset[ModelType], ABC, Generic[ModelType]):
         """Every table of the study."""
 
     @abstractmethod
-    def figures(
-        self, settings: ModelType, testbeds: Testbeds, scores: Scores
-    ) -> dict[str, Callable[[Path], None]]:
+    def figures(self, settings: ModelType, testbeds: Testbeds, scores: Scores) -> Drawings:
         """Figure name → a function that draws it to a path without suffix."""
 
     def run(self, job: StudyJob[ModelType, Dataset]) -> StudyOutcome:

@@ -21,6 +21,7 @@ from longshot.core.errors import UserError
 from longshot.core.files import write_json
 from longshot.core.progress import progress
 from longshot.reports.sheets import Sheet, SheetCell
+from longshot.studies.engine.figures import Drawings, on_both
 from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.rows import numbers, select_rows
 from longshot.studies.engine.run import finish
@@ -94,7 +95,7 @@ class DivergenceCorrelation(OneDataset[CorrelationSettings]):
             name: {method: numbers(select_rows(table, testbed, backbone, method)) for method in methods}
             for name, testbed in testbeds.items()
         }
-        drawings = {
+        drawings: Drawings = {
             name: partial(_scatter, measured[name], accuracies[name][methods[0]], name, methods[0])
             for name in testbeds
         }
@@ -250,7 +251,7 @@ def correlations_table(
                     facts = {"source": "measured", "dataset": name, "method": method, "model": model}
                     records.append({**facts, "measure": measure, **_numbers(by_testbed[name][measure])})
             lines += [_finding(method, words, name, group) for name, group in by_testbed.items()]
-    sheets.append(paper.correlations_sheet(MEASURES))
+    sheets.append(paper.sheet(2, MEASURES))
     return TableFile("correlations", sheets, [*records, *paper.correlations_records()], lines)
 
 
@@ -286,7 +287,6 @@ def _finding(method: str, words: str, name: str, correlations: Mapping[str, Corr
 def _scatter(divergence: Divergences, accuracy: Floats, name: str, method: str, path: Path) -> None:
     """Accuracy of each task against its symmetrised KL, for the Gaussians and the categoricals."""
     from longshot.reports.split_plots import Cloud, clouds
-    from longshot.studies.engine.figures import on_both
 
     by_model = [
         Cloud(words, np.array(divergence[model]["kl-symmetric"]), accuracy) for model, words in MODELS.items()

@@ -18,21 +18,7 @@ from longshot.studies.engine.rows import numbers, select_rows
 from longshot.studies.engine.run import finish
 from longshot.studies.engine.single import OneDataset
 from longshot.studies.engine.training import slug, training_step
-from longshot.studies.transfer.plan import (
-    EVERYTHING,
-    TRAINED,
-    TRAINED_BY,
-    SplitTraining,
-    TransferTestbed,
-    check_classes,
-    evaluations,
-    make_splits,
-    measure_splits,
-    split_name,
-    testbeds_of,
-    training_of,
-    trainings,
-)
+from longshot.studies.transfer import plan
 from longshot.studies.transfer.settings import TransferSettings
 from longshot.studies.transfer.stats import TransferScores
 
@@ -44,7 +30,7 @@ if TYPE_CHECKING:
     from longshot.studies.engine.folder import StudyFolder
     from longshot.testbeds.testbed import Testbed
 
-_ALL_CLASSES = SplitTraining(EVERYTHING, "multiclass", None, 0)
+_ALL_CLASSES = plan.SplitTraining(plan.EVERYTHING, "multiclass", None, 0)
 TransferJob = StudyJob[TransferSettings, "Dataset"]
 
 
@@ -59,14 +45,14 @@ class TransferDifficulty(OneDataset[TransferSettings]):
         from longshot.studies.transfer.tables import tables, trainings_table
 
         settings, dataset = job.settings, job.data
-        check_classes(settings, dataset)
+        plan.check_classes(settings, dataset)
         folder = self.folder(job)
         folder.save()
         features = _embedding(job, folder)
-        splits = make_splits(settings, dataset, features)
+        splits = plan.make_splits(settings, dataset, features)
         for name, split in splits.items():
             split.save(job.out / "splits" / f"{slug(name)}.json")
-        places = measure_splits(settings, splits, features)
+        places = plan.measure_splits(settings, splits, features)
         notes = [
             f"'{split_place.name}' has the same classes in every part as '{split_place.twin}'."
             for split_place in places
@@ -75,26 +61,26 @@ class TransferDifficulty(OneDataset[TransferSettings]):
         folder.save(notes=notes)
         testbeds = {
             bed.name: folder.draw(bed.name, partial(_draw, settings, splits[bed.split].apply(dataset), bed))
-            for bed in testbeds_of(settings, splits)
+            for bed in plan.testbeds_of(settings, splits)
         }
         networks = {
             network: network.training(settings, splits[network.split], dataset).run(folder, job.device)
-            for network in trainings(settings, list(splits))
+            for network in plan.trainings(settings, list(splits))
         }
         results: Results | None = None
-        for testbed, backbone, methods in evaluations(settings, splits, networks):
+        for testbed, backbone, methods in plan.evaluations(settings, splits, networks):
             results = job.evaluate({testbed: testbeds[testbed]}, backbone, methods, {dataset.name: dataset})
         assert results is not None
         table = results.table()
 
         def accuracy(split: str, part: str, method: str, shot: int) -> Floats:
             """Accuracies [repeats, T] of a method on a part of a split."""
-            testbed = testbeds[TransferTestbed(split, part, shot).name]
+            testbed = testbeds[plan.TransferTestbed(split, part, shot).name]
             of_repeats = [
-                networks[training_of(settings, split, method, shot, repeat)]
+                networks[plan.training_of(settings, split, method, shot, repeat)]
                 for repeat in range(settings.repeats)
             ]
-            solver = TRAINED_BY[method][1]
+            solver = plan.TRAINED_BY[method][1]
             return np.stack([numbers(select_rows(table, testbed, path, solver)) for path in of_repeats])
 
         scores = TransferScores(
@@ -115,21 +101,21 @@ class TransferDifficulty(OneDataset[TransferSettings]):
     def estimate(self, job: TransferJob) -> StudyEstimate:
         """The trainings with their limits; evaluation comes on top."""
         settings, dataset = job.settings, job.data
-        check_classes(settings, dataset)
+        plan.check_classes(settings, dataset)
         self.folder(job)
-        names = [split_name(target) for target in settings.divergences] + list(settings.also)
-        listed = trainings(settings, names)
-        if settings.backbone == TRAINED:
+        names = [plan.split_name(target) for target in settings.divergences] + list(settings.also)
+        listed = plan.trainings(settings, names)
+        if settings.backbone == plan.TRAINED:
             listed.insert(0, _ALL_CLASSES)
         steps = [training_step(training.label, len(dataset), 60 * settings.minutes) for training in listed]
         note = (
             f"Times are the limit of each training ({settings.minutes:g} minutes); the evaluation of "
-            f"{len(testbeds_of(settings, names))} testbeds of {settings.tasks} tasks comes on top."
+            f"{len(plan.testbeds_of(settings, names))} testbeds of {settings.tasks} tasks comes on top."
         )
         return StudyEstimate(steps, [note])
 
 
-def _draw(settings: TransferSettings, dataset: Dataset, testbed: TransferTestbed) -> Testbed:
+def _draw(settings: TransferSettings, dataset: Dataset, testbed: plan.TransferTestbed) -> Testbed:
     from longshot.testbeds.sample import sample
     from longshot.testbeds.shapes import FixedShape
 
@@ -147,6 +133,6 @@ def _embedding(job: TransferJob, folder: StudyFolder) -> Features:
     from longshot.features.extract import embed
 
     backbone = job.settings.backbone
-    if backbone == TRAINED:
+    if backbone == plan.TRAINED:
         backbone = _ALL_CLASSES.training(job.settings, None, job.data).run(folder, job.device)
     return embed(job.data, backbone, device=job.device)

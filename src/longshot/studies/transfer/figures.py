@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from longshot.core.arrays import Floats
-from longshot.studies.engine.figures import means_and_halves, on_both
+from longshot.studies.engine.figures import Drawings, means_and_halves, on_both
 from longshot.studies.transfer.plan import class_rows
 from longshot.studies.transfer.settings import TransferSettings
 from longshot.studies.transfer.stats import TransferScores, steepness
@@ -30,7 +29,7 @@ def figures(
     splits: Mapping[str, Split],
     scores: TransferScores,
     accuracy: Callable[[str, str, str, int], Floats],
-) -> dict[str, Callable[[Path], None]]:
+) -> Drawings:
     """Figure 3 (classes in the plane), figure 2 (accuracy on train, validation and test), all methods by divergence.
 
     ``accuracy(split, part, method, shot)`` gives accuracies [repeats, T].
@@ -40,7 +39,7 @@ def figures(
 
     panels = [SplitPanel(name, class_rows(split, features)) for name, split in splits.items()]
     title = f"{dataset}, {len(features.class_ids)} classes"
-    drawings: dict[str, Callable[[Path], None]] = {
+    drawings: Drawings = {
         "classes": partial(on_both, partial(class_map, class_embeddings(features), panels, title=title))
     }
     axis: dict[str, Any] = {"xlabel": _AXIS, "chance": 1 / settings.way}
@@ -72,10 +71,7 @@ def method_series(scores: TransferScores, method: str, shot: int) -> DivergenceS
 
 
 def _series(
-    label: str,
-    scores: TransferScores,
-    values: Mapping[str, Floats],
-    line: tuple[float, float] | None = None,
+    label: str, scores: TransferScores, values: Mapping[str, Floats], line: tuple[float, float] | None = None
 ) -> DivergenceSeries:
     """Means and 95 % bounds, as shares, of the accuracies on every split of the sweep against its target."""
     from longshot.reports.split_plots import DivergenceSeries

@@ -99,7 +99,7 @@ def accuracies_table(scores: TransferScores, way: int) -> TableFile:
             }
             listed = "; ".join(f"{method} {points(drop)}" for method, drop in drops.items())
             lines.append(f"{shot}-shot, random split minus {hard}, points [95 % over tasks]: {listed}.")
-    sheets = [sheet, paper.accuracies_sheet()]
+    sheets = [sheet, paper.sheet(4)]
     return TableFile("accuracies", sheets, [*records, *paper.accuracies_records()], lines)
 
 
@@ -119,7 +119,7 @@ def slopes_table(scores: TransferScores) -> TableFile:
     """The paper's table 5: slope of accuracy against R, and the difference to MAML's."""
     if len(scores.sweep) < 2:
         line = f"A slope needs at least 2 divergences; the study has {len(scores.sweep)}."
-        return TableFile("slopes", [paper.slopes_sheet()], paper.slope_records(), [line])
+        return TableFile("slopes", [paper.sheet(5)], paper.slope_records(), [line])
     records: list[Fact] = []
     lines: list[str] = []
     blocks = []
@@ -160,7 +160,7 @@ def slopes_table(scores: TransferScores) -> TableFile:
         f"{'training' if repeats == 1 else 'trainings'}, 95 % t interval in brackets. "
         "The interval over tasks alone holds for these very splits and networks."
     )
-    sheets = [Sheet("Slope of accuracy against divergence", names, blocks, note), paper.slopes_sheet()]
+    sheets = [Sheet("Slope of accuracy against divergence", names, blocks, note), paper.sheet(5)]
     return TableFile("slopes", sheets, [*records, *paper.slope_records()], lines)
 
 
@@ -199,7 +199,7 @@ def hardest_table(scores: TransferScores, way: int) -> TableFile:
         f"{_ACCURACY}. Bold: first place of its column; = where several share it, because paired sign-flip tests (5 %, "
         "Holm over all pairs of methods) do not separate them from the highest mean."
     )
-    sheets = [Sheet(f"Hardest transfer: {name}, {way}-way", names, blocks, note), paper.hardest_sheet()]
+    sheets = [Sheet(f"Hardest transfer: {name}, {way}-way", names, blocks, note), paper.sheet(1)]
     return TableFile("hardest", sheets, [*records, *paper.hardest_records()])
 
 

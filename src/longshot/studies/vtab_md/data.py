@@ -165,11 +165,7 @@ def _labels(data: Dataset, column: str) -> list[str]:
 def relabelled(data: Dataset, name: str, labels: Sequence[str], rows: Ints) -> Dataset:
     """The images at ``rows`` [M] in other classes; ``labels`` [N] are those of all images."""
     return assemble(
-        name,
-        data.source,
-        np.array(labels)[rows],
-        data.keys.take(pa.array(rows)),
-        RowsStore(data.store, rows),
+        name, data.source, np.array(labels)[rows], data.keys.take(pa.array(rows)), RowsStore(data.store, rows)
     )
 
 
@@ -204,10 +200,7 @@ def union(parts: Mapping[str, Dataset], train: Sequence[str], validate: Sequence
         for name in (class_id.split("/", 1)[0],)
         for key in data[part].keys.slice(span.start, span.stop - span.start).to_pylist()
     ]
-    splits = {
-        "train": _members(parts, train, "train"),
-        "validation": _members(parts, validate, "validation"),
-    }
+    splits = {"train": _members(parts, train, "train"), "validation": _members(parts, validate, "validation")}
     edges = [("", name) for name in parts] + [(span.split("/", 1)[0], span) for span, _, _ in classes]
     return Dataset(
         name=" + ".join(parts),

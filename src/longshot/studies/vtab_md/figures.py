@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from longshot.reports.svg import LIGHT, marker, new_figure, shorten
-from longshot.studies.engine.figures import save
+from longshot.studies.engine.figures import Drawings, save
 from longshot.studies.vtab_md import paper as paper
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB
 from longshot.studies.vtab_md.scores import VtabScores
@@ -55,10 +55,10 @@ class Chart:
         return replace(self, rows=[row for name in names for row in self.rows if row.label == name])
 
 
-def figures(settings: VtabSettings, scores: VtabScores) -> dict[str, Callable[[Path], None]]:
+def figures(settings: VtabSettings, scores: VtabScores) -> Drawings:
     """Name → a function that draws it; pictures without rows or sources here are left out."""
     own = of_scores(scores)
-    drawings: dict[str, Callable[[Path], None]] = {}
+    drawings: Drawings = {}
     for name, figure in settings.figures.items():
         for title, chart in ((name, own), (f"published-{name}", of_paper(name, settings.published))):
             if chart is None:

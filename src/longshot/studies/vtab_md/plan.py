@@ -87,19 +87,12 @@ class NetworkToTrain:
 
 def make_rows(settings: VtabSettings) -> list[ApproachRow]:
     """The rows as asked for; a row without a backbone takes the study's."""
-    return [
-        ApproachRow(
-            name,
-            row.backbone or settings.backbone,
-            row.md,
-            row.vtab,
-            min(row.tasks or settings.tasks, settings.tasks),
-            row.group,
-            row.capacity,
-            row.resolution,
-        )
-        for name, row in settings.rows.items()
-    ]
+    rows = []
+    for name, approach in settings.rows.items():
+        tasks = min(approach.tasks or settings.tasks, settings.tasks)
+        own = {**dict(approach), "backbone": approach.backbone or settings.backbone, "tasks": tasks}
+        rows.append(ApproachRow(name, **own))
+    return rows
 
 
 class _NetworkPlanner:

@@ -34,10 +34,7 @@ def tables(
     notes: Sequence[str],
 ) -> list[TableFile]:
     """Every table of the study; ``validated`` and ``chosen`` are those of :func:`choices_table`."""
-    written = [
-        aggregate_table(settings.published, scores, notes),
-        sources_table(settings.published, scores),
-    ]
+    written = [aggregate_table(settings.published, scores, notes), sources_table(settings.published, scores)]
     if any(approach.name == settings.against for approach in scores.rows):
         written.append(differences_table(str(settings.against), scores))
     if validated:

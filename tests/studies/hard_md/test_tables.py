@@ -1,0 +1,312 @@
+"""Tables and figures of Hard-Meta-Dataset++ on planted accuracies whose answers are known by arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import hypot
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from longshot.statistics import Interval
+from longshot.studies import get_study, layered
+from longshot.studies.engine.tables import TableFile
+from longshot.studies.hard_md import tables as hard_tables
+from longshot.studies.hard_md.ablations import ablation_tables
+from longshot.studies.hard_md.figures import steps_points, stress_bars, widest_gaps
+from longshot.studies.hard_md.scores import HardScores, Mean, ranks_of
+from longshot.studies.hard_md.settings import HardSettings
+from longshot.studies.hard_md.testbeds import HardTestbed, main
+
+T1 = float(stats.t.ppf(0.975, 1))  # two tasks a, b have the interval ± T1 · |a − b| / 2
+JUDGE, OTHER = "pixels", "sketch"
+
+
+def settings(**changes: Any) -> HardSettings:
+    plain = {
+        "networks": {},
+        "judge": JUDGE,
+        "backbones": [JUDGE, OTHER],
+        "methods": ["protonet"],
+        "adapted": [],
+        "shapes": ["fixed"],
+        "published": False,
+        "tasks": 2,
+        "way": 3,
+        "shot": 4,
+    }
+    made = layered(get_study("hard-md-small"), None, {**plain, **changes}).settings
+    assert isinstance(made, HardSettings)
+    return made
+
+
+@dataclass
+class Planted:
+    """Accuracies per task by testbed, backbone and method."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    testbeds: dict[HardTestbed, Any] = field(default_factory=dict)
+
+    def add(
+        self,
+        bed: HardTestbed,
+        *accuracy: float,
+        backbone: str = JUDGE,
+        method: str = "protonet",
+        **columns: list[float],
+    ) -> Planted:
+        table = pa.table(columns) if columns else None
+        self.testbeds.setdefault(bed, SimpleNamespace(content_hash=bed.name, table=table))
+        facts = {"testbed": bed.name, "backbone": backbone, "method": method}
+        self.rows += [{**facts, "task": task, "accuracy": value} for task, value in enumerate(accuracy)]
+        return self
+
+    def scores(self) -> HardScores:
+        shuffled = [self.rows[i] for i in np.random.default_rng(0).permutation(len(self.rows))]
+        table = pa.Table.from_pylist(shuffled)
+        return HardScores(table, self.testbeds, (JUDGE, OTHER), JUDGE, {OTHER: "a sketch"})
+
+
+def half(*values: float) -> float:
+    return T1 * abs(values[0] - values[1]) / 2
+
+
+def numbers(table: TableFile | None, **facts: str) -> list[tuple[float, float]]:
+    """(mean, half) of the records that have these facts."""
+    assert table is not None
+    rows = [record for record in table.records if all(record[key] == value for key, value in facts.items())]
+    return [(record["mean"], record["half"]) for record in rows]
+
+
+def texts(table: TableFile | None) -> list[list[str]]:
+    assert table is not None
+    return [[cell.text for cell in row] for row in table.sheets[0].blocks[0]]
+
+
+def ablation(
+    name: str, planted: Planted, seconds: dict[str, float] | None = None, **changes: Any
+) -> TableFile:
+    [table] = ablation_tables(settings(ablations=[name], **changes), planted.scores(), seconds or {})
+    return table
+
+
+@pytest.fixture
+def stress() -> Planted:
+    """Two sources, two backbones; a sketch was not evaluated on the second source's easy supports."""
+    planted = Planted()
+    values = {
+        ("a", "uniform"): ((0.8, 0.6), (0.9, 0.9)),
+        ("a", "difficult"): ((0.4, 0.4), (0.3, 0.1)),
+        ("a", "easy"): ((1.0, 0.8), (1.0, 1.0)),
+        ("b", "uniform"): ((0.6, 0.6), (0.7, 0.5)),
+        ("b", "difficult"): ((0.5, 0.3), (0.2, 0.4)),
+        ("b", "easy"): ((0.7, 0.9), ()),
+    }
+    for (source, kind), (judge, other) in values.items():
+        planted.add(main("fixed", kind, source), *judge)
+        planted.add(main("fixed", kind, source), *other, backbone=OTHER)
+    return planted
+
+
+def test_the_stress_test_pairs_tasks_and_averages_sources(stress: Planted) -> None:
+    table = hard_tables.stress_table(settings(), stress.scores())
+    own = {"backbone": JUDGE, "shape": "fixed", "method": "protonet"}
+    assert numbers(table, **own, source="a", kind="uniform") == [pytest.approx((0.7, half(0.8, 0.6)))]
+    assert numbers(table, **own, source="a", kind="drop") == [pytest.approx((0.3, half(0.4, 0.2)))]
+    assert numbers(table, **own, source="b", kind="drop") == [pytest.approx((0.2, half(0.1, 0.3)))]
+    assert numbers(table, backbone="a sketch", source="b", kind="easy") == [(None, None)]
+    judge, other = texts(table)
+    drop_half = 50 * hypot(
+        half(0.4, 0.2), half(0.1, 0.3)
+    )  # half of the mean of two sources' drops, in points
+    assert judge[:2] == [JUDGE, "protonet"]
+    assert judge[-3:] == [
+        f"65.0 ± {50 * half(0.8, 0.6):.1f}",
+        f"40.0 ± {50 * half(0.5, 0.3):.1f}",
+        f"+25.0 ± {drop_half:.1f}",
+    ]
+    assert other[8] == "–"  # easy supports of b
+    # a sketch drops by (0.6 + 0.8) / 2 = 0.7 on a and (0.5 + 0.1) / 2 = 0.3 on b
+    wide = 50 * hypot(half(0.6, 0.8), half(0.5, 0.1))
+    assert table.lines == [
+        f"3-way 4-shot: the drop from uniform to difficult supports lies between 25.0 ± {drop_half:.1f} (protonet on "
+        f"pixels) and 50.0 ± {wide:.1f} points (protonet on a sketch)."
+    ]
+
+
+def test_ranks_change_where_the_means_do(stress: Planted) -> None:
+    table = hard_tables.ranks_table(settings(), stress.scores())
+    ranks = {record["backbone"]: (record["uniform"], record["difficult"]) for record in table.records}
+    assert ranks == {JUDGE: (2, 1), "a sketch": (1, 2)}  # 0.65 and 0.75 uniform, 0.40 and 0.25 difficult
+    assert table.lines == []  # two backbones have no correlation
+    assert ranks_of(np.array([0.2, 0.9, 0.9, 0.1])).tolist() == [3, 1, 2, 4]
+
+
+def test_figures_hold_the_numbers_of_the_stress_test(stress: Planted) -> None:
+    bars = stress_bars(stress.scores(), "fixed", "protonet")
+    assert bars[JUDGE, "uniform"] == Mean(pytest.approx(0.65), pytest.approx(half(0.8, 0.6) / 2))
+    assert bars["a sketch", "easy"] is None  # not a mean of fewer sources
+    one_source = stress_bars(stress.scores(), "fixed", "protonet", "a")
+    assert one_source["a sketch", "easy"] == Mean(pytest.approx(1.0), pytest.approx(0.0))
+
+
+def test_supports_chosen_by_another_backbone(stress: Planted) -> None:
+    for source, values in (("a", (0.5, 0.5)), ("b", (0.3, 0.1))):
+        bed = HardTestbed(source, "extraction", "fixed", "difficult", OTHER)
+        stress.add(bed, *values).add(bed, 0.2, 0.2, backbone=OTHER)
+    table = ablation("extraction", stress)
+    rows = texts(table)
+    assert [row[0] for row in rows] == ["uniform (nothing chosen)", JUDGE, "a sketch"]
+    assert rows[1][1:] == [
+        f"40.0 ± {50 * half(0.5, 0.3):.1f}",
+        f"25.0 ± {50 * hypot(half(0.3, 0.1), half(0.2, 0.4)):.1f}",
+    ]
+    assert rows[2][1:] == [f"35.0 ± {50 * half(0.3, 0.1):.1f}", "20.0 ± 0.0"]
+    assert numbers(table, kind="a sketch", source="b", backbone=JUDGE) == [
+        pytest.approx((0.2, half(0.3, 0.1)))
+    ]
+
+
+def test_objectives_stand_beside_that_of_the_study(stress: Planted) -> None:
+    for objective, accuracy in (("prototype", 0.9), ("ridge", 0.1)):
+        for source in "ab":
+            stress.add(HardTestbed(source, "objectives", "fixed", "difficult", objective), accuracy, accuracy)
+    rows = {row[0]: row[1] for row in texts(ablation("objectives", stress, objective="error"))}
+    assert rows["prototype"] == "90.0 ± 0.0" and rows["ridge"] == "10.0 ± 0.0"
+    assert rows["error"].startswith("40.0 ±") and rows["task2vec"] == "–"
+
+
+def test_quartiles_of_coarsity_are_those_of_the_uniform_testbed(stress: Planted) -> None:
+    coarsity = [4.0, 3.0, 2.0, 1.0, 8.0, 7.0, 6.0, 5.0]  # quartiles: tasks 2 and 3, 0 and 1, 6 and 7, 4 and 5
+    accuracy = [0.4, 0.6, 0.1, 0.3, 1.0, 0.8, 0.7, 0.7]
+    for kind, shift in (("uniform", 0.0), ("difficult", -0.1)):
+        values = [value + shift for value in accuracy]
+        stress.add(HardTestbed("a", "semantic", "fixed", kind), *values, coarsity=coarsity)
+    table = ablation("semantic", stress)
+    for kind, shift in (("uniform", 0.0), ("difficult", -0.1)):
+        means = [numbers(table, kind=f"{kind}, quartile {n}")[0] for n in (1, 2, 3, 4)]
+        expected = [(0.2, half(0.1, 0.3)), (0.5, half(0.4, 0.6)), (0.7, 0.0), (0.9, half(1.0, 0.8))]
+        assert means == [pytest.approx((mean + shift, width)) for mean, width in expected]
+    assert texts(table)[0][2:] == [f"{100 * mean:.1f} ± {100 * width:.1f}" for mean, width in expected]
+
+
+def test_steps_and_rounds_begin_with_the_stress_test(stress: Planted) -> None:
+    for label, accuracy in (("5 steps", 0.25), ("1 rounds", 0.35)):
+        for source in "ab":
+            stress.add(HardTestbed(source, "steps", "fixed", "difficult", label), accuracy, accuracy)
+    changes = {"steps": [1, 5], "rounds": [1]}
+    table = ablation("steps", stress, **changes)
+    rows = {row[0]: row[1:] for row in texts(table)}
+    assert rows["1 step"] == [
+        f"40.0 ± {0:.1f}",
+        f"40.0 ± {100 * half(0.5, 0.3):.1f}",
+        f"40.0 ± {50 * half(0.5, 0.3):.1f}",
+    ]
+    assert rows["5 steps"] == ["25.0 ± 0.0"] * 3 and rows["1 rounds"] == ["35.0 ± 0.0"] * 3
+    points = [
+        [
+            (count, round(mean.mean, 9))
+            for count, mean in steps_points(settings(**changes), stress.scores(), "a", kind)
+        ]
+        for kind in ("steps", "rounds")
+    ]
+    assert points == [[(1, 0.4), (5, 0.25)], [(0, 0.4), (1, 0.35)]]
+
+
+def test_greedy_search_costs_milliseconds_per_task(stress: Planted) -> None:
+    for source in "ab":
+        stress.add(HardTestbed(source, "greedy", "fixed", "difficult"), 0.3, 0.3)
+    seconds = {"a-difficult-fixed": 0.004, "a-difficult-fixed-greedy": 0.5}
+    table = ablation("greedy", stress, seconds)
+    spent = {(record["source"], record["kind"]): record["milliseconds"] for record in table.records}
+    assert spent == {
+        ("a", "FastDiffSel"): pytest.approx(2.0),  # 4 ms for two tasks
+        ("a", "greedy search"): pytest.approx(250.0),
+        ("b", "FastDiffSel"): None,
+        ("b", "greedy search"): None,
+    }
+    assert texts(table)[1] == ["a", "greedy search", "30.0 ± 0.0", "250.00"]
+    assert texts(table)[3][-1] == "–"
+
+
+def test_filtered_tasks_have_their_ways() -> None:
+    planted = Planted()
+    planted.add(main("fixed", "difficult", "a"), 0.4, 0.6, way=[3.0, 3.0])
+    planted.add(HardTestbed("a", "filtered", "fixed", "difficult"), 0.1, 0.2, way=[5.0, 9.0])
+    table = ablation("filtered", planted)
+    ways = {record["kind"]: (record["ways"], record["ways_half"]) for record in table.records}
+    assert ways == {"chosen supports": (3.0, 0.0), "filtered": pytest.approx((7.0, half(5, 9)))}
+    assert texts(table)[1] == [
+        "a",
+        "filtered",
+        f"15.0 ± {100 * half(0.1, 0.2):.1f}",
+        f"7.0 ± {half(5, 9):.1f}",
+    ]
+
+
+def test_more_tasks_may_change_the_order(stress: Planted) -> None:
+    for source in "ab":
+        bed = HardTestbed(source, "tasks", "fixed", "difficult", "80")
+        stress.add(bed, 0.1, 0.1).add(bed, 0.3, 0.3, backbone=OTHER)
+    table = ablation("tasks", stress)
+    assert [row[2] for row in texts(table)] == ["10.0 ± 0.0", "30.0 ± 0.0"]
+    assert [row[1].split(" ")[0] for row in texts(table)] == ["40.0", "25.0"]
+    assert table.lines == ["The order of the 2 backbones is not the same with more tasks."]
+
+
+def test_curated_shifts_are_paired_by_task(stress: Planted) -> None:
+    for kind, values in (("matched", (0.9, 0.5)), ("shifted", (0.4, 0.2))):
+        stress.add(HardTestbed("a", "curated", "fixed", kind, "rule"), *values)
+    table = ablation("curated", stress)  # a sketch was not evaluated on them
+    assert [(record["kind"], record["backbone"]) for record in table.records] == [
+        (f"{kind}, rule", JUDGE) for kind in ("matched", "shifted", "drop")
+    ]
+    assert numbers(table, kind="drop, rule") == [pytest.approx((0.4, half(0.5, 0.3)))]
+    [row] = texts(table)
+    assert row[:3] == ["a", "rule", JUDGE]
+    assert row[3:5] == [f"70.0 ± {100 * half(0.9, 0.5):.1f}", f"30.0 ± {100 * half(0.4, 0.2):.1f}"]
+    assert row[5] == f"+40.0 ± {100 * half(0.5, 0.3):.1f}"
+
+
+def test_adapted_networks_stand_beside_protonet_on_the_same_tasks(stress: Planted) -> None:
+    for kind, tuned, plain in (("uniform", (0.9, 0.7), (0.6, 0.6)), ("difficult", (0.6, 0.2), (0.5, 0.5))):
+        bed = HardTestbed("a", "adapted", "fixed", kind)
+        stress.add(bed, *tuned, method="finetune-all").add(bed, *plain)
+    table = hard_tables.adapted_table(settings(adapted=["finetune-all"]), stress.scores())
+    assert numbers(table, method="finetune-all", kind="drop") == [pytest.approx((0.4, half(0.3, 0.5)))]
+    assert numbers(table, method="protonet", kind="drop") == [pytest.approx((0.1, 0.0))]
+    assert [row[2] for row in texts(table)] == ["finetune-all", "protonet"]
+    assert texts(table)[1][3:] == ["60.0 ± 0.0", "50.0 ± 0.0", "+10.0 ± 0.0"]
+
+
+def test_networks_trained_here_are_compared_second_minus_first(stress: Planted) -> None:
+    networks = {name: {"algorithm": "protonet"} for name in (JUDGE, "a sketch")}
+    table = hard_tables.trained_table(settings(networks=networks), stress.scores())
+    label = f"a sketch − {JUDGE}"
+    assert numbers(table, source="a", kind="uniform") == [pytest.approx((0.2, half(0.1, 0.3)))]
+    assert numbers(table, source="b", kind="difficult") == [pytest.approx((-0.1, half(-0.3, 0.1)))]
+    uniform, difficult = texts(table)
+    assert uniform == [
+        "fixed",
+        "uniform",
+        label,
+        f"+10.0 ± {50 * hypot(half(0.1, 0.3), half(0.1, -0.1)):.1f}",
+    ]
+    assert difficult[-1].startswith("-15.0 ±")  # −0.2 on a, −0.1 on b
+
+
+def test_the_widest_gaps_come_first_whichever_kind_has_them() -> None:
+    def composition(attribute: str, value: str | None, gap: float) -> Any:
+        return SimpleNamespace(attribute=attribute, value=value, gap=Interval(gap, None, None, 2))
+
+    kinds = {
+        "uniform": [composition("pose", "side", 0.05), composition("night", "yes", 0.3)],
+        "difficult": [composition("pose", "side", -0.4), composition("night", "yes", 0.1)],
+        "easy": [composition("size", None, 0.9), composition("blur", "yes", -0.2)],
+    }
+    assert widest_gaps(kinds) == [("pose", "side"), ("night", "yes"), ("blur", "yes")]
+    assert widest_gaps(kinds, most=1) == [("pose", "side")]

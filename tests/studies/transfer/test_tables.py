@@ -1,0 +1,114 @@
+"""Tables and figure data of the studies of transfer on planted accuracies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from longshot.studies.transfer.correlation import MEASURES, MODELS, correlations_table
+from longshot.studies.transfer.figures import method_series
+from longshot.studies.transfer.stats import SplitPlace, TransferScores
+from longshot.studies.transfer.tables import (
+    accuracies_table,
+    adaptation_table,
+    hardest_table,
+    slopes_table,
+    splits_table,
+)
+
+SPREAD = np.array([0.02, -0.02, 0.01, -0.01])
+
+
+@pytest.fixture
+def scores() -> TransferScores:
+    """maml 0.8 − 0.2 R, anil 0.8 − 0.4 R on two trainings that lie 0.02 apart; one shot."""
+    splits = [
+        SplitPlace("random", None, 0.01, 0.1),
+        SplitPlace("R = 0", 0.0, 0.1, 0.2),
+        SplitPlace("R = 1", 1.0, 0.3, 0.4),
+    ]
+    accuracy = {}
+    for split in splits:
+        for method, fall in (("maml", 0.2), ("anil", 0.4)):
+            level = 0.8 - fall * (split.target or 0.0)
+            accuracy[split.name, method, 1] = np.stack([level + 0.01 + SPREAD, level - 0.01 + SPREAD])
+    return TransferScores(splits, ("maml", "anil"), (1,), accuracy)
+
+
+def test_accuracies_are_means_over_tasks_and_trainings(scores: TransferScores) -> None:
+    table = accuracies_table(scores, 5)
+    measured = [record for record in table.records if record["source"] == "measured"]
+    means = {(record["split"], record["method"]): record["mean"] for record in measured}
+    assert means == {
+        ("random", "maml"): pytest.approx(0.8),
+        ("R = 0", "maml"): pytest.approx(0.8),
+        ("R = 1", "maml"): pytest.approx(0.6),
+        ("random", "anil"): pytest.approx(0.8),
+        ("R = 0", "anil"): pytest.approx(0.8),
+        ("R = 1", "anil"): pytest.approx(0.4),
+    }
+    assert {(record["tasks"], record["trainings"]) for record in measured} == {(4, 2)}
+    half = 100 * stats.t.ppf(0.975, 3) * stats.sem(SPREAD)
+    rows = [[(cell.text, cell.mark) for cell in row] for row in table.sheets[0].blocks[0]]
+    assert rows[2] == [("R = 1", ""), (f"60.00 ± {half:.2f}", "best"), (f"40.00 ± {half:.2f}", "best")]
+    assert "maml +20.0" in table.lines[0] and "anil +40.0" in table.lines[0]
+
+
+def test_slopes_are_the_planted_ones(scores: TransferScores) -> None:
+    records = [record for record in slopes_table(scores).records if record["source"] == "measured"]
+    slopes = {(record["method"], record["x"], record["minus"]): record["slope"] for record in records}
+    assert slopes == {
+        ("maml", "R", ""): pytest.approx(-0.2),
+        ("maml", "measured", ""): pytest.approx(-1.0),  # 0.2 over 0.2 of measured divergence
+        ("anil", "R", ""): pytest.approx(-0.4),
+        ("anil", "R", "maml"): pytest.approx(-0.2),
+        ("anil", "measured", ""): pytest.approx(-2.0),
+    }
+    assert {record["points"] for record in records} == {4}  # two splits, two trainings
+
+
+def test_the_hardest_split_and_what_adapting_gains(scores: TransferScores) -> None:
+    hardest = [record for record in hardest_table(scores, 5).records if record["source"] == "measured"]
+    assert [(record["split"], record["method"], record["embedding"]) for record in hardest] == [
+        ("R = 1", "maml", "adapts"),
+        ("R = 1", "anil", "fixed"),
+    ]
+    assert [record["mean"] for record in hardest] == pytest.approx([0.6, 0.4])
+    gains = {
+        (record["split"], record["kind"]): record["difference"] for record in adaptation_table(scores).records
+    }
+    assert gains["R = 1", "pair"] == gains["R = 1", "best"] == pytest.approx(0.2)
+    assert gains["R = 0", "pair"] == pytest.approx(0.0)
+
+
+def test_splits_are_described_by_their_divergences(scores: TransferScores) -> None:
+    rows = [[cell.text for cell in row] for row in splits_table(scores).sheets[0].blocks[0]]
+    assert rows[0] == ["random", "–", "0.0100", "0.100", "–"]
+    assert rows[2] == ["R = 1", "1", "0.3000", "0.400", "–"]
+
+
+def test_the_figure_holds_means_bounds_and_the_line(scores: TransferScores) -> None:
+    series = method_series(scores, "maml", 1)
+    half = stats.t.ppf(0.975, 3) * stats.sem(SPREAD)
+    assert series.x.tolist() == [0.0, 1.0]
+    assert series.mean == pytest.approx([0.8, 0.6])
+    assert series.low == pytest.approx([0.8 - half, 0.6 - half])
+    assert series.high == pytest.approx([0.8 + half, 0.6 + half])
+    assert series.line == pytest.approx((0.8, -0.2))
+
+
+def test_correlations_of_planted_divergences() -> None:
+    accuracy = np.array([0.9, 0.7, 0.5, 0.3])
+    rising, falling = [1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]
+    weak = [1.0, 3.0, 2.0, 4.0]  # r = −0.8
+    constant = [1.0] * 4
+    by_measure = dict(zip(MEASURES, (falling, weak, rising, constant), strict=True))
+    table = correlations_table(
+        "pixels", {"bed": dict.fromkeys(MODELS, by_measure)}, {"bed": {"protonet": accuracy}}
+    )
+    measured = [record for record in table.records if record["source"] == "measured"]
+    assert [record["r"] for record in measured[:3]] == pytest.approx([1.0, -0.8, -1.0])
+    assert measured[3]["r"] is None  # a constant divergence has no correlation
+    assert [cell.mark for row in table.sheets[0].blocks[0] for cell in row[1:]] == ["", "", "best", ""]
+    assert "from most to least negative Kullback-Leibler, Wasserstein-2, Euclidean" in table.lines[0]
