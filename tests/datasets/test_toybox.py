@@ -239,7 +239,7 @@ def draw(folder, workers):
     print("drew", flush=True)
     time.sleep(1.0)
     (folder / "done").write_text("whole")
-opening.generate = draw
+opening.generate, opening.check_drawn = draw, bool
 print((opening.ensure_drawn() / "done").read_text())
 """
 

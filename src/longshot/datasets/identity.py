@@ -68,6 +68,8 @@ def image_digests(
     ((2, 32), True)
     """
     chosen = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.int64)
+    if not read_again and (shipped := _shipped(dataset.store, chosen)) is not None:
+        return shipped
     looked = digest_memory.now()
     stamps = stamps_of(dataset.store, chosen)
     keys = dataset.keys if rows is None else dataset.keys.take(pa.array(chosen))
@@ -233,6 +235,13 @@ def compare_content(
 def _texts(keys: pa.Array | Sequence[str]) -> list[str]:
     texts: list[str] = keys.to_pylist() if isinstance(keys, pa.Array | pa.ChunkedArray) else list(keys)
     return texts
+
+
+def _shipped(store: ImageStore, rows: Ints) -> Digests | None:
+    """Digests that come with a dataset, as toybox's do."""
+    store, rows = _innermost(store, rows)
+    shipped = getattr(store, "shipped_digests", None)
+    return None if shipped is None else shipped(rows)
 
 
 def _innermost(store: ImageStore, rows: Ints) -> tuple[ImageStore, Ints]:
