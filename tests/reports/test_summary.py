@@ -154,6 +154,10 @@ class TestTieThreshold:
         assert column_marks(np.array([[0.5, 0.75]] * 5)) == ["tied", "tied"]
         assert column_marks(np.array([[0.5, 0.75]] * 6)) == ["", "best"]
 
+    def test_one_series_or_one_task_is_not_marked(self) -> None:
+        assert column_marks(np.array([[0.5]] * 6)) == [""]
+        assert column_marks(np.array([[0.5, 0.75]])) == ["", ""]
+
     def test_holm_multiplies_by_the_number_of_pairs(self) -> None:
         """Seven tasks: p = 1/64; three pairs of which two are as small: 3/64 < 0.05 ≤ 3/32 with six tasks."""
         low, high = [0.25] * 7, [0.75] * 7

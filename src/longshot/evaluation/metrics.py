@@ -24,7 +24,7 @@ class Metrics:
 
 
 def task_metrics(scores: Tensor, labels: Tensor, ways: Tensor) -> Metrics:
-    """Metrics of B tasks from logits ``scores`` [B, Q, W], ``labels`` [B, Q] (−1 = padding) and ``ways`` [B].
+    """Metrics of B tasks.
 
     Over the n queries of a task with N = ways classes:
 
@@ -33,6 +33,26 @@ def task_metrics(scores: Tensor, labels: Tensor, ways: Tensor) -> Metrics:
     - normalized accuracy = (balanced − 1/N) / (1 − 1/N), 0 for a task of a single class;
     - top5 = share of queries whose class is among the five highest scores, 1 when N ≤ 5;
     - loss = mean of −log softmax(scores)[class], each at most WORST_LOSS nats.
+
+    Parameters
+    ----------
+    scores : Tensor [B, Q, W]
+        Logits; −∞ beyond a task's own classes, anything at padding queries.
+    labels : Tensor [B, Q]
+        Right classes; −1 marks padding.
+    ways : Tensor [B]
+        Number of classes N of each task.
+
+    Returns
+    -------
+    Metrics
+        One value per task, on the device of the scores.
+
+    Examples
+    --------
+    >>> metrics = task_metrics(torch.tensor([[[2.0, 1.0], [2.0, 1.0]]]), torch.tensor([[0, 1]]), torch.tensor([2]))
+    >>> metrics.accuracy.tolist(), metrics.normalized_accuracy.tolist()
+    ([0.5], [0.0])
     """
     scores = scores.contiguous()
     width = scores.shape[2]

@@ -58,9 +58,20 @@ def write_predictions(
     name: str = "predictions",
     tasks: ArrayLike | None = None,
 ) -> None:
-    """Write ``predictions`` (one array of positions per task) as a file that ``score`` reads.
+    """Write predictions as a file that ``score`` reads.
 
-    ``tasks`` are their task numbers; all tasks of the testbed in order where they are not given.
+    Parameters
+    ----------
+    path : path
+        The Parquet file to write.
+    testbed : Testbed
+        What was predicted; its content hash goes into the file.
+    predictions : sequence of arrays [queries]
+        For every task the predicted positions in its ``classes``, query by query.
+    name : str
+        What made the predictions.
+    tasks : array [T], optional
+        The task numbers; all tasks of the testbed in order unless given.
     """
     numbers = np.arange(len(testbed)) if tasks is None else np.asarray(tasks, np.int64)
     if len(numbers) != len(predictions):
@@ -78,7 +89,18 @@ def write_predictions(
 
 
 def read_predictions(path: str | os.PathLike[str]) -> Predictions:
-    """Read a file of predictions in either form."""
+    """Read a file of predictions in either form (see the module); UserError where it is neither.
+
+    Parameters
+    ----------
+    path : path
+        Parquet with a row per task, or Parquet, CSV or TSV with a row per query.
+
+    Returns
+    -------
+    Predictions
+        Checked for gaps and kinds of numbers; :func:`check_predictions` checks them against a testbed.
+    """
     file = Path(path)
     table = _read(file)
     absent = [name for name in ("task", "prediction") if name not in table.column_names]
@@ -151,10 +173,22 @@ def check_predictions(predictions: Predictions, testbed: Testbed) -> Ragged:
 
 
 def score_predictions(predictions: Predictions, testbed: Testbed) -> pa.Table:
-    """One row per task: task, dataset, way, accuracy, balanced and normalised accuracy, as ``evaluate`` defines them.
+    """Score predictions task by task, as ``evaluate`` would.
 
     accuracy = share of right queries; balanced = mean recall over the classes that occur among the queries;
     normalised = (balanced − 1/N) / (1 − 1/N) for N ways, 0 for N = 1. All tasks at once: two counts per (task, class).
+
+    Parameters
+    ----------
+    predictions : Predictions
+        Of every task of the testbed.
+    testbed : Testbed
+        The tasks with their right answers.
+
+    Returns
+    -------
+    pyarrow.Table
+        ``task``, ``dataset``, ``way``, ``accuracy``, ``balanced_accuracy``, ``normalized_accuracy``; a row per task.
     """
     labels = check_predictions(predictions, testbed)
     truth = testbed.column("query_label")

@@ -135,6 +135,16 @@ def load(runs: Runs) -> ReportData:
 
     The same testbed in several runs is one testbed (its content hash says so). A series that occurs in
     several runs is shown once when the rows agree and once per run, named after the run, when they do not.
+
+    Parameters
+    ----------
+    runs : path, Results, or list of those
+        At least one run with at least one result.
+
+    Returns
+    -------
+    ReportData
+        Testbeds and series in the order of the runs, a cell of rows for each pair that was measured.
     """
     from longshot.evaluation.results import Results
 
