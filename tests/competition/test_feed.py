@@ -123,7 +123,14 @@ def test_what_config_json_cannot_say(tmp_path: Path, text, words):
 
 def test_config_json_replaces_single_settings(tmp_path: Path):
     default = feed.read_config(tmp_path / "config.json")
-    assert default == {**feed.CONFIG, "train_config": feed.TASKS, "valid_config": feed.VALID}
+    shots = {"k": None, "min_k": 1, "max_k": 20, "query_images_per_class": 20}
+    assert default == {
+        "train_data_format": "task",
+        "batch_size": 16,
+        "validation_datasets": None,
+        "train_config": {"N": 5, "min_N": None, "max_N": None, **shots},
+        "valid_config": {"N": None, "min_N": 2, "max_N": 20, **shots},
+    }
     (tmp_path / "config.json").write_text(json.dumps({"batch_size": 4, "valid_config": {"k": 3}}))
     read = feed.read_config(tmp_path / "config.json")
     assert read == {**default, "batch_size": 4, "valid_config": {**feed.VALID, "k": 3}}
