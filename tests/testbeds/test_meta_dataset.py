@@ -148,7 +148,14 @@ def test_bilevel_stays_inside_one_group(make_dataset) -> None:
     assert {task.way for task in bed} == {5, 6, 7}
 
 
-@pytest.mark.parametrize("bad", [{"min_way": 1}, {"min_way": 9, "max_way": 8}, {"max_query": 0}])
-def test_limits_that_make_no_sense(bad: dict[str, int]) -> None:
-    with pytest.raises(UserError, match="Meta-Dataset's"):
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"min_way": 1}, "The number for min_way is 1, but must be a whole number between 2"),
+        ({"min_way": 9, "max_way": 8}, "The number for max_way is 8, but must be a whole number between 9"),
+        ({"max_query": 0}, "The number for max_query is 0, but must be a whole number between 1"),
+    ],
+)
+def test_limits_that_make_no_sense(bad: dict[str, int], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         MetaDatasetShape(**bad)

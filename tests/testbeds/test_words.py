@@ -197,3 +197,51 @@ def test_a_mistake_is_one_sentence(dataset, settings: dict[str, Any], sentence: 
     with pytest.raises(UserError) as caught:
         sample(dataset, **settings)
     assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (
+            lambda features: FixedShape(way="five"),  # type: ignore[arg-type]
+            "The number for way is 'five', but must be a whole number between 2 and 32,767.",
+        ),
+        (
+            lambda features: MetaDatasetShape(min_way=9, max_way=8),
+            "The number for max_way is 8, but must be a whole number between 9 and 32,767.",
+        ),
+        (
+            lambda features: MetaDatasetShape(max_query=0),
+            "The number for max_query is 0, but must be a whole number between 1 and 32,767.",
+        ),
+        (
+            lambda features: SiblingClasses(level="one"),  # type: ignore[arg-type]
+            "The level is 'one', but must be a whole number: 1 (below the root) or more.",
+        ),
+        (
+            lambda features: SemanticClasses(alpha="big"),  # type: ignore[arg-type]
+            "The semantic sampler's alpha is 'big', but must be a number of 0 or more.",
+        ),
+        (
+            lambda features: DifficultInstances("pixels"),  # type: ignore[arg-type]
+            "DifficultInstances looks at features, but 'pixels' is none; pass those of longshot.embed(DATASET, NAME), "
+            'or instances="difficult" with judge=NAME.',
+        ),
+        (
+            lambda features: EasyInstances(features, objective="erro"),
+            "EasyInstances has no objective 'erro'; choose 'error' or 'prototype' or 'ridge' or 'task2vec'.",
+        ),
+        (
+            lambda features: DifficultInstances(features, steps=0),
+            "DifficultInstances's steps is 0; it must be a whole number of at least 1.",
+        ),
+        (
+            lambda features: GreedyInstances(features, rounds=1.5),  # type: ignore[arg-type]
+            "GreedyInstances's rounds is 1.5; it must be a whole number of at least 1.",
+        ),
+    ],
+)
+def test_an_object_refuses_what_it_cannot_use(make, sentence: str, features: Features) -> None:
+    with pytest.raises(UserError) as caught:
+        make(features)
+    assert str(caught.value) == sentence

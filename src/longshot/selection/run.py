@@ -27,17 +27,14 @@ Report = Callable[[int], None]
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """``support`` rows, flat over slots (bounds: ``Tasks.support_offsets``), and per task [T]: the objective's query
-    ``loss``, the ``accuracy``, gradient ``steps`` made, Frank–Wolfe rounds kept (``refined``) and greedy rounds that
-    changed something (``searched``).
-    """
+    """Selected supports, and what was measured on each task."""
 
-    support: Ints
-    loss: NDArray[np.float32]
-    accuracy: NDArray[np.float32]
-    steps: Ints
-    refined: Ints
-    searched: Ints
+    support: Ints  # rows, flat over slots (bounds: ``SelectionTasks.support_offsets``)
+    loss: NDArray[np.float32]  # [T] the objective's query loss
+    accuracy: NDArray[np.float32]  # [T]
+    steps: Ints  # [T] gradient steps made
+    refined: Ints  # [T] Frank–Wolfe rounds kept
+    searched: Ints  # [T] greedy rounds that changed something
 
 
 def select(

@@ -40,16 +40,22 @@ class SiblingClasses:
     """All classes of a task belong to one super-class: look-alikes.
 
     The super-class is drawn uniformly among those with enough classes; then every set of its classes is
-    equally likely. Super-classes are the direct parents, or the nodes at ``level`` of the taxonomy (1: below
-    the root).
+    equally likely.
+
+    Parameters
+    ----------
+    level : int, optional
+        Super-classes are the nodes at this level of the taxonomy (1: below the root), else the direct parents.
     """
 
     level: int | None = None
     name: ClassVar[str] = "siblings"
 
     def __post_init__(self) -> None:
-        if self.level is not None and self.level < 1:
-            raise UserError(f"The level is {self.level}, but must be 1 (below the root) or more.")
+        if self.level is not None and (not isinstance(self.level, int) or self.level < 1):
+            raise UserError(
+                f"The level is {self.level!r}, but must be a whole number: 1 (below the root) or more."
+            )
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
         """The classes of each super-class that has at least ``shape.min_way`` of them, sorted by its id."""

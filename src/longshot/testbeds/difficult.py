@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.core.checks import check_choice, check_count, check_number
 from longshot.core.errors import UserError
 from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.testbeds.base import Instances, Pool, settings_of
@@ -56,7 +57,18 @@ class _Selected:
     backbone: str = field(init=False, default="")
     queries_of: dict[str, Any] | None = field(init=False, default=None)
 
+    name: ClassVar[str]
+
     def __post_init__(self) -> None:
+        kind = type(self).__name__
+        if not hasattr(self.features, "fingerprint"):
+            raise UserError(
+                f"{kind} looks at features, but {self.features!r} is none",
+                f"pass those of {{embed(DATASET, NAME)}}, or {{instances:{self.name}}} with {{judge:NAME}}",
+            )
+        check_choice(kind, "objective", self.objective, ("error", "prototype", "ridge", "task2vec"))
+        check_choice(kind, "distance", self.distance, ("euclidean", "cosine"))
+        check_number(kind, "temperature", self.temperature, above=0)
         object.__setattr__(self, "backbone", self.features.backbone)
         if not isinstance(self.base, UniformInstances):
             object.__setattr__(self, "queries_of", settings_of(self.base))
@@ -113,16 +125,34 @@ class _Selected:
             )
 
     def _select(self, start: _Start) -> Selection:
-        raise TypeError("use Difficult, Easy or Greedy")
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
 class DifficultInstances(_Selected):
     """Supports on which the query loss is high: FastDiffSel, ``refine`` Frank–Wolfe rounds, ``greedy`` exact rounds.
 
-    ``objective``: error (1 − p(true class)), prototype (the paper's cross-entropy), ridge, task2vec.
-    ``start``, ``steps``, ``step_size`` and ``projection`` are the paper's options; with the uniform start and one
-    step the last two change nothing.
+    Parameters
+    ----------
+    features : Features
+        Of the dataset that tasks are drawn from: who judges.
+    objective : {"error", "prototype", "ridge", "task2vec"}
+        What is raised: 1 − p(true class), the paper's cross-entropy of prototypes, the loss of ridge regression, or the
+        distance of Fisher embeddings.
+    temperature : float
+        Of the classifier's softmax.
+    distance : {"euclidean", "cosine"}
+        Between features (squared Euclidean).
+    normalize : bool
+        Scale features to unit length.
+    device : str
+        Where to compute.
+    base : Instances
+        Whose queries are kept; uniform ones by default.
+    refine, greedy : int
+        Frank–Wolfe rounds, then exact greedy rounds.
+    start, steps, step_size, projection
+        The paper's options; with the uniform start and one step the last two change nothing.
     """
 
     refine: int = 0
@@ -134,6 +164,16 @@ class DifficultInstances(_Selected):
 
     name: ClassVar[str] = "difficult"
     largest: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kind = type(self).__name__
+        check_choice(kind, "start", self.start, ("uniform", "random"))
+        check_choice(kind, "projection", self.projection, ("l1", "simplex", "none"))
+        check_number(kind, "step_size", self.step_size, above=0)
+        check_count(kind, "steps", self.steps, least=1)
+        check_count(kind, "refine", self.refine)
+        check_count(kind, "greedy", self.greedy)
 
     def _select(self, start: _Start) -> Selection:
         from longshot.selection.run import select
@@ -169,12 +209,19 @@ class EasyInstances(DifficultInstances):
 
 @dataclass(frozen=True, eq=False)
 class GreedyInstances(_Selected):
-    """Greedy search of Agarwal et al. from the uniform support: ``rounds`` exact passes over all support images."""
+    """Greedy search of Agarwal et al. from the uniform support: ``rounds`` exact passes over all support images.
+
+    The other parameters are those of :class:`DifficultInstances`.
+    """
 
     objective: str = "prototype"
     rounds: int = 3
 
     name: ClassVar[str] = "greedy"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("GreedyInstances", "rounds", self.rounds, least=1)
 
     def _select(self, start: _Start) -> Selection:
         from longshot.selection.run import search

@@ -13,6 +13,7 @@ from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskPlan
 from longshot.testbeds.base import Pool, Shape
 from longshot.testbeds.classes import SiblingClasses, draw_within
+from longshot.testbeds.shapes import check_range
 from longshot.testbeds.streams import Streams
 
 _LOG_HALF, _LOG_TWO = np.log(0.5), np.log(2.0)
@@ -36,12 +37,10 @@ class MetaDatasetShape:
     name: ClassVar[str] = "meta-dataset"
 
     def __post_init__(self) -> None:
-        if not 2 <= self.min_way <= self.max_way:
-            raise UserError(
-                f"Meta-Dataset's ways {self.min_way} to {self.max_way} are not a range from 2 upwards."
-            )
-        if min(self.max_query, self.max_support, self.max_contribution) < 1:
-            raise UserError("Meta-Dataset's limits for queries, support and contribution must be at least 1.")
+        check_range("min_way", self.min_way, 2)
+        check_range("max_way", self.max_way, self.min_way)
+        for name in ("max_query", "max_support", "max_contribution"):
+            check_range(name, getattr(self, name), 1)
 
     @property
     def min_images(self) -> int:

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from longshot.core.checks import check_count
 from longshot.core.errors import UserError
 from longshot.core.ragged import Ragged
 from longshot.taxonomy.coarsity import coarsity
@@ -28,8 +29,19 @@ class SemanticClasses:
 
     P = exp(−alpha · D) with a zero diagonal, n = appearances so far (starting at 1). For each task the first
     class is drawn from exp(−beta · n / max n); further ones from that penalty times P[c] of every class c
-    taken. ``oversample`` times as many tasks are drawn, repeated class sets dropped and the wanted number
-    kept at random; the counter includes the dropped ones. ``distinct=False`` keeps repeated class sets.
+    taken.
+
+    Parameters
+    ----------
+    alpha, beta : float
+        How close in meaning, and how evenly classes appear; 0 or more.
+    distance, reduction : str
+        Distance between classes, and which paths of the taxonomy count; see ``class_distances``.
+    oversample : int
+        So many times as many tasks are drawn, repeated class sets dropped and as many kept at random as are wanted;
+        n counts the dropped ones too.
+    distinct : bool
+        False keeps repeated class sets.
     """
 
     alpha: float = ALPHA
@@ -42,12 +54,11 @@ class SemanticClasses:
 
     def __post_init__(self) -> None:
         for name, value in (("alpha", self.alpha), ("beta", self.beta)):
-            if not (np.isfinite(value) and value >= 0):
+            if not (isinstance(value, int | float) and np.isfinite(value) and value >= 0):
                 raise UserError(
-                    f"The semantic sampler's {name} is {value}, but must be a number of 0 or more."
+                    f"The semantic sampler's {name} is {value!r}, but must be a number of 0 or more."
                 )
-        if self.oversample < 1:
-            raise UserError(f"The oversampling factor is {self.oversample}, but must be 1 or more.")
+        check_count("SemanticClasses", "oversample", self.oversample, least=1)
 
     def draw(self, streams: Streams, shape: Shape, pool: Pool) -> Ragged:
         """Class numbers of each task, sorted within a task."""
@@ -89,7 +100,7 @@ class SemanticClasses:
 
 @dataclass(frozen=True)
 class CoarsityClasses:
-    """Tasks whose coarsity lies between ``low`` and ``high``; nothing is said about balance.
+    """Tasks whose coarsity lies between ``low`` and ``high``, whether classes appear evenly or not.
 
     Candidates are proposed by semantic draws (without the balance penalty) at five strengths in turn, from uniform
     to very fine; a task keeps its first candidate in the band.
@@ -140,7 +151,7 @@ def draw_semantic(
     alpha: float,
     beta: float,
 ) -> Ragged:
-    """Positions 0…C−1 of the classes of each task, sorted; ``ways`` [T] classes each. See ``Semantic``.
+    """Positions 0…C−1 of the classes of each task, sorted; ``ways`` [T] classes each. See ``SemanticClasses``.
 
     Sequential by nature: the penalty of a task depends on all earlier ones. So what counts is the number of NumPy
     calls per drawn class, three here. Draws are races: class c arrives at an exponential time with mean

@@ -19,7 +19,11 @@ MAX_COUNT = 32_767  # labels and shots are stored as int16
 
 @dataclass(frozen=True)
 class FixedShape:
-    """Every task has ``way`` classes with ``shot`` support and ``query`` query images each."""
+    """Every task has ``way`` classes with ``shot`` support and ``query`` query images each.
+
+    >>> FixedShape(way=5, shot=1).min_images
+    11
+    """
 
     way: int = 5
     shot: int = 5
@@ -27,9 +31,9 @@ class FixedShape:
     name: ClassVar[str] = "fixed"
 
     def __post_init__(self) -> None:
-        _within("way", self.way, 2)
-        _within("shot", self.shot, 1)
-        _within("query", self.query, 1)
+        check_range("way", self.way, 2)
+        check_range("shot", self.shot, 1)
+        check_range("query", self.query, 1)
 
     @property
     def min_way(self) -> int:
@@ -72,11 +76,11 @@ class AnyShape:
     name: ClassVar[str] = "any"
 
     def __post_init__(self) -> None:
-        _within("min_way", self.min_way, 2)
-        _within("max_way", self.max_way, self.min_way)
-        _within("min_shot", self.min_shot, 1)
-        _within("max_shot", self.max_shot, self.min_shot)
-        _within("query", self.query, 1)
+        check_range("min_way", self.min_way, 2)
+        check_range("max_way", self.max_way, self.min_way)
+        check_range("min_shot", self.min_shot, 1)
+        check_range("max_shot", self.max_shot, self.min_shot)
+        check_range("query", self.query, 1)
 
     @property
     def min_images(self) -> int:
@@ -111,7 +115,8 @@ def _even(classes: Ragged, shots: NDArray[np.int64], query: int) -> TaskPlan:
     )
 
 
-def _within(name: str, value: int, least: int) -> None:
+def check_range(name: str, value: int, least: int) -> None:
+    """UserError unless ``value`` is a whole number from ``least`` to what a testbed can store."""
     is_count = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_count or not least <= value <= MAX_COUNT:
         raise UserError(

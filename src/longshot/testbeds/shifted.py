@@ -63,7 +63,7 @@ class ShiftedPools:
 
 @dataclass(frozen=True, eq=False)
 class Curated:
-    """What Shifted and Matched share: rules by name, or rules of one's own.
+    """What ShiftedInstances and MatchedInstances share: rules by name, or rules of one's own.
 
     ``rule`` names one of ``RULE_SETS``; its attributes are looked up in the dataset. Otherwise ``query_where`` and
     ``support_where`` are the rules of the shifted tasks, and matched tasks take their support from the query's rule.

@@ -311,7 +311,7 @@ class Testbed:
         | Callable[[str, Sequence[str]], Any] = "decode|resize(96)|central_crop(84)|value_range(0,1)",
         datasets: Mapping[str, Dataset | str | Path] | None = None,
     ) -> EpisodeDataset:
-        """A PyTorch dataset of episodes for other people's training code; see :class:`Episodes`."""
+        """A PyTorch dataset of episodes for other people's training code; see :class:`EpisodeDataset`."""
         from longshot.testbeds.episodes import EpisodeDataset  # imports torch
 
         return EpisodeDataset(self, images, datasets)
