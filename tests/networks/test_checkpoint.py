@@ -112,6 +112,7 @@ def test_a_missing_or_damaged_sidecar_is_told(saved: Path, tmp_path: Path) -> No
     sidecar = json.loads((saved / SIDECAR).read_text())
     for text, complaint in {
         json.dumps({**sidecar, "format": 99}): "has format 99, this Longshot reads 1",
+        json.dumps({**sidecar, "dim": "8"}): "has the setting dim = '8', but it must be a whole number",
         json.dumps({"format": 1}): "lacks network, dim, size, preprocessing, weights_hash",
         "{": "truncated or no JSON",
     }.items():
