@@ -11,13 +11,7 @@ import pytest
 from scipy import stats
 
 from longshot.studies.transfer.settings import METHODS
-from longshot.studies.transfer.stats import (
-    SplitPlace,
-    TransferScores,
-    advantage,
-    leader,
-    steepness,
-)
+from longshot.studies.transfer.stats import SplitPlace, TransferScores, advantage, leader, steepness
 from longshot.studies.transfer.tables import (
     accuracies_table,
     adaptation_table,

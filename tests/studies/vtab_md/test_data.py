@@ -12,9 +12,8 @@ from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.studies import get_study
-from longshot.studies.engine.recipe import GivenDataset, given_datasets
+from longshot.studies.engine.data import GivenDataset, given_datasets, read_given
 from longshot.studies.engine.run import open_data
-from longshot.studies.engine.sources import read_given
 from longshot.studies.vtab_md.data import (
     MD,
     VTAB,

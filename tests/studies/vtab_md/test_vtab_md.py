@@ -17,7 +17,7 @@ from longshot.core.errors import UserError
 from longshot.evaluation.results import Results
 from longshot.statistics import mean_interval, wilson
 from longshot.studies import get_study, layered
-from longshot.studies.engine.recipe import GivenDataset
+from longshot.studies.engine.data import GivenDataset
 from longshot.studies.vtab_md.data import StudySource, open_sources
 from longshot.studies.vtab_md.plan import make_networks, make_rows
 from longshot.studies.vtab_md.settings import VtabSettings

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from longshot.core.arrays import Floats, Ints
 from longshot.reports.sheets import Sheet
+from longshot.reports.summary import column_marks
+from longshot.statistics import Interval, correlation, dataset_difficulty, mean_interval, slope, welch
 from longshot.studies.cross_domain.plan import METHODS
 from longshot.studies.cross_domain.scores import CROSS, OTHER, OWN, WITHIN, SettingTasks, TasksBySetting
 from longshot.studies.engine.tables import Fact, TableFile, heads, points, ratio, row
-
-if TYPE_CHECKING:
-    from longshot.statistics import Interval
 
 _YES, _NO, _OPEN = "confirmed", "contradicted", "not decided by these tasks"
 
@@ -47,8 +45,6 @@ def differences_table(methods: Sequence[str], tasks: TasksBySetting) -> TableFil
 
 def differences(tasks: TasksBySetting, method: str) -> dict[str, Interval]:
     """Normalised accuracy within − cross; own − other network on the same tasks; fixed − any shape, other network."""
-    from longshot.statistics import mean_interval, welch
-
     own, other = (tasks[WITHIN].normalised[trained, method] for trained in (OWN, OTHER))
     varied = tasks[CROSS].normalised[OTHER, method]
     return {
@@ -102,8 +98,6 @@ def _harder(methods: Sequence[str], tasks: TasksBySetting) -> dict[str, str]:
 
 def _place(method: str, claim: str, tasks: TasksBySetting) -> dict[str, str]:
     """Whether a baseline has the first place, shares it, or has lost it, in both settings."""
-    from longshot.reports.summary import column_marks
-
     sentences, verdicts = [], {}
     for setting, trained in ((WITHIN, OWN), (CROSS, OTHER)):
         methods = [name for kind, name in tasks[setting].normalised if kind == trained]
@@ -117,8 +111,6 @@ def _place(method: str, claim: str, tasks: TasksBySetting) -> dict[str, str]:
 
 def _lowest(method: str, claim: str, tasks: TasksBySetting) -> dict[str, str]:
     """Whether a baseline is below every other on the same tasks, in both settings."""
-    from longshot.statistics import mean_interval
-
     sentences, verdicts = [], {}
     for setting, trained in ((WITHIN, OWN), (CROSS, OTHER)):
         values = {
@@ -140,8 +132,6 @@ def _lowest(method: str, claim: str, tasks: TasksBySetting) -> dict[str, str]:
 
 def _sweep(claim: str, scores: Floats, x: Ints, sign: int) -> dict[str, str]:
     """Rank correlation of a task's mean score over baselines with its ways or shots."""
-    from longshot.statistics import correlation
-
     rank = correlation(x, scores.mean(axis=1), "spearman")
     low, high = sorted((sign * rank.low, sign * rank.high))
     verdict = _YES if low > 0 else _NO if high < 0 else _OPEN
@@ -150,8 +140,6 @@ def _sweep(claim: str, scores: Floats, x: Ints, sign: int) -> dict[str, str]:
 
 def _early(scores: Floats, shot: Ints) -> dict[str, str]:
     """Rise per shot up to five shots against the rise per shot beyond."""
-    from longshot.statistics import slope
-
     mean = scores.mean(axis=1)
     claim = "Most of the gain comes with the first five shots"
     early, late = shot <= 5, shot >= 5
@@ -168,8 +156,6 @@ def _early(scores: Floats, shot: Ints) -> dict[str, str]:
 
 def _order(methods: Sequence[str], tasks: SettingTasks, scores: Floats) -> dict[str, str]:
     """Pairs of baselines of which one is above in the lower half of ways or shots and below in the upper half."""
-    from longshot.statistics import mean_interval
-
     pairs = list(combinations(range(len(methods)), 2))
     level = 1 - 0.05 / max(1, 4 * len(pairs))  # Bonferroni: two halves of two sweeps for every pair
     crossing = []
@@ -194,8 +180,6 @@ def _order(methods: Sequence[str], tasks: SettingTasks, scores: Floats) -> dict[
 
 def _spread(methods: Sequence[str], tasks: TasksBySetting) -> dict[str, str]:
     """How far the domains lie apart in intrinsic difficulty."""
-    from longshot.statistics import dataset_difficulty, welch
-
     sentences, verdicts = [], []
     for setting, trained in ((WITHIN, OWN), (CROSS, OTHER)):
         scores = tasks[setting].scores(trained, methods)

@@ -13,6 +13,7 @@ import numpy as np
 from longshot.competition import published
 from longshot.core.arrays import Bools, Ints
 from longshot.reports.split_plots import PALETTE
+from longshot.statistics import dataset_difficulty
 from longshot.studies.cross_domain.plan import METHODS, RANDOM
 from longshot.studies.cross_domain.scores import CROSS, OTHER, OWN, WITHIN, SettingTasks, TasksBySetting
 from longshot.studies.cross_domain.settings import CrossDomainSettings
@@ -100,8 +101,6 @@ def _lines(
 
 def _difficulty(methods: Sequence[str], tasks: TasksBySetting, dataset: str, path: Path) -> None:
     """Stacked bars per domain (figure 3): worst baseline, modelling difficulty, intrinsic difficulty."""
-    from longshot.statistics import dataset_difficulty
-
     names = list(dict.fromkeys(tasks[WITHIN].domain.tolist()))
     with _panels(path, (max(7.0, 2.6 + 1.3 * len(names)), 4.4)) as (figure, panels):
         for axes, (setting, trained) in zip(panels, _SETTINGS, strict=True):

@@ -25,10 +25,10 @@ from longshot.studies.cross_domain.scores import (
 )
 from longshot.studies.cross_domain.settings import CrossDomainSettings
 from longshot.studies.cross_domain.training import DomainTrainer, DomainTraining, random_network
-from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.recipe import OneDataset, StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.run import finish
-from longshot.studies.engine.single import OneDataset
 from longshot.studies.engine.training import TRAININGS, training_step
+from longshot.testbeds.sample import sample
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -136,8 +136,6 @@ def _draw_run(settings: CrossDomainSettings, run: Repetition, folder: StudyFolde
 
 
 def _draw(settings: CrossDomainSettings, run: Repetition, domain: Domain, setting: str) -> Testbed:
-    from longshot.testbeds.sample import sample
-
     shape, part = (domain.within, "test") if setting == WITHIN else (domain.any, None)
     return sample(domain.data, tasks=settings.tasks, shape=shape, seed=run.seed, split=part)
 

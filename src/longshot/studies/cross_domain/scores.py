@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,7 @@ from longshot.evaluation.run_record import add_testbed, new_run
 from longshot.evaluation.stores import testbed_path
 from longshot.studies.cross_domain.plan import METHODS
 from longshot.studies.engine.rows import numbers, select_rows
-
-if TYPE_CHECKING:
-    from longshot.testbeds.testbed import Testbed
+from longshot.testbeds.testbed import Testbed
 
 WITHIN, CROSS = "within-domain", "cross-domain"
 OWN, OTHER, UNTRAINED = "own domain", "other domains", "random weights"  # where a network was trained
@@ -90,8 +88,6 @@ def join_runs(
     Networks are named by what they were trained on: ``own domain`` is one network per domain and baseline. Rows keep
     their numbers; tasks are numbered anew.
     """
-    from longshot.testbeds.testbed import Testbed
-
     table, run = results.table(), new_run()
     run["methods"], run["sessions"] = results.run["methods"], results.run["sessions"]
     for setting in (WITHIN, CROSS):

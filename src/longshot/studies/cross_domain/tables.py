@@ -9,6 +9,8 @@ import numpy as np
 
 from longshot.core.arrays import Bools, Floats, Ints
 from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.summary import column_marks
+from longshot.statistics import dataset_difficulty, mean_interval
 from longshot.studies.cross_domain import paper as paper
 from longshot.studies.cross_domain.claims import claims_table, differences_table
 from longshot.studies.cross_domain.plan import RANDOM
@@ -113,8 +115,6 @@ def sweep_table(
 
 def difficulty_table(methods: Sequence[str], tasks: TasksBySetting) -> TableFile:
     """The paper's table 10 and figure 3: what the best baseline leaves, and what the choice of baseline decides."""
-    from longshot.statistics import dataset_difficulty
-
     records: list[Fact] = []
     rows: dict[str, list[SheetCell]] = {}
     for setting, trained in ((WITHIN, OWN), (CROSS, OTHER)):
@@ -201,9 +201,6 @@ def _row_of_methods(
 
 def _marked(scores: Floats) -> list[tuple[SheetCell, Fact]]:
     """Cell and numbers of every column of [T, M]; who shares the first place has =, who is alone there is bold."""
-    from longshot.reports.summary import column_marks
-    from longshot.statistics import mean_interval
-
     marked = []
     for values, mark in zip(scores.T, column_marks(scores), strict=True):
         interval = mean_interval(values)

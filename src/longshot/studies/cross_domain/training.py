@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from longshot.core.calls import format_call
+from longshot.core.devices import pick_device
 from longshot.core.files import write_json
+from longshot.core.preprocess import parse
 from longshot.core.ragged import Ragged
 from longshot.studies.cross_domain.plan import METHODS, RANDOM, fitted, solver
 from longshot.studies.cross_domain.settings import CrossDomainSettings
 from longshot.studies.engine.training import TRAININGS, StudyTraining, training_outcome
 from longshot.testbeds.base import Pool, Shape
 from longshot.testbeds.classes import draw_within
+from longshot.testbeds.instances import UniformInstances
 from longshot.testbeds.shapes import FixedShape
 from longshot.testbeds.streams import Streams
 
@@ -178,10 +181,7 @@ class DomainTrainer:
 
     def _judge(self, network: DomainTraining, data: Dataset, preprocessing: str) -> Validation:
         """Validation tasks of the validation classes, each inside one domain, solved as the test tasks will be."""
-        from longshot.core.devices import pick_device
-        from longshot.core.preprocess import parse
         from longshot.features.pixels_cache import pixels
-        from longshot.testbeds.instances import UniformInstances
         from longshot.training.episodes import draw_tasks
         from longshot.training.images import TrainingImages
         from longshot.training.validation import Validation

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from longshot.core.arrays import Floats
-from longshot.core.files import atomic
+from longshot.reports.svg import save_figure
+from longshot.statistics import mean_interval
 
 SUFFIXES = (".png", ".svg")
 Drawings = dict[
@@ -53,9 +54,7 @@ def figure_of(path: Path, size: tuple[float, float]) -> Iterator[Any]:
 def save(figure: Any, path: Path) -> None:
     """Write a figure as ``path`` with every suffix; no date in it, so that equal pictures give equal bytes."""
     for suffix in SUFFIXES:
-        metadata = {"Date": None} if suffix == ".svg" else None
-        with atomic(path.with_name(path.name + suffix)) as temporary:
-            figure.savefig(temporary, format=suffix[1:], dpi=150, metadata=metadata)
+        save_figure(figure, path.with_name(path.name + suffix))
 
 
 def on_both(draw: Callable[[Path], None], path: Path) -> None:
@@ -66,8 +65,6 @@ def on_both(draw: Callable[[Path], None], path: Path) -> None:
 
 def means_and_halves(values: Iterable[Floats]) -> tuple[Floats, Floats]:
     """Mean and half the 95 % interval of each array of shares, in per cent [n]; half is 0 for a single value."""
-    from longshot.statistics import mean_interval
-
     intervals = [mean_interval(shares) for shares in values]
     mean = np.array([100 * interval.mean for interval in intervals])
     return mean, np.array([100 * (interval.half or 0.0) for interval in intervals])

@@ -14,10 +14,10 @@ from pydantic import Field
 from longshot.core.errors import UserError
 from longshot.core.files import canonical_json, hash_json, write_json
 from longshot.core.settings import Loose, read_json
+from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
     from longshot.studies.engine.presets import Study
-    from longshot.testbeds.testbed import Testbed
 
 FORMAT = 1
 # What may change from run to run in one folder: the run is extended, tables and figures follow.
@@ -120,8 +120,6 @@ class StudyFolder:
 
         With ``timed`` the seconds of drawing are remembered in study.json under ``extraction_seconds``.
         """
-        from longshot.testbeds.testbed import Testbed
-
         path = self.path / "testbeds" / f"{name}.parquet"
         if path.is_file():
             try:

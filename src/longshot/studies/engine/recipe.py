@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from longshot.core.errors import UserError
-from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
+from longshot.studies.engine.data import GivenDataset
+from longshot.studies.engine.folder import StudyFolder
 from longshot.studies.engine.settings import StudySettings
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ RECIPES = {
 }
 Settings = TypeVar("Settings", bound=StudySettings)
 Data = TypeVar("Data")
-DatasetLike = str | Path | Dataset
-# datasets of a study: one, several (a text may be NAME=PATH), or by name
-Datasets = DatasetLike | Sequence[DatasetLike] | Mapping[str, DatasetLike]
 
 
 @dataclass(frozen=True)
@@ -123,30 +121,6 @@ class Recipe(Protocol[Settings, Data]):
         ...
 
 
-class GivenDataset(NamedTuple):
-    """A dataset as it was given; ``name`` is None where none was."""
-
-    name: str | None
-    data: DatasetLike
-
-    @property
-    def label(self) -> str:
-        """What to call it in a sentence."""
-        return self.data.name if isinstance(self.data, Dataset) else str(self.data)
-
-    def open(self) -> Dataset:
-        """The dataset itself."""
-        return self.data if isinstance(self.data, Dataset) else open_dataset(self.data)
-
-
-def given_datasets(datasets: Datasets) -> list[GivenDataset]:
-    """Datasets of a call as a list; a name in a text (``NAME=PATH``) is read by recipes that have names for them."""
-    if isinstance(datasets, Mapping):
-        return [GivenDataset(name, data) for name, data in datasets.items()]
-    listed = [datasets] if isinstance(datasets, str | Path | Dataset) else datasets
-    return [GivenDataset(None, data) for data in listed]
-
-
 def get_recipe(name: str) -> Recipe[Any, Any]:
     """The recipe by name; UserError with those there are."""
     if name not in RECIPES:
@@ -154,3 +128,17 @@ def get_recipe(name: str) -> Recipe[Any, Any]:
     module, _, class_name = RECIPES[name].partition(":")
     recipe: Recipe[Any, Any] = getattr(import_module(module), class_name)()
     return recipe
+
+
+class OneDataset(Generic[Settings]):
+    """Opens the one dataset of a study, and the folder that is bound to it."""
+
+    def open_data(self, study: Study, datasets: Sequence[GivenDataset]) -> Dataset:
+        """The dataset; UserError where none or several were given."""
+        if len(datasets) != 1:
+            raise UserError(f"The study '{study.name}' takes one dataset and {len(datasets)} were given.")
+        return datasets[0].open()
+
+    def folder(self, job: StudyJob[Settings, Dataset]) -> StudyFolder:
+        """The study's folder; UserError when it holds another study or another dataset's."""
+        return StudyFolder(job.out, job.study, {"name": job.data.name, "fingerprint": job.data.fingerprint})

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from longshot.core.arrays import Floats
-from longshot.evaluation.inputs import backbone_parts
 from longshot.studies.engine.training import TRAININGS
 
 if TYPE_CHECKING:
@@ -38,6 +37,8 @@ def numbers(rows: pa.Table, column: str = "accuracy") -> Floats:
 
 def _inside_study(backbone: str) -> str:
     """A backbone without the path of the study whose network it is."""
+    from longshot.evaluation.inputs import backbone_parts  # here, so that studies are listed without torch
+
     return " + ".join(_inside(part) for part in backbone_parts(backbone))
 
 

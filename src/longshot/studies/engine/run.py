@@ -8,16 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.files import write_text
+from longshot.studies.engine.data import Datasets, given_datasets
 from longshot.studies.engine.figures import Drawings
 from longshot.studies.engine.presets import Study, get_study, layered, read_study, study_names
-from longshot.studies.engine.recipe import (
-    Datasets,
-    StudyEstimate,
-    StudyJob,
-    StudyOutcome,
-    get_recipe,
-    given_datasets,
-)
+from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome, get_recipe
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset

@@ -5,7 +5,7 @@ They vary who chooses supports, by which loss, in how many steps, and among whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -39,6 +39,14 @@ def ablation_tables(
 
 def _published(settings: HardSettings, name: str) -> list[Sheet]:
     return [paper.sheet(name)] if settings.published else []
+
+
+def _records(
+    stem: str, shape: str, label: str, title: str, sources: Sequence[str], means: Sequence[Mean | None]
+) -> list[Fact]:
+    """The accuracies of protonet on every source."""
+    pairs = zip(sources, means, strict=True)
+    return [record(stem, source, shape, label, title, "protonet", mean) for source, mean in pairs]
 
 
 def _extraction_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
@@ -82,10 +90,7 @@ def _matrix(
         for backbone, name in scores.titles.items():
             means = [scores.mean(bed.of_source(source), backbone) for source in sources]
             cells.append(cell(scores.overall(means)))
-            records += [
-                record(stem, source, "fixed", label, name, "protonet", mean)
-                for source, mean in zip(sources, means, strict=True)
-            ]
+            records += _records(stem, "fixed", label, name, sources, means)
         rows.append(cells)
     names = [*heads("supports"), *heads(*scores.titles.values(), group="evaluated with")]
     note = f"Accuracy in %, mean of {len(sources)} sources; lower is harder."
@@ -139,10 +144,7 @@ def _steps_table(settings: HardSettings, scores: HardScores) -> TableFile | None
     for label, bed in choices.items():
         means = [scores.mean(bed.of_source(source), scores.judge) for source in sources]
         rows.append(row(label, *map(cell, means), cell(scores.overall(means))))
-        records += [
-            record("steps", source, "fixed", label, scores.titles[scores.judge], "protonet", mean)
-            for source, mean in zip(sources, means, strict=True)
-        ]
+        records += _records("steps", "fixed", label, scores.titles[scores.judge], sources, means)
     names = heads("selection", *sources, f"mean of {len(sources)}")
     note = "Accuracy in % of protonet with the judge's features; lower is harder."
     title = "Projected steps, and Frank–Wolfe rounds behind one step"
@@ -213,10 +215,7 @@ def _more_tasks_table(settings: HardSettings, scores: HardScores) -> TableFile |
         for tasks, bed in beds:
             means = [scores.mean(bed.of_source(source), backbone) for source in sources]
             overall.append(scores.overall(means))
-            records += [
-                record("tasks", source, shape, f"{tasks} tasks", title, "protonet", mean)
-                for source, mean in zip(sources, means, strict=True)
-            ]
+            records += _records("tasks", shape, f"{tasks} tasks", title, sources, means)
         rows.append(row(title, *map(cell, overall)))
         if all(overall):
             pairs.append([mean.mean for mean in overall if mean])

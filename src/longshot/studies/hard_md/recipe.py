@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
 from longshot.evaluation.inputs import backbone_name
+from longshot.studies.engine.data import GivenDataset, check_names, read_given
 from longshot.studies.engine.folder import StudyFolder
-from longshot.studies.engine.recipe import GivenDataset, StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.run import finish
 from longshot.studies.engine.settings import method_calls
-from longshot.studies.engine.sources import check_names, read_given
 from longshot.studies.engine.training import StudyTraining, training_step
 from longshot.studies.hard_md import paper
 from longshot.studies.hard_md.scores import HardScores

@@ -16,6 +16,13 @@ import numpy as np
 from longshot.core.errors import UserError
 from longshot.studies.engine.training import slug
 from longshot.studies.hard_md.settings import OBJECTIVES, HardSettings
+from longshot.testbeds.difficult import DifficultInstances, EasyInstances, GreedyInstances
+from longshot.testbeds.filtered import filtered
+from longshot.testbeds.meta_dataset import BilevelClasses, MetaDatasetShape
+from longshot.testbeds.sample import sample
+from longshot.testbeds.semantic import SemanticClasses
+from longshot.testbeds.shapes import FixedShape
+from longshot.testbeds.shifted import RULE_SETS, MatchedInstances, ShiftedInstances
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -110,8 +117,6 @@ class HardDrawer:
                 self._draw(self._fixed("objectives", objective), self.settings.tasks, objective=objective)
 
     def _semantic(self) -> None:
-        from longshot.testbeds.semantic import SemanticClasses
-
         if self.data.taxonomy is None:
             self.left_out["semantic"] = (
                 "it has no taxonomy, so class samplers by meaning cannot be tried on it"
@@ -130,8 +135,6 @@ class HardDrawer:
             self._draw(self._fixed("steps", f"{refine} rounds"), self.settings.tasks, refine=refine)
 
     def _greedy(self) -> None:
-        from longshot.testbeds.difficult import GreedyInstances
-
         features = self.features(self.settings.judge)
         greedy = GreedyInstances(features, rounds=self.settings.greedy_rounds)
         self._draw(self._fixed("greedy"), self.settings.tasks, instances=greedy)
@@ -143,8 +146,6 @@ class HardDrawer:
 
     def _curated(self) -> None:
         """Tasks whose supports are shifted from their queries by rule, and matched ones (the paper's appendix D)."""
-        from longshot.testbeds.shifted import RULE_SETS, MatchedInstances, ShiftedInstances
-
         reasons: list[str] = []
         tasks, query = self.settings.curated_tasks, self.settings.curated_query
         for rule in RULE_SETS:
@@ -171,7 +172,6 @@ class HardDrawer:
         from longshot.evaluation.inputs import FeatureSource
         from longshot.evaluation.metrics import task_metrics
         from longshot.methods.registry import get_method
-        from longshot.testbeds.filtered import filtered
 
         features = self.features(self.settings.judge)
         many = self._sample(shape, self.settings.candidates, None, None)
@@ -216,8 +216,6 @@ class HardDrawer:
         return "fixed" in self.settings.shapes and "fixed" not in self.impossible
 
     def _selected(self, kind: str, judge: str, changes: dict[str, Any]) -> Instances:
-        from longshot.testbeds.difficult import DifficultInstances, EasyInstances
-
         options: dict[str, Any] = {"objective": self.settings.objective, **changes}
         if kind == "easy":
             return EasyInstances(self.features(judge), **options)
@@ -234,9 +232,6 @@ class HardDrawer:
         classes: Classes | None,
         query: int | None = None,
     ) -> Testbed:
-        from longshot.testbeds.meta_dataset import BilevelClasses
-        from longshot.testbeds.sample import sample
-
         settings, data = self.settings, self.data
         if classes is None and (shape, self.source) == ("variable", "omniglot") and data.taxonomy is not None:
             classes = (
@@ -256,9 +251,6 @@ class HardDrawer:
 
 def make_shape(settings: HardSettings, name: str, query: int) -> Shape:
     """Meta-Dataset's variable ways and shots, or fixed ones."""
-    from longshot.testbeds.meta_dataset import MetaDatasetShape
-    from longshot.testbeds.shapes import FixedShape
-
     if name == "fixed":
         return FixedShape(way=settings.way, shot=settings.shot, query=query)
     return MetaDatasetShape(max_way=settings.max_way, max_query=query, max_support=settings.max_support)

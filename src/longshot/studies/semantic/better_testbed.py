@@ -17,7 +17,9 @@ from pydantic import Field
 
 from longshot.core.arrays import Floats
 from longshot.core.errors import UserError
+from longshot.reports.published import published
 from longshot.reports.sheets import Sheet
+from longshot.statistics import correlation, quantile_bins, welch
 from longshot.studies.engine.figures import Drawings
 from longshot.studies.engine.settings import Counts, Number
 from longshot.studies.engine.tables import Fact, TableFile, heads, points, ratio, row
@@ -25,6 +27,10 @@ from longshot.studies.semantic import figures as pictures
 from longshot.studies.semantic.recipe import Scores, StudyPlan, TestbedRecipe, Testbeds, TestbedSettings
 from longshot.studies.semantic.scores import MethodScores, transduction
 from longshot.studies.semantic.tables import FIRST_PLACE, TableColumn, column_records, published_record, sheet
+from longshot.testbeds.classes import UniformClasses
+from longshot.testbeds.sample import sample
+from longshot.testbeds.semantic import SemanticClasses
+from longshot.testbeds.shapes import FixedShape
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -106,11 +112,6 @@ class BetterTestbed(TestbedRecipe[BetterTestbedSettings]):
 
 
 def _draw(settings: BetterTestbedSettings, dataset: Dataset, kind: str, shot: int) -> Testbed:
-    from longshot.testbeds.classes import UniformClasses
-    from longshot.testbeds.sample import sample
-    from longshot.testbeds.semantic import SemanticClasses
-    from longshot.testbeds.shapes import FixedShape
-
     distinct = not settings.allow_repeats
     semantic = SemanticClasses(alpha=settings.alpha, beta=settings.beta, distinct=distinct)
     return sample(
@@ -127,8 +128,6 @@ def _draw(settings: BetterTestbedSettings, dataset: Dataset, kind: str, shot: in
 
 def _results_table(settings: BetterTestbedSettings, shot: int, scores: Scores) -> TableFile:
     """Accuracy on the whole semantic testbed, its quartiles and the uniform one, beside the paper's."""
-    from longshot.reports.published import published
-
     way, backbone = settings.way, settings.backbone
     semantic, uniform = (f"{kind}-{shot}-shot" for kind in KINDS)
     parts: dict[tuple[str, str], int | None] = {
@@ -173,8 +172,6 @@ def _columns(semantic: str, uniform: str, way: int, shot: int) -> list[TableColu
 
 def quartile_of(entry: MethodScores, quartile: int | None) -> Floats:
     """Accuracy of the tasks of one quartile by coarsity (0 … 3), or of all tasks for None."""
-    from longshot.statistics import quantile_bins
-
     if quartile is None:
         return entry.accuracy
     assert entry.coarsity is not None
@@ -184,8 +181,6 @@ def quartile_of(entry: MethodScores, quartile: int | None) -> Floats:
 
 def _claims_table(settings: BetterTestbedSettings, testbeds: Testbeds, scores: Scores) -> TableFile:
     """What the paper says, as numbers with intervals: the drop, the quartiles, the relation, transduction."""
-    from longshot.statistics import correlation, welch
-
     records: list[Fact] = []
     blocks, lines = [], []
     for shot in settings.shots:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from longshot.core.arrays import Floats
+from longshot.statistics import Rolling, rolling_mean
 from longshot.studies.engine.figures import axes_of, means_and_halves
 from longshot.studies.semantic.scores import MethodScores, leader
-
-if TYPE_CHECKING:
-    from longshot.statistics import Rolling
 
 KINDS = {"uniform": "#3b6fb6", "semantic": "#c8412b"}
 _COLOURS = ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a")
@@ -56,8 +54,6 @@ def balance(shares: Mapping[str, Floats], way: int, path: Path) -> None:
 
 def rolling(entries: Sequence[MethodScores], window: int, title: str, path: Path) -> None:
     """Rolling mean of accuracy against coarsity (the paper's figure 5); bands for the methods that are named."""
-    from longshot.statistics import rolling_mean
-
     tasks = len(entries[0].accuracy)
     width = min(window, max(2, tasks // 4))  # a window over most tasks would show nothing
     with axes_of(path) as axes:

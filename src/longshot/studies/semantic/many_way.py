@@ -14,8 +14,10 @@ import numpy as np
 from pydantic import Field
 
 from longshot.core.errors import UserError
+from longshot.reports.published import published
 from longshot.reports.sheets import Sheet
 from longshot.reports.ways import head, metrics
+from longshot.statistics import welch
 from longshot.studies.engine.figures import Drawings
 from longshot.studies.engine.settings import Counts, Ways
 from longshot.studies.engine.tables import Fact, TableFile, heads, points, row
@@ -23,6 +25,8 @@ from longshot.studies.semantic import figures as pictures
 from longshot.studies.semantic.recipe import Scores, StudyPlan, TestbedRecipe, Testbeds, TestbedSettings
 from longshot.studies.semantic.scores import transduction
 from longshot.studies.semantic.tables import FIRST_PLACE, TableColumn, column_records, published_record, sheet
+from longshot.testbeds.sample import sample
+from longshot.testbeds.shapes import FixedShape
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -119,9 +123,6 @@ def possible(settings: ManyWaySettings, dataset: Dataset) -> tuple[list[tuple[in
 
 
 def _draw(settings: ManyWaySettings, dataset: Dataset, way: int, shot: int) -> Testbed:
-    from longshot.testbeds.sample import sample
-    from longshot.testbeds.shapes import FixedShape
-
     return sample(
         dataset,
         tasks=settings.tasks,
@@ -145,8 +146,6 @@ def _by_shot(shapes: Sequence[NamedShape]) -> dict[int, list[NamedShape]]:
 
 def _results_table(settings: ManyWaySettings, shapes: Sequence[NamedShape], scores: Scores) -> TableFile:
     """Top-1 and top-5 of every shape, beside the paper's table 3."""
-    from longshot.reports.published import published
-
     backbone = settings.backbone
     columns: list[TableColumn] = []
     records: list[Fact] = []
@@ -172,8 +171,6 @@ def _results_table(settings: ManyWaySettings, shapes: Sequence[NamedShape], scor
 
 def _claims_table(shapes: Sequence[NamedShape], scores: Scores) -> TableFile:
     """The drop from the fewest ways to the most, and how far above chance accuracy stays."""
-    from longshot.statistics import welch
-
     blocks, lines = [], []
     records: list[Fact] = []
     for shot, of_shot in _by_shot(shapes).items():

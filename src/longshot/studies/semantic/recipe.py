@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from pydantic import Field
 
 from longshot.studies.engine.figures import Drawings
-from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.recipe import OneDataset, StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.run import finish
 from longshot.studies.engine.settings import Methods, StudySettings, Text, method_calls
-from longshot.studies.engine.single import OneDataset
 from longshot.studies.semantic.scores import MethodScores, read_scores
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.arrays import Floats
+from longshot.statistics import mean_interval
 from longshot.studies.engine.rows import numbers, select_rows
 from longshot.studies.engine.tables import points
 
@@ -51,8 +52,6 @@ def leader(entries: Sequence[MethodScores], setting: str) -> MethodScores | None
 
 def transduction(entries: Sequence[MethodScores]) -> tuple[str, dict[str, Any]] | None:
     """The best transductive method against the best inductive one, paired by task; None without both."""
-    from longshot.statistics import mean_interval
-
     inductive, transductive = leader(entries, "inductive"), leader(entries, "transductive")
     if inductive is None or transductive is None:
         return None

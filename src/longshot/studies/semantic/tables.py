@@ -10,6 +10,8 @@ import numpy as np
 
 from longshot.core.arrays import Floats
 from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.summary import column_marks
+from longshot.statistics import mean_interval
 from longshot.studies.engine.tables import Fact, bounds, heads, row
 from longshot.studies.semantic.scores import MethodScores
 
@@ -38,9 +40,6 @@ def column_records(
     key: Key, backbone: str, entries: Sequence[MethodScores], values: Sequence[Floats]
 ) -> list[Fact]:
     """The measured numbers of a column as CSV rows, a row per method; shares (0 … 1) in full precision."""
-    from longshot.reports.summary import column_marks
-    from longshot.statistics import mean_interval
-
     marks = column_marks(np.stack(values, axis=1))
     return [
         {

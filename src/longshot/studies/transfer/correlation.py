@@ -21,15 +21,20 @@ from longshot.core.errors import UserError
 from longshot.core.files import write_json
 from longshot.core.progress import progress
 from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.split_plots import Cloud, clouds
+from longshot.splits import with_split
+from longshot.splits.divergences import between, fit_gaussian, gaussian_divergence
+from longshot.splits.embeddings import class_embeddings
 from longshot.studies.engine.figures import Drawings, on_both
-from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.recipe import OneDataset, StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.rows import numbers, select_rows
 from longshot.studies.engine.run import finish
 from longshot.studies.engine.settings import method_calls
-from longshot.studies.engine.single import OneDataset
 from longshot.studies.engine.tables import Fact, TableFile, heads, ratio, row
 from longshot.studies.transfer import paper
 from longshot.studies.transfer.settings import CorrelationSettings
+from longshot.testbeds.sample import sample
+from longshot.testbeds.shapes import FixedShape
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -69,7 +74,6 @@ class DivergenceCorrelation(OneDataset[CorrelationSettings]):
         """Embed upstream and downstream classes, draw and evaluate tasks, correlate."""
         from longshot.evaluation.inputs import backbone_name
         from longshot.features.extract import embed
-        from longshot.splits.embeddings import class_embeddings
 
         settings, dataset = job.settings, job.data
         upstream_classes, sources, notes = _sources(settings, dataset)
@@ -121,7 +125,6 @@ def _sources(
 ) -> tuple[Ints, dict[str, DownstreamTasks], list[str]]:
     """Numbers of the upstream classes, where the tasks of each testbed come from, and notes."""
     from longshot.datasets import open_dataset
-    from longshot.splits import with_split
 
     if settings.downstream:
         opened = [open_dataset(name) for name in settings.downstream]
@@ -145,9 +148,6 @@ def _sources(
 
 
 def _draw(settings: CorrelationSettings, source: DownstreamTasks) -> Testbed:
-    from longshot.testbeds.sample import sample
-    from longshot.testbeds.shapes import FixedShape
-
     return sample(
         source.data,
         tasks=settings.tasks,
@@ -188,8 +188,6 @@ def divergences(upstream: Floats, tasks: Floats, damping: float) -> Divergences:
     A task and the upstream classes span at most C + way dimensions; outside both Gaussians are the damping alone and no
     divergence changes, so all is computed on that span where it is the smaller.
     """
-    from longshot.splits.divergences import between, fit_gaussian, gaussian_divergence
-
     measured: Divergences = {model: {measure: [] for measure in MEASURES} for model in MODELS}
     size, way = len(upstream), tasks.shape[1]
     narrow = size + way < upstream.shape[1]
@@ -286,8 +284,6 @@ def _finding(method: str, words: str, name: str, correlations: Mapping[str, Corr
 
 def _scatter(divergence: Divergences, accuracy: Floats, name: str, method: str, path: Path) -> None:
     """Accuracy of each task against its symmetrised KL, for the Gaussians and the categoricals."""
-    from longshot.reports.split_plots import Cloud, clouds
-
     by_model = [
         Cloud(words, np.array(divergence[model]["kl-symmetric"]), accuracy) for model, words in MODELS.items()
     ]

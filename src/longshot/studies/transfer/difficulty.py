@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.recipe import OneDataset, StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.rows import numbers, select_rows
 from longshot.studies.engine.run import finish
-from longshot.studies.engine.single import OneDataset
 from longshot.studies.engine.training import slug, training_step
 from longshot.studies.transfer import plan
 from longshot.studies.transfer.settings import TransferSettings
 from longshot.studies.transfer.stats import TransferScores
+from longshot.testbeds.sample import sample
+from longshot.testbeds.shapes import FixedShape
 
 if TYPE_CHECKING:
     from longshot.core.arrays import Floats
@@ -116,9 +117,6 @@ class TransferDifficulty(OneDataset[TransferSettings]):
 
 
 def _draw(settings: TransferSettings, dataset: Dataset, testbed: plan.TransferTestbed) -> Testbed:
-    from longshot.testbeds.sample import sample
-    from longshot.testbeds.shapes import FixedShape
-
     return sample(
         dataset,
         tasks=settings.tasks,

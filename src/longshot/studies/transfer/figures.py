@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.core.arrays import Floats
+from longshot.reports.split_plots import SETS, DivergenceSeries, SplitPanel, accuracy_by_divergence, class_map
+from longshot.splits.embeddings import class_embeddings
 from longshot.studies.engine.figures import Drawings, means_and_halves, on_both
 from longshot.studies.transfer.plan import class_rows
 from longshot.studies.transfer.settings import TransferSettings
@@ -16,7 +18,6 @@ from longshot.studies.transfer.stats import TransferScores, steepness
 
 if TYPE_CHECKING:
     from longshot.features.features import Features
-    from longshot.reports.split_plots import DivergenceSeries
     from longshot.splits.split import Split
 
 _AXIS = "R, the divergence asked for"
@@ -34,9 +35,6 @@ def figures(
 
     ``accuracy(split, part, method, shot)`` gives accuracies [repeats, T].
     """
-    from longshot.reports.split_plots import SETS, SplitPanel, accuracy_by_divergence, class_map
-    from longshot.splits.embeddings import class_embeddings
-
     panels = [SplitPanel(name, class_rows(split, features)) for name, split in splits.items()]
     title = f"{dataset}, {len(features.class_ids)} classes"
     drawings: Drawings = {
@@ -74,8 +72,6 @@ def _series(
     label: str, scores: TransferScores, values: Mapping[str, Floats], line: tuple[float, float] | None = None
 ) -> DivergenceSeries:
     """Means and 95 % bounds, as shares, of the accuracies on every split of the sweep against its target."""
-    from longshot.reports.split_plots import DivergenceSeries
-
     x = np.array([split.target for split in scores.sweep], np.float64)
     mean, half = (part / 100 for part in means_and_halves(values[split.name] for split in scores.sweep))
     return DivergenceSeries(label, x, mean, mean - half, mean + half, line)

@@ -11,6 +11,12 @@ import numpy as np
 from longshot.core.calls import format_call
 from longshot.core.errors import UserError
 from longshot.core.files import hash_json
+from longshot.splits.assign import part_sizes
+from longshot.splits.build import SplitRecipe, sweep
+from longshot.splits.compare import compare_split
+from longshot.splits.embeddings import class_embeddings
+from longshot.splits.opening import open_split
+from longshot.splits.split import Split
 from longshot.studies.engine.training import StudyTraining, slug
 from longshot.studies.transfer.settings import TransferSettings
 from longshot.studies.transfer.stats import SplitPlace
@@ -18,7 +24,6 @@ from longshot.studies.transfer.stats import SplitPlace
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.features.features import Features
-    from longshot.splits.split import Split
 
 TRAINED = "trained"  # the backbone setting that stands for a network trained on all classes
 EVERYTHING = "all classes"
@@ -98,8 +103,6 @@ def trainings(settings: TransferSettings, splits: Sequence[str]) -> list[SplitTr
 
 def check_classes(settings: TransferSettings, dataset: Dataset) -> None:
     """UserError when 20 % of the classes cannot make a task, or a split that was asked for cannot be made."""
-    from longshot.splits.assign import part_sizes
-
     classes, way = len(dataset.class_ids), settings.way
     _, _, test = part_sizes(classes)
     if test < way:
@@ -122,10 +125,6 @@ def check_classes(settings: TransferSettings, dataset: Dataset) -> None:
 
 def make_splits(settings: TransferSettings, dataset: Dataset, features: Features) -> dict[str, Split]:
     """Name → split: one per divergence, then those made without one."""
-    from longshot.splits.build import SplitRecipe, sweep
-    from longshot.splits.opening import open_split
-    from longshot.splits.split import Split
-
     recipe = SplitRecipe(mode=settings.mode, measure=settings.measure, seed=settings.seed)
     by_divergence = sweep(dataset, features, settings.divergences, recipe)
     splits = dict(zip(map(split_name, settings.divergences), by_divergence, strict=True))
@@ -153,9 +152,6 @@ def measure_splits(
     settings: TransferSettings, splits: Mapping[str, Split], features: Features
 ) -> list[SplitPlace]:
     """The splits with the divergence and the gap of the classes they ended up with; equal splits name their twin."""
-    from longshot.splits.compare import compare_split
-    from longshot.splits.embeddings import class_embeddings
-
     embeddings = class_embeddings(features)
     targets = {split_name(target): target for target in settings.divergences}
     places: list[SplitPlace] = []

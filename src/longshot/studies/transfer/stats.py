@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from longshot.core.arrays import Floats
-
-if TYPE_CHECKING:
-    from longshot.statistics import Interval, Slope
+from longshot.statistics import Interval, Slope, mean_interval, slope
 
 ADAPTING = ("maml", "finetune")  # change the embedding on the task
 FIXED = ("anil", "protonet", "multiclass")  # share one embedding between tasks
@@ -79,8 +76,6 @@ def steepness(
 
     The slope is Σ w_i ȳ_i with w_i = (x_i − x̄) / S_xx, so its error over tasks is √Σ w_i² s_i² / T_i.
     """
-    from longshot.statistics import slope
-
     y, errors = [], []
     for split in scores.sweep:
         values = scores.accuracy[split.name, method, shot]
@@ -98,8 +93,6 @@ def steepness(
 
 def advantage(scores: TransferScores, split: SplitPlace, method: str, other: str, shot: int) -> Interval:
     """Accuracy of ``method`` minus that of ``other`` on the same tasks of a split, with its t interval over tasks."""
-    from longshot.statistics import mean_interval
-
     return mean_interval(scores.tasks(split.name, method, shot) - scores.tasks(split.name, other, shot))
 
 

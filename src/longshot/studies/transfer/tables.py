@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from longshot.reports.sheets import Sheet, SheetCell
+from longshot.reports.summary import column_marks
+from longshot.statistics import Interval, mean_interval, welch
 from longshot.studies.engine.tables import Fact, TableFile, bounds, heads, percent, points, row
 from longshot.studies.engine.training import training_outcome
 from longshot.studies.transfer import paper
@@ -26,7 +28,6 @@ from longshot.studies.transfer.stats import (
 )
 
 if TYPE_CHECKING:
-    from longshot.statistics import Interval
     from longshot.studies.transfer.plan import SplitTraining
 
 _ACCURACY = "Mean accuracy over tasks in %, ± half the 95 % interval over tasks (Student t)"
@@ -69,8 +70,6 @@ def splits_table(scores: TransferScores) -> TableFile:
 
 def accuracies_table(scores: TransferScores, way: int) -> TableFile:
     """The paper's table 4: splits × methods × shots; bold is the most challenging split of a method, where one is."""
-    from longshot.statistics import mean_interval, welch
-
     columns = [(shot, method) for shot in scores.shots for method in scores.methods]
     records: list[Fact] = []
     rows = [row(split.name) for split in scores.splits]
@@ -105,8 +104,6 @@ def accuracies_table(scores: TransferScores, way: int) -> TableFile:
 
 def _lowest_split(scores: TransferScores, method: str, shot: int) -> str | None:
     """The split on which a method does worse than on every other; None where the tasks do not tell them apart."""
-    from longshot.statistics import welch
-
     values = {split.name: scores.tasks(split.name, method, shot) for split in scores.splits}
     lowest = min(values, key=lambda name: float(values[name].mean()))
     own = values.pop(lowest)
@@ -166,9 +163,6 @@ def slopes_table(scores: TransferScores) -> TableFile:
 
 def hardest_table(scores: TransferScores, way: int) -> TableFile:
     """The paper's table 1: all methods on the split of the largest divergence."""
-    from longshot.reports.summary import column_marks
-    from longshot.statistics import mean_interval
-
     name = scores.hardest.name
     values = {
         (method, shot): scores.tasks(name, method, shot) for method in scores.methods for shot in scores.shots

@@ -18,8 +18,7 @@ from longshot.datasets.formats.base import assemble
 from longshot.datasets.formats.vtab import TASKS
 from longshot.datasets.part import branches, under
 from longshot.datasets.stores import RowsStore
-from longshot.studies.engine.recipe import GivenDataset
-from longshot.studies.engine.sources import NAME, check_names
+from longshot.studies.engine.data import NAME, GivenDataset, check_names
 from longshot.taxonomy.dag import Taxonomy
 from longshot.testbeds.big_episode import shuffled_splits, split_rows
 

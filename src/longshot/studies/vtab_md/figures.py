@@ -117,14 +117,8 @@ def of_paper(figure: str, allowed: Sequence[int]) -> Chart | None:
     sources = [(name, title, "md") for name, title in MD.items() if name in names]
     sources += [(name, task.title, task.group) for name, task in VTAB.items() if name in names]
     parts = [(key, title) for key, title in paper.AGGREGATES.items() if any(k == key for _, k in aggregates)]
-    return Chart(
-        rows,
-        sources,
-        parts,
-        values,
-        aggregates,
-        source=f"published by {paper.source()['short']}, not measured",
-    )
+    source = f"published by {paper.source()['short']}, not measured"
+    return Chart(rows, sources, parts, values, aggregates, source)
 
 
 def drawable(chart: Chart, kind: str) -> bool:

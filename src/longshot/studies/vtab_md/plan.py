@@ -14,11 +14,14 @@ from longshot.evaluation.inputs import backbone_parts
 from longshot.studies.engine.training import StudyTraining
 from longshot.studies.vtab_md.data import GROUPS, StudySource, union
 from longshot.studies.vtab_md.settings import VtabNetwork, VtabSettings
+from longshot.testbeds.big_episode import BigEpisode
+from longshot.testbeds.classes import SiblingClasses, UniformClasses
+from longshot.testbeds.meta_dataset import BilevelClasses, MetaDatasetShape
+from longshot.testbeds.sample import sample
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.studies.engine.folder import StudyFolder
-    from longshot.testbeds.meta_dataset import MetaDatasetShape
     from longshot.testbeds.testbed import Testbed
 
 UPSTREAM, EPISODES = "upstream", "md"  # under data: every source of that role
@@ -49,7 +52,6 @@ class NetworkToTrain:
 
     def training(self, settings: VtabSettings, trained: Mapping[str, str]) -> StudyTraining:
         """The training; a start that is a network of the study is taken from where it was trained."""
-        from longshot.testbeds.classes import SiblingClasses
         from longshot.training.registry import get_algorithm
 
         options = self.plan.options
@@ -230,8 +232,6 @@ def _without(name: str, data: Dataset, without: Mapping[str, StudySource], *, br
 
 def shape_of(settings: VtabSettings) -> MetaDatasetShape:
     """Meta-Dataset's episodes within the study's limits."""
-    from longshot.testbeds.meta_dataset import MetaDatasetShape
-
     return MetaDatasetShape(
         max_way=settings.max_way, max_query=settings.max_query, max_support=settings.max_support
     )
@@ -239,10 +239,6 @@ def shape_of(settings: VtabSettings) -> MetaDatasetShape:
 
 def draw_episodes(settings: VtabSettings, source: StudySource, tasks: int) -> Testbed:
     """Episodes of the source's test classes; Omniglot's characters of one alphabet, as Meta-Dataset draws them."""
-    from longshot.testbeds.classes import UniformClasses
-    from longshot.testbeds.meta_dataset import BilevelClasses
-    from longshot.testbeds.sample import sample
-
     data = source.data
     bilevel = source.name == "omniglot" and data.taxonomy is not None
     return sample(
@@ -259,8 +255,6 @@ class VtabTestbeds:
     """The testbeds of a study: drawn when they are first asked for, kept in its folder."""
 
     def __init__(self, settings: VtabSettings, sources: Sequence[StudySource], folder: StudyFolder) -> None:
-        from longshot.testbeds.big_episode import BigEpisode
-
         self.settings, self.folder = settings, folder
         self.episodes = [source for source in sources if source.role == "md"]
         self.big = [source for source in sources if source.role in GROUPS]

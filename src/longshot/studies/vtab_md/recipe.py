@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from longshot.core.errors import UserError
 from longshot.evaluation.inputs import backbone_name, backbone_parts
+from longshot.studies.engine.data import GivenDataset, check_names, read_given
 from longshot.studies.engine.folder import StudyFolder
-from longshot.studies.engine.recipe import GivenDataset, StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.run import finish
-from longshot.studies.engine.sources import check_names, read_given
 from longshot.studies.engine.training import training_step
 from longshot.studies.vtab_md.data import (
     GROUPS,
