@@ -124,10 +124,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=120, help="limit of a single test")
     options = parser.parse_args()
     mutants = choose(options.count, options.seed, options.target or list(TARGETS))
+    alive = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        alive = list(pool.map(lambda m: survives(m[0], m[1], m[4], options.seconds), mutants))
-    for (target, file, line, change, _), lives in zip(mutants, alive, strict=True):
-        print(f"{'SURVIVED' if lives else 'killed  '} {target:22} {file.relative_to(ROOT)}:{line}: {change}")
+        outcomes = pool.map(lambda m: survives(m[0], m[1], m[4], options.seconds), mutants)
+        for (target, file, line, change, _), lives in zip(mutants, outcomes, strict=True):
+            alive.append(lives)
+            verdict = "SURVIVED" if lives else "killed  "
+            print(f"{verdict} {target:22} {file.relative_to(ROOT)}:{line}: {change}", flush=True)
     print(f"{len(alive) - sum(alive)} of {len(alive)} mutants killed")
     return int(any(alive))
 
