@@ -66,7 +66,7 @@ def _photos(folder: Path) -> Path:
             target.mkdir(parents=True)
             for number in range(PER_CLASS):
                 row = int(dataset.offsets[label]) + number
-                dataset.images.read(row).save(target / f"{number:03d}.png")
+                dataset.image(row).save(target / f"{number:03d}.png")
     return photos
 
 
