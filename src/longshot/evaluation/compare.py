@@ -136,15 +136,9 @@ class Side:
     values: dict[RunSeries, tuple[Ints, Floats]]
 
 
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """Two series on the same tasks of one testbed; values [T] in task order."""
-
-    testbed_hash: str
-    a: RunSeries
-    b: RunSeries
-    before: Floats
-    after: Floats
+_Job = tuple[
+    str, RunSeries, RunSeries, SeriesPair
+]  # a testbed's hash, two series, their values on the same tasks
 
 
 def compare(
@@ -236,10 +230,7 @@ def compare_runs(
         side_a = _side(a, content_hash, metric, methods)
         side_b = _side(b, content_hash, metric, against or methods)
         pairs = _match(side_a, side_b)
-        for series_a, series_b in pairs:
-            jobs.append(
-                _Job(content_hash, series_a, series_b, *_same_tasks(side_a, series_a, side_b, series_b))
-            )
+        jobs += [_job(content_hash, side_a, series_a, side_b, series_b) for series_a, series_b in pairs]
         for side, matched in zip((side_a, side_b), map(set, zip(*pairs, strict=True)), strict=True):
             alone += [f"{series} ({side.name})" for series in side.values if series not in matched]
     return _compare(a, jobs, metric, seed), list(dict.fromkeys(alone))
@@ -259,8 +250,7 @@ def compare_within(
     for content_hash in _chosen(run, testbed):
         side = _side(run, content_hash, metric, methods)
         most = max(most, len(side.values))
-        for a, b in combinations(side.values, 2):
-            jobs.append(_Job(content_hash, a, b, *_same_tasks(side, a, side, b)))
+        jobs += [_job(content_hash, side, a, side, b) for a, b in combinations(side.values, 2)]
     if not jobs:
         raise UserError(
             f"A comparison within {run.name} needs at least 2 series on a testbed and found {most}",
@@ -271,21 +261,11 @@ def compare_within(
 
 def _compare(run: Results, jobs: list[_Job], metric: str, seed: int) -> list[Compared]:
     """Test all pairs, those with the same tasks together, and correct over all of them."""
-    higher_is_better = metric not in LOWER_IS_BETTER
-    pairs = [SeriesPair((job.testbed_hash, len(job.before)), job.before, job.after) for job in jobs]
+    better = metric not in LOWER_IS_BETTER
+    tested = compare_pairs([pair for *_, pair in jobs], higher_is_better=better, seed=seed)
     return [
-        Compared(
-            testbed=run.run["testbeds"][job.testbed_hash]["name"],
-            testbed_hash=job.testbed_hash,
-            a=job.a,
-            b=job.b,
-            result=result,
-            p_holm=p_holm,
-            higher_is_better=higher_is_better,
-        )
-        for job, (result, p_holm) in zip(
-            jobs, compare_pairs(pairs, higher_is_better=higher_is_better, seed=seed), strict=True
-        )
+        Compared(run.run["testbeds"][content_hash]["name"], content_hash, a, b, result, p, better)
+        for (content_hash, a, b, _), (result, p) in zip(jobs, tested, strict=True)
     ]
 
 
@@ -369,7 +349,7 @@ def _match(side_a: Side, side_b: Side) -> list[tuple[RunSeries, RunSeries]]:
     )
 
 
-def _same_tasks(side_a: Side, a: RunSeries, side_b: Side, b: RunSeries) -> tuple[Floats, Floats]:
+def _job(content_hash: str, side_a: Side, a: RunSeries, side_b: Side, b: RunSeries) -> _Job:
     """Both series' values in task order; UserError when one lacks tasks that the other has."""
     (tasks_a, before), (tasks_b, after) = side_a.values[a], side_b.values[b]
     if not np.array_equal(tasks_a, tasks_b):
@@ -378,7 +358,7 @@ def _same_tasks(side_a: Side, a: RunSeries, side_b: Side, b: RunSeries) -> tuple
             "the same",
             "an evaluation was interrupted, call {evaluate()} again as before",
         )
-    return before, after
+    return content_hash, a, b, SeriesPair((content_hash, len(tasks_a)), before, after)
 
 
 def _record(pair: Compared, failed: bool) -> dict[str, Any]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
 
 METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
-Names = str | Sequence[str] | None
+Selection = str | Sequence[str] | None
 _KEYS = ("testbed", "backbone", "method", "seed")
 _SHOWN = 3  # series that repr names
 
@@ -84,15 +84,17 @@ class Results:
 
         return html_table(summary_rows(self), caption=self.name)
 
-    def select(self, testbed: Names = None, backbone: Names = None, method: Names = None) -> Results:
+    def select(
+        self, testbed: Selection = None, backbone: Selection = None, method: Selection = None
+    ) -> Results:
         """A view of some of the results; nothing is copied.
 
         Parameters
         ----------
         testbed : str or list of str, optional
-            Names of testbeds, or beginnings of their content hashes.
+            Selection of testbeds, or beginnings of their content hashes.
         backbone : str or list of str, optional
-            Names of backbones.
+            Selection of backbones.
         method : str or list of str, optional
             Calls of methods (``"protonet(distance='cosine')"``), or a name for all its calls where no call equals it.
 
@@ -116,7 +118,7 @@ class Results:
             run[f"{key}s"] = {name: facts[name] for name in facts if name in names}
         return Results(self.store, run)
 
-    def _chosen(self, kind: str, names_given: Names, match: Callable[[str], list[str]]) -> set[str]:
+    def _chosen(self, kind: str, names_given: Selection, match: Callable[[str], list[str]]) -> set[str]:
         """The keys of ``run[kind + "s"]`` that are meant; UserError for what matches none."""
         entries = self.run[f"{kind}s"]
         if names_given is None:

@@ -12,7 +12,7 @@ from longshot.core.errors import UserError
 from longshot.reports import tables
 from longshot.reports.data import ReportData
 from longshot.reports.sheets import Sheet, SheetCell
-from longshot.reports.summary import SeriesEstimate, summarise, time_spent
+from longshot.reports.summary import Estimates, SeriesEstimate, summarise, time_spent
 
 HEADS = ("Method", "Backbone", "Setting", "Network")
 NOTE = (
@@ -33,7 +33,7 @@ class Cost:
     front: bool
 
 
-def costs(data: ReportData, entries: dict[tuple[int, int], SeriesEstimate], bed: int) -> list[Cost]:
+def costs(data: ReportData, entries: Estimates, bed: int) -> list[Cost]:
     """The series of a testbed whose times were recorded, the quickest first."""
     spent = {s: time_spent(cell) for s, cell in data.column(bed)}
     timed = sorted((s for s in spent if not math.isnan(spent[s][0])), key=lambda s: (spent[s][0], s))

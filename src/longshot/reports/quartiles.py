@@ -11,13 +11,12 @@ import numpy as np
 from longshot.core.arrays import Floats
 from longshot.core.errors import UserError
 from longshot.reports.data import ReportData
-from longshot.reports.published import Number, Published
+from longshot.reports.published import Published, PublishedNumber
 from longshot.reports.sections.base import uniform
 from longshot.reports.sheets import Sheet, SheetCell
-from longshot.reports.summary import SeriesEstimate, column_marks, summarise
+from longshot.reports.summary import Estimates, SeriesEstimate, column_marks, summarise
 from longshot.reports.tables import mean_and_half
 
-Entries = dict[tuple[int, int], SeriesEstimate]
 FEWEST = 8  # tasks, two in each quartile
 PARTS = ("whole", "quartile 1", "quartile 2", "quartile 3", "quartile 4")
 NAMES = ("Whole testbed", "1st quartile", "2nd quartile", "3rd quartile", "4th quartile")
@@ -62,7 +61,7 @@ class QuartileTable:
 
 def quartile_table(
     data: ReportData,
-    entries: Entries,
+    entries: Estimates,
     bed: int,
     beside: int | None = None,
     published: Published | None = None,
@@ -169,11 +168,11 @@ def _published(paper: Published, way: Floats, shot: Floats, beside: bool) -> tup
     )
 
 
-def _fits(number: Number, shape: str) -> bool:
+def _fits(number: PublishedNumber, shape: str) -> bool:
     return f"{number.way}-way {number.shot}-shot" == shape
 
 
-def _number(numbers: list[Number]) -> MarkedMean | None:
+def _number(numbers: list[PublishedNumber]) -> MarkedMean | None:
     return (
         MarkedMean(numbers[0].mean, math.nan if numbers[0].half is None else numbers[0].half)
         if numbers

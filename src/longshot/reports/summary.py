@@ -39,7 +39,10 @@ class SeriesEstimate:
         return (self.high - self.low) / 2
 
 
-def summarise(data: ReportData, pairs: ComparedPairs | None = None) -> dict[tuple[int, int], SeriesEstimate]:
+Estimates = dict[tuple[int, int], SeriesEstimate]  # (bed, series) → its numbers
+
+
+def summarise(data: ReportData, pairs: ComparedPairs | None = None) -> Estimates:
     """(bed, series) → entry, in the report's order of testbeds and series."""
     entries = {}
     pairs = compare_all(data) if pairs is None else pairs
@@ -170,9 +173,7 @@ def column_marks(accuracy: Floats) -> list[str]:
     return [("tied" if len(tied) > 1 else "best") if i in tied else "" for i in range(count)]
 
 
-def leaders(
-    data: ReportData, entries: dict[tuple[int, int], SeriesEstimate], bed: int
-) -> tuple[list[ReportSeries], SeriesEstimate]:
+def leaders(data: ReportData, entries: Estimates, bed: int) -> tuple[list[ReportSeries], SeriesEstimate]:
     """The series at the first place of a testbed (several when they tie), and the highest entry."""
     column = [entries[bed, s] for s, _ in data.column(bed)]
     top = max(column, key=lambda entry: entry.mean)

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from longshot.reports.data import ReportData
-from longshot.reports.summary import SeriesEstimate, summarise, time_spent
+from longshot.reports.summary import Estimates, SeriesEstimate, summarise, time_spent
 
-Entries = dict[tuple[int, int], SeriesEstimate]
 MARKDOWN_MARKS = {"best": "**{}**", "tied": "**{}** ="}
 LATEX_MARKS = {"best": r"\textbf{{{}}}", "tied": r"\textbf{{{}}}\rlap{{$^{{=}}$}}"}
 NOTE = (
@@ -43,7 +42,7 @@ def estimate_text(entry: SeriesEstimate) -> str:
     return mean_and_half(entry.mean, entry.half, 1)
 
 
-def rows(data: ReportData, entries: Entries | None = None) -> list[dict[str, Any]]:
+def rows(data: ReportData, entries: Estimates | None = None) -> list[dict[str, Any]]:
     """One flat row per testbed × series, shares with full precision; None where there is no number."""
     entries = summarise(data) if entries is None else entries
     return [_row(data, entry) for _, entry in sorted(entries.items())]
@@ -77,7 +76,7 @@ def _row(data: ReportData, entry: SeriesEstimate) -> dict[str, Any]:
     }
 
 
-def to_csv(data: ReportData, entries: Entries | None = None) -> str:
+def to_csv(data: ReportData, entries: Estimates | None = None) -> str:
     """Comma-separated with one header line; shares (0 … 1) in full precision, empty where there is none."""
     text = io.StringIO()
     table = rows(data, entries)
@@ -87,12 +86,12 @@ def to_csv(data: ReportData, entries: Entries | None = None) -> str:
     return text.getvalue()
 
 
-def to_json(data: ReportData, entries: Entries | None = None) -> str:
+def to_json(data: ReportData, entries: Estimates | None = None) -> str:
     """The same rows as a JSON list."""
     return json.dumps(rows(data, entries), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def to_markdown(data: ReportData, entries: Entries | None = None) -> str:
+def to_markdown(data: ReportData, entries: Estimates | None = None) -> str:
     """A GitHub-flavoured table: one line per series, one column per testbed."""
     entries = summarise(data) if entries is None else entries
     head, body = _grid(data, entries, escape_markdown, MARKDOWN_MARKS)
@@ -101,7 +100,7 @@ def to_markdown(data: ReportData, entries: Entries | None = None) -> str:
     return "\n".join([*lines, "", escape_markdown(NOTE), ""])
 
 
-def to_latex(data: ReportData, entries: Entries | None = None) -> str:
+def to_latex(data: ReportData, entries: Estimates | None = None) -> str:
     r"""A ``table`` for ``\input``: needs the package ``booktabs`` and nothing else."""
     entries = summarise(data) if entries is None else entries
     head, body = _grid(data, entries, escape_latex, LATEX_MARKS)
@@ -132,7 +131,7 @@ def latex_table(
 
 
 def _grid(
-    data: ReportData, entries: Entries, escape: Any, marks: dict[str, str]
+    data: ReportData, entries: Estimates, escape: Any, marks: dict[str, str]
 ) -> tuple[list[str], list[list[str]]]:
     """Head and body of the series × testbeds table with every user string escaped."""
     head = ["Method", "Backbone", "Setting", *[escape(bed.name) for bed in data.beds]]

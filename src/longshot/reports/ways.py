@@ -11,7 +11,7 @@ from longshot.reports.data import ReportData
 from longshot.reports.published import Published
 from longshot.reports.sections.base import uniform
 from longshot.reports.sheets import Sheet, SheetCell
-from longshot.reports.summary import SeriesEstimate, column_marks, interval, summarise
+from longshot.reports.summary import Estimates, column_marks, interval, summarise
 from longshot.reports.tables import mean_and_half
 
 TOP = 5
@@ -67,7 +67,7 @@ def _datasets(data: ReportData, bed: int) -> tuple[str, ...]:
 
 def _measured(
     data: ReportData,
-    entries: dict[tuple[int, int], SeriesEstimate],
+    entries: Estimates,
     beds: Sequence[int],
     shapes: dict[int, WayShot],
     not_shown: Sequence[str],
@@ -100,7 +100,7 @@ def _measured(
     return Sheet(f"{names}, few and many ways", heads, [block for block in rows.values() if block], note, 3)
 
 
-def _accuracy(entries: dict[tuple[int, int], SeriesEstimate], bed: int) -> WayColumn:
+def _accuracy(entries: Estimates, bed: int) -> WayColumn:
     return {
         s: SheetCell(mean_and_half(entry.mean, entry.half), entry.mark)
         for (b, s), entry in entries.items()

@@ -14,7 +14,7 @@ from longshot.core.errors import UserError
 
 
 @dataclass(frozen=True)
-class Number:
+class PublishedNumber:
     """One printed number, as a share (0 … 1); ``half`` is that of the 95 % interval, None where none was printed."""
 
     table: int
@@ -40,9 +40,9 @@ class Published:
     source: dict[str, Any]  # title, authors, year, short
     tasks: int  # per testbed
     notes: tuple[str, ...]
-    numbers: tuple[Number, ...]
+    numbers: tuple[PublishedNumber, ...]
 
-    def select(self, **fields: Any) -> list[Number]:
+    def select(self, **fields: Any) -> list[PublishedNumber]:
         """The numbers whose fields equal ``fields``: ``select(table=1, part="whole", sampling="semantic")``."""
         return [n for n in self.numbers if all(getattr(n, key) == value for key, value in fields.items())]
 
@@ -64,7 +64,7 @@ def published(name: str) -> Published:
         )
     data = json.loads(files(__name__).joinpath(f"{name}.json").read_text(encoding="utf-8"))
     numbers = [
-        Number(
+        PublishedNumber(
             table=table["number"],
             backbone=table["backbone"],
             method=row["method"],

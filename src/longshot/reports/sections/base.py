@@ -11,7 +11,7 @@ from longshot.reports import svg
 from longshot.reports.data import Cell, ReportData, ReportTestbed
 from longshot.reports.frame import Section as Section
 from longshot.reports.pictures import FindImages
-from longshot.reports.summary import ComparedPairs, SeriesEstimate
+from longshot.reports.summary import ComparedPairs, Estimates
 from longshot.reports.tables import points as points
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Request:
 
     data: ReportData
     pairs: ComparedPairs
-    entries: dict[tuple[int, int], SeriesEstimate]
+    entries: Estimates
     images: FindImages | None
     pictures: int
     focus: str | None

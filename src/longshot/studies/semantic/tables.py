@@ -16,7 +16,7 @@ from longshot.studies.engine.tables import Fact, bounds, heads, row
 from longshot.studies.semantic.scores import MethodScores
 
 if TYPE_CHECKING:
-    from longshot.reports.published import Number
+    from longshot.reports.published import PublishedNumber
 
 Key = tuple[Any, ...]  # testbed, part, way, shot, metric
 _KEYS = ("testbed", "part", "way", "shot", "metric")
@@ -55,7 +55,7 @@ def column_records(
     ]
 
 
-def published_record(number: Number, tasks: int) -> Fact:
+def published_record(number: PublishedNumber, tasks: int) -> Fact:
     """A number from a paper as a CSV row; the paper's interval where it printed one."""
     half = number.half
     return {
