@@ -25,9 +25,9 @@ def room_graph(package: Path) -> dict[str, dict[str, list[str]]]:
         own = room_of(module.removesuffix(".__init__"), package)
         graph[own]  # a room that knows nothing is a room too
         for line, name in _modules(ast.parse(path.read_text(encoding="utf-8")), package):
-            known = room_of(name, package)
-            if known != own:
-                graph[own][known].append(f"{path.relative_to(package)}:{line}")
+            target = room_of(name, package)
+            if target != own:
+                graph[own][target].append(f"{path.relative_to(package)}:{line}")
     return {room: dict(edges) for room, edges in sorted(graph.items())}
 
 
@@ -86,8 +86,8 @@ def find_cycle(graph: dict[str, dict[str, list[str]]]) -> list[str]:
             return [*path[path.index(room) :], room]
         if room in finished:
             return []
-        for known in graph.get(room, {}):
-            ring = visit(known, [*path, room])
+        for target in graph.get(room, {}):
+            ring = visit(target, [*path, room])
             if ring:
                 return ring
         finished.add(room)
@@ -101,8 +101,8 @@ def main() -> int:
     for room, edges in graph.items():
         print(f"{room}: {', '.join(sorted(edges)) or 'nothing'}")
         if "-v" in sys.argv:
-            for known, lines in sorted(edges.items()):
-                print(f"    {known}: {', '.join(lines)}")
+            for target, lines in sorted(edges.items()):
+                print(f"    {target}: {', '.join(lines)}")
     ring = find_cycle(graph)
     if ring:
         print(f"a ring: {' → '.join(ring)}")
