@@ -294,3 +294,72 @@ def test_from_the_folder_to_a_result(tmp_path: Path, run_cli: RunCli) -> None:
     )
     run_cli("evaluate", "t.parquet", "--backbone", "pixels", "--method", "protonet", "-o", "r", cwd=tmp_path)
     assert len(pq.read_table(next((tmp_path / "r").rglob("part-*.parquet")))) == 10
+
+
+# ---- counts and copies --------------------------------------------------------------------------------
+
+
+CARD = """---
+dataset_info:
+  splits:
+  - name: train
+    num_examples: {rows}
+---
+# A card
+"""
+
+
+def test_a_shard_copied_over_another_is_an_error(tmp_path: Path) -> None:
+    root = parquet(tmp_path / "d", 20, 3)
+    files = sorted(root.glob("data/*.parquet"))
+    files[2].write_bytes(files[0].read_bytes())
+    with pytest.raises(
+        UserError, match=r"train-00000-of-00003.parquet and train-00002-of-00003.parquet hold"
+    ):
+        open_dataset(root)
+
+
+def test_a_saved_shard_copied_over_another_is_an_error(tmp_path: Path) -> None:
+    table(20).save_to_disk(tmp_path / "d", num_shards=3)
+    files = sorted((tmp_path / "d").glob("*.arrow"))
+    files[2].write_bytes(files[0].read_bytes())
+    with pytest.raises(UserError, match=r"data-00000-of-00003.arrow and data-00002-of-00003.arrow hold"):
+        open_dataset(tmp_path / "d")
+
+
+def test_rows_are_compared_with_the_card(tmp_path: Path) -> None:
+    root = parquet(tmp_path / "d", 20, 2)
+    (root / "README.md").write_text(CARD.format(rows=20))
+    check(open_dataset(root), 20)
+    (root / "README.md").write_text(CARD.format(rows=18))
+    with pytest.raises(UserError, match=r"split 'train' of .* has 20 rows, .*README.md says 18"):
+        open_dataset(root)
+
+
+@pytest.mark.parametrize(
+    "head", ["", "no head", "---\n: [\n---\n", "---\n- 1\n---\n", "---\ndataset_info: 3\n---\n"]
+)
+def test_a_card_without_numbers_says_nothing(tmp_path: Path, head: str) -> None:
+    root = parquet(tmp_path / "d", 20, 2)
+    (root / "README.md").write_text(head)
+    check(open_dataset(root), 20)
+
+
+def test_rows_are_compared_with_the_info_of_the_cache(tmp_path: Path) -> None:
+    root = parquet(tmp_path / "d")
+    loaded = datasets.load_dataset("parquet", data_dir=str(root / "data"), cache_dir=str(tmp_path / "cache"))
+    folder = Path(loaded["train"].cache_files[0]["filename"]).parent
+    info = json.loads((folder / "dataset_info.json").read_text())
+    info["splits"]["train"]["num_examples"] = 23
+    (folder / "dataset_info.json").write_text(json.dumps(info))
+    with pytest.raises(UserError, match=r"has 20 rows, .*dataset_info.json says 23"):
+        open_dataset(folder)
+
+
+def test_rows_filtered_before_saving_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = parquet(tmp_path / "d")
+    loaded = datasets.load_dataset("parquet", data_dir=str(root / "data"), cache_dir=str(tmp_path / "cache"))
+    loaded["train"].filter(lambda row: row["label"] < 2).save_to_disk(tmp_path / "saved")
+    capsys.readouterr()
+    assert len(open_dataset(tmp_path / "saved")) == 14
+    assert "has 14 rows, " in (notes := capsys.readouterr().err) and "says 20" in notes

@@ -344,3 +344,48 @@ def test_a_damaged_archive_is_told_in_one_sentence(graph: Path, fresh_cache: Pat
     assert done.returncode == 2
     assert "3.tfrecords is damaged: record 0, at byte 0" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# ---- labels in the files --------------------------------------------------------------------------------
+
+
+def test_a_class_file_copied_over_another_is_an_error(source: Path) -> None:
+    (source / "4.tfrecords").write_bytes((source / "0.tfrecords").read_bytes())  # three images each
+    with pytest.raises(
+        UserError,
+        match=r"4.tfrecords holds records with the label 0, where 4 is its class; so do 1 of 6 class files; a file",
+    ):
+        open_dataset(source)
+
+
+def test_another_class_in_the_last_record_is_an_error(source: Path) -> None:
+    records = [{"image": (png(i), "byte"), "label": (3 if i < 4 else 1, "int")} for i in range(5)]
+    write_records(source / "3.tfrecords", records)
+    with pytest.raises(UserError, match=r"3.tfrecords holds records with the label 1, where 3 is its class"):
+        open_dataset(source)
+
+
+def test_labels_of_another_numbering_are_noted(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, size in enumerate(SIZES):
+        records = [{"image": (png(10 * number + i), "byte"), "label": (900, "int")} for i in range(size)]
+        write_records(source / f"{number}.tfrecords", records)
+    assert open_dataset(source).sizes.tolist() == SIZES
+    assert "6 of 6 class files: no label is the number of its file" in capsys.readouterr().err
+
+
+def test_copies_without_labels_are_an_error(source: Path) -> None:
+    for number, size in enumerate(SIZES):
+        records = [{"image": (png(10 * number + i), "byte")} for i in range(size)]
+        write_records(source / f"{number}.tfrecords", records)
+    (source / "4.tfrecords").write_bytes((source / "0.tfrecords").read_bytes())
+    with pytest.raises(UserError, match=r"0.tfrecords and 4.tfrecords hold the same 3 records"):
+        open_dataset(source)
+
+
+def test_hdf5_labels_are_compared_too(hdf5: Path) -> None:
+    import h5py
+
+    with h5py.File(hdf5 / "1.h5", "r+") as file:
+        file["11/label"][0] = 0
+    with pytest.raises(UserError, match=r"1.h5 holds records with the label 0, where 1 is its class"):
+        open_dataset(hdf5)

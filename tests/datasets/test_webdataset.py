@@ -192,3 +192,68 @@ def test_compressed_shards_are_told(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "out" / "a.tar.gz", tmp_path / "b.tar")
     with pytest.raises(UserError, match="is not a whole, uncompressed tar"):
         open_dataset(tmp_path / "b.tar")
+
+
+# ---- what numbers and lists tell ----------------------------------------------------------------------
+
+
+def test_a_gap_in_numbered_shards_is_an_error(shards: Path) -> None:
+    (shards / "toy-000001.tar").unlink()
+    with pytest.raises(
+        UserError, match=r"toy-\*.tar are 2 shards numbered 0 to 2, and 1 number between are missing \(1\)"
+    ):
+        open_dataset(shards)
+
+
+def test_a_gap_that_was_chosen_is_noted(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shards / "toy-000001.tar").unlink()
+    assert len(open_dataset(f"webdataset(shards='toy-*.tar'):{shards}")) == 8
+    assert "1 number between are missing (1)" in capsys.readouterr().err
+
+
+def test_numbers_that_begin_late_are_noted(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shards / "toy-000000.tar").unlink()
+    assert len(open_dataset(shards)) == 8
+    assert "begin with number 1" in capsys.readouterr().err
+
+
+def test_numbers_that_outgrow_their_zeros_are_one_run(tmp_path: Path) -> None:
+    for number in (8, 9, 10, 11):
+        write(tmp_path / f"toy-{number:02d}.tar", samples(4 * number, 4))
+    assert len(open_dataset(f"webdataset:{tmp_path}")) == 16
+
+
+def test_a_list_of_shards_beside_them_is_believed(shards: Path) -> None:
+    (shards / "nshards.txt").write_text("4\n")
+    with pytest.raises(UserError, match=r"has 3 shards, nshards.txt says 4"):
+        open_dataset(shards)
+    (shards / "nshards.txt").unlink()
+    (shards / "sizes.json").write_text('{"toy-000000.tar": 4, "toy-000001.tar": 5}')
+    with pytest.raises(UserError, match=r"toy-000001.tar holds 4 samples, sizes.json says 5"):
+        open_dataset(shards)
+    (shards / "sizes.json").write_text('{"toy-000007.tar": 4}')
+    with pytest.raises(UserError, match=r"lacks 1 shard that its sizes.json names \('toy-000007.tar'\)"):
+        open_dataset(shards)
+
+
+@pytest.mark.parametrize("spec", ["webdataset", "webdataset(shard_keys=True)"])
+def test_a_shard_copied_over_another_is_an_error(shards: Path, spec: str) -> None:
+    shutil.copy(shards / "toy-000000.tar", shards / "toy-000002.tar")
+    with pytest.raises(
+        UserError, match=r"toy-000000.tar and toy-000002.tar hold the same 4 records: one is a copy"
+    ):
+        open_dataset(f"{spec}:{shards}")
+
+
+def test_equal_records_in_another_tar_are_a_copy_too(shards: Path) -> None:
+    renamed = [{**sample, "__key__": f"other{i}"} for i, sample in enumerate(samples(0, 4))]
+    write(shards / "toy-000002.tar", renamed)
+    with pytest.raises(UserError, match=r"toy-000000.tar and toy-000002.tar hold the same 4 records"):
+        open_dataset(shards)
+
+
+def test_copies_in_different_splits_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "train" / "0.tar", samples(0, 6))
+    write(tmp_path / "test" / "0.tar", samples(0, 6))
+    assert len(open_dataset(f"webdataset:{tmp_path}")) == 12
+    assert "hold the same 6 records, although one is of 'test' and one of 'train'" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import Format
+from longshot.datasets.formats.copies import refuse_copied_files
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.numbered import (
     RawPixels,
@@ -110,7 +111,7 @@ class CIFAR(Format):
             )
         names = _names(root, version)
         index = remembered(
-            self.source(path), [file for _, file in files], lambda: _index(files, version), refresh=refresh
+            self.source(path), [file for _, file in files], lambda: _checked(files, version), refresh=refresh
         )
         return self._dataset(path, name, [file for _, file in files], index, names)
 
@@ -161,6 +162,12 @@ def _names(root: Path, version: _Version) -> dict[str, list[str]]:
             )
         names_of = {label: [text(name) for name in content[f"{label}_names"]] for label in version.labels}
     return {label: flat_names(names, f"{root} ({label})") for label, names in names_of.items()}
+
+
+def _checked(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:
+    """The index, of files that are not copies of each other."""
+    refuse_copied_files([file for _, file in files], [split for split, _ in files])
+    return _index(files, version)
 
 
 def _index(files: Sequence[tuple[str, Path]], version: _Version) -> pa.Table:

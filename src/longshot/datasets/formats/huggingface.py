@@ -22,6 +22,8 @@ from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.datasets.files import read_object
 from longshot.datasets.formats.arrow_files import CellStore, columns_of, schema_of
 from longshot.datasets.formats.base import Format
+from longshot.datasets.formats.copies import refuse_copied_files
+from longshot.datasets.formats.huggingface_counts import check_rows
 from longshot.datasets.formats.numbered import (
     Texts,
     check_texts,
@@ -102,6 +104,12 @@ class HuggingFaceFormat(Format):
                 f"as in huggingface(split='{splits[0]}')."
             ) from error
         sizes = [len(part) for part in parts]
+        several = [shard for shard, size in zip(shards, sizes, strict=True) if size > 1]
+        refuse_copied_files([file for _, file in several], [split for split, _ in several])
+        counts: Counter[str] = Counter()
+        for (split, _), size in zip(shards, sizes, strict=True):
+            counts[split] += size
+        check_rows(path, {split: file.parent for split, file in shards}, counts)
         if not sum(sizes):
             raise UserError(f"{path} has no rows; at least one image is needed.")
         split_of = np.repeat(np.array([split for split, _ in shards], dtype=np.str_), sizes)

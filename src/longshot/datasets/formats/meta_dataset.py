@@ -10,9 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.core.wording import count, first
+from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset, ImageStore
 from longshot.datasets.formats.base import Format, assemble
+from longshot.datasets.formats.copies import refuse_copied_records
 from longshot.datasets.formats.example_proto import ProtoError, parse_example
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.meta_dataset_spec import SPEC_SPLITS, Spec, SpecClass, read_spec
@@ -58,9 +59,11 @@ class MetaDataset(Format):
         def build() -> pa.Table:
             indexes = index_files(files, f"index {name}", verify=self.verify)
             check_counts(path, spec, [len(index) for index in indexes])
-            for file, index in zip(files, indexes, strict=True):
-                _check_first(file, index)
-            return pa.table(span_columns(indexes))
+            numbers = [spec_class.number for spec_class in spec.classes]
+            check_labels(files, numbers, list(map(_record_labels, files, indexes)))
+            table = pa.table(span_columns(indexes))
+            refuse_copied_records(files, table)
+            return table
 
         source = self.source(path)
         index = remembered(source, [path / _SPEC, *files], build, refresh=refresh)
@@ -110,6 +113,36 @@ def check_counts(path: Path, spec: Spec, counts: Sequence[int]) -> None:
             f"{spec_class.number} ('{spec_class.name}') with {number:,} instead of {spec_class.images:,}{more}",
             "convert the source again",
         )
+
+
+def check_labels(files: Sequence[Path], numbers: Sequence[int], labels: Sequence[set[int]]) -> None:
+    """UserError when a class's file holds records of another class.
+
+    Parameters
+    ----------
+    files : sequence [C] of path
+        One per class.
+    numbers : sequence [C] of int
+        The classes' numbers, which the conversion writes into every record.
+    labels : sequence [C] of set of int
+        The labels of the records that were looked at; empty where they have none.
+    """
+    wrong = [
+        (file, number, label)
+        for file, number, inside in zip(files, numbers, labels, strict=True)
+        for label in sorted(inside - {number})
+    ]
+    if not wrong:
+        return
+    file, number, label = wrong[0]
+    differ = len({path for path, _, _ in wrong})
+    fact = (
+        f"{file} holds records with the label {label}, where {number} is its class; so do {differ:,} of {len(files):,} "
+        f"class files"
+    )
+    if any(number in inside for number, inside in zip(numbers, labels, strict=True)):
+        raise UserError(fact, "a file was copied over another one: copy or convert the source again")
+    note(f"{fact}: no label is the number of its file, so the files decide.")
 
 
 def spec_dataset(
@@ -162,12 +195,14 @@ def _taxonomy(spec: Spec, ids: Sequence[str]) -> Taxonomy | None:
     return Taxonomy.from_edges(edges, {node["wn_id"]: str(node["words"]) for node in nodes})
 
 
-def _check_first(file: Path, index: RecordIndex) -> None:
-    """UserError when the first whole record of a file has no image: then none has.
+def _record_labels(file: Path, index: RecordIndex) -> set[int]:
+    """The labels of a file's first, middle and last records; UserError when one has no image: then none has.
 
     A record whose checksum fails says nothing; it is told when its image is read, and can be left out then.
     """
-    for offset, length in zip(index.offsets[:3].tolist(), index.lengths[:3].tolist(), strict=True):
+    labels: set[int] = set()
+    for row in sorted({0, 1, 2, len(index) // 2, len(index) - 1} & set(range(len(index)))):
+        offset, length = int(index.offsets[row]), int(index.lengths[row])
         try:
             data = unframe(read_span(str(file), offset, length), f"{file} at byte {offset}")
         except ImageError:
@@ -183,4 +218,7 @@ def _check_first(file: Path, index: RecordIndex) -> None:
                 f"The records of {file} have no feature 'image' (found: {first(sorted(features))}); Meta-Dataset's "
                 f"have 'image' and 'label'."
             )
-        return
+        label = features.get("label")
+        if isinstance(label, np.ndarray) and label.dtype == np.int64 and label.size == 1:
+            labels.add(int(label[0]))
+    return labels

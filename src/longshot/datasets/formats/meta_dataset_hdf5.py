@@ -26,8 +26,15 @@ from longshot.core.wording import first
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.files import container_stamps, file_stamp
 from longshot.datasets.formats.base import Format
+from longshot.datasets.formats.copies import refuse_copied_files
 from longshot.datasets.formats.index import remembered
-from longshot.datasets.formats.meta_dataset import check_counts, class_files, find_spec, spec_dataset
+from longshot.datasets.formats.meta_dataset import (
+    check_counts,
+    check_labels,
+    class_files,
+    find_spec,
+    spec_dataset,
+)
 from longshot.datasets.formats.numbered import count_within
 from longshot.datasets.images import ImageError, array_bytes, to_rgb
 
@@ -58,11 +65,14 @@ class MetaDatasetHdf5(Format):
 
         def build() -> pa.Table:
             with progress(f"index {name}", total=len(files), unit="files") as bar:
-                sizes = []
+                sizes, labels = [], []
                 for file in files:
                     sizes.append(_count(file))
+                    labels.append(_labels(file, sizes[-1]))
                     bar.advance()
             check_counts(path, spec, sizes)
+            check_labels(files, [spec_class.number for spec_class in spec.classes], labels)
+            refuse_copied_files([file for file, size in zip(files, sizes, strict=True) if size > 1])
             return pa.table({"images": np.array(sizes, np.int64)})
 
         source = self.source(path)
@@ -144,6 +154,18 @@ def _count(path: Path) -> int:
             f"{path} has no '0/image' (found in '0': {first(inside) or 'nothing'}); convert it again."
         )
     return len(names)
+
+
+def _labels(path: Path, images: int) -> set[int]:
+    """The labels of the first, middle and last groups, where they have whole numbers for labels."""
+    labels: set[int] = set()
+    with _h5py().File(path, "r") as file:
+        for number in sorted({0, images // 2, images - 1} & set(range(images))):
+            group = file[str(number)]
+            label = np.asarray(group["label"]).reshape(-1) if "label" in group else np.empty(0)
+            if label.size == 1 and label.dtype.kind in "iu":
+                labels.add(int(label[0]))
+    return labels
 
 
 _lock = threading.Lock()

@@ -14,6 +14,7 @@ import pyarrow as pa
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first, note
 from longshot.datasets.files import read_object
+from longshot.datasets.formats.copies import refuse_copied_records
 from longshot.datasets.formats.example_proto import FeatureValue, parse_example
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.numbered import count_within
@@ -163,12 +164,16 @@ def _build(
     indexes = index_files(files, f"index {folder.parent.name}", visit=columns.add)
     sizes = dict(zip(files, map(len, indexes), strict=True))
     _check_lengths(folder, shards, sizes, info)
+    table = pa.table(span_columns(indexes))
+    refuse_copied_records(files, table, [split for split, members in shards.items() for _ in members])
     per_split = [sum(sizes[file] for file in members) for members in shards.values()]
     numbering = {
         "split": pa.array(np.repeat(list(shards), per_split).tolist(), pa.string()),
         "position": count_within(per_split),
     }
-    return pa.table({**span_columns(indexes), **numbering, **columns.finished()})
+    for name, values in {**numbering, **columns.finished()}.items():
+        table = table.append_column(name, values if isinstance(values, pa.ChunkedArray) else pa.array(values))
+    return table
 
 
 class _Columns:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tarfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,8 +21,10 @@ from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.datasets.files import repeated
 from longshot.datasets.formats.base import Format, assemble
+from longshot.datasets.formats.copies import refuse_copied_records
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.numbered import check_texts, class_splits, flat_names, label_names
+from longshot.datasets.formats.shard_runs import check_runs, check_samples
 from longshot.datasets.formats.spans import SpanStore, read_span
 from longshot.datasets.images import is_image_name
 from longshot.datasets.stores import escape_name
@@ -81,6 +84,8 @@ class WebDataset(Format):
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         check_texts(self)
         root, shards = _shards(path, self.shards)
+        if path.is_dir():
+            check_runs(shards, chosen=self.shards is not None)
         index = remembered(self.source(path), shards, lambda: self._index(root, shards), refresh=refresh)
         labels: pa.Array = index["label"].combine_chunks()
         keys: pa.Array = index["key"].combine_chunks()
@@ -149,6 +154,11 @@ class WebDataset(Format):
                 f"name the extension or the field with webdataset(label='…'), or add it."
             )
         table = pa.table([pa.array(column) for column in zip(*rows, strict=True)], schema=_SCHEMA)
+        refuse_copied_records(shards, table, [shard.parent.name for shard in shards])
+        samples = Counter(row[2] for row in rows)
+        for folder in {shard.parent for shard in shards}:
+            inside = [number for number, shard in enumerate(shards) if shard.parent == folder]
+            check_samples(folder, {shards[number].name: samples[number] for number in inside})
         twice = repeated(row[0] for row in rows)
         if twice:
             raise UserError(

@@ -69,4 +69,4 @@ def agrees(images: Path) -> bool:
         version, differ = checked["version"], checked["differ"]
     except (OSError, ValueError, KeyError, TypeError):
         return check_drawn(images.parent)  # drawn by an earlier version of Longshot, or damaged
-    return same and version == VERSION and differ == 0
+    return bool(same and version == VERSION and differ == 0)
