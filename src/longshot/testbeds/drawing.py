@@ -24,7 +24,7 @@ _MOST_REDRAWS = 2000
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
+class DrawRecipe:
     """Everything but the task numbers."""
 
     shape: Shape
@@ -77,7 +77,7 @@ def to_table(dataset: Dataset, plan: TaskPlan, rows: TaskRows) -> pa.Table:
     )
 
 
-def draw(recipe: Recipe, streams: Streams, bar: Progress | None = None) -> Draft:
+def draw(recipe: DrawRecipe, streams: Streams, bar: Progress | None = None) -> Draft:
     """Draw a pool for each task, then the tasks of each pool together."""
     if len(recipe.pools) == 1:
         return _draw_from(recipe.pools[0], recipe, streams, bar)
@@ -91,7 +91,7 @@ def draw(recipe: Recipe, streams: Streams, bar: Progress | None = None) -> Draft
     return Draft.joined(drafts, np.argsort(np.concatenate(members)))
 
 
-def _draw_from(pool: Pool, recipe: Recipe, streams: Streams, bar: Progress | None) -> Draft:
+def _draw_from(pool: Pool, recipe: DrawRecipe, streams: Streams, bar: Progress | None) -> Draft:
     chosen = recipe.classes.draw(streams, recipe.shape, pool)
     plan = recipe.shape.counts(streams, chosen, pool)
     _check_support(pool, plan)
@@ -122,7 +122,7 @@ def _check_support(pool: Pool, plan: TaskPlan) -> None:
         )
 
 
-def without_repeats(recipe: Recipe, streams: Streams, draft: Draft) -> Draft:
+def without_repeats(recipe: DrawRecipe, streams: Streams, draft: Draft) -> Draft:
     """Redraw each task that equals an earlier one (same support set and same query set) until none does.
 
     A task is compared with earlier tasks only, and a redraw has streams of its own: the first n tasks of a

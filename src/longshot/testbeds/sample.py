@@ -16,7 +16,7 @@ from longshot.core.tasks import TaskRows
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.testbeds.base import Classes, Instances, Shape, settings_of
-from longshot.testbeds.drawing import Recipe, draw, to_table, without_repeats
+from longshot.testbeds.drawing import DrawRecipe, draw, to_table, without_repeats
 from longshot.testbeds.filtered import CANDIDATES, filtered
 from longshot.testbeds.measures import Measure, coarsity_measure
 from longshot.testbeds.pools import ImageLimits, make_pools
@@ -254,7 +254,7 @@ def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progre
     )
     coarsity = coarsity_measure(everything, classes)
     measures = (*request.measures, coarsity) if coarsity else request.measures
-    recipe = Recipe(shape, classes, instances, pools, measures, request.workers, request.block)
+    recipe = DrawRecipe(shape, classes, instances, pools, measures, request.workers, request.block)
     draft = draw(recipe, streams, bar)
     if not request.allow_repeats:
         draft = without_repeats(recipe, streams, draft)
