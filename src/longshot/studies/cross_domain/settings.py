@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from longshot.studies.engine.settings import AsList, Names, StudySettings, Text, in_order
 
 Baseline = Literal["train-from-scratch", "fine-tuning", "matching", "prototypical", "fomaml"]
 BASELINES: tuple[str, ...] = get_args(Baseline)
-_Baselines = Annotated[tuple[Baseline, ...], AsList, AfterValidator(in_order(BASELINES)), Field(min_length=1)]
+_Baselines = Annotated[tuple[Baseline, ...], AsList, in_order(BASELINES), Field(min_length=1)]
 
 
 class CrossDomainSettings(StudySettings):

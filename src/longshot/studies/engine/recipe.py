@@ -32,6 +32,9 @@ RECIPES = {
 }
 Settings = TypeVar("Settings", bound=StudySettings)
 Data = TypeVar("Data")
+Testbeds = Mapping[str, "Testbed"]
+DatasetsByName = Mapping[str, Dataset]
+Calls = str | Sequence[str]  # methods
 
 
 @dataclass(frozen=True)
@@ -64,12 +67,7 @@ class StudyJob(Generic[Settings, Data]):
     workers: int | None = None
 
     def evaluate(
-        self,
-        testbeds: Mapping[str, Testbed],
-        backbone: str,
-        methods: str | Sequence[str],
-        datasets: Mapping[str, Dataset],
-        into: str = "run",
+        self, testbeds: Testbeds, backbone: str, methods: Calls, datasets: DatasetsByName, into: str = "run"
     ) -> Results:
         """Methods on testbeds through a backbone, into a folder of the study."""
         from longshot.evaluation.runner import evaluate
@@ -78,11 +76,7 @@ class StudyJob(Generic[Settings, Data]):
         return evaluate(testbeds, backbones=backbone, methods=methods, **options)
 
     def estimate(
-        self,
-        testbeds: Mapping[str, Testbed],
-        backbone: str,
-        methods: str | Sequence[str],
-        datasets: Mapping[str, Dataset],
+        self, testbeds: Testbeds, backbone: str, methods: Calls, datasets: DatasetsByName
     ) -> list[dict[str, Any]]:
         """What ``evaluate`` would take in time and disk; nothing is written."""
         from longshot.evaluation.estimates import estimate
@@ -90,9 +84,7 @@ class StudyJob(Generic[Settings, Data]):
         options = self._options(testbeds, datasets, "run")
         return estimate(testbeds, backbones=backbone, methods=methods, **options)
 
-    def _options(
-        self, testbeds: Mapping[str, Testbed], datasets: Mapping[str, Dataset], into: str
-    ) -> dict[str, Any]:
+    def _options(self, testbeds: Testbeds, datasets: DatasetsByName, into: str) -> dict[str, Any]:
         """Where to and with what; of the datasets those that are used."""
         used = {name for testbed in testbeds.values() for name in testbed.datasets}
         machine = {"device": self.device, "workers": self.workers, "seed": self.settings.seed}

@@ -76,11 +76,9 @@ def estimate_study(
     datasets: Datasets = (),
     *,
     out: str | Path,
-    backbone: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    config: str | Path | None = None,
     workers: int | None = None,
     device: str = "auto",
+    **changes: Any,
 ) -> StudyEstimate:
     """What ``run_study`` with the same arguments would take in time and disk; nothing is written.
 
@@ -91,7 +89,7 @@ def estimate_study(
     StudyEstimate
         ``steps``: what is left of each, with ``seconds`` and ``bytes``; ``notes``.
     """
-    resolved = resolve_study(study, backbone=backbone, settings=settings, config=config)
+    resolved = resolve_study(study, **changes)
     data = open_data(resolved, datasets)
     job = StudyJob(resolved, resolved.settings, data, Path(out), device, workers)
     return get_recipe(resolved.recipe).estimate(job)

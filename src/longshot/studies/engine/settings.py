@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
@@ -45,9 +45,9 @@ def _ascending(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(sorted(different(values)))
 
 
-def in_order(choices: Sequence[str]) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
-    """A validator that puts names in the order of ``choices``."""
-    return lambda values: tuple(sorted(different(values), key=choices.index))
+def in_order(choices: Sequence[str]) -> AfterValidator:
+    """Different names, put in the order of ``choices``."""
+    return AfterValidator(lambda values: tuple(sorted(different(values), key=choices.index)))
 
 
 def read_methods(value: Any) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def _read_some_methods(value: Any) -> str | tuple[str, ...]:
     return read_methods(value)
 
 
-Number = Annotated[float, BeforeValidator(_as_number)]
+Number = Annotated[float, BeforeValidator(_as_number), Field(allow_inf_nan=False)]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 # A value alone counts as a list of it.
 AsList = BeforeValidator(_as_tuple)

@@ -4,45 +4,35 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
+from longshot.studies.engine import settings as kinds
 from longshot.studies.engine.networks import NetworkSettings, check_options
-from longshot.studies.engine.settings import (
-    AsList,
-    Counts,
-    MethodList,
-    Methods,
-    Names,
-    Number,
-    StudySettings,
-    Text,
-    in_order,
-)
 
 Shape = Literal["variable", "fixed"]
 Objective = Literal["prototype", "error", "ridge", "task2vec"]
 Ablation = Literal["extraction", "objectives", "semantic", "steps", "greedy", "filtered", "tasks", "curated"]
 OBJECTIVES: tuple[str, ...] = get_args(Objective)
-_Shapes = Annotated[tuple[Shape, ...], AsList, AfterValidator(in_order(get_args(Shape))), Field(min_length=1)]
-_Ablations = Annotated[tuple[Ablation, ...], AsList, AfterValidator(in_order(get_args(Ablation)))]
+_Shapes = Annotated[tuple[Shape, ...], kinds.AsList, kinds.in_order(get_args(Shape)), Field(min_length=1)]
+_Ablations = Annotated[tuple[Ablation, ...], kinds.AsList, kinds.in_order(get_args(Ablation))]
 
 
 class HardNetwork(NetworkSettings):
     """A network to train on the train classes of a source."""
 
-    data: Text | None = Field(None, description="The source; null: the first")
+    data: kinds.Text | None = Field(None, description="The source; null: the first")
 
 
-class HardSettings(StudySettings):
+class HardSettings(kinds.StudySettings):
     """Settings of the recipe ``hard-md``."""
 
-    sources: Names = Field(description="Datasets, by name or as NAME=PATH")
-    split: Text = Field(description="Classes of tasks, where a source has splits")
+    sources: kinds.Names = Field(description="Datasets, by name or as NAME=PATH")
+    split: kinds.Text = Field(description="Classes of tasks, where a source has splits")
     networks: dict[str, HardNetwork] = Field(description="Networks trained here, by name")
-    judge: Text = Field(description="Backbone that chooses supports")
-    backbones: Names = Field(description="Backbones that are tested")
-    methods: Methods = Field(description="'all', or methods that solve the tasks")
-    adapted: MethodList = Field(description="Methods that adapt the network to a task")
+    judge: kinds.Text = Field(description="Backbone that chooses supports")
+    backbones: kinds.Names = Field(description="Backbones that are tested")
+    methods: kinds.Methods = Field(description="'all', or methods that solve the tasks")
+    adapted: kinds.MethodList = Field(description="Methods that adapt the network to a task")
     adapted_tasks: int = Field(ge=2, description="Tasks of those")
     shapes: _Shapes = Field(description="Meta-Dataset's variable ways and shots, fixed ones, or both")
     tasks: int = Field(ge=2, description="Tasks of every source, shape and kind of support")
@@ -55,13 +45,13 @@ class HardSettings(StudySettings):
     refine: int = Field(ge=0, description="Frank–Wolfe rounds behind the first step")
     start: Literal["uniform", "paper"] = Field(description="Weights that the selection starts from")
     ablations: _Ablations = Field(description="Which of the ablations to run")
-    steps: Counts = Field(description="Projected steps of the ablation of steps")
-    rounds: Counts = Field(description="Its Frank–Wolfe rounds")
+    steps: kinds.Counts = Field(description="Projected steps of the ablation of steps")
+    rounds: kinds.Counts = Field(description="Its Frank–Wolfe rounds")
     greedy_rounds: int = Field(ge=1, description="Rounds of the greedy search")
     candidates: int = Field(ge=10, description="Uniform tasks that are filtered")
     more_tasks: int = Field(ge=2, description="Tasks of the ablation of the number of tasks")
     semantic_tasks: int = Field(ge=8, description="Tasks of the ablation of classes by meaning")
-    alpha: Number = Field(ge=0, allow_inf_nan=False, description="Its attraction of classes close in meaning")
+    alpha: kinds.Number = Field(ge=0, description="Its attraction of classes close in meaning")
     curated_tasks: int = Field(ge=2, description="Tasks of the curated shifts")
     curated_query: int = Field(ge=1, description="Their query images per class")
     why: bool = Field(description="Explain the difficult supports")

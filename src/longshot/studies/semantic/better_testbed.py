@@ -21,10 +21,11 @@ from longshot.reports.published import published
 from longshot.reports.sheets import Sheet
 from longshot.statistics import correlation, quantile_bins, welch
 from longshot.studies.engine.figures import Drawings
+from longshot.studies.engine.recipe import Testbeds
 from longshot.studies.engine.settings import Counts, Number
 from longshot.studies.engine.tables import Fact, TableFile, heads, points, ratio, row
 from longshot.studies.semantic import figures as pictures
-from longshot.studies.semantic.recipe import Scores, StudyPlan, TestbedRecipe, Testbeds, TestbedSettings
+from longshot.studies.semantic.recipe import Scores, StudyPlan, TestbedRecipe, TestbedSettings
 from longshot.studies.semantic.scores import MethodScores, transduction
 from longshot.studies.semantic.tables import FIRST_PLACE, TableColumn, column_records, published_record, sheet
 from longshot.testbeds.classes import UniformClasses
@@ -50,12 +51,8 @@ class BetterTestbedSettings(TestbedSettings):
     tasks: int = Field(ge=8, description="Tasks of every testbed")
     way: int = Field(ge=2, description="Classes of a task")
     shots: Counts = Field(description="Support images per class, a pair of testbeds for each")
-    alpha: Number = Field(
-        ge=0, allow_inf_nan=False, description="How strongly classes close in meaning attract"
-    )
-    beta: Number = Field(
-        ge=0, allow_inf_nan=False, description="How strongly classes drawn often are avoided"
-    )
+    alpha: Number = Field(ge=0, description="How strongly classes close in meaning attract")
+    beta: Number = Field(ge=0, description="How strongly classes drawn often are avoided")
     allow_repeats: bool = Field(description="Accept tasks with the same classes")
     window: int = Field(ge=2, description="Tasks in the rolling mean of accuracy against coarsity")
 

@@ -19,10 +19,11 @@ from longshot.reports.sheets import Sheet
 from longshot.reports.ways import head, metrics
 from longshot.statistics import welch
 from longshot.studies.engine.figures import Drawings
+from longshot.studies.engine.recipe import Testbeds
 from longshot.studies.engine.settings import Counts, Ways
 from longshot.studies.engine.tables import Fact, TableFile, heads, points, row
 from longshot.studies.semantic import figures as pictures
-from longshot.studies.semantic.recipe import Scores, StudyPlan, TestbedRecipe, Testbeds, TestbedSettings
+from longshot.studies.semantic.recipe import Scores, StudyPlan, TestbedRecipe, TestbedSettings
 from longshot.studies.semantic.scores import transduction
 from longshot.studies.semantic.tables import FIRST_PLACE, TableColumn, column_records, published_record, sheet
 from longshot.testbeds.sample import sample

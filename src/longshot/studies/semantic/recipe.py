@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from pydantic import Field
 
 from longshot.studies.engine.figures import Drawings
-from longshot.studies.engine.recipe import OneDataset, StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.recipe import OneDataset, StudyEstimate, StudyJob, StudyOutcome, Testbeds
 from longshot.studies.engine.run import finish
 from longshot.studies.engine.settings import Methods, StudySettings, Text, method_calls
 from longshot.studies.semantic.scores import MethodScores, read_scores
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
 
 Scores = Mapping[str, list[MethodScores]]  # testbed name → methods on it
-Testbeds = Mapping[str, "Testbed"]
 
 
 class TestbedSettings(StudySettings):

@@ -14,18 +14,8 @@ from longshot.reports.summary import column_marks
 from longshot.statistics import Interval, mean_interval, welch
 from longshot.studies.engine.tables import Fact, TableFile, bounds, heads, percent, points, row
 from longshot.studies.engine.training import training_outcome
-from longshot.studies.transfer import paper
-from longshot.studies.transfer.stats import (
-    ADAPTING,
-    FIXED,
-    SplitPlace,
-    Steepness,
-    TransferScores,
-    advantage,
-    leader,
-    steepness,
-    targets_differ,
-)
+from longshot.studies.transfer import paper, stats
+from longshot.studies.transfer.stats import ADAPTING, FIXED, SplitPlace, Steepness, TransferScores
 
 if TYPE_CHECKING:
     from longshot.studies.transfer.plan import SplitTraining
@@ -120,21 +110,21 @@ def slopes_table(scores: TransferScores) -> TableFile:
     records: list[Fact] = []
     lines: list[str] = []
     blocks = []
-    with_maml, with_measured = "maml" in scores.methods, targets_differ(scores.splits)
+    with_maml, with_measured = "maml" in scores.methods, stats.targets_differ(scores.splits)
     for shot in scores.shots:
         block = []
-        slopes = {method: steepness(scores, method, shot) for method in scores.methods}
+        slopes = {method: stats.steepness(scores, method, shot) for method in scores.methods}
         for method, own in slopes.items():
             cells = row(method, str(shot), _slope(own), _brackets(own.low, own.high))
             records.append(_slope_record(method, shot, "R", "", own))
             if with_maml and method == "maml":
                 cells += row("–")
             elif with_maml:
-                difference = steepness(scores, method, shot, against="maml")
+                difference = stats.steepness(scores, method, shot, against="maml")
                 cells += row(_slope(difference))
                 records.append(_slope_record(method, shot, "R", "maml", difference))
             if with_measured:
-                by_gap = steepness(scores, method, shot, measured=True)
+                by_gap = stats.steepness(scores, method, shot, measured=True)
                 cells += row(_slope(by_gap))
                 records.append(_slope_record(method, shot, "measured", "", by_gap))
             block.append(cells)
@@ -206,12 +196,12 @@ def adaptation_table(scores: TransferScores) -> TableFile:
         cells = row(split.name)
         for shot in scores.shots:
             for method, other in pairs:
-                difference = advantage(scores, split, method, other, shot)
+                difference = stats.advantage(scores, split, method, other, shot)
                 cells += row(points(difference))
                 records.append(_difference_record(split, shot, method, other, "pair", difference))
-            adapting, fixed = (leader(scores, split, names, shot) for names in (ADAPTING, FIXED))
+            adapting, fixed = (stats.leader(scores, split, names, shot) for names in (ADAPTING, FIXED))
             if adapting is not None and fixed is not None:
-                difference = advantage(scores, split, adapting, fixed, shot)
+                difference = stats.advantage(scores, split, adapting, fixed, shot)
                 cells += row(f"{points(difference)} ({adapting} − {fixed})")
                 records.append(_difference_record(split, shot, adapting, fixed, "best", difference))
         rows.append(cells)
@@ -255,10 +245,10 @@ def trainings_table(networks: Mapping[SplitTraining, str]) -> TableFile:
 def _verdict(scores: TransferScores, shot: int) -> str:
     """The paper's question in one sentence."""
     split = scores.hardest
-    adapting, fixed = (leader(scores, split, names, shot) for names in (ADAPTING, FIXED))
+    adapting, fixed = (stats.leader(scores, split, names, shot) for names in (ADAPTING, FIXED))
     if adapting is None or fixed is None:
         return f"{shot}-shot: adapting and fixed embeddings are not both among the methods."
-    difference = advantage(scores, split, adapting, fixed, shot)
+    difference = stats.advantage(scores, split, adapting, fixed, shot)
     answer = "not decided by these tasks"
     if difference.excludes(0.0):
         answer = "yes" if difference.mean > 0 else "no"
