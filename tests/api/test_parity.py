@@ -1,0 +1,91 @@
+"""The command line and Python have the same parameters with the same defaults."""
+
+from __future__ import annotations
+
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import longshot
+from longshot.cli.faces import command_words, every_command
+from longshot.testbeds.words import SampleSettings
+
+# What belongs to a command line alone: how things are printed, a dry run, a list, an exit code.
+_SHELL = {
+    "help_all",
+    "as_json",
+    "dry_run",
+    "show",
+    "help",
+    "markdown",
+    "with_classes",
+    "list_classes",
+    "depth",
+    "picture",
+}
+# Command → options that Python has elsewhere, and where.
+_ELSEWHERE: dict[str, dict[str, str]] = {
+    "embed": {
+        "skip_bad": "open_dataset(skip_bad=True)",
+        "out": "Features.save",
+        "backbones": "one call each",
+    },
+    "sample": {"datasets": "dataset, one or a list", "out": "Testbed.save"},
+    "datasets overlap": {"fail_if_any": "Overlap.copies"},
+    "evaluate": {"features": "backbones=Features.load(FILE)"},
+    "datasets show": {"dataset": "spec"},
+}
+
+
+@pytest.fixture(scope="module")
+def commands() -> dict[str, click.Command]:
+    return dict(every_command())
+
+
+def parameters(name: str) -> dict[str, Any]:
+    """Parameter → default; a required one has ``Parameter.empty``."""
+    listed = signature(getattr(longshot, name)).parameters
+    defaults = {parameter: each.default for parameter, each in listed.items()}
+    if name == "sample":
+        defaults |= dict.fromkeys(SampleSettings.__annotations__)
+    return defaults
+
+
+def plain(default: object) -> object:
+    """A default without the difference between nothing, an empty list and a switch that is off."""
+    if str(default).endswith("UNSET"):  # how later versions of click write that there is none
+        return None
+    if default in (None, False, Parameter.empty, "", "report.html") or default == () or default == {}:
+        return None
+    return str(default) if isinstance(default, Path) else default
+
+
+@pytest.mark.parametrize("name", longshot._VERBS)
+def test_every_option_is_a_parameter_with_the_same_default(
+    name: str, commands: dict[str, click.Command]
+) -> None:
+    if name == "open_split":
+        pytest.skip("a split is opened where it is named")
+    words = command_words(name)
+    command, function = commands[words], parameters(name)
+    differing = []
+    for option in command.params:
+        option_name = str(option.name)
+        if option_name in _SHELL or option_name in _ELSEWHERE.get(words, {}):
+            continue
+        if option_name not in function:
+            differing.append(f"{words}: {option_name} is no parameter of longshot.{name}")
+            continue
+        repeated = option.nargs == -1 or getattr(option, "multiple", False)
+        default, expected = None if repeated else option.default, function[option_name]
+        if plain(default) != plain(expected) and not _same_words(name, option):
+            differing.append(f"{words}: {option_name} is {default!r} there and {expected!r} in Python")
+    assert not differing, "\n".join(differing)
+
+
+def _same_words(name: str, option: click.Parameter) -> bool:
+    """``train`` leaves the sampler to the algorithm: None means the command's fixed and uniform."""
+    return name == "train" and option.name in ("shape", "classes")
