@@ -10,7 +10,7 @@ _PICTURE = "data:image/"
 
 
 def test_pictures_are_found_without_being_asked_for(photos: Path, tmp_path: Path) -> None:
-    """The hardest and the easiest task with the support and the queries of their 2 classes; nothing where none are wanted."""
+    """The hardest and the easiest task, with support and queries of their 2 classes; none where none are wanted."""
     testbed = longshot.sample(photos, tasks=3, way=2, shot=1, query=2)
     results = longshot.evaluate(
         {"few": testbed}, backbones="pixels", methods="protonet", out=tmp_path / "run"
