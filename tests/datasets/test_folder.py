@@ -10,11 +10,12 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from longshot.core.errors import UserError
-from longshot.datasets import open_dataset
+from longshot.datasets import ImageError, describe_dataset, images, open_dataset
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 
@@ -275,26 +276,112 @@ def test_taxonomy_file_must_hold_every_class(tree: MakeTree) -> None:
         open_dataset(root)
 
 
-def test_empty_class_folder_is_named(tree: MakeTree) -> None:
+def test_an_empty_class_folder_is_noted_and_left_out(
+    tree: MakeTree, capsys: pytest.CaptureFixture[str]
+) -> None:
     root = tree({"a": 1, "b": 0})
     (root / "b" / "x.txt").write_text("")
+    dataset = open_dataset(root)
+    assert dataset.class_ids == ("a",)
+    assert f"note: 1 class folder of {root} without images ('b'): left out." in capsys.readouterr().err
+    assert describe_dataset(dataset)["left_out"] == [
+        f"1 class folder of {root} without images ('b'): left out",
+        f"1 file of other kinds in {root} was ignored (.txt 1)",
+    ]
+    assert open_dataset(root).left_out == dataset.left_out  # also when the scan is remembered
+
+
+def test_an_empty_class_folder_in_a_zip_is_left_out(
+    tree: MakeTree, tmp_path: Path, zip_of: Callable[..., Path]
+) -> None:
+    dataset = open_dataset(zip_of(tree({"a": 1, "x/b": 0}), tmp_path / "z.zip", "top"))
+    assert dataset.class_ids == ("a",)
+    assert "1 class folder of" in dataset.left_out[0] and "'x/b'" in dataset.left_out[0]
+
+
+def test_ignored_files_are_counted_by_kind(
+    tree: MakeTree,
+    tmp_path: Path,
+    zip_of: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    without_heif(monkeypatch)
+    root = tree({"a": 2, "b": 1})
+    for number in range(10):
+        (root / "a" / f"IMG_{number}.HEIC").write_bytes(b"x")
+    for name in ("a/list.pdf", "b/list.pdf", "README.md", "LICENSE", "a/Thumbs.db", "b/.hidden"):
+        (root / name).write_bytes(b"x")
+    (root / "split.json").write_text('{"train": ["a"], "test": ["b"]}')
+    assert len(open_dataset(root)) == 3
+    expected = (
+        f"note: 12 files of other kinds in {root} were ignored (.HEIC 10, .pdf 2); HEIC needs the package"
+    )
+    assert expected in capsys.readouterr().err
+    packed = zip_of(root, tmp_path / "z.zip", "top")
+    assert len(open_dataset(packed)) == 3
+    assert "12 files of other kinds in" in capsys.readouterr().err
+
+
+def test_a_folder_of_heic_alone_says_what_reads_them(tree: MakeTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_heif(monkeypatch)
+    root = tree({"a": 0})
+    (root / "a" / "1.heic").write_bytes(b"x")
     with pytest.raises(
-        UserError, match=r"1 class folder without images \('b'; 1 file of other kinds found\)"
+        UserError,
+        match=r"no images \(1 file of other kinds found \(.heic 1\)\); HEIC needs .*longshot\[heif\]",
     ):
         open_dataset(root)
 
 
-def test_empty_class_folder_in_a_zip_is_named(
-    tree: MakeTree, tmp_path: Path, zip_of: Callable[..., Path]
+def without_heif(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if pillow-heif were not installed."""
+    monkeypatch.setattr(images, "EXTENSIONS", images.EXTENSIONS - images.HEIF_EXTENSIONS)
+    monkeypatch.setattr(images, "HAS_HEIF", False)
+    monkeypatch.setattr("longshot.datasets.scan.HAS_HEIF", False)
+
+
+def write_heic(path: Path) -> None:
+    heif = pytest.importorskip("pillow_heif", reason="needs the package pillow-heif")
+    gradient = np.zeros((48, 64, 3), np.uint8)
+    gradient[:, 32:] = (200, 100, 50)
+    heif.from_pillow(Image.fromarray(gradient)).save(path, quality=95)
+
+
+def test_heic_photographs_are_read(tree: MakeTree) -> None:
+    root = tree({"a": 1})
+    write_heic(root / "a" / "IMG_1.HEIC")
+    dataset = open_dataset(root)
+    assert dataset.keys.to_pylist()[-1] == "a/IMG_1.HEIC"
+    picture = np.asarray(dataset.image(len(dataset) - 1)).astype(int)
+    assert picture.shape == (48, 64, 3)
+    assert np.abs(picture[24, 48] - [200, 100, 50]).max() < 12
+
+
+def test_a_scan_from_before_heic_could_be_read_is_made_anew(
+    tree: MakeTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UserError, match="1 class folder without images \\('x/b'"):
-        open_dataset(zip_of(tree({"a": 1, "x/b": 0}), tmp_path / "z.zip", "top"))
+    root = tree({"a": 1})
+    write_heic(root / "a" / "IMG_1.HEIC")
+    with monkeypatch.context() as patched:
+        without_heif(patched)
+        assert len(open_dataset(root)) == 1
+    assert len(open_dataset(root)) == 2
+
+
+def test_an_heic_under_another_name_is_told(tree: MakeTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tree({"a": 1})
+    write_heic(root / "a" / "photo.heic")
+    (root / "a" / "photo.heic").rename(root / "a" / "z.jpg")
+    without_heif(monkeypatch)
+    with pytest.raises(ImageError, match=r"z.jpg: it is an HEIC image; HEIC needs the package pillow-heif"):
+        open_dataset(root).image(1)
 
 
 def test_folder_without_images(tmp_path: Path, fresh_cache: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "x.txt").write_text("")
-    with pytest.raises(UserError, match=r"holds no images \(1 file of other kinds found\)"):
+    with pytest.raises(UserError, match=r"holds no images \(1 file of other kinds found \(.txt 1\)\)"):
         open_dataset(tmp_path / "d")
 
 

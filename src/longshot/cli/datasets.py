@@ -176,7 +176,9 @@ def _readable(summary: dict[str, Any]) -> dict[str, str]:
     sizes, taxonomy = summary["images_per_class"], summary["taxonomy"]
     splits = ", ".join(f"{split} {number:,}" for split, number in summary["splits"].items())
     attributes = ", ".join(f"{name} ({kind})" for name, kind in summary["attributes"].items())
-    left_out = summary["skipped"]
+    skipped = summary["skipped"]
+    left_out = [f"{len(skipped):,} unreadable: {', '.join(skipped[:10])}"] if skipped else []
+    left_out += summary["left_out"]
     return {
         "name": summary["name"],
         "where": summary["source"],
@@ -188,7 +190,7 @@ def _readable(summary: dict[str, Any]) -> dict[str, str]:
         if taxonomy
         else "none",
         "attributes": attributes or "none",
-        "left out": f"{len(left_out):,} unreadable: {', '.join(left_out[:10])}" if left_out else "none",
+        "left out": "; ".join(left_out) or "none",
         "fingerprint": summary["fingerprint"],
     }
 

@@ -99,7 +99,8 @@ def describe_dataset(dataset: str | Path | Dataset) -> dict[str, Any]:
     dict
         ``name``, ``source``, ``fingerprint``, numbers of ``classes`` and ``images``, ``images_per_class`` (least,
         median, most), ``splits`` (classes in each), ``taxonomy`` (nodes, levels, edges, or None), ``attributes``
-        (name → type), ``skipped`` (keys of images left out), and ``class_list`` (class, images, split of each).
+        (name → type), ``skipped`` (keys of images left out), ``left_out`` (what else was, in words), and ``class_list``
+        (class, images, split of each).
     """
     opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
     sizes, taxonomy = opened.sizes, opened.taxonomy
@@ -127,6 +128,7 @@ def describe_dataset(dataset: str | Path | Dataset) -> dict[str, Any]:
         if opened.attributes is None
         else {field.name: str(field.type) for field in opened.attributes.schema},
         "skipped": list(opened.skipped),
+        "left_out": list(opened.left_out),
         "class_list": [
             {"class": class_id, "images": int(size), "split": split_of.get(class_id)}
             for class_id, size in zip(opened.class_ids, sizes, strict=True)

@@ -94,6 +94,8 @@ class Dataset:
         The split that was put in place of the dataset's own.
     skipped : tuple of str
         Keys of unreadable images that were left out on request.
+    left_out : tuple of str
+        What else was left out when the dataset was opened, in words: empty class folders, files of other kinds.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Dataset:
     splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     splits_from: str | None = None
     skipped: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.keys, pa.ChunkedArray):

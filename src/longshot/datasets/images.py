@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from importlib import import_module
+from importlib.util import find_spec
 from typing import IO
 
 import numpy as np
@@ -11,6 +13,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from longshot.core.errors import UserError
 
+HEIF_EXTENSIONS = frozenset((".heic", ".heif", ".hif"))
+HAS_HEIF = find_spec("pillow_heif") is not None  # an extra: without it these files are of another kind
+HEIF_REMEDY = "HEIC needs the package pillow-heif; run: pip install 'longshot[heif]'"
 # Recognised by extension, because looking into 100,000 files would cost a read each.
 EXTENSIONS = frozenset(
     f".{extension}"
@@ -18,7 +23,16 @@ EXTENSIONS = frozenset(
         *("jpg", "jpeg", "jpe", "jfif", "png", "bmp", "dib", "gif", "tif", "tiff", "webp"),
         *("ppm", "pgm", "pbm", "pnm", "tga", "jp2", "avif"),
     )
-)
+) | (HEIF_EXTENSIONS if HAS_HEIF else frozenset())
+_HEIF_BRANDS = (
+    b"heic",
+    b"heix",
+    b"hevc",
+    b"heim",
+    b"heis",
+    b"mif1",
+    b"msf1",
+)  # behind "ftyp" in a file's head
 _DEEP = ("I", "F")  # and every I;16 variant: more than 8 bits a channel, which Pillow would clip, not scale
 
 
@@ -63,6 +77,12 @@ def decode(data: bytes | IO[bytes], where: str) -> Image.Image:
         if not data:
             raise ImageError(where, "the file is empty (0 bytes)")
         data = io.BytesIO(data)
+    head = data.read(12)
+    data.seek(0)
+    if head[4:8] == b"ftyp" and head[8:12] in _HEIF_BRANDS:
+        if not HAS_HEIF:
+            raise ImageError(where, f"it is an HEIC image; {HEIF_REMEDY}")
+        import_module("pillow_heif").register_heif_opener()
     try:
         with Image.open(data) as opened:
             opened.load()

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -24,10 +25,12 @@ from longshot.core.ragged import offsets_of
 from longshot.core.settings import Loose, read_record
 from longshot.core.wording import count, first
 from longshot.datasets.files import reason_of
-from longshot.datasets.images import is_image_name
+from longshot.datasets.images import HAS_HEIF, HEIF_EXTENSIONS, HEIF_REMEDY, is_image_name
 from longshot.datasets.stores import escape_name, open_zip
 
 _IGNORED_FOLDERS = frozenset(("__MACOSX", "__pycache__", "@eaDir", "System Volume Information"))
+_LEFT_BEHIND = frozenset(("Thumbs.db", "desktop.ini", "Icon\r"))
+SIDE_FILES = ("split.json", "attributes.csv", "taxonomy.csv")  # what is read beside the class folders
 Stamp = tuple[int, ...]
 
 
@@ -56,7 +59,8 @@ class Scan:
 class ScanFile(Loose):
     """What a remembered scan holds beside its keys."""
 
-    format: Literal[1] = 1  # raise it when the rules of a scan change: old files are then scanned anew
+    format: Literal[2] = 2  # raise it when the rules of a scan change: old files are then scanned anew
+    heif: bool  # whether HEIC files counted as images
     class_ids: tuple[str, ...]
     offsets: tuple[int, ...]
     stamps: dict[str, tuple[int, ...]]
@@ -117,6 +121,7 @@ def _save(file: Path, scan: Scan) -> None:
         stamps=scan.stamps,
         prefix=scan.prefix,
         notes=scan.notes,
+        heif=HAS_HEIF,
     )
     # JSON escapes the lone surrogates of undecodable folder names, so this is plain ASCII.
     schema = pa.schema([("key", pa.string())], metadata={"longshot": json.dumps(meta.model_dump())})
@@ -128,6 +133,8 @@ def _load(file: Path) -> Scan | None:
     try:
         table = pq.read_table(file)
         meta = read_record(ScanFile, json.loads(table.schema.metadata[b"longshot"]), "The scan")
+        if meta.heif != HAS_HEIF:
+            return None
         keys, offsets = table["key"].combine_chunks(), np.array(meta.offsets, dtype=np.int64)
         return Scan(meta.class_ids, offsets, keys, meta.stamps, meta.prefix, meta.notes)
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, UserError):
@@ -137,7 +144,9 @@ def _load(file: Path) -> Scan | None:
 def _walk(root: Path) -> Scan:
     """One os.scandir per folder, depth first; nothing is opened and no file is stat'ed."""
     images: dict[str, list[str]] = {}  # folder (escaped, relative) -> image names (escaped)
-    other_files: dict[str, int] = {}  # folder -> number of files that are no images
+    other_files: dict[
+        str, Counter[str]
+    ] = {}  # folder -> files that are no images, by the ending of their names
     stamps: dict[str, Stamp] = {}
     parents: set[str] = set()
     pending: list[tuple[str, str, tuple[tuple[int, int], ...]]] = [(str(root), "", ())]
@@ -150,7 +159,8 @@ def _walk(root: Path) -> Scan:
                     continue  # a link back to a folder above
                 above = (*above, (status.st_dev, status.st_ino))
                 with os.scandir(path) as entries:
-                    names, other = [], 0
+                    names: list[str] = []
+                    other: Counter[str] = Counter()
                     for entry in entries:
                         name = entry.name
                         if name.startswith("."):
@@ -161,14 +171,14 @@ def _walk(root: Path) -> Scan:
                                 pending.append((entry.path, _join(relative, escape_name(name)), above))
                         elif is_image_name(name):
                             names.append(escape_name(name))
-                        else:
-                            other += 1
+                        elif not _is_expected(name, relative):
+                            other[_ending(name)] += 1
             except OSError as error:
                 where = escape_name(path if len(path) < 300 else path[:300] + "…")
                 raise UserError(f"Cannot list folder {where}: {reason_of(error)}.") from error
             stamps[path] = _settled(_stamp_of(status))
             images[relative], other_files[relative] = names, other
-            bar.advance(len(names) + other)
+            bar.advance(len(names) + other.total())
     return _arrange(str(root), images, other_files, parents, stamps)
 
 
@@ -177,7 +187,7 @@ def _list_zip(path: Path) -> Scan:
     stamp = _stamp(str(path))
     _, members = open_zip(str(path))
     images: dict[str, list[str]] = {}
-    other_files: dict[str, int] = {}
+    other_files: dict[str, Counter[str]] = {}
     for name, info in members.items():
         pure = PurePosixPath(name)
         if pure.is_absolute() or ".." in pure.parts or "\0" in name:
@@ -191,7 +201,7 @@ def _list_zip(path: Path) -> Scan:
             continue
         folder = "" if str(pure.parent) == "." else str(pure.parent)
         if not is_image_name(pure.name):
-            other_files[folder] = other_files.get(folder, 0) + 1
+            other_files.setdefault(folder, Counter())[pure.name] += 1
             images.setdefault(folder, [])
         elif info.flag_bits & 0x1:
             raise UserError(
@@ -207,9 +217,13 @@ def _list_zip(path: Path) -> Scan:
     prefix = _top_folder(images, parents)
     if prefix:
         images = {k[len(prefix) :]: v for k, v in images.items() if k.startswith(prefix)} | {"": []}
-        other_files = {k[len(prefix) :]: v for k, v in other_files.items() if k.startswith(prefix)}
+        other_files = {k[len(prefix) :]: v for k, v in other_files.items() if f"{k}/".startswith(prefix)}
         parents = {k[len(prefix) :] for k in parents if k.startswith(prefix)} | {""}
-    return _arrange(str(path), images, other_files, parents, {str(path): _settled(stamp or (-1,))}, prefix)
+    endings = {
+        folder: Counter(_ending(name) for name in names.elements() if not _is_expected(name, folder))
+        for folder, names in other_files.items()
+    }
+    return _arrange(str(path), images, endings, parents, {str(path): _settled(stamp or (-1,))}, prefix)
 
 
 def _above(folder: str) -> Iterable[str]:
@@ -228,6 +242,33 @@ def _top_folder(images: dict[str, list[str]], parents: set[str]) -> str:
     return f"{top}/" if top in parents and not images[top] else ""
 
 
+def _ending(name: str) -> str:
+    """``.HEIC`` of ``IMG_1.HEIC``; ``""`` where there is none."""
+    return escape_name(PurePosixPath(name).suffix)
+
+
+def _is_expected(name: str, folder: str) -> bool:
+    """Whether a file that is no image need not be mentioned: what Longshot reads beside class folders, what tells of
+    the dataset, and what systems leave behind."""
+    if name in _LEFT_BEHIND:
+        return True
+    return not folder and (name in SIDE_FILES or name.upper().startswith(("README", "LICENSE", "LICENCE")))
+
+
+def _kinds(endings: Counter[str], shown: int = 5) -> str:
+    """`` (.HEIC 10, .pdf 2)``: the most frequent first."""
+    if not endings:
+        return ""
+    ordered = sorted(endings.items(), key=lambda entry: (-entry[1], entry[0]))
+    parts = [f"{ending or 'no ending'} {number:,}" for ending, number in ordered[:shown]]
+    more = len(ordered) - shown
+    return f" ({', '.join([*parts, f'{more:,} more kinds'] if more > 0 else parts)})"
+
+
+def _has_heif(endings: Counter[str]) -> bool:
+    return any(ending.lower() in HEIF_EXTENSIONS for ending in endings)
+
+
 def _join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
@@ -235,7 +276,7 @@ def _join(folder: str, name: str) -> str:
 def _arrange(
     source: str,
     images: dict[str, list[str]],
-    other_files: dict[str, int],
+    other_files: dict[str, Counter[str]],
     parents: set[str],
     stamps: dict[str, Stamp],
     prefix: str = "",
@@ -250,22 +291,26 @@ def _arrange(
                 f"{shown} holds {count(stray, 'image')} but no class folders; put the images of each class "
                 f"into a folder of its own, named after the class."
             )
-        strangers = count(sum(other_files.values()), "file")
+        strangers = sum(other_files.values(), Counter())
         raise UserError(
-            f"{shown} holds no images ({strangers} of other kinds found); give a folder of class folders with "
-            f"images such as .jpg or .png."
+            f"{shown} holds no images ({count(strangers.total(), 'file')} of other kinds found{_kinds(strangers)})",
+            HEIF_REMEDY
+            if _has_heif(strangers)
+            else "give a folder of class folders with images such as .jpg or .png",
         )
     empty = sorted(
         folder for folder, names in images.items() if folder and not names and folder not in parents
     )
-    if empty:
-        files = sum(other_files.get(folder, 0) for folder in empty)
-        raise UserError(
-            f"{shown} has {count(empty, 'class folder')} without images ({first(empty)}; "
-            f"{count(files, 'file')} of other kinds found), and each class needs at least one image: add "
-            f"images, remove the folder, or rename it so that it starts with a dot."
-        )
     notes = []
+    if empty:
+        notes.append(f"{count(empty, 'class folder')} of {shown} without images ({first(empty)}): left out")
+    ignored = sum(other_files.values(), Counter())
+    if ignored:
+        were = "was" if ignored.total() == 1 else "were"
+        notes.append(
+            f"{count(ignored.total(), 'file')} of other kinds in {shown} {were} ignored{_kinds(ignored, 5)}"
+            + (f"; {HEIF_REMEDY}" if _has_heif(ignored) else "")
+        )
     if stray:
         notes.append(
             f"{count(stray, 'image')} directly in {shown} ({first(stray)}) in no class folder: left out"
