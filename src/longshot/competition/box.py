@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import math
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -54,6 +55,7 @@ class Box:
         self.limits, self.log = limits, log
         self.deadline = time.monotonic() + limits.seconds
         self._reason: str | None = None  # why the watch ended it
+        self._walled, self._killed = not trusted, list[int]()  # descriptors of processes that were ended
         self._done, self._stop = threading.Event(), stop or threading.Event()
         with contextlib.ExitStack() as stack:
             there, self._out = _pipe()
@@ -155,10 +157,19 @@ class Box:
         self._process.wait()
         for thread in self._threads:
             thread.join(timeout=60)
+        for member in self._killed:
+            ended = select.poll()
+            ended.register(member, select.POLLIN)  # readable once the process has ended
+            ended.poll(60_000)
+            os.close(member)
         self._lasting.close()
 
     def _kill(self) -> None:
-        # The first process of a pid namespace takes all others with it; without walls the session is ended.
+        # The first process of a pid namespace takes all others with it, a moment after the one that made it; without
+        # walls the session is ended.
+        for pid in Meter(self._process.pid).family() if self._walled else ():
+            with contextlib.suppress(OSError):
+                self._killed.append(os.pidfd_open(int(pid)))
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -226,7 +237,7 @@ class Meter:
         share is first counted for each of them, which is quick and never too little; where that exceeds ``enough`` it
         is divided among those that share it, which is exact.
         """
-        family, spent = self._family()
+        family, spent = self._usage()
         memory = {pid: _bytes(pid, "status", ("RssAnon", "RssShmem"), 0) for pid in family}
         if sum(memory.values()) > enough:
             memory = {
@@ -235,7 +246,11 @@ class Meter:
             }
         return sum(memory.values()), spent
 
-    def _family(self) -> tuple[list[str], float]:
+    def family(self) -> list[str]:
+        """The process and all its descendants."""
+        return self._usage()[0]
+
+    def _usage(self) -> tuple[list[str], float]:
         """The processes, and the seconds they and their ended children used."""
         if self._looks % FORGET == 0:
             self._strangers.clear()
