@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 import click
 
-from longshot.cli.common import dry_run_option, json_option, print_table
+from longshot.cli.common import dry_run_option, echo_json, json_option, print_table
 from longshot.core.errors import UserError
 
 
@@ -51,11 +50,7 @@ def show(as_json: bool) -> None:
     ]
     if as_json:
         listed = [{"kind": e.kind, "name": e.name, "bytes": e.bytes, "used": e.used} for e in stored]
-        click.echo(
-            json.dumps(
-                {"path": str(cache_dir()), "kinds": totals, "entries": listed}, indent=2, ensure_ascii=False
-            )
-        )
+        echo_json({"path": str(cache_dir()), "kinds": totals, "entries": listed})
         return
     click.echo(f"{cache_dir()}: {_size(sum(entry.bytes for entry in stored))}")
     if stored:
@@ -115,7 +110,7 @@ def prune(older_than: float | None, chosen: str | None, yes: bool, dry_run: bool
         verb = "freed"
     if as_json:
         summary = {"entries": [e.name for e in entries], "bytes": total, "freed": freed, "dry_run": dry_run}
-        click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+        echo_json(summary)
     else:
         click.echo(f"{verb} {_size(total if dry_run else freed)} in {len(entries)} entries")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import json_option, print_table
+from longshot.cli.common import echo_json, json_option, print_table
 from longshot.cli.overlap import overlap, without
 
 
@@ -78,7 +78,7 @@ def add(name: str, path: str, form: str | None, skip_bad: bool, refresh: bool, a
 
     dataset, before = add_dataset(name, path, form=form, skip_bad=skip_bad, refresh=refresh)
     if as_json:
-        click.echo(json.dumps(_summary(describe_dataset(dataset)), indent=2, ensure_ascii=False))
+        echo_json(_summary(describe_dataset(dataset)))
         return
     counts = f"{len(dataset.class_ids):,} classes, {len(dataset):,} images"
     replaced = f" (it stood for {before} before)" if before else ""
@@ -115,7 +115,7 @@ def show(dataset: str, list_classes: bool, as_json: bool) -> None:
     facts = describe_dataset(dataset)
     if as_json:
         shown = facts if list_classes else _summary(facts)
-        click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        echo_json(shown)
         return
     print_table([{"what": name, "value": value} for name, value in _readable(facts).items()])
     if list_classes:
@@ -140,7 +140,7 @@ def check(dataset: str, workers: int | None, refresh: bool, as_json: bool) -> No
     checked = check_dataset(dataset, workers=workers, refresh=refresh)
     if as_json:
         records = [{"key": key, "reason": reason} for key, reason in checked.bad]
-        click.echo(json.dumps({"images": len(checked.dataset), "bad": records}, indent=2, ensure_ascii=False))
+        echo_json({"images": len(checked.dataset), "bad": records})
     elif checked.bad:
         print_table([{"image": key, "reason": reason} for key, reason in checked.bad])
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from longshot.cli.common import device_option, json_option, print_table
+from longshot.cli.common import device_option, echo_json, json_option, print_table
 
 if TYPE_CHECKING:
     from longshot.datasets.overlap.record import Overlap
@@ -103,7 +103,7 @@ def overlap(
     copies = overlap.copies().num_rows
     if as_json:
         facts = {"counts": overlap.counts(), "relations": overlap.relations(), **overlap.meta()}
-        click.echo(json.dumps({**facts, "pairs": overlap.pairs.to_pylist()}, indent=2, ensure_ascii=False))
+        echo_json({**facts, "pairs": overlap.pairs.to_pylist()})
     else:
         _print(overlap)
         for path in filter(None, (out, page)):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import json_option, print_table
+from longshot.cli.common import echo_json, json_option, print_table
 from longshot.core.errors import UserError
 from longshot.core.files import write_text
 
@@ -78,7 +78,7 @@ def show(source: str, depth: int | None, picture: Path | None, taxonomy: Path | 
             "root": shown.taxonomy.root,
             "nodes": [n for n in nodes if n is not None],
         }
-        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+        echo_json(value)
         return
     from rich.console import Console
 
