@@ -96,17 +96,11 @@ def _parse(text: str, subject: str, *, preset: bool) -> Study:
     if file.recipe not in RECIPES:
         raise UserError(f"{subject} has the recipe {file.recipe!r}; the recipes are {', '.join(RECIPES)}.")
     base = {} if preset else get_study(file.recipe).settings.plain()
-    return Study(
-        name=" ".join(file.name.split()) or file.recipe,
-        recipe=file.recipe,
-        version=file.version,
-        title=" ".join(file.title.split()),
-        paper=" ".join(file.paper.split()),
-        checked=" ".join(file.checked.split()),
-        settings=read_record(get_recipe(file.recipe).settings, {**base, **file.settings}, subject),
-        text=text,
-        named=tuple(file.settings),
-    )
+    settings = read_record(get_recipe(file.recipe).settings, {**base, **file.settings}, subject)
+    texts = {key: " ".join(getattr(file, key).split()) for key in ("name", "title", "paper", "checked")}
+    texts["name"] = texts["name"] or file.recipe
+    named = tuple(file.settings)
+    return Study(recipe=file.recipe, version=file.version, settings=settings, text=text, named=named, **texts)
 
 
 def layered(

@@ -100,8 +100,8 @@ class Recipe(Protocol[Settings, Data]):
         """The settings that every study of the recipe has."""
         ...
 
-    def open_data(self, study: Study, datasets: Sequence[GivenDataset]) -> Data:
-        """What the study runs on; UserError where the datasets do not fit it."""
+    def open_data(self, settings: Settings, datasets: Sequence[GivenDataset], name: str) -> Data:
+        """What the study called ``name`` runs on; UserError where the datasets do not fit it."""
         ...
 
     def run(self, job: StudyJob[Settings, Data]) -> StudyOutcome:
@@ -125,10 +125,10 @@ def get_recipe(name: str) -> Recipe[Any, Any]:
 class OneDataset(Generic[Settings]):
     """Opens the one dataset of a study, and the folder that is bound to it."""
 
-    def open_data(self, study: Study, datasets: Sequence[GivenDataset]) -> Dataset:
+    def open_data(self, settings: Settings, datasets: Sequence[GivenDataset], name: str) -> Dataset:
         """The dataset; UserError where none or several were given."""
         if len(datasets) != 1:
-            raise UserError(f"The study '{study.name}' takes one dataset and {len(datasets)} were given.")
+            raise UserError(f"The study '{name}' takes one dataset and {len(datasets)} were given.")
         return datasets[0].open()
 
     def folder(self, job: StudyJob[Settings, Dataset]) -> StudyFolder:

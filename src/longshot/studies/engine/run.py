@@ -120,7 +120,7 @@ def resolve_study(
 
 def open_data(study: Study, datasets: Datasets) -> Any:
     """What a study runs on: one dataset, or what its recipe makes of several."""
-    return get_recipe(study.recipe).open_data(study, given_datasets(datasets))
+    return get_recipe(study.recipe).open_data(study.settings, given_datasets(datasets), study.name)
 
 
 def run_opened(

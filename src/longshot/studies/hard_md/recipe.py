@@ -28,7 +28,6 @@ from longshot.studies.hard_md.testbeds import HardDrawer, HardTestbed
 if TYPE_CHECKING:
     from longshot.evaluation.results import Results
     from longshot.features.features import Features
-    from longshot.studies.engine.presets import Study
     from longshot.testbeds.testbed import Testbed
 
 # What decides the testbeds; backbones, methods, ablations and sources may be added to a folder later.
@@ -45,11 +44,19 @@ class HardMd:
 
     settings = HardSettings
 
-    def open_data(self, study: Study, datasets: Sequence[GivenDataset]) -> dict[str, Dataset]:
-        """The sources: those of the settings and those given, as NAME=PATH or by their own name."""
-        settings = study.settings
-        assert isinstance(settings, HardSettings)
-        return open_data(settings, datasets)
+    def open_data(
+        self, settings: HardSettings, datasets: Sequence[GivenDataset], name: str
+    ) -> dict[str, Dataset]:
+        """Sources by name, each dataset called as its source."""
+        named, plain = read_given([*(GivenDataset(None, text) for text in settings.sources), *datasets])
+        sources = [(name, dataset.open()) for name, dataset in named.items()]
+        sources += [(data.name, data) for data in (dataset.open() for dataset in plain)]
+        if not sources:
+            raise UserError(
+                "The study takes at least 1 source and none was given; name a dataset, or NAME=PATH."
+            )
+        check_names([name for name, _ in sources])
+        return {name: replace(data, name=name) for name, data in sources}
 
     def run(self, job: HardJob) -> StudyOutcome:
         """Networks, testbeds, evaluation, explanations, tables and figures: each only where something is missing."""
@@ -101,17 +108,6 @@ class HardMd:
             "of the trainings (0 where there is none)."
         )
         return StudyEstimate(steps, [note])
-
-
-def open_data(settings: HardSettings, datasets: Sequence[GivenDataset]) -> dict[str, Dataset]:
-    """Sources by name, each dataset called as its source."""
-    named, plain = read_given([*(GivenDataset(None, text) for text in settings.sources), *datasets])
-    sources = [(name, dataset.open()) for name, dataset in named.items()]
-    sources += [(data.name, data) for data in (dataset.open() for dataset in plain)]
-    if not sources:
-        raise UserError("The study takes at least 1 source and none was given; name a dataset, or NAME=PATH.")
-    check_names([name for name, _ in sources])
-    return {name: replace(data, name=name) for name, data in sources}
 
 
 def _folder(job: HardJob) -> StudyFolder:

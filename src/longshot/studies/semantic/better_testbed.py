@@ -20,6 +20,7 @@ from longshot.core.errors import UserError
 from longshot.reports.published import published
 from longshot.reports.sheets import Sheet
 from longshot.statistics import correlation, quantile_bins, welch
+from longshot.studies.engine.drawing import draw_fixed
 from longshot.studies.engine.figures import Drawings
 from longshot.studies.engine.recipe import Testbeds
 from longshot.studies.engine.settings import Counts, Number
@@ -29,9 +30,7 @@ from longshot.studies.semantic.recipe import Scores, StudyPlan, TestbedRecipe, T
 from longshot.studies.semantic.scores import MethodScores, transduction
 from longshot.studies.semantic.tables import FIRST_PLACE, TableColumn, column_records, published_record, sheet
 from longshot.testbeds.classes import UniformClasses
-from longshot.testbeds.sample import sample
 from longshot.testbeds.semantic import SemanticClasses
-from longshot.testbeds.shapes import FixedShape
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -109,18 +108,11 @@ class BetterTestbed(TestbedRecipe[BetterTestbedSettings]):
 
 
 def _draw(settings: BetterTestbedSettings, dataset: Dataset, kind: str, shot: int) -> Testbed:
-    distinct = not settings.allow_repeats
-    semantic = SemanticClasses(alpha=settings.alpha, beta=settings.beta, distinct=distinct)
-    return sample(
-        dataset,
-        tasks=settings.tasks,
-        shape=FixedShape(settings.way, shot, settings.query),
-        classes=semantic if kind == "semantic" else UniformClasses(),
-        seed=settings.seed,
-        split=settings.split,
-        drop_small=settings.drop_small,
-        allow_repeats=settings.allow_repeats,
-    )
+    repeats = settings.allow_repeats
+    semantic = SemanticClasses(alpha=settings.alpha, beta=settings.beta, distinct=not repeats)
+    classes = semantic if kind == "semantic" else UniformClasses()
+    options = {"classes": classes, "drop_small": settings.drop_small, "allow_repeats": repeats}
+    return draw_fixed(settings, dataset, settings.way, shot, settings.split, **options)
 
 
 def _results_table(settings: BetterTestbedSettings, shot: int, scores: Scores) -> TableFile:

@@ -18,6 +18,7 @@ from longshot.reports.published import published
 from longshot.reports.sheets import Sheet
 from longshot.reports.ways import head, metrics
 from longshot.statistics import welch
+from longshot.studies.engine.drawing import draw_fixed
 from longshot.studies.engine.figures import Drawings
 from longshot.studies.engine.recipe import Testbeds
 from longshot.studies.engine.settings import Counts, Ways
@@ -26,12 +27,9 @@ from longshot.studies.semantic import figures as pictures
 from longshot.studies.semantic.recipe import Scores, StudyPlan, TestbedRecipe, TestbedSettings
 from longshot.studies.semantic.scores import transduction
 from longshot.studies.semantic.tables import FIRST_PLACE, TableColumn, column_records, published_record, sheet
-from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import FixedShape
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
-    from longshot.testbeds.testbed import Testbed
 
 _NOTE = (
     "Mean over tasks in %, ± half the 95 % interval (Student t); classes drawn uniformly. Top-5 is left out for tasks "
@@ -63,9 +61,9 @@ class ManyWay(TestbedRecipe[ManyWaySettings]):
     def plan(self, settings: ManyWaySettings, dataset: Dataset) -> StudyPlan:
         """One testbed for every shape that the dataset can give, and what it cannot."""
         shapes, notes = possible(settings, dataset)
-        draws = {
-            f"{way}-way-{shot}-shot": partial(_draw, settings, dataset, way, shot) for shot, way in shapes
-        }
+        small = {"drop_small": settings.drop_small}
+        draw = partial(draw_fixed, settings, dataset, split=settings.split, **small)
+        draws = {f"{way}-way-{shot}-shot": partial(draw, way, shot) for shot, way in shapes}
         return StudyPlan(draws, notes)
 
     def tables(self, settings: ManyWaySettings, testbeds: Testbeds, scores: Scores) -> list[TableFile]:
@@ -121,17 +119,6 @@ def possible(settings: ManyWaySettings, dataset: Dataset) -> tuple[list[tuple[in
             raise error
         notes.append(str(error))
     return shapes, notes
-
-
-def _draw(settings: ManyWaySettings, dataset: Dataset, way: int, shot: int) -> Testbed:
-    return sample(
-        dataset,
-        tasks=settings.tasks,
-        shape=FixedShape(way, shot, settings.query),
-        seed=settings.seed,
-        split=settings.split,
-        drop_small=settings.drop_small,
-    )
 
 
 def _shapes(testbeds: Testbeds) -> list[NamedShape]:

@@ -25,6 +25,7 @@ from longshot.reports.split_plots import Cloud, clouds
 from longshot.splits import with_split
 from longshot.splits.divergences import between, fit_gaussian, gaussian_divergence
 from longshot.splits.embeddings import class_embeddings
+from longshot.studies.engine.drawing import draw_fixed
 from longshot.studies.engine.figures import Drawings, on_both
 from longshot.studies.engine.recipe import OneDataset, StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.rows import numbers, select_rows
@@ -33,8 +34,6 @@ from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.tables import Fact, TableFile, heads, ratio, row
 from longshot.studies.transfer import paper
 from longshot.studies.transfer.settings import CorrelationSettings
-from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import FixedShape
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -148,14 +147,8 @@ def _sources(
 
 
 def _draw(settings: CorrelationSettings, source: DownstreamTasks) -> Testbed:
-    return sample(
-        source.data,
-        tasks=settings.tasks,
-        shape=FixedShape(settings.way, settings.shot, settings.query),
-        seed=settings.seed,
-        split=source.split,
-        drop_small=settings.drop_small,
-    )
+    small = {"drop_small": settings.drop_small}
+    return draw_fixed(settings, source.data, settings.way, settings.shot, source.split, **small)
 
 
 def task_embeddings(testbed: Testbed, features: Features) -> Floats:

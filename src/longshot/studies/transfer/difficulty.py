@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from longshot.datasets.dataset import Dataset
+from longshot.studies.engine.drawing import draw_fixed
 from longshot.studies.engine.recipe import OneDataset, StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.rows import numbers, select_rows
 from longshot.studies.engine.run import finish
@@ -20,19 +22,15 @@ from longshot.studies.engine.training import slug, training_step
 from longshot.studies.transfer import plan
 from longshot.studies.transfer.settings import TransferSettings
 from longshot.studies.transfer.stats import TransferScores
-from longshot.testbeds.sample import sample
-from longshot.testbeds.shapes import FixedShape
 
 if TYPE_CHECKING:
     from longshot.core.arrays import Floats
-    from longshot.datasets.dataset import Dataset
     from longshot.evaluation.results import Results
     from longshot.features.features import Features
     from longshot.studies.engine.folder import StudyFolder
-    from longshot.testbeds.testbed import Testbed
 
 _ALL_CLASSES = plan.SplitTraining(plan.EVERYTHING, "multiclass", None, 0)
-TransferJob = StudyJob[TransferSettings, "Dataset"]
+TransferJob = StudyJob[TransferSettings, Dataset]
 
 
 class TransferDifficulty(OneDataset[TransferSettings]):
@@ -60,10 +58,11 @@ class TransferDifficulty(OneDataset[TransferSettings]):
             if split_place.twin
         ]
         folder.save(notes=notes)
-        testbeds = {
-            bed.name: folder.draw(bed.name, partial(_draw, settings, splits[bed.split].apply(dataset), bed))
-            for bed in plan.testbeds_of(settings, splits)
-        }
+        testbeds = {}
+        for bed in plan.testbeds_of(settings, splits):
+            data = splits[bed.split].apply(dataset)
+            draw = partial(draw_fixed, settings, data, settings.way, bed.shot, bed.part)
+            testbeds[bed.name] = folder.draw(bed.name, draw)
         networks = {
             network: network.training(settings, splits[network.split], dataset).run(folder, job.device)
             for network in plan.trainings(settings, list(splits))
@@ -114,16 +113,6 @@ class TransferDifficulty(OneDataset[TransferSettings]):
             f"{len(plan.testbeds_of(settings, names))} testbeds of {settings.tasks} tasks comes on top."
         )
         return StudyEstimate(steps, [note])
-
-
-def _draw(settings: TransferSettings, dataset: Dataset, testbed: plan.TransferTestbed) -> Testbed:
-    return sample(
-        dataset,
-        tasks=settings.tasks,
-        shape=FixedShape(settings.way, testbed.shot, settings.query),
-        seed=settings.seed,
-        split=testbed.part,
-    )
 
 
 def _embedding(job: TransferJob, folder: StudyFolder) -> Features:

@@ -37,7 +37,6 @@ from longshot.studies.vtab_md.settings import VtabSettings
 if TYPE_CHECKING:
     from longshot.core.arrays import Floats
     from longshot.evaluation.results import Results
-    from longshot.studies.engine.presets import Study
     from longshot.testbeds.testbed import Testbed
 
 # What decides the testbeds; sources, networks and rows may be added to a folder later.
@@ -54,11 +53,34 @@ class VtabMd:
 
     settings = VtabSettings
 
-    def open_data(self, study: Study, datasets: Sequence[GivenDataset]) -> list[StudySource]:
-        """The sources: those of the settings, those given as NAME=PATH, and a plain dataset cut into sources."""
-        settings = study.settings
-        assert isinstance(settings, VtabSettings)
-        return open_data(settings, datasets)
+    def open_data(
+        self, settings: VtabSettings, datasets: Sequence[GivenDataset], name: str
+    ) -> list[StudySource]:
+        """The sources: those of the settings, those given by name, and a plain dataset cut into sources."""
+        named, plain = read_given(datasets)
+        if len(plain) > 1:
+            names = ", ".join(f"'{dataset.label}'" for dataset in plain[:2])
+            raise UserError(
+                f"{len(plain)} datasets are given without a name ({names}); write NAME=PATH, as in "
+                "omniglot=PATH or md:mine=PATH, and at most one dataset without."
+            )
+        named = {**{name: GivenDataset(name, spec) for name, spec in settings.sources.items()}, **named}
+        sources = open_sources(named, settings.seed)
+        for dataset in plain:
+            sources += cut_dataset(dataset.open(), settings.cut, settings.seed)
+        check_names([source.name for source in sources])
+        if not any(source.role in ("md", *GROUPS) for source in sources):
+            raise UserError(
+                "No source to evaluate on was given and at least 1 is needed: NAME=PATH with a source of MD-v2 or a "
+                "task of VTAB-v2, or one plain dataset such as toybox."
+            )
+        order, roles = list(TITLES), ("md", *GROUPS, "upstream")
+
+        def rank(source: StudySource) -> tuple[int, int]:
+            """As the paper lists them, one's own behind."""
+            return roles.index(source.role), order.index(source.name) if source.official else len(order)
+
+        return sorted(sources, key=rank)
 
     def run(self, job: VtabJob) -> StudyOutcome:
         """Testbeds, trainings, choice of settings, evaluation, tables: each only where something is missing."""
@@ -108,36 +130,6 @@ class VtabMd:
             f"{settings.tasks} episodes and {big} big episodes comes on top."
         )
         return StudyEstimate(steps, [*absence_sentences(sources), *notes, note])
-
-
-def open_data(settings: VtabSettings, datasets: Sequence[GivenDataset]) -> list[StudySource]:
-    """The sources: those of the settings, those given by name, and a plain dataset cut into sources."""
-    named, plain = read_given(datasets)
-    if len(plain) > 1:
-        names = ", ".join(f"'{dataset.label}'" for dataset in plain[:2])
-        raise UserError(
-            f"{len(plain)} datasets are given without a name ({names}); write NAME=PATH, as in "
-            "omniglot=PATH or md:mine=PATH, and at most one dataset without."
-        )
-    named = {**{name: GivenDataset(name, spec) for name, spec in settings.sources.items()}, **named}
-    sources = open_sources(named, settings.seed)
-    for dataset in plain:
-        sources += cut_dataset(dataset.open(), settings.cut, settings.seed)
-    check_names([source.name for source in sources])
-    if not any(source.role in ("md", *GROUPS) for source in sources):
-        raise UserError(
-            "No source to evaluate on was given and at least 1 is needed: NAME=PATH with a source of MD-v2 or a task "
-            "of VTAB-v2, or one plain dataset such as toybox."
-        )
-    # as the paper lists them, one's own behind
-    order, roles = list(TITLES), ("md", *GROUPS, "upstream")
-    return sorted(
-        sources,
-        key=lambda source: (
-            roles.index(source.role),
-            order.index(source.name) if source.official else len(order),
-        ),
-    )
 
 
 def _folder(job: VtabJob) -> StudyFolder:
