@@ -5,8 +5,10 @@ from __future__ import annotations
 import doctest
 import inspect
 import os
+import pkgutil
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,8 @@ import pytest
 
 import longshot
 from longshot.datasets import take_rows
+
+_ELSEWHERE = re.compile(r"\.(baselines|programs|inside)\.")  # programs that run beside other modules
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +80,18 @@ def test_every_parameter_is_documented_and_typed(name: str) -> None:
     assert documented >= set(parameters), f"not documented: {sorted(set(parameters) - documented)}"
     untyped = [name for name, each in parameters.items() if each.annotation is inspect.Parameter.empty]
     assert untyped == []
+
+
+def test_all_other_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Examples below the verbs: those that need no more than an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    output: list[str] = []
+    for module in pkgutil.walk_packages(longshot.__path__, "longshot."):
+        if module.name.endswith("__main__") or _ELSEWHERE.search(module.name):
+            continue
+        for examples in doctest.DocTestFinder().find(import_module(module.name), module.name):
+            if examples.name.rpartition(".")[2] not in longshot._VERBS:
+                runner.run(examples, out=output.append)
+    assert runner.tries > 100
+    assert runner.failures == 0, "".join(output)
