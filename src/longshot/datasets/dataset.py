@@ -66,7 +66,7 @@ class EncodedStore(ImageStore, Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """N images in C classes, class-major: the rows of class c are ``offsets[c]:offsets[c + 1]``.
 
@@ -137,6 +137,16 @@ class Dataset:
                 f"Dataset '{self.name}' has {count(empty, 'class', 'classes')} without images "
                 f"({first(empty)}); add images or remove them."
             )
+
+    def __repr__(self) -> str:
+        from longshot.datasets.display import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        from longshot.datasets.display import as_html
+
+        return as_html(self)
 
     @cached_property
     def fingerprint(self) -> str:
