@@ -135,14 +135,10 @@ class VtabMd:
 def _folder(job: VtabJob) -> StudyFolder:
     """The folder, bound to what decides testbeds; more sources and rows may come later."""
     folder = StudyFolder(job.out, job.study, {"name": "VTAB+MD", "fingerprint": ""}, _BINDING)
-    sources = {
-        source.name: {
-            "role": source.role,
-            "source": source.data.source,
-            "fingerprint": source.data.fingerprint,
-        }
-        for source in job.data
-    }
+    sources = {}
+    for source in job.data:
+        facts = {"source": source.data.source, "fingerprint": source.data.fingerprint}
+        sources[source.name] = {"role": source.role, **facts}
     folder.save(sources=sources, rows=job.settings.plain()["rows"])
     return folder
 
