@@ -120,14 +120,12 @@ class Called:
 def find_class(kind: str, name: str, table: Mapping[str, str], see: str) -> Any:
     """The class that ``table`` (name → module:class) holds under ``name``; UserError with the nearest name.
 
-    ``see`` is where all are listed: a call between braces as in a ``UserError``, or a command.
+    ``see`` is where all are listed: a call between braces as in a ``UserError``.
     """
     if name not in table:
         near = get_close_matches(name, table, n=1, cutoff=0.5)
         hint = f"did you mean '{near[0]}'?" if near else f"the {kind}s are {', '.join(sorted(table))}."
-        raise UserError(
-            f"There is no {kind} '{name}'; {hint} See {see if see.startswith('{') else repr(see)}."
-        )
+        raise UserError(f"There is no {kind} '{name}'; {hint} See {see}.")
     module, _, attribute = table[name].partition(":")
     return getattr(import_module(module), attribute)
 

@@ -66,7 +66,7 @@ def image_method_names() -> list[str]:
 def method_class(name: str) -> type[Method | ImageMethod]:
     """The class registered under ``name``; UserError with the nearest name when there is none."""
     method: type[Method | ImageMethod] = find_class(
-        "method", name, METHODS | IMAGE_METHODS, "longshot methods"
+        "method", name, METHODS | IMAGE_METHODS, "{list_methods()}"
     )
     return method
 
