@@ -1,8 +1,8 @@
-"""Runs the command line in forks of one process that has the heavy imports behind it.
+"""Runs programs in forks of one process that has the heavy imports behind it.
 
 A call is a process of its own, with its own arguments, folder, environment, output and exit code, as a user's is; only
 the second or two that importing torch takes is paid once per test worker instead of once per call. Requests are lines
-of JSON on standard input.
+of JSON on standard input; `forked.py` writes them.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import atexit
 import contextlib
 import json
 import os
+import signal
 import sys
 import traceback
 from typing import Any
 
 
 def serve() -> None:
-    """Answer requests until the input ends: each is forked off and waited for."""
+    """Answer requests until the input ends: a program to start, or one to wait for."""
     import matplotlib.figure  # noqa: F401  what commands import on use
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401
@@ -33,18 +34,30 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     for line in requests:
         request = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            _run(request)
-        _, status = os.waitpid(child, 0)
-        answers.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        answers.write(f"{_wait(request) if 'wait' in request else _start(request)}\n")
         answers.flush()
 
 
+def _start(request: dict[str, Any]) -> int:
+    """The number of the new process."""
+    child = os.fork()
+    if child == 0:
+        _run(request)
+    return child
+
+
+def _wait(request: dict[str, Any]) -> str:
+    """The exit code, or ``running``."""
+    ended, status = os.waitpid(request["wait"], 0 if request["block"] else os.WNOHANG)
+    return str(os.waitstatus_to_exitcode(status)) if ended else "running"
+
+
 def _run(request: dict[str, Any]) -> None:
-    """The command itself; never returns."""
+    """The program itself; never returns."""
     code = 1
     try:
+        os.setsid()  # a group of its own; and Ctrl-C works even where the tests were started in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.environ.clear()
         os.environ.update(request["env"])
         os.chdir(request["cwd"])
@@ -55,10 +68,11 @@ def _run(request: dict[str, Any]) -> None:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(handle, place)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.argv = ["longshot", *request["arguments"]]
-        from longshot.cli.main import main
-
-        main()
+        if request["program"] is None:
+            _command(request["arguments"])
+        else:
+            sys.argv = ["-c", *request["arguments"]]
+            exec(compile(request["program"], "<program>", "exec"), {"__name__": "__main__"})
         code = 0
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
@@ -71,6 +85,14 @@ def _run(request: dict[str, Any]) -> None:
             with contextlib.suppress(BaseException):
                 stream.flush()
         os._exit(code)
+
+
+def _command(arguments: list[str]) -> None:
+    """The command line."""
+    from longshot.cli.main import main
+
+    sys.argv = ["longshot", *arguments]
+    main()
 
 
 if __name__ == "__main__":

@@ -9,11 +9,8 @@ import os
 for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_variable] = os.environ.get("LONGSHOT_TEST_THREADS", "1")
 
-import json
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,16 +20,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
+from forked import ForkServer
+
 ROOT = Path(__file__).resolve().parents[1]
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def heed_interrupts() -> None:
-    """For ``Popen(preexec_fn=…)``: Ctrl-C works in the child even where the tests were started in the background.
-
-    A shell without job control lets what it starts with ``&`` ignore SIGINT, and children inherit that.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,45 +58,17 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def run_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunCli]:
-    """Run the real command; with ``check`` (the default) a failure shows what it printed.
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """Starts commands and programs in processes of their own, without paying for the import of torch each time."""
+    server = ForkServer(tmp_path_factory.mktemp("output"))
+    yield server
+    server.close()
 
-    Each call is a process of its own, forked from one that has torch imported (see command_server.py).
-    """
-    server = subprocess.Popen(
-        [sys.executable, str(ROOT / "tests" / "command_server.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdin is not None and server.stdout is not None
-    output = tmp_path_factory.mktemp("output")
 
-    def run(
-        *args: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None, check: bool = True
-    ) -> subprocess.CompletedProcess[str]:
-        assert server.stdin is not None and server.stdout is not None
-        arguments = [os.fspath(arg) for arg in args]
-        request = {
-            "arguments": arguments,
-            "cwd": os.fspath(cwd or Path.cwd()),
-            "env": dict(os.environ),
-            "out": str(output / "out"),
-            "err": str(output / "err"),
-        }
-        server.stdin.write(json.dumps(request) + "\n")
-        server.stdin.flush()
-        answer = server.stdout.readline()
-        assert answer, f"the command server ended during {arguments}"
-        out, err = ((output / name).read_text(encoding="utf-8", errors="replace") for name in ("out", "err"))
-        done = subprocess.CompletedProcess(arguments, int(answer), out, err)
-        if check:
-            assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
-        return done
-
-    yield run
-    server.stdin.close()
-    server.wait(30)
+@pytest.fixture(scope="session")
+def run_cli(forks: ForkServer) -> RunCli:
+    """Run the real command; with ``check`` (the default) a failure shows what it printed."""
+    return forks.run
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,8 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,9 @@ import numpy as np
 import pytest
 
 import longshot
-from conftest import heed_interrupts
+from forked import ForkedProcess, ForkServer
 
+Start = Callable[[Path, Path], ForkedProcess]
 KEPT = ("part-*.parquet", "testbeds/*.parquet")
 
 
@@ -39,25 +39,19 @@ def long_bed(dataset: longshot.Dataset, tmp_path_factory: pytest.TempPathFactory
     return path
 
 
-def start(bed: Path, out: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "longshot.cli.main", "evaluate", str(bed), "--backbone", "pixels"]
-    command += [
-        "--method",
-        "protonet",
-        "--method",
-        "protonet(distance='cosine')",
-        "-o",
-        str(out),
-        "--device",
-        "cpu",
-    ]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
-    )
+@pytest.fixture(scope="module")
+def start(forks: ForkServer) -> Start:
+    """Start the real command."""
+    methods = ["--method", "protonet", "--method", "protonet(distance='cosine')"]
+
+    def begin(bed: Path, out: Path) -> ForkedProcess:
+        return forks.start("evaluate", bed, "--backbone", "pixels", *methods, "-o", out, "--device", "cpu")
+
+    return begin
 
 
 @pytest.fixture(scope="module")
-def full_run(long_bed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def full_run(long_bed: Path, start: Start, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing interrupted."""
     out = tmp_path_factory.mktemp("whole") / "run"
     process = start(long_bed, out)
@@ -66,7 +60,7 @@ def full_run(long_bed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def interrupt(bed: Path, out: Path, sent: signal.Signals) -> tuple[int, str]:
+def interrupt(start: Start, bed: Path, out: Path, sent: signal.Signals) -> tuple[int, str]:
     """Start an evaluation and send it a signal as soon as some results are there."""
     process = start(bed, out)
     while process.poll() is None and len(list(out.glob("part-*.parquet"))) < 2:
@@ -79,10 +73,10 @@ def interrupt(bed: Path, out: Path, sent: signal.Signals) -> tuple[int, str]:
 @pytest.mark.skipif(os.name == "nt", reason="signals of this kind exist on POSIX only")
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_interrupted_and_run_again_gives_the_same_files(
-    long_bed: Path, full_run: Path, tmp_path: Path, sent: signal.Signals
+    long_bed: Path, full_run: Path, start: Start, tmp_path: Path, sent: signal.Signals
 ) -> None:
     folder = tmp_path / "run"
-    code, errors = interrupt(long_bed, folder, sent)
+    code, errors = interrupt(start, long_bed, folder, sent)
     assert code == (-9 if sent == signal.SIGKILL else 130), errors
     assert "Traceback" not in errors
     assert 2 <= len(list(folder.glob("part-*"))) < len(list(full_run.glob("part-*")))  # it was in the middle

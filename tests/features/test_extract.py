@@ -6,14 +6,14 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from conftest import heed_interrupts
+from forked import ForkedProcess, ForkServer
 from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.features.backbones import load_backbone
@@ -21,6 +21,7 @@ from longshot.features.backbones.base import Backbone
 from longshot.features.extract import embed, estimate, run
 from longshot.features.features import Features
 
+Start = Callable[..., ForkedProcess]
 SMALL = "decode|resize(32,32)|normalize(0.498,0.502)"
 
 
@@ -156,19 +157,17 @@ def test_large_values_fit_float32(many: Path, network: Path, fresh_cache: Path) 
     assert embed(many, f"torch:{network}:Large", dtype="float32").array.max() > 65504
 
 
-def _start(many: Path, network: Path, *extra: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "longshot.cli.main", "embed", str(many)]
-    return subprocess.Popen(
-        [*command, "--backbone", f"torch:{network}:make", *extra],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=heed_interrupts,
-    )
+@pytest.fixture
+def start(many: Path, network: Path, forks: ForkServer) -> Start:
+    """Start the real command on ``many``, in a session of its own."""
+
+    def begin(*extra: str) -> ForkedProcess:
+        return forks.start("embed", many, "--backbone", f"torch:{network}:make", *extra)
+
+    return begin
 
 
-def _wait_for_shards(cache: Path, count: int, process: subprocess.Popen[str]) -> list[Path]:
+def _wait_for_shards(cache: Path, count: int, process: ForkedProcess) -> list[Path]:
     """The finished shards once there are ``count``, as seen while the process is still at work."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
@@ -181,18 +180,18 @@ def _wait_for_shards(cache: Path, count: int, process: subprocess.Popen[str]) ->
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_kill_and_resume_give_identical_files(
-    many: Path, network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: str
+    many: Path, network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Start, workers: str
 ) -> None:
     monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "whole"))
     embed(many, f"torch:{network}:make")
     monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "killed"))
-    process = _start(many, network, "--workers", workers)
+    process = start("--workers", workers)
     _wait_for_shards(tmp_path / "killed", 1, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     finished = {p: p.stat().st_mtime_ns for p in (tmp_path / "killed/features").glob("*/shard-*.npy")}
     assert 1 <= len(finished) <= 3
-    process = _start(many, network, "--workers", workers)
+    process = start("--workers", workers)
     _, messages = process.communicate()
     assert process.returncode == 0, messages
     assert f"resuming: {len(finished)} of 3 shards" in messages
@@ -204,9 +203,9 @@ def test_kill_and_resume_give_identical_files(
 
 
 def test_finished_shards_are_not_computed_again(
-    many: Path, network: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+    many: Path, network: Path, fresh_cache: Path, start: Start
 ) -> None:
-    process = _start(many, network)
+    process = start()
     _wait_for_shards(fresh_cache, 2, process)
     process.kill()
     process.communicate()
@@ -217,8 +216,8 @@ def test_finished_shards_are_not_computed_again(
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_interrupt_ends_quietly(many: Path, network: Path, fresh_cache: Path, workers: str) -> None:
-    process = _start(many, network, "--workers", workers)
+def test_interrupt_ends_quietly(fresh_cache: Path, start: Start, workers: str) -> None:
+    process = start("--workers", workers)
     _wait_for_shards(fresh_cache, 1, process)
     os.killpg(process.pid, signal.SIGINT)
     _, messages = process.communicate(timeout=60)
@@ -228,10 +227,10 @@ def test_interrupt_ends_quietly(many: Path, network: Path, fresh_cache: Path, wo
     assert not list(fresh_cache.rglob("*.tmp"))
 
 
-def test_no_worker_outlives_its_parent(many: Path, network: Path, fresh_cache: Path) -> None:
+def test_no_worker_outlives_its_parent(fresh_cache: Path, start: Start) -> None:
     if not Path("/proc").is_dir():
         pytest.skip("needs /proc to see other processes")
-    process = _start(many, network, "--workers", "2")
+    process = start("--workers", "2")
     _wait_for_shards(fresh_cache, 1, process)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(children) == 2
@@ -250,10 +249,10 @@ def _alive(pid: str) -> bool:
         return False
 
 
-def test_a_killed_worker_is_told(many: Path, network: Path, fresh_cache: Path) -> None:
+def test_a_killed_worker_is_told(fresh_cache: Path, start: Start) -> None:
     if not Path("/proc").is_dir():
         pytest.skip("needs /proc to see other processes")
-    process = _start(many, network, "--workers", "1")
+    process = start("--workers", "1")
     _wait_for_shards(fresh_cache, 1, process)
     child = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0]
     os.kill(int(child), signal.SIGKILL)
@@ -262,8 +261,8 @@ def test_a_killed_worker_is_told(many: Path, network: Path, fresh_cache: Path) -
     assert "A decoding process ended before its work" in messages
 
 
-def test_two_at_once_compute_once(many: Path, network: Path, fresh_cache: Path) -> None:
-    first, second = _start(many, network, "--json"), _start(many, network, "--json")
+def test_two_at_once_compute_once(fresh_cache: Path, start: Start) -> None:
+    first, second = start("--json"), start("--json")
     answers = [process.communicate(timeout=120) for process in (first, second)]
     assert (first.returncode, second.returncode) == (0, 0), answers
     assert sorted('"cached": true' in out for out, _ in answers) == [False, True]
@@ -272,7 +271,7 @@ def test_two_at_once_compute_once(many: Path, network: Path, fresh_cache: Path) 
 
 
 def test_a_full_disk_is_told_and_leaves_nothing_half_written(
-    many: Path, network: Path, tmp_path: Path
+    many: Path, tmp_path: Path, forks: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -282,9 +281,8 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(
     if not mounted or mounted.returncode != 0:
         pytest.skip("needs the right to mount a small file system")
     try:
-        command = [sys.executable, "-m", "longshot.cli.main", "embed", str(many), "--backbone", "pixels"]
-        environment = {**os.environ, "LONGSHOT_CACHE": str(disk)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        monkeypatch.setenv("LONGSHOT_CACHE", str(disk))
+        done = forks.run("embed", many, "--backbone", "pixels", check=False)
         assert done.returncode == 2, done.stderr
         assert "The disk is full while writing" in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 import longshot
+from forked import ForkedProcess, ForkServer
 from longshot.core.batches import Episode
 from longshot.core.errors import UserError
 from longshot.networks import checkpoint
@@ -85,15 +84,14 @@ def test_what_a_training_leaves(photos: Path, tmp_path: Path) -> None:
     assert again == done  # finished: nothing is done twice
 
 
-def test_killed_and_resumed_is_the_same_to_the_bit(photos: Path, tmp_path: Path) -> None:
+def test_killed_and_resumed_is_the_same_to_the_bit(photos: Path, tmp_path: Path, forks: ForkServer) -> None:
     """A real SIGKILL of a real command."""
     options = ["--size", "16", "--network", "cnn4(width=4)", "--steps", "240", "--validate-every", "60"]
     options += ["--checkpoint-every", "7", "--augment", "crop(2)|flip", "--optimiser", "sgd(lr=0.05)"]
     options += ["--validation-tasks", "10", "--schedule", "cosine"]
 
-    def start(folder: Path) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "longshot.cli.main", "train", CALL, str(photos), "-o", str(folder)]
-        return subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    def start(folder: Path) -> ForkedProcess:
+        return forks.start("train", CALL, photos, "-o", folder, *options)
 
     uncut, cut = tmp_path / "whole", tmp_path / "cut"
     killed = start(cut)
