@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 import longshot
+from longshot.evaluation.run_record import new_run
+from longshot.evaluation.stores import RunFolder
+from longshot.evaluation.units import Unit
+
+WriteRun = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +36,35 @@ def beds(dataset: longshot.Dataset, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture(scope="session")
 def features(dataset: longshot.Dataset) -> longshot.Features:
     return longshot.embed(dataset, "pixels", dtype="float32", device="cpu")
+
+
+@pytest.fixture
+def write_run(tmp_path: Path) -> WriteRun:
+    """Write a run whose accuracies are given: ``write_run("old", protonet=[0.5, 0.75])`` on a testbed 'easy'."""
+
+    def write(folder: str, beds: Sequence[str] = ("easy",), **accuracies: Sequence[float]) -> Path:
+        store, run = RunFolder(tmp_path / folder), new_run()
+        for bed in beds:
+            content_hash = f"{bed.encode().hex():0<64}"
+            run["testbeds"][content_hash] = {"name": bed, "tasks": len(next(iter(accuracies.values())))}
+            for method, values in accuracies.items():
+                count = len(values)
+                fixed = ("shapes", "net", "f" * 64, method, f"{method}@1", "inductive", 0, 0, count)
+                unit = Unit(content_hash, bed, *fixed)
+                metrics = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
+                columns: Mapping[str, Sequence[object]] = {
+                    "task": range(count),
+                    **{metric: list(values) for metric in metrics},
+                    "way": [5] * count,
+                    "mean_shot": [1.0] * count,
+                    "coarsity": [None] * count,
+                    "prediction": [[0, 1]] * count,
+                }
+                store.write(unit, columns, [0.001] * count, None)
+                run["methods"][method] = {"setting": "inductive", "kind": "frozen"}
+                cell = {"testbed": content_hash, "backbone": "net", "method": method, "seed": 0}
+                run["cells"].append({**cell, "units": [unit.id]})
+        store.save(run)
+        return store.path
+
+    return write

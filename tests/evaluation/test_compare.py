@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from longshot.evaluation.compare import Compared, RunComparison, RunSeries
-from longshot.evaluation.paired_tests import SeriesPair, compare_pairs, enough_resamples
-from longshot.statistics import compare_paired, holm, tasks_needed
+from longshot.evaluation.paired_tests import SeriesPair, compare_pairs, deciding_tasks, enough_resamples
+from longshot.evaluation.verdicts import Compared, RunComparison, RunSeries
+from longshot.statistics import compare_paired, holm, tasks_to_decide
 
 A, B = RunSeries("net", "a", 0), RunSeries("net", "b", 2)
 BELOW = math.nextafter(0.05, 0)
@@ -44,9 +45,16 @@ class TestVerdict:
     def test_tasks_that_would_tell(self) -> None:
         before, after = [0.5] * 4, [0.25, 0.5, 0.25, 0.75]
         spread = float(np.std(np.subtract(after, before), ddof=1))
-        assert compared(before, after).tasks_to_decide() == tasks_needed(spread, 0.0625)
-        assert compared([0.5, 0.5], [0.75, 0.75]).tasks_to_decide() is None  # no spread
-        assert compared([0.5], [0.75]).tasks_to_decide() is None
+        pair = compared(before, after, 0.5)
+        assert pair.tasks_to_decide() == tasks_to_decide(-0.0625, spread)
+        assert replace(pair, together=4).tasks_to_decide() == tasks_to_decide(-0.0625, spread, comparisons=4)
+
+    def test_no_difference_or_one_task_tells_nothing(self) -> None:
+        assert compared([0.5, 0.5], [0.25, 0.75], 1.0).tasks_to_decide() is None
+        assert compared([0.5], [0.75], 1.0).tasks_to_decide() is None
+
+    def test_where_n_tasks_did_not_decide_it_takes_more(self) -> None:
+        assert compared([0.5] * 9, [0.25] * 9, 0.05).tasks_to_decide() == 10
 
 
 class TestGate:
@@ -81,7 +89,11 @@ class TestGate:
             "a": "a",
             "b": "a",
             "unmatched": ["c on net (a)"],
+            "missing": [],
             "fail_if_worse": 1.0,
+            "allow_missing": False,
+            "undecided_policy": "fail",
+            "outcome": "failed",
             "failed": True,
         }
         assert line["a"] == {"backbone": "net", "method": "a", "seed": 0, "mean": 0.75}
@@ -116,6 +128,13 @@ class TestPairsTogether:
         tested = compare_pairs([SeriesPair("same", row, row + 1 + 0.001 * rng.random(64)) for row in before])
         assert {result.exact for result, _ in tested} == {False}
         assert [p for _, p in tested] == pytest.approx([120 / 12_001] * 120)
+
+    @pytest.mark.parametrize(
+        ("tasks", "needed"), [([5], 6), ([6], 1), ([6, 6], 7), ([5, 600], 6), ([6, 600], 1), ([3] * 40, 11)]
+    )
+    def test_tasks_that_can_decide(self, tasks: list[int], needed: int) -> None:
+        """m · 2 / 2ⁿ < 0.05 for m pairs of n tasks; a pair with many tasks takes its share of the correction first."""
+        assert deciding_tasks(tasks) == needed
 
     def test_signs_grow_with_the_pairs(self) -> None:
         assert [enough_resamples(pairs) for pairs in (1, 99, 100, 101)] == [9999, 9999, 10_000, 10_100]

@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.statistics import Stability, ranking_stability, tasks_needed
+from longshot.statistics import (
+    Stability,
+    fewest_tasks,
+    ranking_stability,
+    sign_flip_tests,
+    smallest_p,
+    tasks_needed,
+    tasks_to_decide,
+)
 
 
 class TestTasksNeeded:
@@ -23,6 +33,66 @@ class TestTasksNeeded:
     def test_refuses_no_width(self) -> None:
         with pytest.raises(ValueError, match="half width > 0"):
             tasks_needed(0.1, 0)
+
+
+class TestFewestTasks:
+    @pytest.mark.parametrize(("comparisons", "needed"), [(1, 6), (2, 7), (3, 7), (4, 8), (100, 12)])
+    def test_is_the_smallest_that_can_decide(self, comparisons: int, needed: int) -> None:
+        assert fewest_tasks(comparisons) == needed
+        assert comparisons * 2 / 2**needed < 0.05 <= comparisons * 2 / 2 ** (needed - 1)
+
+    def test_the_bound_is_the_p_of_losses_on_every_task(self) -> None:
+        for n in (1, 5, 6, 13):
+            assert sign_flip_tests(np.full((n, 1), -0.46))[0][0] == smallest_p(n) == 2 / 2**n
+
+    @pytest.mark.parametrize(("comparisons", "level"), [(0, 0.05), (1, 0.0), (1, 1.0), (1, np.nan)])
+    def test_refuses_what_has_no_answer(self, comparisons: int, level: float) -> None:
+        with pytest.raises(ValueError, match="1 comparison or more and a level between 0 and 1"):
+            fewest_tasks(comparisons, level)
+
+
+class TestTasksToDecide:
+    SHAPES: ClassVar = {
+        "both signs": np.array([-0.2, -0.4, 0, -0.1, 0.1, -0.3, -0.2, 0.2]),
+        "mostly ties": np.r_[np.zeros(38), -0.6, -0.4],
+        "many levels": np.arange(-6, 5).repeat([5, 4, 6, 6, 5, 8, 7, 6, 5, 4, 4]) / 25,
+    }
+
+    @pytest.mark.parametrize("comparisons", [1, 3])
+    @pytest.mark.parametrize("shape", SHAPES)
+    def test_the_test_itself_decides_with_about_the_power_that_was_asked_for(
+        self, shape: str, comparisons: int
+    ) -> None:
+        """400 draws of n tasks through the sign-flip test; a share of them has a standard error of 2 points.
+
+        Where few tasks differ at all the formula asks for a few more than are needed.
+        """
+        seen = self.SHAPES[shape]
+        n = tasks_to_decide(float(seen.mean()), float(seen.std(ddof=1)), comparisons=comparisons)
+        rng = np.random.default_rng(3)
+
+        def decided(tasks: int) -> float:
+            p_values, _ = sign_flip_tests(rng.choice(seen, (tasks, 400)))
+            return float((p_values * comparisons < 0.05).mean())
+
+        assert 0.74 <= decided(n) <= 0.95
+        assert decided(n // 2) < 0.65
+
+    def test_formula(self) -> None:
+        z, beta = stats.norm.ppf([1 - 0.05 / 8, 0.9])
+        n = ((z * np.hypot(0.03, 0.2) + beta * 0.2) / 0.03) ** 2
+        assert tasks_to_decide(-0.03, 0.2, comparisons=4, power=0.9) == np.ceil(n)
+
+    def test_never_fewer_than_could_decide(self) -> None:
+        assert tasks_to_decide(-0.46, 0.0) == 6
+        assert tasks_to_decide(-0.46, 0.01, comparisons=3) == 7
+
+    @pytest.mark.parametrize(
+        ("mean", "std", "power"), [(0, 1, 0.8), (np.nan, 1, 0.8), (1, -1, 0.8), (1, 1, 1)]
+    )
+    def test_refuses_what_has_no_answer(self, mean: float, std: float, power: float) -> None:
+        with pytest.raises(ValueError, match="a mean that is not 0"):
+            tasks_to_decide(mean, std, power=power)
 
 
 class TestStability:

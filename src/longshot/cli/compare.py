@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import echo_json, json_option, print_table, seed_option
+from longshot.core.wording import count
 
 if TYPE_CHECKING:
-    from longshot.evaluation.compare import Compared, RunComparison
+    from longshot.evaluation.verdicts import Compared, Outcome, Policy, RunComparison
 
+EXIT_CODES: dict[Outcome | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
 _METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
 
 
@@ -38,8 +40,16 @@ _METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "los
     "--fail-if-worse",
     type=click.FloatRange(min=0),
     metavar="POINTS",
-    help="Exit with 1 if B is worse than A by more than POINTS (percentage points; nats for the loss) and chance does "
-    "not explain it (corrected p < 0.05).",
+    help="Gate: fail if B is worse than A by more than POINTS (percentage points; nats for the loss) and chance does "
+    "not explain it (corrected p < 0.05), or if B lacks a series of A.",
+)
+@click.option("--allow-missing", is_flag=True, help="Accept that B lacks series or testbeds of A.")
+@click.option(
+    "--undecided",
+    type=click.Choice(["pass", "fail"]),
+    default="fail",
+    show_default=True,
+    help="What becomes of a loss of more than POINTS that chance may explain.",
 )
 @seed_option
 @json_option
@@ -51,6 +61,8 @@ def command(
     metric: str,
     testbed: str | None,
     fail_if_worse: float | None,
+    allow_missing: bool,
+    undecided: Policy,
     seed: int,
     as_json: bool,
 ) -> None:
@@ -66,8 +78,17 @@ def command(
       longshot compare runs/old runs/new --method protonet --against "protonet(distance='cosine')"
 
     The interval is Student's t of the paired difference (95 %), p is the two-sided sign-flip test, and 'p corr.' is
-    corrected for the number of rows by Holm's method; 'better', 'worse' and 'tied' follow from it. The gate asks for
-    both, a loss that matters and one that is no chance, so that a pipeline is not stopped by noise.
+    corrected for the number of rows by Holm's method; 'better', 'worse' and 'tied' follow from it.
+
+    The gate asks for both, a loss that matters and one that is no chance. A loss that matters and that chance may
+    explain is undecided: the command says how many tasks would tell.
+
+    \b
+    Exit codes:
+      0  not worse, or no gate
+      1  worse, or a series of A is missing from B
+      2  a mistake in the input, such as fewer tasks than the test could ever decide with
+      3  undecided (0 with --undecided pass)
     """
     import longshot
 
@@ -79,23 +100,56 @@ def command(
         metric=metric,
         testbed=testbed,
         fail_if_worse=fail_if_worse,
+        allow_missing=allow_missing,
+        undecided=undecided,
         seed=seed,
     )
     if as_json:
         echo_json(compared.record())
     else:
         print_table([_row(pair, compared.scale) for pair in compared.pairs], title=_title(compared))
-        if compared.unmatched:
-            click.echo(f"\nWithout a partner, not compared: {'; '.join(compared.unmatched)}.")
-        if fail_if_worse is not None and not compared.failures:
-            click.echo(
-                f"\nPassed: nothing is worse by more than {fail_if_worse:g} {compared.unit} beyond chance."
-            )
-            for pair in compared.undecided:
-                click.echo(_undecided(pair, compared))
-    if compared.failures:
-        click.echo(_failed(compared), err=True)
-        sys.exit(1)
+        for line in _lines_below(compared):
+            click.echo(f"\n{line}")
+    for line in _reasons(compared):
+        click.echo(line, err=True)
+    if code := EXIT_CODES[compared.outcome]:
+        sys.exit(code)
+
+
+def _lines_below(compared: RunComparison) -> list[str]:
+    """What stands under the table: what was not compared, what cannot be told, and a gate that holds."""
+    lines = []
+    if compared.unmatched:
+        lines.append(f"Without a partner, not compared: {'; '.join(compared.unmatched)}.")
+    fewest, least = compared.fewest_tasks, min(pair.result.n for pair in compared.pairs)
+    if least < fewest:
+        lines.append(
+            f"{count(least, 'task')} cannot tell: the test can reach p < 0.05 from {fewest} tasks on "
+            f"({count(len(compared.pairs), 'comparison')})."
+        )
+    if compared.outcome == "passed":
+        bound = f"{compared.fail_if_worse:g} {compared.unit}"
+        lines.append(f"Passed: nothing is worse by more than {bound} beyond chance.")
+        lines += [f"Passed although undecided: {_loss(pair, compared)}." for pair in compared.undecided]
+        if compared.missing:
+            lines.append(f"Passed although missing from {compared.b}: {'; '.join(compared.missing)}.")
+    return lines
+
+
+def _reasons(compared: RunComparison) -> list[str]:
+    """Why the gate does not hold, one line each."""
+    if compared.outcome == "undecided":
+        lines = [f"undecided: {_loss(pair, compared)}." for pair in compared.undecided]
+        return [*lines, "Evaluate more tasks, or let this pass with --undecided pass."]
+    if compared.outcome != "failed":
+        return []
+    lines = [_failed(compared)] if compared.failures else []
+    if compared.missing and not compared.allow_missing:
+        lines.append(
+            f"failed: {compared.b} lacks what {compared.a} has: {'; '.join(compared.missing)}. Evaluate it there, or "
+            "accept it with --allow-missing."
+        )
+    return lines + [f"undecided: {_loss(pair, compared)}." for pair in compared.undecided]
 
 
 def _title(compared: RunComparison) -> str:
@@ -142,11 +196,12 @@ def _p(value: float) -> str:
     return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
 
 
-def _undecided(pair: Compared, compared: RunComparison) -> str:
-    """A loss beyond the bound that chance may explain: say so, and how many tasks would tell."""
-    text = (
-        f"Undecided: {pair.b} is worse by {-pair.gain * compared.scale:.2f} {compared.unit} on '{pair.testbed}', but "
-        "chance may explain it"
+def _loss(pair: Compared, compared: RunComparison) -> str:
+    """A loss beyond the bound that chance may explain, and how many tasks would tell."""
+    needed = pair.tasks_to_decide()
+    more = "" if needed is None else f"; {pair.result.n:,} tasks were compared, about {needed:,} would tell"
+    return (
+        f"{pair.b} in {compared.b} is worse by {-pair.gain * compared.scale:.2f} {compared.unit} on "
+        f"'{pair.testbed}', more than the {compared.fail_if_worse:g} allowed, but chance may explain it "
+        f"(p {_p(pair.p_holm)}){more}"
     )
-    count = pair.tasks_to_decide()
-    return text + ("." if count is None else f"; about {count:,} tasks would tell.")

@@ -2,130 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 import numpy as np
 import pyarrow.compute as pc
 
 from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
-from longshot.evaluation.paired_tests import SIGNIFICANCE, SeriesPair, compare_pairs
+from longshot.core.wording import count
+from longshot.evaluation.paired_tests import SeriesPair, compare_pairs
 from longshot.evaluation.results import METRICS, Results, cell_rows, match_methods, match_testbeds
-from longshot.statistics import Comparison, tasks_needed
-
-LOWER_IS_BETTER = ("loss",)
-
-
-@dataclass(frozen=True)
-class RunSeries:
-    """What was measured on one testbed of one run."""
-
-    backbone: str
-    method: str
-    seed: int
-
-    def __str__(self) -> str:
-        return f"{self.method} on {self.backbone}" + (f", seed {self.seed}" if self.seed else "")
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Series B against series A on one testbed."""
-
-    testbed: str  # name
-    testbed_hash: str
-    a: RunSeries
-    b: RunSeries
-    result: Comparison
-    p_holm: float  # sign-flip p, corrected for all comparisons made together
-    higher_is_better: bool
-
-    @property
-    def gain(self) -> float:
-        """How much better B is, in the metric's unit; negative when it is worse."""
-        difference = self.result.difference.mean
-        return difference if self.higher_is_better else -difference
-
-    @property
-    def verdict(self) -> str:
-        """``better`` or ``worse`` (B than A) where the corrected p is below 0.05, else ``tied``."""
-        if self.p_holm >= SIGNIFICANCE:
-            return "tied"
-        return "better" if self.gain > 0 else "worse"
-
-    def worse_by(self, bound: float) -> bool:
-        """Whether B is worse by more than ``bound`` (the metric's unit) and chance does not explain it."""
-        return self.verdict == "worse" and -self.gain > bound
-
-    def tasks_to_decide(self) -> int | None:
-        """How many tasks an interval as wide as the difference takes; None where one task or no spread tells nothing.
-
-        From the interval's half width h over n tasks: s = h √n / t_{0.975, n−1}.
-        """
-        from longshot.statistics.intervals import t_quantile
-
-        half = self.result.difference.half
-        if not half:
-            return None
-        return tasks_needed(half * self.result.n**0.5 / t_quantile(self.result.n - 1, 0.95), abs(self.gain))
-
-
-@dataclass(frozen=True)
-class RunComparison:
-    """What ``compare`` tells: every pair of series, what had no partner, and whether the gate holds."""
-
-    a: str  # the runs' names
-    b: str | None  # None for the series of one run among themselves
-    metric: str
-    pairs: tuple[Compared, ...]
-    unmatched: tuple[str, ...] = ()  # series without a partner, in words
-    fail_if_worse: float | None = None  # points of a percentage, nats for the loss
-
-    @property
-    def scale(self) -> float:
-        """What a difference is multiplied by to be shown: 100 for shares, 1 for nats."""
-        return 1.0 if self.metric in LOWER_IS_BETTER else 100.0
-
-    @property
-    def unit(self) -> str:
-        """``points`` or ``nats``."""
-        return "nats" if self.metric in LOWER_IS_BETTER else "points"
-
-    @property
-    def failures(self) -> list[Compared]:
-        """The pairs in which B is worse by more than is allowed, and chance does not explain it."""
-        if self.fail_if_worse is None:
-            return []
-        return [pair for pair in self.pairs if pair.worse_by(self.fail_if_worse / self.scale)]
-
-    @property
-    def undecided(self) -> list[Compared]:
-        """The pairs in which B is worse by more than is allowed, but chance may explain it."""
-        if self.fail_if_worse is None:
-            return []
-        failures = self.failures
-        return [
-            pair
-            for pair in self.pairs
-            if -pair.gain * self.scale > self.fail_if_worse and pair not in failures
-        ]
-
-    def record(self) -> dict[str, Any]:
-        """All of it as plain values, for JSON."""
-        failures = self.failures
-        return {
-            "metric": self.metric,
-            "a": self.a,
-            "b": self.b or self.a,
-            "comparisons": [_record(pair, pair in failures) for pair in self.pairs],
-            "unmatched": list(self.unmatched),
-            "fail_if_worse": self.fail_if_worse,
-            "failed": bool(failures),
-        }
+from longshot.evaluation.verdicts import LOWER_IS_BETTER, Compared, Policy, RunComparison, RunSeries
 
 
 @dataclass(frozen=True)
@@ -134,6 +26,7 @@ class Side:
 
     name: str
     values: dict[RunSeries, tuple[Ints, Floats]]
+    empty: tuple[RunSeries, ...] = ()  # asked for, and without a row
 
 
 _Job = tuple[
@@ -150,6 +43,8 @@ def compare(
     metric: str = "accuracy",
     testbed: str | None = None,
     fail_if_worse: float | None = None,
+    allow_missing: bool = False,
+    undecided: Policy = "fail",
     seed: int = 0,
 ) -> RunComparison:
     """Compare run B with run A task by task; with one run, all its series with one another.
@@ -167,14 +62,19 @@ def compare(
     testbed : str, optional
         Only this testbed, by name or by its hash.
     fail_if_worse : float, optional
-        What B may be worse by at most, in percentage points (nats for the loss), beyond what chance explains.
+        The gate: what B may be worse by at most, in percentage points (nats for the loss).
+    allow_missing : bool
+        Accept that B lacks series or testbeds of A; the gate fails otherwise.
+    undecided : str
+        What becomes of a loss beyond the bound that chance may explain: ``"fail"`` or ``"pass"``.
     seed : int
         Of the random signs of the test, where not all can be tried.
 
     Returns
     -------
     RunComparison
-        ``pairs`` with the difference, its interval and p; ``failures`` of the gate.
+        ``pairs`` with the difference, its interval and p; ``outcome`` of the gate: ``"passed"``, ``"failed"`` or
+        ``"undecided"``.
 
     Examples
     --------
@@ -184,27 +84,76 @@ def compare(
     """
     run_a = a if isinstance(a, Results) else Results(a)
     run_b = run_a if b is None and against else b if b is None or isinstance(b, Results) else Results(b)
-    if run_b is None and fail_if_worse is not None:
+    _check_gate(run_b, fail_if_worse, undecided)
+    chosen = [methods] if isinstance(methods, str) else list(methods)
+    if run_b is None:
+        pairs = compare_within(run_a, metric=metric, methods=chosen, testbed=testbed, seed=seed)
+        return RunComparison(run_a.name, None, metric, tuple(pairs))
+    matched = compare_runs(
+        run_a,
+        run_b,
+        metric=metric,
+        methods=chosen,
+        against=[against] if isinstance(against, str) else list(against),
+        testbed=testbed,
+        allow_missing=allow_missing,
+        seed=seed,
+    )
+    compared = RunComparison(
+        run_a.name,
+        run_b.name,
+        metric,
+        tuple(matched.pairs),
+        (*matched.missing, *matched.added),
+        fail_if_worse,
+        tuple(matched.missing),
+        allow_missing,
+        undecided,
+    )
+    if fail_if_worse is not None:
+        _check_decidable(compared)
+    return compared
+
+
+def _check_gate(run_b: Results | None, bound: float | None, undecided: str) -> None:
+    """UserError for a gate that could not mean anything."""
+    if undecided not in get_args(Policy):
+        raise UserError(f"{{undecided}} is '{undecided}', but it must be {' or '.join(get_args(Policy))}.")
+    if bound is None:
+        return
+    if not (math.isfinite(bound) and bound >= 0):
+        raise UserError(
+            f"The gate {{fail_if_worse}} is {bound:g}, but it must be a finite number of 0 or more."
+        )
+    if run_b is None:
         raise UserError(
             "The gate {fail_if_worse} compares 2 runs and 1 was given",
             "add a second, or {methods} and {against}",
         )
-    chosen = [methods] if isinstance(methods, str) else list(methods)
-    unmatched: list[str] = []
-    if run_b is None:
-        pairs = compare_within(run_a, metric=metric, methods=chosen, testbed=testbed, seed=seed)
-    else:
-        pairs, unmatched = compare_runs(
-            run_a,
-            run_b,
-            metric=metric,
-            methods=chosen,
-            against=[against] if isinstance(against, str) else list(against),
-            testbed=testbed,
-            seed=seed,
-        )
-    name = None if run_b is None else run_b.name
-    return RunComparison(run_a.name, name, metric, tuple(pairs), tuple(unmatched), fail_if_worse)
+
+
+def _check_decidable(compared: RunComparison) -> None:
+    """UserError when a pair has fewer tasks than the test could ever decide it with."""
+    fewest = compared.fewest_tasks
+    least = min(compared.pairs, key=lambda pair: pair.result.n)
+    if least.result.n >= fewest:
+        return
+    several = len(compared.pairs) > 1
+    raise UserError(
+        f"The gate {{fail_if_worse}} cannot decide: '{least.testbed}' has {count(least.result.n, 'task')}, and the "
+        f"sign-flip test of {count(len(compared.pairs), 'comparison')} can reach p < 0.05 from {fewest} tasks on",
+        f"evaluate both runs on {fewest} tasks or more, as from {{sample(DATASET, tasks={fewest})}}"
+        + (", or compare fewer series with {methods} or {testbed}" if several else ""),
+    )
+
+
+@dataclass(frozen=True)
+class MatchedRuns:
+    """B against A: the pairs, and in words the series that only one of them has."""
+
+    pairs: list[Compared]
+    missing: list[str]  # A has them, B lacks them, or A itself has no rows of them
+    added: list[str]  # B has them, A lacks them
 
 
 def compare_runs(
@@ -215,25 +164,38 @@ def compare_runs(
     methods: Sequence[str] = (),
     against: Sequence[str] = (),
     testbed: str | None = None,
+    allow_missing: bool = False,
     seed: int = 0,
-) -> tuple[list[Compared], list[str]]:
+) -> MatchedRuns:
     """B against A on the tasks of the same testbeds, series by series; also what had no partner, in words.
 
     Series match when backbone, method and seed are equal. If none are, and one of these is the only one of its
     kind on either side (two runs of the same methods through one backbone each), it does not count; so two runs
     of one series each are always comparable. ``methods`` chooses among the series of both, ``against`` among those
-    of B instead. UserError when the runs have other testbeds, naming the hashes.
+    of B instead. UserError when the runs have other testbeds, naming the hashes; with ``allow_missing`` B may lack some
+    of A's.
     """
     jobs: list[_Job] = []
-    alone: list[str] = []
-    for content_hash in _same_testbeds(a, b, testbed):
+    missing: list[str] = []
+    added: list[str] = []
+    shared, gone = _same_testbeds(a, b, testbed, allow_missing)
+    for content_hash in shared:
         side_a = _side(a, content_hash, metric, methods)
         side_b = _side(b, content_hash, metric, against or methods)
         pairs = _match(side_a, side_b)
         jobs += [_job(content_hash, side_a, series_a, side_b, series_b) for series_a, series_b in pairs]
-        for side, matched in zip((side_a, side_b), map(set, zip(*pairs, strict=True)), strict=True):
-            alone += [f"{series} ({side.name})" for series in side.values if series not in matched]
-    return _compare(a, jobs, metric, seed), list(dict.fromkeys(alone))
+        matched_a, matched_b = map(set, zip(*pairs, strict=True))
+        missing += _alone(side_a, matched_a)
+        added += _alone(side_b, matched_b)
+    missing += [f"testbed '{a.run['testbeds'][content_hash]['name']}' ({a.name})" for content_hash in gone]
+    distinct = list(dict.fromkeys(missing)), list(dict.fromkeys(added))
+    return MatchedRuns(_compare(a, jobs, metric, seed), *distinct)
+
+
+def _alone(side: Side, matched: set[RunSeries]) -> list[str]:
+    """The series of one side that were not compared, in words."""
+    alone = [f"{series} ({side.name})" for series in side.values if series not in matched]
+    return alone + [f"{series} ({side.name}, 0 result rows)" for series in side.empty]
 
 
 def compare_within(
@@ -264,7 +226,7 @@ def _compare(run: Results, jobs: list[_Job], metric: str, seed: int) -> list[Com
     better = metric not in LOWER_IS_BETTER
     tested = compare_pairs([pair for *_, pair in jobs], higher_is_better=better, seed=seed)
     return [
-        Compared(run.run["testbeds"][content_hash]["name"], content_hash, a, b, result, p, better)
+        Compared(run.run["testbeds"][content_hash]["name"], content_hash, a, b, result, p, better, len(jobs))
         for (content_hash, a, b, _), (result, p) in zip(jobs, tested, strict=True)
     ]
 
@@ -281,20 +243,24 @@ def _chosen(run: Results, testbed: str | None) -> list[str]:
     return matched
 
 
-def _same_testbeds(a: Results, b: Results, testbed: str | None) -> list[str]:
-    """The hashes both runs have; UserError when either has another one too."""
-    hashes_a, hashes_b = _chosen(a, testbed), _chosen(b, testbed)
-    if set(hashes_a) == set(hashes_b):
-        return hashes_a
+def _same_testbeds(
+    a: Results, b: Results, testbed: str | None, allow_missing: bool
+) -> tuple[list[str], list[str]]:
+    """The hashes both runs have, and those that B lacks; UserError when either has another one that it may not have."""
+    hashes_a = _chosen(a, testbed)
+    hashes_b = _chosen(b, testbed)
+    shared = [content_hash for content_hash in hashes_a if content_hash in hashes_b]
+    gone = [content_hash for content_hash in hashes_a if content_hash not in hashes_b]
+    if len(shared) == len(hashes_b) and (not gone or (allow_missing and shared)):
+        return shared, gone
     parts = []
     for run, own, other in ((a, hashes_a, hashes_b), (b, hashes_b, hashes_a)):
         extra = [f"'{run.run['testbeds'][h]['name']}' {h[:12]}…" for h in own if h not in other]
         if extra:
             parts.append(f"{run.name} has {', '.join(extra)}")
-    shared = [a.run["testbeds"][h]["name"] for h in hashes_a if h in hashes_b]
     raise UserError(
         f"The runs are on different testbeds, so their tasks cannot be paired: {'; '.join(parts)}",
-        f"compare on what they share with {{testbed:{shared[0]}}}"
+        f"compare on what they share with {{testbed:{a.run['testbeds'][shared[0]]['name']}}}"
         if shared
         else "evaluate both on the same testbed file",
     )
@@ -310,20 +276,23 @@ def _side(run: Results, content_hash: str, metric: str, methods: Sequence[str]) 
     calls = list(dict.fromkeys(cell["method"] for cell in cells))
     chosen = match_methods(calls, methods)
     values: dict[RunSeries, tuple[Ints, Floats]] = {}
+    empty: list[RunSeries] = []
     for cell in cells:
         if cell["method"] not in chosen:
             continue
         rows = cell_rows(table, cell)
+        series = RunSeries(cell["backbone"], cell["method"], int(cell["seed"]))
         if rows.num_rows:
-            series = RunSeries(cell["backbone"], cell["method"], int(cell["seed"]))
             values[series] = (rows["task"].to_numpy(), rows[metric].to_numpy().astype(np.float64))
+        else:
+            empty.append(series)
     if not values:
         of_methods = f" of {', '.join(methods)}" if methods else ""
         raise UserError(
             f"{run.name} holds 0 result rows{of_methods} on the testbed {content_hash[:12]}… and 1 is needed; its "
             f"methods are {', '.join(calls) or 'none yet'}."
         )
-    return Side(run.name, values)
+    return Side(run.name, values, tuple(empty))
 
 
 def _match(side_a: Side, side_b: Side) -> list[tuple[RunSeries, RunSeries]]:
@@ -359,30 +328,3 @@ def _job(content_hash: str, side_a: Side, a: RunSeries, side_b: Side, b: RunSeri
             "an evaluation was interrupted, call {evaluate()} again as before",
         )
     return content_hash, a, b, SeriesPair((content_hash, len(tasks_a)), before, after)
-
-
-def _record(pair: Compared, failed: bool) -> dict[str, Any]:
-    """A pair as plain values."""
-    result = pair.result
-    return {
-        "testbed": pair.testbed,
-        "testbed_hash": pair.testbed_hash,
-        **{
-            side: {"backbone": series.backbone, "method": series.method, "seed": series.seed, "mean": mean}
-            for side, series, mean in (("a", pair.a, result.mean_a), ("b", pair.b, result.mean_b))
-        },
-        "tasks": result.n,
-        "difference": result.difference.mean,
-        "difference_ci95": None
-        if result.difference.low is None
-        else [result.difference.low, result.difference.high],
-        "wins": result.wins,
-        "ties": result.ties,
-        "losses": result.losses,
-        "p": result.p,
-        "p_exact": result.exact,
-        "p_t": None if result.n < 2 else result.p_t,
-        "p_holm": pair.p_holm,
-        "verdict": pair.verdict,
-        "failed": failed,
-    }

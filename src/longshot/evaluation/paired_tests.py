@@ -9,7 +9,7 @@ import numpy as np
 
 from longshot.core.arrays import Floats
 from longshot.core.progress import progress
-from longshot.statistics import Comparison, compare_many, holm
+from longshot.statistics import Comparison, compare_many, holm, smallest_p
 
 SIGNIFICANCE = 0.05
 _TOGETHER = (
@@ -35,6 +35,21 @@ def enough_resamples(pairs: int) -> int:
     (9999, 12000)
     """
     return max(9999, 100 * pairs)
+
+
+def deciding_tasks(tasks: Sequence[int]) -> int:
+    """How many tasks the pairs with the fewest need, so that each of them can reach a corrected p below 0.05.
+
+    ``tasks`` are those of the pairs that are tested together. No p of n tasks is below 2/2ⁿ, and a corrected p never
+    falls when a p rises, so that none is below the correction of these bounds.
+
+    >>> deciding_tasks([5]), deciding_tasks([6, 6]), deciding_tasks([6, 600]), deciding_tasks([600])
+    (6, 7, 1, 1)
+    """
+    needed = 1
+    while (holm([smallest_p(max(each, needed)) for each in tasks]) >= SIGNIFICANCE).any():
+        needed += 1
+    return needed
 
 
 def compare_pairs(

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from longshot.core.errors import UserError
 from longshot.core.files import atomic
-from longshot.evaluation.compare import RunSeries
 from longshot.evaluation.predictions import SCORES, Predictions, read_predictions, score_predictions
 from longshot.evaluation.results import Results, cell_rows
+from longshot.evaluation.verdicts import RunSeries
 from longshot.statistics import compare_many, holm, mean_interval
 from longshot.testbeds.testbed import Testbed
 

@@ -40,8 +40,15 @@ from longshot.statistics.paired import (
     compare_paired,
     sign_flip_test,
     sign_flip_tests,
+    smallest_p,
 )
-from longshot.statistics.planning import Stability, ranking_stability, tasks_needed
+from longshot.statistics.planning import (
+    Stability,
+    fewest_tasks,
+    ranking_stability,
+    tasks_needed,
+    tasks_to_decide,
+)
 from longshot.statistics.ranks import (
     CriticalDifference,
     block_ranks,
@@ -79,6 +86,7 @@ __all__ = [
     "critical_difference",
     "dataset_difficulty",
     "drops",
+    "fewest_tasks",
     "holm",
     "mean_interval",
     "meta_dataset_ranks",
@@ -90,8 +98,10 @@ __all__ = [
     "sign_flip_test",
     "sign_flip_tests",
     "slope",
+    "smallest_p",
     "spread",
     "tasks_needed",
+    "tasks_to_decide",
     "welch",
     "wilson",
     "worst_mean",

@@ -226,6 +226,29 @@ def sign_flip_tests(
     return p_values, exact
 
 
+def smallest_p(tasks: int) -> float:
+    """The smallest p that the sign-flip test can give: 2/2ⁿ, all n differences of one sign.
+
+    Parameters
+    ----------
+    tasks : int
+        n, 1 or more.
+
+    Returns
+    -------
+    float
+        1 for a single task, whose sign alone tells nothing.
+
+    Examples
+    --------
+    >>> smallest_p(5), smallest_p(6)
+    (0.0625, 0.03125)
+    """
+    if tasks < 1:
+        raise ValueError(f"a test needs 1 task or more, not {tasks}")
+    return math.ldexp(1.0, 1 - tasks)
+
+
 def _exact(difference: Floats) -> float | None:
     """p over all sign patterns, or None where counting them takes too long."""
     size = np.abs(difference[np.abs(difference) > _CLOSE])  # zeros have no sign to flip

@@ -1,15 +1,17 @@
-"""Enough tasks? The number for an interval of given width, and whether the ranking would hold on other tasks."""
+"""Enough tasks? For an interval of given width, for the sign-flip test to decide, for a ranking to hold."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from longshot.statistics.intervals import Floats, t_quantile
+from longshot.statistics.paired import smallest_p
 
 _BLOCK = 1 << 22
 
@@ -53,6 +55,81 @@ def tasks_needed(std: float, half: float, level: float = 0.95) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if reach(middle) <= half else (middle + 1, high)
     return low
+
+
+def fewest_tasks(comparisons: int = 1, level: float = 0.05) -> int:
+    """From how many tasks on the sign-flip test can decide at all: the smallest n with m · 2/2ⁿ < level.
+
+    Parameters
+    ----------
+    comparisons : int
+        m, how many are made together on n tasks each and corrected by Holm's method.
+    level : float
+        Below which a corrected p decides, between 0 and 1.
+
+    Returns
+    -------
+    int
+        Number of tasks. With fewer, even a loss on every task stays undecided.
+
+    Examples
+    --------
+    2/32 is above 0.05, and 2/64 below:
+
+    >>> fewest_tasks(), fewest_tasks(comparisons=3)
+    (6, 7)
+    """
+    if not (comparisons >= 1 and 0 < level < 1):
+        raise ValueError(
+            f"a test needs 1 comparison or more and a level between 0 and 1, not {comparisons} and {level}"
+        )
+    tasks = 1
+    while comparisons * smallest_p(tasks) >= level:
+        tasks += 1
+    return tasks
+
+
+def tasks_to_decide(
+    mean: float, std: float, *, comparisons: int = 1, level: float = 0.05, power: float = 0.8
+) -> int:
+    """How many tasks the sign-flip test needs to decide, if differences go on as those seen so far.
+
+    Under random signs Σ ±dᵢ has the variance Σ dᵢ² ≈ n (d̄² + s²), so n differences decide where
+    √n |d̄| > z_{1−α/2} √(d̄² + s²), α = level / m. Over draws of tasks the left side varies by s, hence
+    n = ((z_{1−α/2} √(d̄² + s²) + z_power · s) / d̄)², and at least :func:`fewest_tasks`.
+
+    Parameters
+    ----------
+    mean, std : float
+        Of the paired differences; the mean is not 0.
+    comparisons : int
+        m, how many are made together and corrected.
+    level : float
+        Below which a corrected p decides, between 0 and 1.
+    power : float
+        The chance with which so many tasks decide, from 0.5 to below 1.
+
+    Returns
+    -------
+    int
+        Number of tasks.
+
+    Examples
+    --------
+    >>> tasks_to_decide(mean=-0.02, std=0.1)
+    202
+    >>> tasks_to_decide(mean=-0.46, std=0.05)
+    6
+    """
+    if not (math.isfinite(mean) and mean and math.isfinite(std) and std >= 0 and 0.5 <= power < 1):
+        raise ValueError(
+            f"a test needs a mean that is not 0, a std ≥ 0 and a power from 0.5 to 1, not {mean}, {std} and {power}"
+        )
+    fewest = fewest_tasks(comparisons, level)
+    beyond_signs = NormalDist().inv_cdf(1 - level / comparisons / 2)
+    beyond_draws = NormalDist().inv_cdf(power)
+    ratio = std / abs(mean)
+    return max(fewest, math.ceil((beyond_signs * math.hypot(1.0, ratio) + beyond_draws * ratio) ** 2))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,174 @@
+"""What a comparison of runs concludes: who is better, what chance may explain, and whether the gate holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from longshot.evaluation.paired_tests import SIGNIFICANCE, deciding_tasks
+from longshot.statistics import Comparison, tasks_to_decide
+from longshot.statistics.intervals import t_quantile
+
+LOWER_IS_BETTER = ("loss",)
+Policy = Literal["pass", "fail"]
+Outcome = Literal["passed", "failed", "undecided"]
+
+
+@dataclass(frozen=True)
+class RunSeries:
+    """What was measured on one testbed of one run."""
+
+    backbone: str
+    method: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.method} on {self.backbone}" + (f", seed {self.seed}" if self.seed else "")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Series B against series A on one testbed."""
+
+    testbed: str  # name
+    testbed_hash: str
+    a: RunSeries
+    b: RunSeries
+    result: Comparison
+    p_holm: float  # sign-flip p, corrected for all comparisons made together
+    higher_is_better: bool
+    together: int = 1  # how many comparisons were made together
+
+    @property
+    def gain(self) -> float:
+        """How much better B is, in the metric's unit; negative when it is worse."""
+        difference = self.result.difference.mean
+        return difference if self.higher_is_better else -difference
+
+    @property
+    def verdict(self) -> str:
+        """``better`` or ``worse`` (B than A) where the corrected p is below 0.05, else ``tied``."""
+        if self.p_holm >= SIGNIFICANCE:
+            return "tied"
+        return "better" if self.gain > 0 else "worse"
+
+    def worse_by(self, bound: float) -> bool:
+        """Whether B is worse by more than ``bound`` (the metric's unit) and chance does not explain it."""
+        return self.verdict == "worse" and -self.gain > bound
+
+    def tasks_to_decide(self) -> int | None:
+        """How many tasks the sign-flip test needs to decide with a chance of 80 %, if differences go on like these.
+
+        None where there is no difference or a single task. The spread is that of the interval, whose half width over
+        n tasks is h: s = h √n / t_{0.975, n−1}. Where n tasks did not decide it takes more than n.
+        """
+        interval = self.result.difference
+        if interval.half is None or not interval.mean:
+            return None
+        std = interval.half * interval.n**0.5 / t_quantile(interval.n - 1, 0.95)
+        needed = tasks_to_decide(interval.mean, std, comparisons=self.together, level=SIGNIFICANCE)
+        return max(needed, interval.n + 1) if self.verdict == "tied" else needed
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """What ``compare`` tells: every pair of series, what had no partner, and whether the gate holds."""
+
+    a: str  # the runs' names
+    b: str | None  # None for the series of one run among themselves
+    metric: str
+    pairs: tuple[Compared, ...]
+    unmatched: tuple[str, ...] = ()  # series without a partner, in words
+    fail_if_worse: float | None = None  # points of a percentage, nats for the loss
+    missing: tuple[str, ...] = ()  # those of them that run A has and run B lacks
+    allow_missing: bool = False
+    undecided_policy: Policy = "fail"
+
+    @property
+    def scale(self) -> float:
+        """What a difference is multiplied by to be shown: 100 for shares, 1 for nats."""
+        return 1.0 if self.metric in LOWER_IS_BETTER else 100.0
+
+    @property
+    def unit(self) -> str:
+        """``points`` or ``nats``."""
+        return "nats" if self.metric in LOWER_IS_BETTER else "points"
+
+    @property
+    def failures(self) -> list[Compared]:
+        """The pairs in which B is worse by more than is allowed, and chance does not explain it."""
+        if self.fail_if_worse is None:
+            return []
+        return [pair for pair in self.pairs if pair.worse_by(self.fail_if_worse / self.scale)]
+
+    @property
+    def undecided(self) -> list[Compared]:
+        """The pairs in which B is worse by more than is allowed, but chance may explain it."""
+        if self.fail_if_worse is None:
+            return []
+        bound = self.fail_if_worse / self.scale
+        return [pair for pair in self.pairs if pair.verdict == "tied" and -pair.gain > bound]
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Whether the gate holds; None without one.
+
+        ``failed`` where a series is worse or missing, else ``undecided`` where chance may explain a loss beyond the
+        bound, unless such a loss is to pass.
+        """
+        if self.fail_if_worse is None:
+            return None
+        if self.failures or (self.missing and not self.allow_missing):
+            return "failed"
+        return "undecided" if self.undecided and self.undecided_policy == "fail" else "passed"
+
+    @property
+    def fewest_tasks(self) -> int:
+        """How many tasks a pair needs so that the test could ever decide it; 1 where all pairs have enough."""
+        return deciding_tasks([pair.result.n for pair in self.pairs])
+
+    def record(self) -> dict[str, Any]:
+        """All of it as plain values, for JSON."""
+        failures, undecided = self.failures, self.undecided
+        return {
+            "metric": self.metric,
+            "a": self.a,
+            "b": self.b or self.a,
+            "comparisons": [_record(pair, pair in failures, pair in undecided) for pair in self.pairs],
+            "unmatched": list(self.unmatched),
+            "missing": list(self.missing),
+            "fail_if_worse": self.fail_if_worse,
+            "allow_missing": self.allow_missing,
+            "undecided_policy": self.undecided_policy,
+            "outcome": self.outcome,
+            "failed": self.outcome == "failed",
+        }
+
+
+def _record(pair: Compared, failed: bool, undecided: bool) -> dict[str, Any]:
+    """A pair as plain values."""
+    result = pair.result
+    return {
+        "testbed": pair.testbed,
+        "testbed_hash": pair.testbed_hash,
+        **{
+            side: {"backbone": series.backbone, "method": series.method, "seed": series.seed, "mean": mean}
+            for side, series, mean in (("a", pair.a, result.mean_a), ("b", pair.b, result.mean_b))
+        },
+        "tasks": result.n,
+        "difference": result.difference.mean,
+        "difference_ci95": None
+        if result.difference.low is None
+        else [result.difference.low, result.difference.high],
+        "wins": result.wins,
+        "ties": result.ties,
+        "losses": result.losses,
+        "p": result.p,
+        "p_exact": result.exact,
+        "p_t": None if result.n < 2 else result.p_t,
+        "p_holm": pair.p_holm,
+        "verdict": pair.verdict,
+        "failed": failed,
+        "undecided": undecided,
+        "tasks_to_decide": pair.tasks_to_decide() if pair.verdict == "tied" else None,
+    }
