@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from longshot.core.errors import UserError
-from longshot.datasets import open_dataset, registry
+from longshot.datasets import add_dataset, open_dataset, registry
 
 MakeTree = Callable[[Mapping[str, int]], Path]
 
@@ -144,16 +145,45 @@ def test_opening_again_writes_nothing(tree: MakeTree, fresh_cache: Path) -> None
     assert (fresh_cache / "registry.json").stat().st_mtime_ns == before
 
 
-def test_damaged_registry_is_told(fresh_cache: Path) -> None:
+@pytest.mark.parametrize("content", ["", "{", "[]", "3", "[" * 100_000, '{"format": 7}', "\x00\xff"])
+def test_a_damaged_registry_is_set_aside_and_made_anew(
+    content: str, fresh_cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     fresh_cache.mkdir()
-    (fresh_cache / "registry.json").write_text("{")
-    with pytest.raises(
-        UserError, match=r"registry\.json is damaged.*; remove it, then open your datasets again"
-    ):
-        registry.entries()
-    (fresh_cache / "registry.json").write_text('{"format": 2}')
-    with pytest.raises(UserError, match="format = 2, but it must be 1; remove it"):
-        registry.entries()
+    (fresh_cache / "registry.json").write_text(content, "latin-1")
+    assert registry.entries() == []
+    notes = capsys.readouterr().err
+    assert "note: The registry of datasets" in notes and "set aside as registry-damaged-1.json" in notes
+    assert (fresh_cache / "registry-damaged-1.json").read_text("latin-1") == content
+    np.savez(tmp_path / "a.npz", images=np.zeros((2, 3, 3), np.uint8), labels=["x", "y"])
+    open_dataset(tmp_path / "a.npz")
+    assert [entry["name"] for entry in registry.entries()] == ["a"]
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_legible_in_a_damaged_registry_is_kept(
+    fresh_cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "a.npz", images=np.zeros((2, 3, 3), np.uint8), labels=["x", "y"])
+    add_dataset("letters", tmp_path / "a.npz")
+    file = fresh_cache / "registry.json"
+    content = json.loads(file.read_text())
+    content["names"]["other"] = 5
+    content["skipped"] = "none"
+    file.write_text(json.dumps(content))
+    assert registry.source_of("letters") == str(tmp_path / "a.npz")
+    assert "made anew with 2 entries that could be read" in capsys.readouterr().err
+
+
+def test_nothing_is_written_when_nothing_is_new(fresh_cache: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=np.zeros((2, 3, 3), np.uint8), labels=["x", "y"])
+    open_dataset(tmp_path / "a.npz")
+    (fresh_cache / "registry.lock").unlink()
+    before = (fresh_cache / "registry.json").stat()
+    open_dataset(tmp_path / "a.npz")
+    after = (fresh_cache / "registry.json").stat()
+    assert (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino)
+    assert not (fresh_cache / "registry.lock").exists()
 
 
 def test_the_file_keeps_its_form(tree: MakeTree, fresh_cache: Path) -> None:

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from longshot.core.files import cache_dir
+from longshot.core.files import cache_places, is_writable
 
 # extra → (packages it brings, what it is for)
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -136,11 +136,24 @@ def _problem(started: subprocess.Popen[str]) -> str:
 
 
 def _cache() -> list[dict[str, Any]]:
-    path = cache_dir()
-    size = sum(_size(entry) for entry in path.rglob("*"))
-    free = shutil.disk_usage(path).free
-    state = "ok" if free > 2**30 else "low disk"
-    return [_row("cache", state, f"{path}: {size / 2**20:,.0f} MiB used, {free / 2**30:,.0f} GiB free")]
+    """One row per place of the cache: the first that can be written is written to, all are read."""
+    rows = []
+    writing = True
+    for path in cache_places():
+        writable = is_writable(path)
+        if not path.is_dir():
+            rows.append(_row("cache", "absent", f"{path}: it cannot be made"))
+            continue
+        size = sum(_size(entry) for entry in path.rglob("*"))
+        free = shutil.disk_usage(path).free
+        detail = f"{path}: {size / 2**20:,.0f} MiB used, {free / 2**30:,.0f} GiB free"
+        if not writable:
+            rows.append(_row("cache", "read-only", f"{detail}; read from"))
+            continue
+        use = "" if len(cache_places()) == 1 else "; written to" if writing else "; read from"
+        rows.append(_row("cache", "ok" if free > 2**30 else "low disk", f"{detail}{use}"))
+        writing = False
+    return rows
 
 
 def _size(path: Path) -> int:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from longshot.causes.measures import NUMBERS, SIDE, hue_names, measure
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, cache_dir, hash_text
+from longshot.core.files import atomic, cache_dir, cache_places, hash_text
 from longshot.core.preprocess import parse
 from longshot.core.progress import progress
 from longshot.datasets import open_dataset
@@ -111,9 +111,11 @@ def pixel_attributes(dataset: Dataset) -> pa.Table:
 
 def _numbers(dataset: Dataset) -> NDArray[np.float32]:
     """The measures [N, len(NUMBERS)] of all images; unfinished work is kept and gone on with."""
-    path = _path(dataset)
-    if (numbers := _open(path, len(dataset))) is not None:
-        return numbers
+    file = _file(dataset)
+    for place in cache_places("attributes", file):
+        if (numbers := _open(place, len(dataset))) is not None:
+            return numbers
+    path = cache_dir("attributes") / file
     with lock(path):
         if (numbers := _open(path, len(dataset))) is not None:
             return numbers
@@ -126,10 +128,10 @@ def _numbers(dataset: Dataset) -> NDArray[np.float32]:
     return numbers
 
 
-def _path(dataset: Dataset) -> Path:
+def _file(dataset: Dataset) -> str:
     marks = hash_text("longshot measures 1", dataset.fingerprint, probe(dataset, parse(_TRANSFORM)), *NUMBERS)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
-    return cache_dir("attributes") / f"{name}-{marks[:32]}.npy"
+    return f"{name}-{marks[:32]}.npy"
 
 
 def _open(path: Path, rows: int) -> NDArray[np.float32] | None:

@@ -17,7 +17,7 @@ from longshot.competition.inside.drive import BlindTask
 from longshot.competition.inside.scoring import Truth
 from longshot.competition.settings import Competition, Phase
 from longshot.core.arrays import Ints
-from longshot.core.files import atomic, cache_dir, hash_text, write_json
+from longshot.core.files import atomic, cache_places, hash_text, write_json
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.part import under
@@ -136,7 +136,8 @@ class CompetitionData:
     def private(self) -> list[Path]:
         """What no submission may see, wherever it lies: the competition, its datasets as they came, the cache."""
         sources = (Path(spec.partition("#")[0]) for spec in self.competition.datasets.values())
-        return [self.competition.folder, cache_dir(), *(path for path in sources if path.exists())]
+        places = (*cache_places(), *sources)
+        return [self.competition.folder, *(path for path in places if path.exists())]
 
 
 def _generator(key: str, *purpose: str) -> np.random.Generator:

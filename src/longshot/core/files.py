@@ -1,12 +1,15 @@
-"""Files written whole or not at all, content hashes, and the user's cache directory."""
+"""Files written whole or not at all, content hashes, and the places of the cache."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import hashlib
 import json
 import os
+import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,17 +25,84 @@ _BAD_PLACES = (
 )
 
 
-def cache_dir(*parts: str) -> Path:
-    """A directory of the user's cache, created on demand; ``LONGSHOT_CACHE`` moves the whole cache."""
-    base = os.environ.get("LONGSHOT_CACHE")
-    if base is None:
+def cache_places(*parts: str) -> list[Path]:
+    """Where the cache is read from, in order; nothing is created.
+
+    ``LONGSHOT_CACHE`` names one place or several, as ``PATH`` does (``A:B``, on Windows ``A;B``); without it there is
+    the user's own.
+
+    Parameters
+    ----------
+    *parts : str
+        A folder or file inside the cache: ``cache_places("features", "x.npy")``.
+    """
+    bases = [part for part in os.environ.get("LONGSHOT_CACHE", "").split(os.pathsep) if part]
+    if not bases:
         import platformdirs  # here, so that commands without a cache start faster
 
-        base = platformdirs.user_cache_dir("longshot", appauthor=False)
-    path = Path(base, *parts)
+        bases = [platformdirs.user_cache_dir("longshot", appauthor=False)]
+    return [Path(base, *parts).expanduser() for base in bases]
+
+
+def find_cached(*parts: str) -> Path | None:
+    """The first place of the cache that has this file or folder."""
+    places = cache_places(*parts)
+    return next((path for path in places if os.path.exists(path)), None)  # noqa: PTH110  False where forbidden
+
+
+def cache_dir(*parts: str) -> Path:
+    """A folder of the cache to write into: in the first place that can be written, created on demand.
+
+    Where none can be written, a folder that lasts as long as this process takes its place, with a note; processes
+    started by this one share it.
+    """
+    for path in cache_places(*parts):
+        if is_writable(path):
+            return path
+    temporary = _passing_cache()
+    path = temporary.joinpath(*parts)
     with explain_disk_errors(path):
         path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def is_writable(folder: Path) -> bool:
+    """Whether files can be made in a folder, which is created where it is missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            with explain_disk_errors(folder):
+                raise
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _passing_cache() -> Path:
+    """A temporary folder as the last place of the cache, for this process and those it starts."""
+    places = cache_places()
+    names = ", ".join(map(str, places))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="longshot-cache-"))
+    except OSError as error:
+        raise UserError(
+            f"The cache cannot be written ({names}), nor is there a temporary folder",
+            "set LONGSHOT_CACHE or TMPDIR to a folder that you may write to",
+        ) from error
+    os.environ["LONGSHOT_CACHE"] = os.pathsep.join(map(str, [*places, folder]))
+    owner = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # not in a fork
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    print(
+        f"note: the cache cannot be written ({names}); what is computed now is kept until this command ends. Set "
+        f"LONGSHOT_CACHE to a folder that you may write to.",
+        file=sys.stderr,
+    )
+    return folder
 
 
 @contextlib.contextmanager
@@ -67,7 +137,12 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Write ``value`` as readable JSON, whole or not at all."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n")
+    write_text(path, json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """``value`` as readable JSON, as ``write_json`` writes it."""
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 @contextlib.contextmanager

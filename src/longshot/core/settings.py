@@ -119,7 +119,7 @@ def read_json(model: type[RecordType], path: Path, what: str) -> RecordType:
         raise UserError(f"{what} {path} does not exist.") from error
     except OSError as error:
         raise UserError(f"{what} {path} cannot be read: {error.strerror or error}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{what} {path} is damaged: it is not JSON ({error}).") from error
     return read_record(model, values, f"{what} {path}")
 

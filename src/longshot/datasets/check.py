@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.images import ImageError
 from longshot.datasets.part import take_rows
-from longshot.datasets.scan import scan_file
+from longshot.datasets.scan import scan_file, scan_files
 
 _BLOCK = 512  # images between two looks at the clock
 _SAVE_EVERY = 15.0  # seconds of work that a kill can cost
@@ -120,14 +121,15 @@ def leave_out(dataset: Dataset, bad: Mapping[str, str]) -> Dataset:
 
 
 def _load(source: str) -> dict[tuple[str, int, int], str]:
-    try:
-        names = ["key", "size", "stamp", "reason"]
-        columns = pq.read_table(scan_file(source, "check"), columns=names).to_pydict()
-        return {
-            (key, size, stamp): reason for key, size, stamp, reason in zip(*columns.values(), strict=True)
-        }
-    except (OSError, pa.ArrowException, KeyError):
-        return {}  # nothing known, or a damaged file: decoding again is always right
+    outcomes: dict[tuple[str, int, int], str] = {}
+    for file in reversed(scan_files(source, "check")):  # the best place has the last word
+        with contextlib.suppress(
+            OSError, pa.ArrowException, KeyError
+        ):  # none, or damaged: decoding again is right
+            columns = pq.read_table(file, columns=["key", "size", "stamp", "reason"]).to_pydict()
+            for key, size, stamp, reason in zip(*columns.values(), strict=True):
+                outcomes[key, size, stamp] = reason
+    return outcomes
 
 
 def _save(source: str, entries: Sequence[tuple[str, int, int, str]]) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from longshot.core.arrays import Bools, Ints
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, cache_dir, hash_text
+from longshot.core.files import atomic, cache_dir, cache_places, hash_text
 from longshot.core.locks import file_lock
 from longshot.core.wording import note
 
@@ -47,28 +47,37 @@ class Recalled(NamedTuple):
 
 
 def memory_file(source: str) -> Path:
-    """Where the digests of a source are kept."""
-    return cache_dir("digests") / f"{hash_text(source)[:32]}.digests"
+    """Where the digests of a source are written."""
+    return cache_dir("digests") / _name(source)
+
+
+def _name(source: str) -> str:
+    return f"{hash_text(source)[:32]}.digests"
 
 
 def recall(source: str, keys: pa.Array, stamps: Ints) -> Recalled:
     """What is remembered of some images of a source whose files have these stamps [M, 3] now."""
     digests, fresh = np.zeros((len(keys), 32), np.uint8), np.zeros(len(keys), np.bool_)
-    table = _load(memory_file(source))
-    if table is None:
-        return Recalled(digests, fresh)
+    for file in cache_places("digests", _name(source)):
+        table = _load(file)
+        if table is not None and len(table) and not fresh.all():
+            _fill(digests, fresh, table, keys, stamps)
+    return Recalled(digests, fresh)
+
+
+def _fill(digests: Digests, fresh: Bools, table: pa.Table, keys: pa.Array, stamps: Ints) -> None:
+    """Take over what ``table`` holds of images that are not ``fresh`` yet."""
     if keys.equals(table["key"].combine_chunks()):  # nearly always: the same images as the last time
         rows, known = np.arange(len(keys)), np.ones(len(keys), np.bool_)
     else:
         indices = pc.index_in(keys, value_set=table["key"].combine_chunks())
         known = indices.is_valid().to_numpy(zero_copy_only=False)
         rows = indices.fill_null(0).to_numpy(zero_copy_only=False)
-    if len(table):
-        fresh = known & (stamps[:, 0] >= 0)
-        for position, name in enumerate(("size", "time", "inode")):
-            fresh &= table[name].to_numpy()[rows] == stamps[:, position]
-        digests[fresh] = _matrix(table["digest"].combine_chunks())[rows[fresh]]
-    return Recalled(digests, fresh)
+    same = known & (stamps[:, 0] >= 0) & ~fresh
+    for position, name in enumerate(("size", "time", "inode")):
+        same &= table[name].to_numpy()[rows] == stamps[:, position]
+    digests[same] = _matrix(table["digest"].combine_chunks())[rows[same]]
+    fresh |= same
 
 
 def remember(source: str, keys: pa.Array, stamps: Ints, digests: Digests, *, looked: int) -> None:
@@ -113,8 +122,9 @@ def remember(source: str, keys: pa.Array, stamps: Ints, digests: Digests, *, loo
 
 def forget(source: str) -> None:
     """Drop what is remembered of a source."""
-    for ending in (".digests", ".lock"):
-        memory_file(source).with_suffix(ending).unlink(missing_ok=True)
+    file = memory_file(source)
+    for path in (file, file.with_suffix(".lock")):
+        path.unlink(missing_ok=True)
 
 
 def _save(file: Path, table: pa.Table) -> None:

@@ -86,7 +86,7 @@ def read_object(file: Path) -> dict[str, Any]:
         content = json.loads(file.read_bytes())
     except OSError as error:
         raise UserError(f"Cannot open {file}: {reason_of(error)}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{file} is not valid JSON ({error})", "copy or unpack it again") from error
     if not isinstance(content, dict):
         raise UserError(

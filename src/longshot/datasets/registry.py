@@ -1,62 +1,49 @@
 """What Longshot remembers about datasets: where each fingerprint lives, names, and images left out.
 
-One JSON file in the cache directory. Writers hold a lock file while they read, change and replace it, so
-commands that run side by side lose nothing.
+One JSON file in each place of the cache: all are read, the first that can be written is written to. Writers hold a lock
+file while they read, change and replace it, so commands that run side by side lose nothing; where nothing would change,
+there is no lock and nothing is written. ``registry_file.py`` reads and mends the files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from longshot.core.errors import UserError
-from longshot.core.files import cache_dir, canonical_json, write_json
-from longshot.core.locks import file_lock
-from longshot.core.settings import Loose, read_json
 from longshot.core.wording import first, note
 from longshot.datasets import digest_memory
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats import split_spec
+from longshot.datasets.registry_file import KnownDataset, changed_registry, read_registry
 from longshot.datasets.scan import scan_file
 from longshot.datasets.stores import unescape_name
 
 _REMEMBERED_SOURCES = 5  # copies of one dataset that are remembered, the newest first
 
 
-class KnownDataset(Loose):
-    """What is remembered under a fingerprint; ``classes`` and ``images`` are None for a toybox never opened."""
-
-    name: str
-    sources: tuple[str, ...]
-    classes: int | None
-    images: int | None
-
-
-class RegistryFile(Loose):
-    """The content of the registry's file; its dictionaries are changed in place."""
-
-    format: Literal[1] = 1
-    datasets: dict[str, KnownDataset] = Field(default_factory=dict)  # by fingerprint
-    latest: dict[str, str] = Field(default_factory=dict)  # source → fingerprint
-    called: dict[str, str] = Field(default_factory=dict)  # source → the name it was opened under
-    names: dict[str, str] = Field(default_factory=dict)  # name that was added → source
-    skipped: dict[str, dict[str, str]] = Field(default_factory=dict)  # source → key → reason
-
-
 def remember(dataset: Dataset) -> None:
     """Note where a dataset lives, so that testbeds and results, which hold its fingerprint, find it."""
     fingerprint, source = dataset.fingerprint, dataset.source
-    with _changed() as content:
+    entry = KnownDataset(
+        name=dataset.name, sources=(source,), classes=len(dataset.class_ids), images=len(dataset)
+    )
+    content = read_registry()
+    earlier = content.datasets.get(fingerprint)
+    latest, called = content.latest.get(source), content.called.get(source)
+    if (
+        earlier is not None
+        and earlier.sources[:1] == entry.sources
+        and earlier.model_copy(update={"sources": entry.sources}) == entry
+        and (latest, called) == (fingerprint, dataset.name)
+    ):
+        return
+    with changed_registry() as content:
         before = content.datasets[fingerprint].sources if fingerprint in content.datasets else ()
         sources = (source, *(other for other in before if other != source))[:_REMEMBERED_SOURCES]
-        content.datasets[fingerprint] = KnownDataset(
-            name=dataset.name, sources=sources, classes=len(dataset.class_ids), images=len(dataset)
-        )
+        content.datasets[fingerprint] = entry.model_copy(update={"sources": sources})
         content.latest[source] = fingerprint
         content.called[source] = dataset.name
 
@@ -76,7 +63,7 @@ def find(fingerprint: str, name: str | None = None) -> Dataset:
     """
     from longshot.datasets.opening import open_dataset
 
-    content = _read()
+    content = read_registry()
     entry = content.datasets.get(fingerprint)
     if entry is None and name == "toybox":  # generated from nothing: it is at hand on any machine
         entry = KnownDataset(name="toybox", sources=("toybox",), classes=None, images=None)
@@ -124,7 +111,7 @@ def find(fingerprint: str, name: str | None = None) -> Dataset:
 
 def entries() -> list[dict[str, Any]]:
     """One dict per source: name, classes, images, skipped, fingerprint, source, present."""
-    content = _read()
+    content = read_registry()
     names = {source: name for name, source in content.names.items()}
     rows = [
         {
@@ -154,7 +141,7 @@ def check_name(name: str) -> None:
 def add_name(name: str, source: str) -> str | None:
     """Let ``name`` stand for ``source``; returns what it stood for before."""
     check_name(name)
-    with _changed() as content:
+    with changed_registry() as content:
         before = content.names.get(name)
         content.names[name] = source
     return before if before != source else None
@@ -162,7 +149,7 @@ def add_name(name: str, source: str) -> str | None:
 
 def source_of(name: str) -> str | None:
     """The source that goes by ``name``: added under it, or else the only one opened under it."""
-    content = _read()
+    content = read_registry()
     if name in content.names:
         return content.names[name]
     opened = [entry["source"] for entry in entries() if entry["name"] == name]
@@ -171,12 +158,12 @@ def source_of(name: str) -> str | None:
 
 def name_of(source: str) -> str | None:
     """The name a source was added under."""
-    return next((name for name, added in _read().names.items() if added == source), None)
+    return next((name for name, added in read_registry().names.items() if added == source), None)
 
 
 def names() -> list[str]:
     """Every name that ``source_of`` could know."""
-    return sorted({*_read().names, *(entry["name"] for entry in entries()), "toybox"})
+    return sorted({*read_registry().names, *(entry["name"] for entry in entries()), "toybox"})
 
 
 def forget(name: str) -> str:
@@ -186,7 +173,7 @@ def forget(name: str) -> str:
         near = get_close_matches(name, names(), n=1)
         hint = f"did you mean '{near[0]}'?" if near else "{list_datasets()} lists the names."
         raise UserError(f"No dataset is remembered as '{name}'; {hint}")
-    with _changed() as content:
+    with changed_registry() as content:
         for added in [added for added, other in content.names.items() if added == name or other == source]:
             del content.names[added]
         for record in (content.latest, content.called, content.skipped):
@@ -196,6 +183,11 @@ def forget(name: str) -> str:
             content.datasets[fingerprint] = entry.model_copy(update={"sources": sources})
             if not sources:
                 del content.datasets[fingerprint]
+    if source_of(name) == source:
+        raise UserError(
+            f"The dataset '{name}' is remembered in a place of the cache that cannot be written",
+            "forget it there, or leave that place out of LONGSHOT_CACHE",
+        )
     for kind in ("scan", "check", "index"):
         scan_file(source, kind).unlink(missing_ok=True)
     digest_memory.forget(source)
@@ -204,15 +196,15 @@ def forget(name: str) -> str:
 
 def skipped(source: str) -> dict[str, str]:
     """Images of a source to leave out (key -> reason), as an earlier opening with ``skip_bad`` found them."""
-    return dict(_read().skipped.get(source, {}))
+    return dict(read_registry().skipped.get(source, {}))
 
 
 def set_skipped(source: str, bad: Mapping[str, str]) -> None:
     """Record the images to leave out whenever this source is opened."""
-    with _changed() as content:
-        content.skipped.pop(source, None)
-        if bad:
-            content.skipped[source] = dict(bad)
+    if skipped(source) == dict(bad):
+        return
+    with changed_registry() as content:
+        content.skipped[source] = dict(bad)  # empty: in this place it is known that nothing is left out
 
 
 def is_there(source: str) -> bool:
@@ -221,28 +213,3 @@ def is_there(source: str) -> bool:
         return True
     spec = split_spec(source)
     return spec is not None and Path(unescape_name(spec[1])).exists()
-
-
-def _file() -> Path:
-    return cache_dir() / "registry.json"
-
-
-def _read() -> RegistryFile:
-    if not _file().exists():
-        return RegistryFile()
-    try:
-        return read_json(RegistryFile, _file(), "The registry of datasets")
-    except UserError as error:
-        raise UserError(error.template.rstrip("."), "remove it, then open your datasets again") from error
-
-
-@contextmanager
-def _changed() -> Iterator[RegistryFile]:
-    """The registry to change under its lock; nothing is written when nothing changes."""
-    with file_lock(cache_dir() / "registry.lock"):
-        content = _read()
-        before = canonical_json(content.model_dump())
-        yield content
-        after = content.model_dump()
-        if canonical_json(after) != before:
-            write_json(_file(), after)

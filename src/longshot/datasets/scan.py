@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, cache_dir, hash_text
+from longshot.core.files import atomic, cache_dir, cache_places, hash_text
 from longshot.core.progress import progress
 from longshot.core.ragged import offsets_of
 from longshot.core.settings import Loose, read_record
@@ -79,18 +79,26 @@ def scan_zip(path: Path, *, refresh: bool = False) -> Scan:
 
 
 def scan_file(source: str, kind: str) -> Path:
-    """Where something about a source is kept: ``scans/<hash of the source>.<kind>.parquet``."""
-    return cache_dir("scans") / f"{hash_text(source)[:32]}.{kind}.parquet"
+    """Where something about a source is written: ``scans/<hash of the source>.<kind>.parquet``."""
+    return cache_dir("scans") / _scan_name(source, kind)
+
+
+def scan_files(source: str, kind: str) -> list[Path]:
+    """Where it may be read, the best place first."""
+    return cache_places("scans", _scan_name(source, kind))
+
+
+def _scan_name(source: str, kind: str) -> str:
+    return f"{hash_text(source)[:32]}.{kind}.parquet"
 
 
 def _cached(source: str, scan: Callable[[], Scan], refresh: bool) -> Scan:
-    file = scan_file(source, "scan")
-    if not refresh:
+    for file in [] if refresh else scan_files(source, "scan"):
         earlier = _load(file)
         if earlier is not None and all(_stamp(path) == stamp for path, stamp in earlier.stamps.items()):
             return earlier
     fresh = scan()
-    _save(file, fresh)
+    _save(scan_file(source, "scan"), fresh)
     return fresh
 
 

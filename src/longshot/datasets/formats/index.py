@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from longshot.core.files import atomic, hash_json
 from longshot.datasets.files import need_stamp
-from longshot.datasets.scan import scan_file
+from longshot.datasets.scan import scan_file, scan_files
 
 _STAMP = b"longshot-stamp"
 
@@ -20,8 +20,7 @@ def remembered(
 ) -> pa.Table:
     """``build()``, or what it gave before for the same source when ``files`` have the same names, sizes and times."""
     stamp = hash_json([[str(file), *need_stamp(file)] for file in files]).encode()
-    cached = scan_file(source, "index")
-    if not refresh:
+    for cached in [] if refresh else scan_files(source, "index"):
         try:
             table = pq.read_table(cached)
             if (table.schema.metadata or {}).get(_STAMP) == stamp:
@@ -29,7 +28,7 @@ def remembered(
         except (OSError, pa.ArrowException):
             pass  # none yet, or damaged: building again is always right
     table = build()
-    with atomic(cached) as temporary:
+    with atomic(scan_file(source, "index")) as temporary:
         pq.write_table(
             table.replace_schema_metadata({**(table.schema.metadata or {}), _STAMP: stamp}),
             temporary,

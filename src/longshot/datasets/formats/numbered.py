@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from longshot.core.arrays import Ints
 from longshot.core.calls import parameters
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, cache_dir, hash_text
+from longshot.core.files import atomic, cache_dir, find_cached, hash_text
 from longshot.core.ragged import offsets_of
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import SPLITS, Dataset, ImageStore, canonical_split
@@ -140,10 +140,13 @@ def unpacked(packed: Path, write: Callable[[Path], None], *, refresh: bool = Fal
     ``write(target)`` makes it, once; another time or size of ``packed`` makes it anew.
     """
     address = hash_text(escape_name(str(packed.absolute())), *map(str, need_stamp(packed)))
-    target = cache_dir("unpacked") / f"{address[:32]}-{escape_name(packed.stem)}"
-    if refresh or not target.is_file():
-        with atomic(target) as temporary:
-            write(temporary)
+    name = f"{address[:32]}-{escape_name(packed.stem)}"
+    unpacked_before = None if refresh else find_cached("unpacked", name)
+    if unpacked_before is not None:
+        return unpacked_before
+    target = cache_dir("unpacked") / name
+    with atomic(target) as temporary:
+        write(temporary)
     return target
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from longshot.core.errors import UserError
-from longshot.core.files import cache_dir, write_json
+from longshot.core.files import cache_dir, find_cached, json_text, write_json
 from longshot.core.settings import Loose, read_json
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
@@ -50,7 +50,10 @@ class ViewFile(Loose):
     def remember(self) -> None:
         """Keep what the view leaves out in the cache, by fingerprint, unless it leaves out nothing."""
         if self.fingerprint != self.of:
-            write_json(_cached(self.fingerprint), self.model_dump())
+            folder, name = _record(self.fingerprint)
+            earlier = find_cached(folder, name)
+            if earlier is None or earlier.read_text("utf-8", "replace") != json_text(self.model_dump()):
+                write_json(cache_dir(folder) / name, self.model_dump())
 
 
 class ViewFormat(Format):
@@ -111,7 +114,7 @@ def without(dataset: Dataset, keys: Collection[str], classes: Collection[str], n
 def origin(fingerprint: str) -> tuple[str, frozenset[str]]:
     """(fingerprint of the original, keys left out) when this is the fingerprint of a view, else (itself, nothing)."""
     keys: set[str] = set()
-    while (file := _cached(fingerprint)).is_file():
+    while (file := find_cached(*_record(fingerprint))) is not None:
         view_file = read_json(ViewFile, file, "The record of a view")
         keys.update(view_file.without_keys)
         fingerprint = view_file.of
@@ -135,5 +138,6 @@ def _original(view_file: ViewFile, path: Path) -> Dataset:
             ) from error
 
 
-def _cached(fingerprint: str) -> Path:
-    return cache_dir("overlap") / f"view-{fingerprint[:32]}.json"
+def _record(fingerprint: str) -> tuple[str, str]:
+    """Folder and file of the cache in which a view is remembered."""
+    return "overlap", f"view-{fingerprint[:32]}.json"

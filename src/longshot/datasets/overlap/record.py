@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 import longshot
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, cache_dir, canonical_json, write_json
+from longshot.core.files import atomic, cache_dir, canonical_json, find_cached, write_json
 from longshot.core.settings import Loose, read_record
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.overlap.classes import RELATIONS, SharedClass
@@ -230,15 +230,16 @@ def check_first_side(overlap: Overlap, dataset: Dataset, file: Path) -> None:
 
 def remember(overlap: Overlap) -> Path:
     """Keep an overlap in the cache, where ``recall`` finds it by the two fingerprints."""
-    path = _cached(overlap.a["fingerprint"], overlap.b["fingerprint"])
+    path = cache_dir("overlap") / _name(overlap.a["fingerprint"], overlap.b["fingerprint"])
     overlap.save(path)
     return path
 
 
 def recall(a: str, b: str) -> tuple[Overlap, bool] | None:
     """What was found between two datasets by fingerprint, and whether it was compared the other way round."""
-    for path, turned in ((_cached(a, b), False), (_cached(b, a), True)):
-        if path.is_file():
+    for name, turned in ((_name(a, b), False), (_name(b, a), True)):
+        path = find_cached("overlap", name)
+        if path is not None:
             return Overlap.load(path), turned
     return None
 
@@ -247,8 +248,8 @@ def _call(path: Path) -> str:
     return f"{{find_overlap(A, B, out={path})}}"
 
 
-def _cached(a: str, b: str) -> Path:
-    return cache_dir("overlap") / f"{a[:32]}-{b[:32]}.parquet"
+def _name(a: str, b: str) -> str:
+    return f"{a[:32]}-{b[:32]}.parquet"
 
 
 def _about(dataset: Dataset) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.core.files import cache_dir, hash_text
+from longshot.core.files import cache_dir, cache_places, hash_text
 from longshot.core.preprocess import parse
 from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset
@@ -62,9 +62,11 @@ def signatures(dataset: Dataset, workers: int | None = None) -> Signatures:
         "longshot signatures 1", dataset.fingerprint, probe(dataset, parse(f"decode|resize({SIDE},{SIDE})"))
     )
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
-    path = cache_dir("overlap") / f"{name}-{address[:32]}.npy"
-    table = _open(path, len(dataset))
+    file = f"{name}-{address[:32]}.npy"
+    tables = (_open(place, len(dataset)) for place in cache_places("overlap", file))
+    table = next((table for table in tables if table is not None), None)
     if table is None:
+        path = cache_dir("overlap") / file
         with lock(path):
             table = _open(path, len(dataset))  # made by another process while we waited
             if table is None:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from longshot.core.arrays import Ints
-from longshot.core.files import cache_dir, explain_disk_errors
+from longshot.core.files import cache_dir, explain_disk_errors, find_cached
 from longshot.core.locks import file_lock
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.digest_memory import Digests
@@ -84,10 +84,11 @@ def ensure_drawn(workers: int | None = None) -> Path:
     Whoever is first draws it in an unfinished folder and renames that; others wait. A killed process leaves the
     unfinished folder, and the next one goes on from there.
     """
+    drawn = find_cached("toybox", f"v{VERSION}")
+    if drawn is not None:
+        return drawn
     parent = cache_dir("toybox")
     folder = parent / f"v{VERSION}"
-    if folder.exists():
-        return folder
     waiting = "another process is drawing toybox; waiting for it"
     with file_lock(parent / f".v{VERSION}.lock", waiting=waiting), explain_disk_errors(folder):
         if folder.exists():  # drawn while we waited
