@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,24 @@ def needs_sandbox() -> None:
         pytest.skip(f"needs bubblewrap: {reason}")
 
 
+@dataclass(frozen=True)
+class Room:
+    """A competition, and a folder beside it in which submissions are written and run."""
+
+    competition: Competition
+    folder: Path
+
+    def submission(self, name: str, **parts: str) -> Path:
+        return write_submission(self.folder / name, **parts)
+
+
+@pytest.fixture(scope="module")
+def room(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Room:
+    """For runs that several tests look at."""
+    folder = tmp_path_factory.mktemp("room")
+    return Room(write_competition(folder / "competition", images), folder)
+
+
 @pytest.fixture(scope="session")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three datasets of 4 classes × 8 images; a class has its own brightness, so that tasks can be learned."""
@@ -68,7 +87,10 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def competition(images: Path, tmp_path: Path) -> Competition:
     """Train on one dataset, test on another in feedback and on a third in the final."""
-    folder = tmp_path / "competition"
+    return write_competition(tmp_path / "competition", images)
+
+
+def write_competition(folder: Path, images: Path) -> Competition:
     folder.mkdir()
     (folder / "competition.yaml").write_text(
         textwrap.dedent(f"""
@@ -92,14 +114,17 @@ def submission(tmp_path: Path) -> WriteSubmission:
     """Write a submission; keyword arguments replace parts of the one that works."""
 
     def write(name: str = "submission", **parts: str) -> Path:
-        folder = tmp_path / name
-        folder.mkdir()
-        texts = {key: textwrap.dedent(parts.get(key, text)).strip() for key, text in PARTS.items()}
-        top = texts.pop("top")
-        if "top" in parts:
-            top = PARTS["top"] + top
-        bodies = {key: textwrap.indent(text, "        ") for key, text in texts.items()}
-        (folder / "model.py").write_text(TEMPLATE.format(top=top, **bodies))
-        return folder
+        return write_submission(tmp_path / name, **parts)
 
     return write
+
+
+def write_submission(folder: Path, **parts: str) -> Path:
+    folder.mkdir()
+    texts = {key: textwrap.dedent(parts.get(key, text)).strip() for key, text in PARTS.items()}
+    top = texts.pop("top")
+    if "top" in parts:
+        top = PARTS["top"] + top
+    bodies = {key: textwrap.indent(text, "        ") for key, text in texts.items()}
+    (folder / "model.py").write_text(TEMPLATE.format(top=top, **bodies))
+    return folder

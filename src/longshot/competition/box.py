@@ -25,6 +25,7 @@ from longshot.core.files import write_text
 
 PIPE = 1 << 20  # bytes a pipe holds, where the kernel allows it
 WATCH = 0.25  # seconds between two looks at memory and processor time
+GRACE = 2  # seconds that a process which broke off has to end, so that its exit code or the watch can say why
 FORGET = 20  # looks after which all processes of the machine are looked at again
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -177,8 +178,8 @@ class Box:
         if isinstance(error, wire.Timeout):
             return BoxError(f"it used up its {self.limits.seconds:,.0f} seconds")
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=2)
-        self._threads[1].join(timeout=2)
+            self._process.wait(timeout=GRACE)
+        self._threads[1].join(timeout=GRACE)
         if self._reason is not None:
             return BoxError(self._reason)
         code = self._process.poll()
