@@ -159,12 +159,16 @@ FULL = ["/box/work/big", "/tmp/big", "/dev/shm/big"]
 OUTSIDE = ["/box/submission/x", "/usr/x", "/box/program/inside/x", "/x", "/dev/x"]
 
 
+FAMILIES = {"AF_VSOCK": 40, "AF_NETLINK": 16, "AF_PACKET": 17, "AF_ALG": 38, "AF_BLUETOOTH": 31}
+
+
 def trespasses(organiser: Path) -> dict[str, str]:
     """Name → lines that must not get through."""
     targets = {name: code.replace("ORGANISER", repr(str(organiser))) for name, code in READERS.items()}
     return {
         **{name: f"open({target}).read()" for name, target in targets.items()},
         **{f"to {to}": f"import socket\nsocket.create_connection({to}, timeout=2)" for to in TARGETS},
+        **{name: f"import socket\nsocket.socket({family})" for name, family in FAMILIES.items()},
         **{
             path: f"with open('{path}', 'wb') as f:\n    while True: f.write(bytes(1 << 20))" for path in FULL
         },
@@ -197,7 +201,7 @@ def test_what_a_submission_does_not_catch_fails_it(refusals):
     outcome, met = refusals
     assert outcome.scores is None
     assert outcome.reason.startswith("it failed in meta_fit")
-    assert len(met) == len(READERS) + len(TARGETS) + len(FULL) + len(OUTSIDE)
+    assert len(met) == len(READERS) + len(TARGETS) + len(FAMILIES) + len(FULL) + len(OUTSIDE)
 
 
 @pytest.mark.parametrize("secret", READERS)
@@ -208,6 +212,11 @@ def test_reading_what_is_not_its_own_fails(refusals, secret):
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_network(refusals, target):
     assert "Error" in refusals[1][f"to {target}"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_of_sockets_that_may_leave_the_box(refusals, family):
+    assert "Address family not supported by protocol" in refusals[1][family]
 
 
 @pytest.mark.parametrize("path", FULL)
@@ -244,6 +253,23 @@ def test_memory_in_many_processes(competition, submission, tmp_path):
     """
     outcome, _ = attack(competition, submission(meta=body), tmp_path, memory=2 << 30)
     assert outcome.reason == "it used more than its 2,048 MB of memory"
+    assert box_processes() == []
+
+
+def test_files_without_end(competition, submission, tmp_path):
+    body = """
+    import itertools, os, time
+    folders = ("/box/work", "/tmp", "/dev/shm")
+    for number in range(450):
+        os.mknod(f"{folders[number % 3]}/{number}")
+    time.sleep(0.5)
+    print("450 are allowed", flush=True)
+    for number in itertools.count(450):
+        os.mknod(f"{folders[number % 3]}/{number}")
+    """
+    outcome, log = attack(competition, submission(meta=body), tmp_path, files=500)
+    assert outcome.reason == "it made more than its 500 files"
+    assert "450 are allowed" in log
     assert box_processes() == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import struct
 from pathlib import Path
 
@@ -97,3 +98,14 @@ def test_the_filter_answers_as_it_should(machine):
     if machine == "x86_64":
         assert follow(machine, 0x40000000) == missing
     assert seccomp.program("riscv64") is None
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_only_three_families_of_sockets_exist(machine):
+    allow, refused = 0x7FFF0000, 0x00050000 | errno.EAFNOSUPPORT
+    column = seccomp.MACHINES[machine][0]
+    families = {socket.AF_UNIX, socket.AF_INET, socket.AF_INET6}
+    for numbers in ((41, 198), (53, 199)):  # socket, socketpair
+        answers = {family: follow(machine, numbers[column], family) for family in range(256)}
+        assert {family for family, answer in answers.items() if answer == allow} == families
+        assert {answer for family, answer in answers.items() if family not in families} == {refused}

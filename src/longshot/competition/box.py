@@ -24,7 +24,8 @@ from longshot.competition.limits import RunLimits
 from longshot.core.files import write_text
 
 PIPE = 1 << 20  # bytes a pipe holds, where the kernel allows it
-WATCH = 0.25  # seconds between two looks at memory and processor time
+COUNT = 0.05  # seconds between two looks at the number of files, which cost microseconds
+WATCH = 5  # of which so many pass between two looks at memory and processor time
 GRACE = 2  # seconds that a process which broke off has to end, so that its exit code or the watch can say why
 FORGET = 20  # looks after which all processes of the machine are looked at again
 TICK = os.sysconf("SC_CLK_TCK")
@@ -202,11 +203,16 @@ class Box:
         write_text(self.log, text)
 
     def _watch(self) -> None:
-        """End the box when all its processes together exceed memory or processor time, or the clock runs out."""
+        """End the box when its processes together exceed memory, processor time or files, or the clock runs out."""
         meter = Meter(self._process.pid)
-        while not self._done.wait(WATCH) and self._process.poll() is None:
-            memory, cpu = meter.look(self.limits.memory)
-            if memory > self.limits.memory:
+        looks, memory, cpu = 0, 0, 0.0
+        while not self._done.wait(COUNT) and self._process.poll() is None:
+            looks += 1
+            if looks % WATCH == 0:
+                memory, cpu = meter.look(self.limits.memory)
+            if self._walled and meter.files() > self.limits.files:
+                self._reason = f"it made more than its {self.limits.files:,} files"
+            elif memory > self.limits.memory:
                 self._reason = f"it used more than its {self.limits.memory / 2**20:,.0f} MB of memory"
             elif 0 < self.limits.cpu_seconds < cpu:
                 self._reason = f"it used up its {self.limits.cpu_seconds:,.0f} seconds of processor time"
@@ -230,6 +236,7 @@ class Meter:
         self.pid = str(pid)
         self._strangers: set[str] = set()
         self._looks = 0
+        self._members: list[str] = []
 
     def look(self, enough: int = 0) -> tuple[int, float]:
         """Bytes of memory and seconds of processor time, those of ended children included.
@@ -246,6 +253,16 @@ class Meter:
                 for pid, held in memory.items()
             }
         return sum(memory.values()), spent
+
+    def files(self) -> int:
+        """Files and folders in the writable folders of a box, as its file systems count them; 0 before it stands."""
+        self._members = self._members or self.family()[1:]
+        for pid in self._members:  # the first of them outside, the others within the walls
+            with contextlib.suppress(OSError):
+                counts = [os.statvfs(f"/proc/{pid}/root{folder}") for folder in sandbox.SCRATCH]
+                return sum(count.f_files - count.f_ffree - 1 for count in counts)
+        self._members = []
+        return 0
 
     def family(self) -> list[str]:
         """The process and all its descendants."""

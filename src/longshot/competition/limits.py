@@ -17,5 +17,6 @@ class RunLimits(Record):
     memory: PositiveInt = 8 << 30  # bytes of all processes together; each also has it as its address space
     processes: PositiveInt = 64  # processes and threads
     disk: PositiveInt = 1 << 30  # bytes it may write
+    files: PositiveInt = 20_000  # files and folders it may have at a time, empty ones too
     log: PositiveInt = 1 << 20  # bytes of what it prints that are kept
     answer: PositiveInt = 64 << 20  # bytes of one message from it

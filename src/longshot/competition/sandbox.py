@@ -29,6 +29,7 @@ PROGRAM = Path(__file__).parent / "inside"
 PACKAGE = Path(__file__).parent.parent
 FIRST_USER, USERS = 61184, 4336  # numbers that systemd keeps for services without an account
 WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".onnx", ".h5", ".hdf5", ".npz", ".pkl", ".bin", ".tflite")
+SCRATCH = ("/box/work", "/tmp", "/dev/shm")  # the folders a box may write to
 LARGE = 1 << 20  # bytes; a smaller file in a package is a test fixture or a table, hardly a network
 REMEDY = (
     "install it ('apt-get install bubblewrap'); where user namespaces are blocked, allow them (Ubuntu: an AppArmor "

@@ -1,8 +1,10 @@
 """System calls that do not exist for a submission, as a filter that bubblewrap loads before the submission starts.
 
-Three kinds are refused: new namespaces and mounts (a user namespace gives back the rights that were dropped, and a
+Refused are: new namespaces and mounts (a user namespace gives back the rights that were dropped, and a
 tmpfs in it has no limit), memory that belongs to no process and so escapes every count (memfd, System V segments and
-queues), and parts of the kernel that only widen its surface (keyrings, bpf, io_uring …). No image classifier needs one.
+queues), and parts of the kernel that only widen its surface (keyrings, bpf, io_uring …). Of the families of sockets
+only those exist that stay inside the box: others, such as AF_VSOCK, do not know network namespaces and may reach the
+machine that hosts this one. No image classifier needs one.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import platform
+import socket
 import struct
 
 # name: (number on x86_64, number on aarch64)
@@ -36,6 +39,8 @@ CALLS = {
 }
 CLONE = (56, 220)
 NAMESPACES = 0x7E020000  # clone's flags that make a new namespace
+SOCKETS = ((41, 198), (53, 199))  # socket and socketpair, whose first argument is the family
+FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)  # all others are refused
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, the kernel's name for it
 X32 = 0x40000000  # on x86_64 from here on: the same calls under other numbers
 
@@ -56,6 +61,11 @@ def program(machine: str | None = None) -> bytes | None:
         steps += [(_AT_LEAST, 0, 1, X32), (_RETURN, 0, 0, missing)]
     for numbers in CALLS.values():
         steps += [(_EQUAL, 0, 1, numbers[column]), (_RETURN, 0, 0, missing)]
+    for numbers in SOCKETS:
+        allowed = [step for family in FAMILIES for step in ((_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW))]
+        refused = (_RETURN, 0, 0, _ERROR | errno.EAFNOSUPPORT)
+        steps += [(_EQUAL, 0, len(allowed) + 2, numbers[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
+        steps += [*allowed, refused]
     steps += [(_EQUAL, 0, 3, CLONE[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
     steps += [(_ANY_BIT, 0, 1, NAMESPACES), (_RETURN, 0, 0, forbidden), (_RETURN, 0, 0, _ALLOW)]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
