@@ -203,7 +203,7 @@ def test_a_damaged_memory_is_read_again(damage: str, tmp_path: Path, fresh_cache
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 4
     file.write_bytes(
-        {"cut": data[:-9], "flipped": data, "empty": b"", "other": b"longshot digests 1\n"}[damage]
+        {"cut": data[:-9], "flipped": data, "empty": b"", "other": b"longshot sealed 1\n"}[damage]
     )
     assert (image_digests(dataset) == before).all()
     assert digest_memory.recall(dataset.source, dataset.keys, dataset.store.stamps(np.arange(6))).fresh.all()  # type: ignore[attr-defined]

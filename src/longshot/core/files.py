@@ -145,6 +145,33 @@ def json_text(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
+_SEAL = b"longshot sealed 1\n"
+
+
+def write_sealed(path: str | os.PathLike[str], *parts: bytes | memoryview) -> None:
+    """Write bytes behind a checksum of themselves, whole or not at all, for ``read_sealed``."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    with atomic(path) as temporary, temporary.open("wb") as out:
+        out.write(_SEAL + digest.digest())
+        for part in parts:
+            out.write(part)
+
+
+def read_sealed(path: str | os.PathLike[str]) -> memoryview | None:
+    """The bytes that ``write_sealed`` wrote; None when there are none, or when one of them is another now."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError:
+        return None
+    start = len(_SEAL) + 32
+    content = memoryview(data)[start:]
+    if data[: len(_SEAL)] != _SEAL or hashlib.sha256(content).digest() != data[len(_SEAL) : start]:
+        return None
+    return content
+
+
 @contextlib.contextmanager
 def explain_disk_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn a full disk or a read-only place into one sentence that names the file."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -12,16 +11,14 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from longshot.core.errors import UserError
-from longshot.core.files import atomic
 from longshot.core.progress import progress
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.images import ImageError
 from longshot.datasets.part import take_rows
-from longshot.datasets.scan import scan_file, scan_files
+from longshot.datasets.scan import load_table, save_table, scan_file, scan_files
 
 _BLOCK = 512  # images between two looks at the clock
 _SAVE_EVERY = 15.0  # seconds of work that a kill can cost
@@ -123,10 +120,9 @@ def leave_out(dataset: Dataset, bad: Mapping[str, str]) -> Dataset:
 def _load(source: str) -> dict[tuple[str, int, int], str]:
     outcomes: dict[tuple[str, int, int], str] = {}
     for file in reversed(scan_files(source, "check")):  # the best place has the last word
-        with contextlib.suppress(
-            OSError, pa.ArrowException, KeyError
-        ):  # none, or damaged: decoding again is right
-            columns = pq.read_table(file, columns=["key", "size", "stamp", "reason"]).to_pydict()
+        table = load_table(file)
+        if table is not None and table.column_names == ["key", "size", "stamp", "reason"]:
+            columns = table.to_pydict()
             for key, size, stamp, reason in zip(*columns.values(), strict=True):
                 outcomes[key, size, stamp] = reason
     return outcomes
@@ -138,5 +134,4 @@ def _save(source: str, entries: Sequence[tuple[str, int, int, str]]) -> None:
     )
     columns = list(zip(*entries, strict=True)) or [(), (), (), ()]
     table = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
-    with atomic(scan_file(source, "check")) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+    save_table(scan_file(source, "check"), table)

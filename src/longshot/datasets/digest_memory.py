@@ -6,7 +6,6 @@ reading the images again is always right. Writers hold a lock and add to what is
 
 from __future__ import annotations
 
-import hashlib
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -18,13 +17,12 @@ from numpy.typing import NDArray
 
 from longshot.core.arrays import Bools, Ints
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, cache_dir, cache_places, hash_text
+from longshot.core.files import cache_dir, cache_places, hash_text, read_sealed, write_sealed
 from longshot.core.locks import file_lock
 from longshot.core.wording import note
 
 Digests = NDArray[np.uint8]  # [M, 32]
 
-_HEAD = b"longshot digests 1\n"
 _SCHEMA = pa.schema(
     [
         ("key", pa.string()),
@@ -131,21 +129,13 @@ def _save(file: Path, table: pa.Table) -> None:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    content = sink.getvalue()
-    with atomic(file) as temporary, temporary.open("wb") as out:
-        out.write(_HEAD + hashlib.sha256(content).digest())
-        out.write(content)
+    write_sealed(file, memoryview(sink.getvalue()))
 
 
 def _load(file: Path) -> pa.Table | None:
     """The table in a memory file; None when there is none, or when it is not exactly what was written."""
-    try:
-        data = file.read_bytes()
-    except OSError:
-        return None
-    head = len(_HEAD) + 32
-    content = memoryview(data)[head:]
-    if data[: len(_HEAD)] != _HEAD or hashlib.sha256(content).digest() != data[len(_HEAD) : head]:
+    content = read_sealed(file)
+    if content is None:
         return None
     try:
         table = pa.ipc.open_stream(pa.py_buffer(content)).read_all()

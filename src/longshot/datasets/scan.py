@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, cache_dir, cache_places, hash_text
+from longshot.core.files import cache_dir, cache_places, hash_text, read_sealed, write_sealed
 from longshot.core.progress import progress
 from longshot.core.ragged import offsets_of
 from longshot.core.settings import Loose, read_record
@@ -79,7 +79,7 @@ def scan_zip(path: Path, *, refresh: bool = False) -> Scan:
 
 
 def scan_file(source: str, kind: str) -> Path:
-    """Where something about a source is written: ``scans/<hash of the source>.<kind>.parquet``."""
+    """Where something about a source is written: ``scans/<hash of the source>.<kind>``."""
     return cache_dir("scans") / _scan_name(source, kind)
 
 
@@ -89,7 +89,23 @@ def scan_files(source: str, kind: str) -> list[Path]:
 
 
 def _scan_name(source: str, kind: str) -> str:
-    return f"{hash_text(source)[:32]}.{kind}.parquet"
+    return f"{hash_text(source)[:32]}.{kind}"
+
+
+def save_table(file: Path, table: pa.Table) -> None:
+    """Keep a table, packed, behind a checksum."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    write_sealed(file, memoryview(sink.getvalue()))
+
+
+def load_table(file: Path) -> pa.Table | None:
+    """The table that ``save_table`` kept; None when there is none or it is damaged: making it again is always right."""
+    content = read_sealed(file)
+    try:
+        return None if content is None else pq.read_table(pa.BufferReader(pa.py_buffer(content)))
+    except (pa.ArrowException, OSError):
+        return None
 
 
 def _cached(source: str, scan: Callable[[], Scan], refresh: bool) -> Scan:
@@ -133,20 +149,21 @@ def _save(file: Path, scan: Scan) -> None:
     )
     # JSON escapes the lone surrogates of undecodable folder names, so this is plain ASCII.
     schema = pa.schema([("key", pa.string())], metadata={"longshot": json.dumps(meta.model_dump())})
-    with atomic(file) as temporary:
-        pq.write_table(pa.table([scan.keys], schema=schema), temporary, compression="zstd")
+    save_table(file, pa.table([scan.keys], schema=schema))
 
 
 def _load(file: Path) -> Scan | None:
     try:
-        table = pq.read_table(file)
+        table = load_table(file)
+        if table is None:
+            return None
         meta = read_record(ScanFile, json.loads(table.schema.metadata[b"longshot"]), "The scan")
         if meta.heif != HAS_HEIF:
             return None
         keys, offsets = table["key"].combine_chunks(), np.array(meta.offsets, dtype=np.int64)
         return Scan(meta.class_ids, offsets, keys, meta.stamps, meta.prefix, meta.notes)
-    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, UserError):
-        return None  # absent, damaged or of another version: scanning again is always right
+    except (KeyError, ValueError, TypeError, UserError):
+        return None  # of another version: scanning again is always right
 
 
 def _walk(root: Path) -> Scan:
