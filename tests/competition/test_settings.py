@@ -57,6 +57,7 @@ def test_everything_but_data_has_a_default(tmp_path):
         "memory": 8_589_934_592,
         "processes": 64,
         "disk": 1_073_741_824,
+        "files": 20_000,
         "log": 1_048_576,
         "answer": 67_108_864,
     }
