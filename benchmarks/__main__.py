@@ -9,12 +9,12 @@ from pathlib import Path
 
 def main() -> None:
     here = Path(__file__).parent
-    known = sorted(m.name for m in pkgutil.iter_modules([str(here)]) if not m.name.startswith("_"))
-    wanted = sys.argv[1:] or known
-    unknown = [name for name in wanted if name not in known]
+    names = sorted(m.name for m in pkgutil.iter_modules([str(here)]) if not m.name.startswith("_"))
+    chosen = sys.argv[1:] or names
+    unknown = [name for name in chosen if name not in names]
     if unknown:
-        sys.exit(f"error: there is no benchmark {unknown[0]!r}; there are: {', '.join(known)}")
-    for name in wanted:
+        sys.exit(f"error: there is no benchmark {unknown[0]!r}; there are: {', '.join(names)}")
+    for name in chosen:
         print(f"\n== {name}", flush=True)
         start = time.monotonic()
         importlib.import_module(f"benchmarks.{name}").main()

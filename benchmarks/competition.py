@@ -106,7 +106,7 @@ def overhead() -> None:
 
 def boxed(data: CompetitionData, code: Path, out: Path) -> tuple[dict[str, float], list[list[int]]]:
     """A run in the sandbox; processor time is that of the box and of this process, without the page of results."""
-    ingestion.Box = Metered  # type: ignore[misc]
+    ingestion.Box = Metered  # type: ignore[attr-defined]
     outcome = ingestion.run(data, data.competition.phase("feedback"), code, out, seed=1)
     assert outcome.scores is not None, outcome.reason
     lines = (out / "answers.jsonl").read_text().splitlines()
@@ -116,9 +116,9 @@ def boxed(data: CompetitionData, code: Path, out: Path) -> tuple[dict[str, float
 def direct(code: Path, folder: Path, competition: Competition) -> dict[str, Any]:
     """The same code called in a process of its own; gives what it used and its answers."""
     images = {
-        name: str(CompetitionData(competition).pixels(name).filename)
+        name: str(CompetitionData(competition).pixels(name).filename)  # type: ignore[attr-defined]
         for name in competition.phase("feedback").test
-    }  # type: ignore[attr-defined]
+    }
     arguments = [
         sys.executable,
         "-m",

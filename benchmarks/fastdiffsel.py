@@ -74,13 +74,13 @@ def autograd_task(
 ) -> list[int]:
     """Algorithm 1 for one task as one would write it down: gather the pools, backward, step, project, sort."""
     queries, label, pools, rows = [], [], [], []
-    for place, slot in enumerate(range(tasks.offsets[task], tasks.offsets[task + 1])):
+    for position, slot in enumerate(range(tasks.offsets[task], tasks.offsets[task + 1])):
         c = tasks.classes[slot]
         own = tasks.query.row(slot)
         rows.append(np.setdiff1d(np.arange(offsets[c], offsets[c + 1]), own))
         pools.append(unit(array, rows[-1]))
         queries.append(unit(array, own))
-        label += [place] * len(own)
+        label += [position] * len(own)
     query = torch.cat(queries)
     weights = [torch.full((len(p),), SHOT / len(p), requires_grad=True) for p in pools]
     centres = torch.stack([w @ p / w.sum() for w, p in zip(weights, pools, strict=True)])
@@ -113,13 +113,13 @@ def greedy_task(
 ) -> list[int]:
     """One round of greedy search as one would write it down: adapt to every candidate support, keep the worst."""
     queries, label, pools, rows = [], [], [], []
-    for place, slot in enumerate(range(tasks.offsets[task], tasks.offsets[task + 1])):
+    for position, slot in enumerate(range(tasks.offsets[task], tasks.offsets[task + 1])):
         c = tasks.classes[slot]
         own = tasks.query.row(slot)
         rows.append(np.setdiff1d(np.arange(offsets[c], offsets[c + 1]), own))
         pools.append(unit(array, rows[-1]))
         queries.append(unit(array, own))
-        label += [place] * len(own)
+        label += [position] * len(own)
     query, target = torch.cat(queries), torch.tensor(label)
     now = [np.searchsorted(r, support[p * SHOT : (p + 1) * SHOT]) for p, r in enumerate(rows)]
     for j in range(WAY):
@@ -149,8 +149,8 @@ def paired(a: NDArray[np.float32], b: NDArray[np.float32]) -> str:
 def timed(table: FeatureTable, tasks: SelectionTasks, name: str, **options: int) -> tuple[Selection, float]:
     """A selection and its seconds per task."""
     began = time.process_time()
-    found = select(table, tasks, make_objective(name, temperature=TEMPERATURE), **options)  # type: ignore[arg-type]
-    return found, (time.process_time() - began) / len(tasks)
+    selection = select(table, tasks, make_objective(name, temperature=TEMPERATURE), **options)  # type: ignore[arg-type]
+    return selection, (time.process_time() - began) / len(tasks)
 
 
 def memory() -> float:
@@ -171,9 +171,9 @@ def main() -> None:
 
 def compare(array: NDArray[np.float16], offsets: NDArray[np.int64]) -> None:
     """Time and accuracy of every way to select, on the same tasks."""
-    few, many = 20, 1000
+    peer_tasks, many = 20, 1000
     tasks, uniform = make_tasks(offsets, many)
-    first = tasks.take(np.arange(few))
+    first = tasks.take(np.arange(peer_tasks))
     plain = make_objective("prototype", temperature=TEMPERATURE)
     table = FeatureTable(array, offsets)
     select(table, first, plain)  # warm up
@@ -189,12 +189,12 @@ def compare(array: NDArray[np.float16], offsets: NDArray[np.int64]) -> None:
     greedy = search(table, tasks.take(np.arange(60)), plain, uniform[: 60 * WAY * SHOT], rounds=1)
     greedy_time = (time.process_time() - began) / 60
     began = time.process_time()
-    greedy3 = search(table, first, plain, uniform[: few * WAY * SHOT], rounds=3)
-    greedy3_time = (time.process_time() - began) / few
+    greedy3 = search(table, first, plain, uniform[: peer_tasks * WAY * SHOT], rounds=3)
+    greedy3_time = (time.process_time() - began) / peer_tasks
 
     began = time.process_time()
-    expected = [autograd_task(array, offsets, tasks, t) for t in range(few)]
-    autograd_time = (time.process_time() - began) / few
+    expected = [autograd_task(array, offsets, tasks, t) for t in range(peer_tasks)]
+    autograd_time = (time.process_time() - began) / peer_tasks
     same = np.array_equal(np.sort(np.reshape(expected, (-1, SHOT))), np.sort(small.support.reshape(-1, SHOT)))
     naive_tasks = 1
     began = time.process_time()
@@ -218,7 +218,9 @@ def compare(array: NDArray[np.float16], offsets: NDArray[np.int64]) -> None:
     ):
         cost = "" if seconds is None else f"{1000 * seconds:.2f}"
         print(f"{name:44}{cost:>10}{accuracy.mean():>10.3f}{len(accuracy):>8,}")
-    print(f"{'autograd per task':44}{1000 * autograd_time:>10.2f}{'':>10}{few:>8}  same supports: {same}")
+    print(
+        f"{'autograd per task':44}{1000 * autograd_time:>10.2f}{'':>10}{peer_tasks:>8}  same supports: {same}"
+    )
     print(
         f"{'naive greedy, r = 1':44}{1000 * naive_time:>10.2f}{'':>10}{naive_tasks:>8}  same supports: {equal}"
     )

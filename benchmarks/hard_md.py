@@ -54,8 +54,8 @@ def by_hand(
     rows, labels = bound.query.row(task), bound.query_label.row(task)
     shots = bed[task].shots
     pools, picked = [], []
-    for place in range(len(shots)):
-        c = int(data.labels[rows[labels == place][0]])
+    for position in range(len(shots)):
+        c = int(data.labels[rows[labels == position][0]])
         picked.append(np.setdiff1d(np.arange(offsets[c], offsets[c + 1]), rows))
         pools.append(unit(array, picked[-1]))
     query = unit(array, rows)

@@ -117,7 +117,7 @@ def race(size: int, shot: int, batch: int, threads: int, name: str, rounds: int)
 
 def main() -> None:
     """All settings, or those of one image size."""
-    sizes = [int(given) for given in sys.argv[1:] if given.isdigit()] or [28, 84]
+    sizes = [int(word) for word in sys.argv[1:] if word.isdigit()] or [28, 84]
     print(f"{'':<42}{'longshot':>12}{'plain':>10}{'ratio':>11}   (tasks per second, CNN4, {STEPS} steps)")
     for size in sizes:
         for name in ALGORITHMS:

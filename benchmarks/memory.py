@@ -42,9 +42,9 @@ def evaluate(folder: Path) -> None:
     def watch() -> None:
         while not stop.wait(0.02):
             for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-                for place, name in enumerate(("RssAnon:", "RssFile:")):
+                for position, name in enumerate(("RssAnon:", "RssFile:")):
                     if line.startswith(name):
-                        peak[place] = max(peak[place], int(line.split()[1]) * 1024)
+                        peak[position] = max(peak[position], int(line.split()[1]) * 1024)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

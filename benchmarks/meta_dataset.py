@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+from PIL.Image import Image
 
 from longshot.core.ragged import offsets_of
 from longshot.datasets.dataset import Dataset
@@ -25,7 +26,7 @@ TASKS, REPLAYED, WHOLE, ROUNDS = 20_000, 5_000, 2_000, 3
 
 
 class _NoPictures:
-    def read(self, row: int) -> object:
+    def read(self, row: int) -> Image:
         raise AssertionError("sampling reads no picture")
 
 
@@ -83,7 +84,7 @@ def _dataset(source: ReplaySource) -> tuple[Dataset, Classes]:
         keys,
         _NoPictures(),
         "made up",
-        taxonomy,  # type: ignore[arg-type]
+        taxonomy,
     )
     dataset.fingerprint  # noqa: B018  computed once, before the clock runs
     return dataset, BilevelClasses() if source.groups else UniformClasses()

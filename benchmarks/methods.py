@@ -145,10 +145,10 @@ def compare(
     bound = draw(offsets, tasks, 5, shot)
     truth = torch.from_numpy(bound.query_label.values).view(tasks, -1)
     shared = peer.prepare(features)
-    mine = ours(shared if call is None else features, bound, feature_method(call or peer.call), tasks)
+    predictions = ours(shared if call is None else features, bound, feature_method(call or peer.call), tasks)
     other = theirs(torch.from_numpy(shared), bound, peer, tasks)
-    accuracy = [(found == truth).double().mean().item() for found in (mine, other)]
-    return (mine == other).double().mean().item(), accuracy[0], accuracy[1]
+    accuracy = [(answers == truth).double().mean().item() for answers in (predictions, other)]
+    return (predictions == other).double().mean().item(), accuracy[0], accuracy[1]
 
 
 def exactness(tasks: int = 500) -> None:
@@ -160,15 +160,15 @@ def exactness(tasks: int = 500) -> None:
         print(f"{'method':<26} {'shots':>5} {'equal':>9} {'longshot':>9} {'easyfsl':>9}")
         for name in PEERS:
             for shot in (1, 5):
-                same, mine, other = compare(rows, offsets, name, shot, tasks)
-                fine = same >= 0.995 and abs(mine - other) <= 0.001
+                same, own, other = compare(rows, offsets, name, shot, tasks)
+                fine = same >= 0.995 and abs(own - other) <= 0.001
                 mark = "" if fine else "   MISSED"
-                print(f"{name:<26} {shot:>5} {same:>9.3%} {mine:>9.2%} {other:>9.2%}{mark}", flush=True)
+                print(f"{name:<26} {shot:>5} {same:>9.3%} {own:>9.2%} {other:>9.2%}{mark}", flush=True)
         print("longshot's own defaults, where they differ:")
         for call, name in DIFFERENT.items():
             for shot in (1, 5):
-                same, mine, other = compare(rows, offsets, name, shot, tasks, call)
-                print(f"{call:<26} {shot:>5} {same:>9.3%} {mine:>9.2%} {other:>9.2%}", flush=True)
+                same, own, other = compare(rows, offsets, name, shot, tasks, call)
+                print(f"{call:<26} {shot:>5} {same:>9.3%} {own:>9.2%} {other:>9.2%}", flush=True)
 
 
 def _cached() -> dict[str, tuple[NDArray[Any], NDArray[np.int64]]]:
@@ -176,13 +176,13 @@ def _cached() -> dict[str, tuple[NDArray[Any], NDArray[np.int64]]]:
     from longshot.core.files import cache_dir
     from longshot.features.features import Features
 
-    found = {}
+    worlds = {}
     for path in sorted(cache_dir("features").glob("*.npy")):
-        kept = Features.load(path)
-        if kept.backbone.startswith("efficientnet") and (np.diff(kept.offsets) >= 15).sum() >= 5:
-            rows = np.asarray(kept.array, np.float32)
-            found[f"{kept.dataset} through {kept.backbone}"] = (rows, np.asarray(kept.offsets))
-    return found
+        features = Features.load(path)
+        if features.backbone.startswith("efficientnet") and (np.diff(features.offsets) >= 15).sum() >= 5:
+            rows = np.asarray(features.array, np.float32)
+            worlds[f"{features.dataset} through {features.backbone}"] = (rows, np.asarray(features.offsets))
+    return worlds
 
 
 def _timed(work: Callable[[], torch.Tensor], clock: Callable[[], float]) -> tuple[float, torch.Tensor]:
@@ -215,21 +215,21 @@ def duel(
     method = feature_method(peer.call)
     step = batch_size(method, shape, CPU)
     shared = peer.prepare(rows)
-    mine = partial(ours, shared, bound, method, threads=threads)
+    own = partial(ours, shared, bound, method, threads=threads)
     other = partial(theirs, torch.from_numpy(shared), bound, peer, threads=threads)
-    few = min(step * threads, pool)
-    took = _timed(partial(mine, few), clock)[0]
-    took = min(took, _timed(partial(mine, few), clock)[0])
-    count = min(pool, max(few, int(few * seconds / took) // few * few))
+    smallest = min(step * threads, pool)
+    took = _timed(partial(own, smallest), clock)[0]
+    took = min(took, _timed(partial(own, smallest), clock)[0])
+    count = min(pool, max(smallest, int(smallest * seconds / took) // smallest * smallest))
     took = _timed(partial(other, min(2, pool)), clock)[0] / min(2, pool)
     peer_count = min(count, max(1, int(seconds / took)))
     rates = []
     same = 1.0
     for _ in range(rounds):
-        one, found = _timed(partial(mine, count), clock)
-        two, expected = _timed(partial(other, peer_count), clock)
-        rates.append((count / one, peer_count / two))
-        same = min(same, (found[:peer_count] == expected).double().mean().item())
+        own_seconds, predictions = _timed(partial(own, count), clock)
+        peer_seconds, expected = _timed(partial(other, peer_count), clock)
+        rates.append((count / own_seconds, peer_count / peer_seconds))
+        same = min(same, (predictions[:peer_count] == expected).double().mean().item())
     ratio = statistics.median(a / b for a, b in rates)
     mid = [statistics.median(side) for side in zip(*rates, strict=True)]
     line = f"{threads:>7} {name:<26} {mid[0]:>11,.1f} {mid[1]:>10,.1f} {ratio:>7.1f} {same:>8.2%} {step:>6}"
@@ -266,9 +266,9 @@ def main() -> None:
         print("Needs easyfsl for the comparison: .venv/bin/pip install --no-deps easyfsl==1.5.0")
         return
     before = torch.get_num_threads()
-    asked = sys.argv[1:] if __name__ == "__main__" else []
-    threads = (1,) if "one-thread" in asked else (1, 2)
-    chosen = [part for part in asked if part != "one-thread"] or ["exactness", "speed", "many-way"]
+    words = sys.argv[1:] if __name__ == "__main__" else []
+    threads = (1,) if "one-thread" in words else (1, 2)
+    chosen = [part for part in words if part != "one-thread"] or ["exactness", "speed", "many-way"]
     try:
         if "exactness" in chosen:
             exactness()

@@ -104,12 +104,12 @@ def measure(rows: int, probes: tuple[int, ...]) -> None:
         for number in probes:
             with Watch() as watch:
                 started, busy = time.monotonic(), time.process_time()
-                found = nearest(queries, base, 1, index="ivf", probes=number)
+                neighbours = nearest(queries, base, 1, index="ivf", probes=number)
                 seconds, busy = time.monotonic() - started, time.process_time() - busy
-            recall = np.mean(found.rows[sample, 0] == truth)
-            caught = np.mean(found.rows[planted, 0] == origin[planted])
+            recall = np.mean(neighbours.rows[sample, 0] == truth)
+            caught = np.mean(neighbours.rows[planted, 0] == origin[planted])
             print(
-                f"{found.index}: {seconds / 60:.1f} min, {busy / 60:.1f} min of one core "
+                f"{neighbours.index}: {seconds / 60:.1f} min, {busy / 60:.1f} min of one core "
                 f"({full / seconds:.1f} × the speed of exact, {full_busy / busy:.1f} × by processor time), "
                 f"recall@1 {100 * recall:.1f} % of {len(sample):,}, planted found {100 * caught:.2f} %, "
                 f"memory {watch.highest / 1e9:.1f} GB beside the mapped files",
@@ -128,5 +128,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("rows", type=int)
     parser.add_argument("--probes", type=int, nargs="+", default=[16])
-    given = parser.parse_args()
-    main(given.rows, tuple(given.probes))
+    arguments = parser.parse_args()
+    main(arguments.rows, tuple(arguments.probes))

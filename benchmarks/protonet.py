@@ -24,7 +24,7 @@ from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskRows
 from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, batches
-from longshot.methods.registry import get_method
+from longshot.methods.registry import feature_method
 
 CLASSES, PER_CLASS, DIM = 160, 1300, 640
 WAY, SHOT, QUERY = 5, 5, 10
@@ -96,28 +96,29 @@ def main() -> None:
     single = half.astype(np.float32)
     easyfsl = load()
     networks = None if easyfsl is None else easyfsl.PrototypicalNetworks
-    method = get_method("protonet")
+    method = feature_method("protonet")
     before = torch.get_num_threads()
     print(
         f"{'threads':>7} {'stored':>8} {'longshot tasks/s':>17} {'easyfsl tasks/s':>16} {'ratio':>6} {'wanted':>6}"
     )
-    for threads, wanted in ((1, 6), (2, 10)):
+    for threads, goal in ((1, 6), (2, 10)):
         for features in (half, single):
-            mine, theirs, same = [], [], 1.0
+            rates, peer_rates, same = [], [], 1.0
             for _ in range(ROUNDS):  # taking turns, so that a busy machine slows both
                 torch.set_num_threads(1)
                 rate, predictions = _rate(TASKS, partial(ours, features, bound, method, threads))
-                mine.append(rate)
+                rates.append(rate)
                 if networks is not None:
                     torch.set_num_threads(threads)
                     work = partial(peer, torch.from_numpy(single), bound, networks, PEER_TASKS)
                     rate, expected = _rate(PEER_TASKS, work)
-                    theirs.append(rate)
+                    peer_rates.append(rate)
                     same = min(same, (predictions[:PEER_TASKS] == expected).double().mean().item())
-            line = f"{threads:>7} {features.dtype!s:>8} {statistics.median(mine):>17,.0f}"
-            if theirs:
-                ratio = statistics.median(a / b for a, b in zip(mine, theirs, strict=True))
-                line += f" {statistics.median(theirs):>16,.0f} {ratio:>6.1f} {wanted:>6}   {same:.3%} predictions equal"
+            line = f"{threads:>7} {features.dtype!s:>8} {statistics.median(rates):>17,.0f}"
+            if peer_rates:
+                ratio = statistics.median(a / b for a, b in zip(rates, peer_rates, strict=True))
+                line += f" {statistics.median(peer_rates):>16,.0f} {ratio:>6.1f} {goal:>6}"
+                line += f"   {same:.3%} predictions equal"
             print(line, flush=True)
     torch.set_num_threads(before)
     if networks is None:

@@ -109,10 +109,10 @@ def main() -> None:
             "tfrecord's index": lambda: index_with_peer(folder),
         }
         seconds = {name: best(work) for name, work in ways.items()}
-        for name, spent in seconds.items():
-            ratio = seconds["plain read of all bytes"] / spent
+        for name, taken in seconds.items():
+            ratio = seconds["plain read of all bytes"] / taken
             print(
-                f"  {name:26} {spent:7.3f} s  {size / spent:8.0f} MB/s  {ratio:6.2f} × the plain read's speed"
+                f"  {name:26} {taken:7.3f} s  {size / taken:8.0f} MB/s  {ratio:6.2f} × the plain read's speed"
             )
 
         store = load(source).store
@@ -129,9 +129,9 @@ def main() -> None:
         spent = {name: best(work) for name, work in reads.items()}
         for name, value in spent.items():
             print(f"  {name:26} {READS / value:8,.0f} records/s  {value / READS * 1e6:6.1f} µs each")
-        for what in ("bytes", "Example"):
-            ours, theirs = (v for name, v in spent.items() if name.startswith(what))
-            print(f"  {what}: {theirs / ours:.2f} × the speed of tfrecord")
+        for form in ("bytes", "Example"):
+            ours, theirs = (v for name, v in spent.items() if name.startswith(form))
+            print(f"  {form}: {theirs / ours:.2f} × the speed of tfrecord")
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def main() -> None:
 
 def _dataset() -> Dataset:
     ids = tuple(f"class{c:03d}" for c in range(CLASSES))
-    keys = pa.array([f"{one}/{i:05d}.jpg" for one in ids for i in range(PER_CLASS)])
+    keys = pa.array([f"{class_id}/{i:05d}.jpg" for class_id in ids for i in range(PER_CLASS)])
     dataset = Dataset("made", ids, np.arange(CLASSES + 1) * PER_CLASS, keys, _NoPictures(), "made up")
     dataset.fingerprint  # noqa: B018  computed once, before the clock runs
     return dataset

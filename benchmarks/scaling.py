@@ -70,16 +70,16 @@ def draw(by_pool: list[float], by_count: list[float]) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    left.loglog(POOLS, [1000 * s for s in by_pool], "o-", color="#1f5fa8", label="measured")
+    figure, (by_images, by_tasks) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    by_images.loglog(POOLS, [1000 * s for s in by_pool], "o-", color="#1f5fa8", label="measured")
     per_image, fixed = np.polyfit(POOLS, by_pool, 1)
     line = [1000 * (fixed + per_image * n) for n in POOLS]
-    left.loglog(POOLS, line, ":", color="#777777", label="straight line through them")
-    left.set(xlabel="images per class", ylabel="ms per task", title="linear in the pool")
-    left.legend(frameon=False)
-    right.loglog(TASKS, [1000 * s for s in by_count], "o-", color="#1f5fa8")
-    right.set(xlabel="number of tasks", title="flat in the number of tasks", ylim=(0.01, 100))
-    for axis in (left, right):
+    by_images.loglog(POOLS, line, ":", color="#777777", label="straight line through them")
+    by_images.set(xlabel="images per class", ylabel="ms per task", title="linear in the pool")
+    by_images.legend(frameon=False)
+    by_tasks.loglog(TASKS, [1000 * s for s in by_count], "o-", color="#1f5fa8")
+    by_tasks.set(xlabel="number of tasks", title="flat in the number of tasks", ylim=(0.01, 100))
+    for axis in (by_images, by_tasks):
         axis.grid(True, which="major", color="#dddddd")
         axis.spines[["top", "right"]].set_visible(False)
     with atomic(PICTURE) as temporary:

@@ -39,13 +39,13 @@ def main() -> None:
     counts = rng.integers(700, 1300, CLASSES)
     graph = nx.DiGraph(taxonomy.edges)
     peer, theirs = _seconds(lambda: _straightforward(graph, ids, counts))
-    ours, mine = min(
+    ours, own_coarsity = min(
         (_seconds(lambda: _longshot(taxonomy, ids, counts)) for _ in range(ROUNDS)), key=lambda r: r[0]
     )
     print(f"{TASKS:,} of {2 * TASKS:,} {WAY}-way tasks of {CLASSES} classes of {where}, distances included")
     print(f"{'':44} {'CPU s':>8} {'mean coarsity':>14} {'ratio':>7}")
     print(f"{'straightforward (NetworkX, torch.multinomial)':44} {peer:8.2f} {theirs:14.2f}")
-    print(f"{'longshot':44} {ours:8.2f} {mine:14.2f} {peer / ours:6.1f}×")
+    print(f"{'longshot':44} {ours:8.2f} {own_coarsity:14.2f} {peer / ours:6.1f}×")
 
 
 def _seconds(work: Callable[[], float]) -> tuple[float, float]:
@@ -57,12 +57,12 @@ def _seconds(work: Callable[[], float]) -> tuple[float, float]:
 def _longshot(taxonomy: Taxonomy, ids: Sequence[str], counts: NDArray[np.int64]) -> float:
     distances = class_distances(taxonomy, ids, counts)
     rng = np.random.default_rng(1)
-    drawn = draw_semantic(distances, np.full(2 * TASKS, WAY), rng, alpha=ALPHA, beta=BETA)
-    _, first = np.unique(hash_rows(drawn, 0), return_index=True)
-    different: Ragged = drawn.take(first)
+    classes = draw_semantic(distances, np.full(2 * TASKS, WAY), rng, alpha=ALPHA, beta=BETA)
+    _, first = np.unique(hash_rows(classes, 0), return_index=True)
+    different: Ragged = classes.take(first)
     measured = coarsity(distances, different)
-    kept = rng.choice(np.argsort(measured), TASKS, replace=False)
-    return float(measured[kept].mean())
+    chosen = rng.choice(np.argsort(measured), TASKS, replace=False)
+    return float(measured[chosen].mean())
 
 
 def _straightforward(graph: nx.DiGraph, ids: Sequence[str], counts: NDArray[np.int64]) -> float:
@@ -71,7 +71,7 @@ def _straightforward(graph: nx.DiGraph, ids: Sequence[str], counts: NDArray[np.i
     potential.fill_diagonal_(0)
     appearances = torch.ones(len(ids), dtype=torch.float64)
     torch.manual_seed(1)
-    found = set()
+    tasks = set()
     for _ in range(2 * TASKS):
         penalty = torch.exp(-BETA * appearances / appearances.max())
         taken = [int(torch.multinomial(penalty, 1))]
@@ -80,13 +80,13 @@ def _straightforward(graph: nx.DiGraph, ids: Sequence[str], counts: NDArray[np.i
             taken.append(int(torch.multinomial(chance, 1)))
             chance = chance * potential[taken[-1]]
         appearances[taken] += 1
-        found.add(tuple(sorted(taken)))
+        tasks.add(tuple(sorted(taken)))
     measured = sorted(
         float(sum(distances[a, b] ** 2 for a, b in combinations(task, 2))) / (WAY * (WAY - 1) / 2)
-        for task in found
+        for task in tasks
     )
-    kept = np.random.default_rng(1).choice(measured, TASKS, replace=False)
-    return float(kept.mean())
+    chosen = np.random.default_rng(1).choice(measured, TASKS, replace=False)
+    return float(chosen.mean())
 
 
 if __name__ == "__main__":

@@ -51,8 +51,8 @@ def made_up(classes: int, dim: int = 640, seed: int = 0) -> Array:
 def seconds(work: Callable[[], object]) -> tuple[object, float]:
     """What ``work`` returns, and its processor seconds."""
     began = time.process_time()
-    found = work()
-    return found, time.process_time() - began
+    result = work()
+    return result, time.process_time() - began
 
 
 def sgd(objective: SplitObjective, start: Array, step_size: float = STEP_SIZE, steps: int = STEPS) -> Array:
@@ -95,14 +95,14 @@ def speed(sizes: tuple[int, ...] = (100, 608, 1000)) -> None:
                 flush=True,
             )
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        wanted = {100: "wanted 100", 1000: "wanted 30"}.get(classes, "")
-        print(f"{classes:7,}  geometric mean {mean:.0f} ×, least {min(ratios):.0f} ×  {wanted}")
+        goal = {100: "wanted 100", 1000: "wanted 30"}.get(classes, "")
+        print(f"{classes:7,}  geometric mean {mean:.0f} ×, least {min(ratios):.0f} ×  {goal}")
     for classes in (size for size in sizes if size > 100):
         gentle = SplitObjective(made_up(classes), 0.96)
         start = random_start(640, np.random.default_rng(0))
         terms = gentle.evaluate(sgd(gentle, start, step_size=0.01))
-        told = f"J−M ln M {terms.penalised:.2g}, D {terms.divergence:.4g}"
-        print(f"{classes:7,}  0.96  SGD with step size 0.01: {told}", flush=True)
+        outcome = f"J−M ln M {terms.penalised:.2g}, D {terms.divergence:.4g}"
+        print(f"{classes:7,}  0.96  SGD with step size 0.01: {outcome}", flush=True)
 
 
 def growth() -> None:
@@ -111,10 +111,10 @@ def growth() -> None:
     for classes, dim in ((1_000, 768), (5_460, 768), (21_841, 768)):
         objective = SplitObjective(made_up(classes, dim), 0.64)
         placed, axis_seconds = seconds(lambda o=objective: on_axis(o))
-        found, paper_seconds = seconds(lambda o=objective, p=placed: minimise(o, p.centroids))  # type: ignore[attr-defined]
+        fitted, paper_seconds = seconds(lambda o=objective, p=placed: minimise(o, p.centroids))  # type: ignore[attr-defined]
         print(
             f"{classes:7,}  {dim:10,}  {axis_seconds:11.2f}  {paper_seconds:7.2f}  "
-            f"{found.steps:5,}  {found.terms.divergence:.4f}",  # type: ignore[attr-defined]
+            f"{fitted.steps:5,}  {fitted.terms.divergence:.4f}",  # type: ignore[attr-defined]
             flush=True,
         )
 
@@ -124,9 +124,9 @@ def proto(rows: NDArray[np.float32], offsets: NDArray[np.int64], classes: NDArra
     rng, sizes, right = np.random.default_rng(0), np.diff(offsets), []
     able = classes[sizes[classes] >= 15]
     for _ in range(600):
-        drawn = [offsets[c] + rng.permutation(sizes[c])[:15] for c in rng.choice(able, 5, replace=False)]
-        means = np.stack([rows[r[:5]].mean(0) for r in drawn])
-        queries = np.concatenate([rows[r[5:]] for r in drawn])
+        picked = [offsets[c] + rng.permutation(sizes[c])[:15] for c in rng.choice(able, 5, replace=False)]
+        means = np.stack([rows[r[:5]].mean(0) for r in picked])
+        queries = np.concatenate([rows[r[5:]] for r in picked])
         nearest = ((means**2).sum(1) - 2 * queries @ means.T).argmin(1)
         right.append((nearest == np.repeat(np.arange(5), 10)).mean())
     return 100 * float(np.mean(right))
@@ -139,8 +139,8 @@ def discriminants(rows: NDArray[np.float32], offsets: NDArray[np.int64], train: 
     within = (inner.T @ inner / len(inner)).astype(np.float64)
     within += 0.1 * np.trace(within) / len(within) * np.eye(len(within))
     outer = (means - means.mean(0)).astype(np.float64)
-    size, kept = len(within), min(128, len(train) - 1)
-    return np.asarray(eigh(outer.T @ outer / len(means), within, subset_by_index=[size - kept, size - 1])[1])
+    size, axes = len(within), min(128, len(train) - 1)
+    return np.asarray(eigh(outer.T @ outer / len(means), within, subset_by_index=[size - axes, size - 1])[1])
 
 
 def accuracy(datasets: list[str], backbone: str, repeats: int = 5) -> None:
@@ -155,7 +155,7 @@ def accuracy(datasets: list[str], backbone: str, repeats: int = 5) -> None:
         "principal, sorted": SplitRecipe(assignment="sorted"),
         "principal, drawn": SplitRecipe(),
     }
-    asked = (*PUBLISHED, 1.28, 4.0)
+    targets = (*PUBLISHED, 1.28, 4.0)
     for name in datasets:
         dataset = open_dataset(name)
         features = embed(dataset, backbone)
@@ -163,7 +163,7 @@ def accuracy(datasets: list[str], backbone: str, repeats: int = 5) -> None:
         rows = np.asarray(features.array, np.float32)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         print(f"{dataset.name}, {backbone}, {len(dataset.class_ids)} classes: frozen / discriminants / gap")
-        print("mode                 " + "".join(f"R = {r:<18g}" for r in asked))
+        print("mode                 " + "".join(f"R = {r:<18g}" for r in targets))
 
         def judge(
             train: NDArray[np.int64],
@@ -177,23 +177,23 @@ def accuracy(datasets: list[str], backbone: str, repeats: int = 5) -> None:
 
         for mode, recipe in modes.items():
             seeds = range(repeats) if mode in ("paper, random start", "principal, drawn") else range(1)
-            cells, known = [], {}
-            for target in asked:
-                found = []
+            cells, judged = [], {}
+            for target in targets:
+                scores = []
                 for seed in seeds:
                     split = splitter.split(target, SplitRecipe(**{**vars(recipe), "seed": seed}))
-                    if split.test not in known:
-                        known[split.test] = judge(
+                    if split.test not in judged:
+                        judged[split.test] = judge(
                             split.classes(dataset, "train"), split.classes(dataset, "test")
                         )
-                    found.append(known[split.test])
-                cells.append(np.mean(found, 0))
+                    scores.append(judged[split.test])
+                cells.append(np.mean(scores, 0))
             print(
                 f"{mode:<21}" + "".join(f"{a:5.1f} / {b:5.1f} / {g:.2f}  " for a, b, g in cells), flush=True
             )
         sizes = part_sizes(len(dataset.class_ids))
-        drawn = [assign(np.zeros(sum(sizes)), sizes, seed) for seed in range(repeats)]
-        a, b, g = np.mean([judge(train, test) for train, _, test in drawn], 0)
+        partitions = [assign(np.zeros(sum(sizes)), sizes, seed) for seed in range(repeats)]
+        a, b, g = np.mean([judge(train, test) for train, _, test in partitions], 0)
         print(f"{'random':<21}{a:5.1f} / {b:5.1f} / {g:.2f}", flush=True)
 
 

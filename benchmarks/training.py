@@ -58,8 +58,8 @@ class Decoding(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
         return images, labels[0], labels[1]
 
 
-def as_episode(found: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> Episode:
-    images, support, query = found
+def as_episode(loaded: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> Episode:
+    images, support, query = loaded
     return Episode(images[: len(support)], support, images[len(support) :], 5, query_label=query)
 
 
@@ -75,7 +75,7 @@ def measure(size: int, augment: str) -> None:
         DataLoader(Decoding(job, steps * ROUNDS), batch_size=None, num_workers=2)
     )
     clock = dict.fromkeys(("compute", "Longshot", "peer"), 0.0)
-    stepping = whole = waited = 0.0
+    stepping = total = waited = 0.0
     with Prefetch(lambda step: job.source.load(step, (0, 1)), 0) as images:
         for turn in range(ROUNDS):
             start = time.perf_counter()
@@ -85,13 +85,13 @@ def measure(size: int, augment: str) -> None:
 
             start, used = time.perf_counter(), time.process_time()
             for step in range(steps):
-                asked = time.perf_counter()
+                begun = time.perf_counter()
                 data = images.take((turn + 1) * steps)
-                waited += time.perf_counter() - asked
-                mine = time.thread_time()
+                waited += time.perf_counter() - begun
+                thread_start = time.thread_time()
                 stepper.step(turn * steps + step, data)
-                stepping += time.thread_time() - mine
-            whole += time.process_time() - used
+                stepping += time.thread_time() - thread_start
+            total += time.process_time() - used
             clock["Longshot"] += time.perf_counter() - start
 
             start = time.perf_counter()
@@ -101,7 +101,7 @@ def measure(size: int, augment: str) -> None:
     done = steps * ROUNDS
     rates = ", ".join(f"{name} {done / seconds:.2f}" for name, seconds in clock.items())
     print(
-        f"{size} px, {augment or 'no augmentation'}: busy {100 * stepping / whole:.1f} %, "
+        f"{size} px, {augment or 'no augmentation'}: busy {100 * stepping / total:.1f} %, "
         f"waiting {100 * waited / clock['Longshot']:.1f} %; steps/s: {rates}; Longshot / peer "
         f"{clock['peer'] / clock['Longshot']:.2f} ×, Longshot / compute {clock['compute'] / clock['Longshot']:.2f}",
         flush=True,
