@@ -64,9 +64,9 @@ def _run(request: dict[str, Any]) -> None:
         # As under `python -m`, in place of this file's folder; the environment's own paths come next.
         own = [path for path in request["env"].get("PYTHONPATH", "").split(os.pathsep) if path]
         sys.path[:1] = [request["cwd"], *own]
-        for place, path in ((1, request["out"]), (2, request["err"])):
+        for descriptor, path in ((1, request["out"]), (2, request["err"])):
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(handle, place)
+            os.dup2(handle, descriptor)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         if request["program"] is None:
             _command(request["arguments"])

@@ -31,9 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         from longshot.core.files import cache_dir
 
-        drawn = cache_dir("toybox")  # the user's own: pictures that are drawn already are not drawn again
+        pictures = cache_dir("toybox")  # the user's own: pictures that are drawn already are not drawn again
         session = tempfile.mkdtemp(prefix="longshot-tests-")
-        Path(session, "toybox").symlink_to(drawn)
+        Path(session, "toybox").symlink_to(pictures)
         config.longshot_cache = session  # type: ignore[attr-defined]
         os.environ["LONGSHOT_CACHE"] = session
 
@@ -94,8 +94,8 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
             width, height = (int(side) for side in rng.integers(40, 90, size=2))
             noise = rng.integers(90, 166, size=(height, width, 3), dtype=np.uint8)
             image = Image.fromarray(noise)
-            left, top = (int(place) for place in rng.integers(2, 12, size=2))
-            box = (left, top, left + 24, top + 24)
+            x, y = (int(corner) for corner in rng.integers(2, 12, size=2))
+            box = (x, y, x + 24, y + 24)
             draw = ImageDraw.Draw(image)
             (draw.ellipse if shape == "round" else draw.rectangle)(box, fill=colour)
             image.save(folder / f"{number:03d}.jpg", quality=90)

@@ -22,7 +22,7 @@ def graph() -> dict[str, dict[str, list[str]]]:
 def table() -> dict[str, set[str]]:
     """Room → what it may know, by the table of the page."""
     section = PAGE.read_text("utf-8").split("\n## Rooms\n")[1].split("\n## ")[0]
-    return {room: set(re.findall(r"`([a-z.]+)`", known)) for room, known in _ROW.findall(section)}
+    return {room: set(re.findall(r"`([a-z.]+)`", allowed)) for room, allowed in _ROW.findall(section)}
 
 
 def test_every_room_is_in_the_table(
@@ -35,10 +35,10 @@ def test_no_room_knows_more_than_the_table_says(
     graph: dict[str, dict[str, list[str]]], table: dict[str, set[str]]
 ) -> None:
     excess = {
-        f"{room} → {known}": lines
+        f"{room} → {target}": lines
         for room, edges in graph.items()
-        for known, lines in edges.items()
-        if known not in table[room]
+        for target, lines in edges.items()
+        if target not in table[room]
     }
     assert excess == {}
 
@@ -47,7 +47,9 @@ def test_what_the_table_says_is_so(
     graph: dict[str, dict[str, list[str]]], table: dict[str, set[str]]
 ) -> None:
     absent = [
-        f"{room} → {known}" for room, allowed in table.items() for known in sorted(allowed - set(graph[room]))
+        f"{room} → {target}"
+        for room, allowed in table.items()
+        for target in sorted(allowed - set(graph[room]))
     ]
     assert absent == []
 

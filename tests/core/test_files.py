@@ -38,12 +38,12 @@ def test_a_full_disk_is_one_sentence_that_names_the_file(tmp_path: Path) -> None
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("place", ["file/a.json", "folder", "n" * 300])
-def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("name", ["file/a.json", "folder", "n" * 300])
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     with pytest.raises(UserError, match=r"Cannot write .*choose a place you may write to\.$"):
-        write_json(tmp_path / place, {})
+        write_json(tmp_path / name, {})
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

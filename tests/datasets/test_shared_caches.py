@@ -25,22 +25,22 @@ def read_only(tmp_path: Path) -> Iterator[Callable[[Path], Path]]:
     mounted: list[Path] = []
 
     def make(content: Path) -> Path:
-        place = tmp_path / f"mounted-{len(mounted)}"
-        place.mkdir()
+        folder = tmp_path / f"mounted-{len(mounted)}"
+        folder.mkdir()
         mount = shutil.which("mount")
         if (
             not mount
-            or subprocess.run([mount, "-t", "tmpfs", "tmpfs", place], capture_output=True).returncode
+            or subprocess.run([mount, "-t", "tmpfs", "tmpfs", folder], capture_output=True).returncode
         ):
             pytest.skip("needs the right to mount a small file system")
-        mounted.append(place)
-        shutil.copytree(content, place, dirs_exist_ok=True, symlinks=True)
-        subprocess.run([mount, "-o", "remount,ro", place], check=True)
-        return place
+        mounted.append(folder)
+        shutil.copytree(content, folder, dirs_exist_ok=True, symlinks=True)
+        subprocess.run([mount, "-o", "remount,ro", folder], check=True)
+        return folder
 
     yield make
-    for place in mounted:
-        subprocess.run(["umount", place], check=True)
+    for folder in mounted:
+        subprocess.run(["umount", folder], check=True)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from longshot.datasets.toybox.opening import ToyStore
 
 
 @pytest.fixture
-def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder as the generator leaves it, of five pictures, whose digests are the shipped ones."""
     pixels = np.random.default_rng(1).integers(0, 256, (5, 84, 84, 3), dtype=np.uint8)
     np.save(tmp_path / IMAGES_FILE, pixels)
@@ -50,34 +50,34 @@ def test_nothing_is_read_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert image_digests(part).shape == (len(part), 32)
 
 
-def test_what_was_drawn_is_compared_and_on_record(drawn: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert digests.check_drawn(drawn)
+def test_what_was_drawn_is_compared_and_on_record(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert digests.check_drawn(folder)
     assert capsys.readouterr().err == ""
-    record = json.loads((drawn / digests.CHECKED_FILE).read_text())
+    record = json.loads((folder / digests.CHECKED_FILE).read_text())
     assert (record["version"], record["differ"]) == (VERSION, 0)
-    assert digests.agrees(drawn / IMAGES_FILE)
+    assert digests.agrees(folder / IMAGES_FILE)
 
 
 def test_a_processor_that_draws_differently_is_told_so(
-    drawn: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pixels = np.load(drawn / IMAGES_FILE)
+    pixels = np.load(folder / IMAGES_FILE)
     pixels[[1, 3], 0, 0, 0] += 1
-    np.save(drawn / IMAGES_FILE, pixels)
-    assert not digests.check_drawn(drawn)
+    np.save(folder / IMAGES_FILE, pixels)
+    assert not digests.check_drawn(folder)
     assert "2 of 5 pictures of toybox differ" in capsys.readouterr().err
-    assert ToyStore(str(drawn / IMAGES_FILE)).shipped_digests(np.arange(5)) is None
+    assert ToyStore(str(folder / IMAGES_FILE)).shipped_digests(np.arange(5)) is None
 
 
-def test_pictures_that_changed_after_the_check_are_not_taken_for_the_shipped_ones(drawn: Path) -> None:
-    assert digests.check_drawn(drawn)
-    os.utime(drawn / IMAGES_FILE, ns=(1, 1))
-    assert ToyStore(str(drawn / IMAGES_FILE)).shipped_digests(np.arange(5)) is None
+def test_pictures_that_changed_after_the_check_are_not_taken_for_the_shipped_ones(folder: Path) -> None:
+    assert digests.check_drawn(folder)
+    os.utime(folder / IMAGES_FILE, ns=(1, 1))
+    assert ToyStore(str(folder / IMAGES_FILE)).shipped_digests(np.arange(5)) is None
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", "[1]", '{"version": 2, "stamp": 3}'])
-def test_a_missing_or_damaged_record_is_made_anew(content: str | None, drawn: Path) -> None:
+def test_a_missing_or_damaged_record_is_made_anew(content: str | None, folder: Path) -> None:
     if content is not None:
-        (drawn / digests.CHECKED_FILE).write_text(content)
-    assert digests.agrees(drawn / IMAGES_FILE)
-    assert json.loads((drawn / digests.CHECKED_FILE).read_text())["differ"] == 0
+        (folder / digests.CHECKED_FILE).write_text(content)
+    assert digests.agrees(folder / IMAGES_FILE)
+    assert json.loads((folder / digests.CHECKED_FILE).read_text())["differ"] == 0

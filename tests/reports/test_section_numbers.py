@@ -208,10 +208,10 @@ class TestDrops:
             assert section is not None and section.context["panels"][0]["other_shape"]
 
     def test_parts_are_listed_where_there_are_several(self, rows: Any) -> None:
-        one = report_of([named([0.9, 0.8], "xx")], [named([0.7, 0.6], "xx")])
-        two = report_of([named([0.9, 0.8], "xy")], [named([0.7, 0.6], "xy")])
+        single = report_of([named([0.9, 0.8], "xx")], [named([0.7, 0.6], "xx")])
+        several = report_of([named([0.9, 0.8], "xy")], [named([0.7, 0.6], "xy")])
         counts = []
-        for data in (one, two):
+        for data in (single, several):
             section = drops.drop(request(data))
             assert section is not None
             counts.append([line[2].dataset for line in section.context["panels"][0]["lines"]])

@@ -112,8 +112,8 @@ def pixel_attributes(dataset: Dataset) -> pa.Table:
 def _numbers(dataset: Dataset) -> NDArray[np.float32]:
     """The measures [N, len(NUMBERS)] of all images; unfinished work is kept and gone on with."""
     file = _file(dataset)
-    for place in cache_places("attributes", file):
-        if (numbers := _open(place, len(dataset))) is not None:
+    for cached in cache_places("attributes", file):
+        if (numbers := _open(cached, len(dataset))) is not None:
             return numbers
     path = cache_dir("attributes") / file
     with lock(path):

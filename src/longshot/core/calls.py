@@ -22,7 +22,7 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
     >>> parse_call("timm:vit_small.dino")
     ('timm:vit_small.dino', {})
     """
-    name, parenthesis, rest = text.strip().partition("(")
+    name, parenthesis, arguments = text.strip().partition("(")
     name = name.strip()
     if not name:
         raise UserError(
@@ -31,10 +31,10 @@ def parse_call(text: str) -> tuple[str, dict[str, Any]]:
     if not parenthesis:
         return name, {}
     wrong = f"'{text}' is not of the form name(setting=value, …), as in protonet(distance='cosine')"
-    if not rest.endswith(")"):
+    if not arguments.endswith(")"):
         raise UserError(f"{wrong}: the closing parenthesis is missing.")
     try:
-        call = ast.parse(f"_({rest}", mode="eval").body
+        call = ast.parse(f"_({arguments}", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UserError(f"{wrong}.") from error
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
@@ -64,12 +64,12 @@ def format_call(name: str, settings: Mapping[str, Any], defaults: Mapping[str, A
     >>> format_call("tim", {"steps": 100, "lr": 0.01}, {"steps": 100, "lr": 0.001})
     'tim(lr=0.01)'
     """
-    kept = {
+    changed = {
         key: value
         for key, value in settings.items()
         if defaults is None or key not in defaults or not _same(value, defaults[key])
     }
-    inside = ", ".join(f"{key}={kept[key]!r}" for key in sorted(kept))
+    inside = ", ".join(f"{key}={changed[key]!r}" for key in sorted(changed))
     return f"{name}({inside})" if inside else name
 
 
@@ -87,15 +87,15 @@ def parameters(function: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
-def check_settings(what: str, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+def check_settings(owner: str, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     """UserError naming the first unknown setting and listing the valid ones with their defaults."""
     unknown = [key for key in settings if key not in defaults]
     if not unknown:
         return
     if not defaults:
-        raise UserError(f"{what} has no settings, so '{unknown[0]}' means nothing to it; leave it out.")
+        raise UserError(f"{owner} has no settings, so '{unknown[0]}' means nothing to it; leave it out.")
     valid = ", ".join(f"{key}={value!r}" for key, value in defaults.items())
-    raise UserError(f"{what} has no setting '{unknown[0]}'; its settings and their defaults: {valid}.")
+    raise UserError(f"{owner} has no setting '{unknown[0]}'; its settings and their defaults: {valid}.")
 
 
 class Called:

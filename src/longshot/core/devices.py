@@ -44,5 +44,5 @@ def out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     # What torch says on CPUs differs by system; some devices raise a plain RuntimeError.
-    said = ("not enough memory", "allocate memory", "out of memory")
-    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in said)
+    phrases = ("not enough memory", "allocate memory", "out of memory")
+    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in phrases)

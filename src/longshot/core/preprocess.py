@@ -164,8 +164,8 @@ class _Crop:
                 f"central_crop({self.height},{self.width}) meets an image of {height} × {width} pixels; "
                 f"put resize(s) or pad(s) before it."
             )
-        left, top = (width - self.width) // 2, (height - self.height) // 2
-        return image.crop((left, top, left + self.width, top + self.height))
+        x, y = (width - self.width) // 2, (height - self.height) // 2
+        return image.crop((x, y, x + self.width, y + self.height))
 
 
 @dataclass(frozen=True)
@@ -200,8 +200,8 @@ def _numbers(text: str, word: str, args: list[str], counts: tuple[int, ...]) -> 
     except ValueError:
         raise _wrong(text, word, "its arguments are not all numbers") from None
     if len(numbers) not in counts or not np.isfinite(numbers).all():
-        wanted = " or ".join(str(c) for c in counts)
-        raise _wrong(text, word, f"it has {len(numbers)} arguments and needs {wanted} finite numbers")
+        allowed = " or ".join(str(c) for c in counts)
+        raise _wrong(text, word, f"it has {len(numbers)} arguments and needs {allowed} finite numbers")
     return numbers
 
 

@@ -51,8 +51,8 @@ _BOUND_ERRORS = ("greater_than_equal", "greater_than", "less_than_equal", "less_
 RecordType = TypeVar("RecordType", bound=BaseModel)
 
 
-def read_record(model: type[RecordType], values: Any, what: str) -> RecordType:
-    """``values`` as ``model``; a value that does not fit is a ``UserError`` that begins with ``what``.
+def read_record(model: type[RecordType], values: Any, subject: str) -> RecordType:
+    """``values`` as ``model``; a value that does not fit is a ``UserError`` that begins with ``subject``.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def read_record(model: type[RecordType], values: Any, what: str) -> RecordType:
         A subclass of :class:`Record`.
     values : mapping
         Names and plain values, as YAML or JSON gives them. Lists serve where the model has tuples.
-    what : str
+    subject : str
         What the values are, to begin a sentence with: "The study 'hard-md'".
 
     Examples
@@ -75,14 +75,14 @@ def read_record(model: type[RecordType], values: Any, what: str) -> RecordType:
     longshot.core.errors.UserError: The phase has no setting 'taks'; did you mean 'tasks'?
     """
     if not isinstance(values, Mapping):
-        raise UserError(f"{what} must hold settings by name, but it holds {_kind(values)}.")
+        raise UserError(f"{subject} must hold settings by name, but it holds {_kind(values)}.")
     try:
         # Through JSON's rules where a list is a tuple and a text a date, without changing kinds.
         return model.model_validate(_listed(dict(values)))
     except ValidationError as error:
         # a mistyped name comes before the setting that it left out
         detail = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
-        raise UserError(f"{what} {_sentence(model, detail)}") from error
+        raise UserError(f"{subject} {_sentence(model, detail)}") from error
 
 
 def read_parameters(model: type[RecordType], values: Mapping[str, Any], function: str) -> RecordType:
@@ -111,17 +111,17 @@ def read_parameters(model: type[RecordType], values: Mapping[str, Any], function
     raise UserError(f"{{{name}}} is {detail['input']!r}, but it must be {_wanted(model, detail)}.")
 
 
-def read_json(model: type[RecordType], path: Path, what: str) -> RecordType:
+def read_json(model: type[RecordType], path: Path, subject: str) -> RecordType:
     """The JSON file at ``path`` as ``model``; a file that is missing, damaged or of another kind is a UserError."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UserError(f"{what} {path} does not exist.") from error
+        raise UserError(f"{subject} {path} does not exist.") from error
     except OSError as error:
-        raise UserError(f"{what} {path} cannot be read: {error.strerror or error}.") from error
+        raise UserError(f"{subject} {path} cannot be read: {error.strerror or error}.") from error
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{what} {path} is damaged: it is not JSON ({error}).") from error
-    return read_record(model, values, f"{what} {path}")
+        raise UserError(f"{subject} {path} is damaged: it is not JSON ({error}).") from error
+    return read_record(model, values, f"{subject} {path}")
 
 
 def nearest(name: str, names: Any, listed: str) -> str:

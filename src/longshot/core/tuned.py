@@ -34,31 +34,33 @@ def is_tuned(name: str) -> bool:
 
 def write_tuned(path: str | Path, tuned: Tuned) -> None:
     """Write the file, whole or not at all; what is empty is left out."""
-    told = {key: getattr(tuned, key) for key in _KEYS}
-    kept = {key: dict(value) if isinstance(value, Mapping) else value for key, value in told.items() if value}
-    write_text(path, yaml.safe_dump(kept, sort_keys=False, allow_unicode=True, width=120))
+    fields = {key: getattr(tuned, key) for key in _KEYS}
+    filled = {
+        key: dict(value) if isinstance(value, Mapping) else value for key, value in fields.items() if value
+    }
+    write_text(path, yaml.safe_dump(filled, sort_keys=False, allow_unicode=True, width=120))
 
 
 def read_tuned(path: str | Path) -> Tuned:
     """Read such a file; UserError where it is missing or holds something else."""
     try:
-        told = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"The settings {path} cannot be read: {error.strerror or error}.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"The settings {path} are not YAML: {' '.join(str(error).split())}.") from error
-    if not isinstance(told, dict):
+    if not isinstance(values, dict):
         raise UserError(f"{path} holds no settings; they look like 'method: protonet(distance=\"cosine\")'.")
-    unknown = [key for key in told if key not in _KEYS]
+    unknown = [key for key in values if key not in _KEYS]
     if unknown:
         raise UserError(f"{path} says '{unknown[0]}', which means nothing here; it takes {', '.join(_KEYS)}.")
     for key in ("train", "story"):
-        if not isinstance(told.get(key, {}), dict):
+        if not isinstance(values.get(key, {}), dict):
             raise UserError(f"'{key}' in {path} must be a list of 'name: value' lines.")
     for key in ("method", "algorithm", "network"):
-        if not isinstance(told.get(key, ""), str):
+        if not isinstance(values.get(key, ""), str):
             raise UserError(f"'{key}' in {path} must be a text, as in protonet(distance=\"cosine\").")
-    return Tuned(**told)
+    return Tuned(**values)
 
 
 def tuned_method(path: str | Path) -> str:

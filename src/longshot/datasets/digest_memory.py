@@ -66,12 +66,12 @@ def recall(source: str, keys: pa.Array, stamps: Ints) -> Recalled:
 def _fill(digests: Digests, fresh: Bools, table: pa.Table, keys: pa.Array, stamps: Ints) -> None:
     """Take over what ``table`` holds of images that are not ``fresh`` yet."""
     if keys.equals(table["key"].combine_chunks()):  # nearly always: the same images as the last time
-        rows, known = np.arange(len(keys)), np.ones(len(keys), np.bool_)
+        rows, remembered = np.arange(len(keys)), np.ones(len(keys), np.bool_)
     else:
         indices = pc.index_in(keys, value_set=table["key"].combine_chunks())
-        known = indices.is_valid().to_numpy(zero_copy_only=False)
+        remembered = indices.is_valid().to_numpy(zero_copy_only=False)
         rows = indices.fill_null(0).to_numpy(zero_copy_only=False)
-    same = known & (stamps[:, 0] >= 0) & ~fresh
+    same = remembered & (stamps[:, 0] >= 0) & ~fresh
     for position, name in enumerate(("size", "time", "inode")):
         same &= table[name].to_numpy()[rows] == stamps[:, position]
     digests[same] = _matrix(table["digest"].combine_chunks())[rows[same]]
@@ -109,8 +109,8 @@ def remember(source: str, keys: pa.Array, stamps: Ints, digests: Digests, *, loo
         with file_lock(file.with_suffix(".lock")):
             earlier = _load(file)
             if earlier is not None:
-                others = pc.invert(pc.is_in(earlier["key"], value_set=added["key"].combine_chunks()))
-                added = pa.concat_tables([earlier.filter(others), added])
+                unchanged = pc.invert(pc.is_in(earlier["key"], value_set=added["key"].combine_chunks()))
+                added = pa.concat_tables([earlier.filter(unchanged), added])
             _save(file, added.combine_chunks())
     except UserError as error:  # a full or read-only disk costs time, not truth
         if source not in _unwritable:

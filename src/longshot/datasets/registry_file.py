@@ -50,8 +50,8 @@ class RegistryFile(Loose):
 def read_registry() -> RegistryFile:
     """What all places of the cache know; of two that differ, the first has the last word."""
     merged = RegistryFile()
-    for place in reversed(cache_places()):
-        content = _read(place / _FILE)
+    for folder in reversed(cache_places()):
+        content = _read(folder / _FILE)
         for fingerprint, entry in content.datasets.items():
             further = merged.datasets[fingerprint].sources if fingerprint in merged.datasets else ()
             sources = (*entry.sources, *(source for source in further if source not in entry.sources))
@@ -64,14 +64,14 @@ def read_registry() -> RegistryFile:
 @contextmanager
 def changed_registry() -> Iterator[RegistryFile]:
     """The registry that is written to, to change under its lock; nothing is written when nothing changes."""
-    place = cache_dir()
-    with file_lock(place / _LOCK):
-        content = _read(place / _FILE, locked=True)
+    folder = cache_dir()
+    with file_lock(folder / _LOCK):
+        content = _read(folder / _FILE, locked=True)
         before = canonical_json(content.model_dump())
         yield content
         after = content.model_dump()
         if canonical_json(after) != before:
-            write_json(place / _FILE, after)
+            write_json(folder / _FILE, after)
 
 
 def _read(file: Path, *, locked: bool = False) -> RegistryFile:

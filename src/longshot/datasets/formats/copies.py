@@ -54,10 +54,10 @@ def refuse_copied_records(files: Sequence[Path], index: pa.Table, parts: Sequenc
     spans = [order[bounds[number] : bounds[number + 1]] for number in range(len(files))]
 
     def digest(number: int, rows: Iterable[int]) -> bytes:
-        whole = hashlib.sha256()
+        hasher = hashlib.sha256()
         for row in rows:
-            whole.update(read_span(str(files[number]), int(offset[row]), int(length[row])))
-        return whole.digest()
+            hasher.update(read_span(str(files[number]), int(offset[row]), int(length[row])))
+        return hasher.digest()
 
     several = [number for number in range(len(files)) if len(spans[number]) > 1]
     for twins in _groups(

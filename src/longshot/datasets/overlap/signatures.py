@@ -63,7 +63,7 @@ def signatures(dataset: Dataset, workers: int | None = None) -> Signatures:
     )
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
     file = f"{name}-{address[:32]}.npy"
-    tables = (_open(place, len(dataset)) for place in cache_places("overlap", file))
+    tables = (_open(cached, len(dataset)) for cached in cache_places("overlap", file))
     table = next((table for table in tables if table is not None), None)
     if table is None:
         path = cache_dir("overlap") / file

@@ -84,9 +84,9 @@ def ensure_drawn(workers: int | None = None) -> Path:
     Whoever is first draws it in an unfinished folder and renames that; others wait. A killed process leaves the
     unfinished folder, and the next one goes on from there.
     """
-    drawn = find_cached("toybox", f"v{VERSION}")
-    if drawn is not None:
-        return drawn
+    cached = find_cached("toybox", f"v{VERSION}")
+    if cached is not None:
+        return cached
     parent = cache_dir("toybox")
     folder = parent / f"v{VERSION}"
     waiting = "another process is drawing toybox; waiting for it"
