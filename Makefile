@@ -3,7 +3,7 @@
 # make test-long       the tests that take longer than the suite may: whole studies, load
 # make test-elsewhere  the suite as on other processors, in the background, under load, with four threads
 # make bench           set up, run the speed comparisons (minutes)
-# make lint            ruff and mypy only
+# make lint            ruff, mypy and the check of names
 # make clean           remove .venv and build products (the user's cache stays: `longshot cache prune`)
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -27,7 +27,7 @@ demo: $(VENV)/.demo
 	@tools/timed.sh demo $(BIN)/longshot demo
 
 lint: $(VENV)/.dev
-	@tools/timed.sh lint bash -c '$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy'
+	@tools/timed.sh lint bash -c '$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python tools/check_names.py src tests benchmarks tools && $(BIN)/mypy'
 
 test: lint
 	@tools/timed.sh tests $(BIN)/python -m pytest -n auto --dist worksteal --durations=20
