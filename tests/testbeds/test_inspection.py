@@ -72,12 +72,15 @@ def test_the_page_is_not_the_testbed(bed: Testbed, tmp_path: Path) -> None:
         longshot.inspect(tmp_path / "bed.parquet", html=tmp_path / "bed.parquet")
 
 
-def test_a_testbed_shows_itself_in_three_lines_and_as_a_table(bed: Testbed, tmp_path: Path) -> None:
+def test_a_testbed_shows_itself_in_four_lines_and_as_a_table(bed: Testbed, tmp_path: Path) -> None:
     code = bed.content_hash[:12]
-    assert repr(bed) == f"Testbed {code} (not on disk): 7 tasks\n  2-way, 3-shot\n  of small"
+    identity = f"content ({len(bed.keys('small'))} images)"
+    shown = f"Testbed {code} (not on disk): 7 tasks\n  2-way, 3-shot\n  of small\n  identity: {identity}"
+    assert repr(bed) == shown
     bed.save(tmp_path / "easy.parquet")
     table = Testbed.load(tmp_path / "easy.parquet")._repr_html_()
-    cells = {"testbed": "easy", "tasks": "7", "ways": "2", "shots": "3", "datasets": "small", "hash": code}
+    cells = {"testbed": "easy", "tasks": "7", "ways": "2", "shots": "3", "datasets": "small"}
+    cells |= {"identity": identity, "hash": code}
     assert (
         table
         == "<table>" + "".join(f"<tr><th>{k}</th><td>{v}</td></tr>" for k, v in cells.items()) + "</table>"

@@ -19,7 +19,8 @@ from longshot.reports.frame import Section, write_page
 from longshot.reports.pictures import MAX_QUERY, MAX_SUPPORT, FindImages, Thumbnail, thumbnail
 
 if TYPE_CHECKING:
-    from longshot.testbeds.testbed import Task, Testbed
+    from longshot.testbeds.content import say_identity
+from longshot.testbeds.testbed import Task, Testbed
 
 _PLOTTED = 10  # columns in the plot of gaps
 _MOST_FINDINGS = 4  # of a task, with pictures
@@ -78,6 +79,7 @@ def render_explanation(
                 "way": _range(ways.min(), ways.max()),
                 "shot": _range(shots.min(), shots.max()),
                 "hash": testbed.content_hash,
+                "identity": say_identity(testbed.meta["content"]),
             }
         ],
     )

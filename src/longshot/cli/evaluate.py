@@ -87,6 +87,7 @@ def command(
     from longshot.evaluation.estimates import estimate
     from longshot.evaluation.views import summary_rows
     from longshot.methods.registry import get_method
+    from longshot.testbeds.content import say_identity
 
     if not backbones and not features:
         raise UserError(
@@ -109,8 +110,14 @@ def command(
     if as_json:
         echo_json(results.summary())
         return
+    by_name = [
+        f"\nidentity of {facts['name']}: {words}, so that other pictures under these names would go unnoticed"
+        for facts in results.run["testbeds"].values()
+        if "names" in (words := say_identity(facts["content"]))
+    ]
     print_table(
-        summary_rows(results), footer=f"\n{results.path}: rows per task; 'longshot report {results.path}'"
+        summary_rows(results),
+        footer="".join(by_name) + f"\n{results.path}: rows per task; 'longshot report {results.path}'",
     )
 
 

@@ -38,6 +38,13 @@ from longshot.core.errors import UserError
     type=click.Path(path_type=Path, dir_okay=False),
     help="Draw nothing: read a published task list (CSV: task, labels, image_id, support).",
 )
+@click.option(
+    "--identity",
+    type=click.Choice(["content", "names"]),
+    default="content",
+    show_default=True,
+    help="What the testbed vouches for: the bytes of its images, or only their names (for huge network drives).",
+)
 @shape_options
 @class_options
 @instance_options
@@ -96,7 +103,7 @@ def command(
 
         least = make_shape(options["shape"], options).min_images
         click.echo(f"left out {dropped} classes with fewer than {least} images (--drop-small)")
-    click.echo(f"{out}  content hash {testbed.content_hash[:16]}…")
+    click.echo(f"{out}  content hash {testbed.content_hash[:16]}…  identity: {facts['identity']}")
 
 
 def _estimate(datasets: tuple[str, ...], options: dict[str, Any], as_json: bool) -> None:

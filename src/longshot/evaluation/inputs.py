@@ -208,7 +208,10 @@ def open_backbones(backbones: object, device: str) -> OpenedBackbones:
 def find_datasets(
     testbeds: Mapping[str, Testbed], datasets: Mapping[str, Dataset | str | Path]
 ) -> dict[str, Dataset]:
-    """Fingerprint → dataset for all that the testbeds use; ``datasets`` (name → dataset or path) come first."""
+    """Fingerprint → dataset for all that the testbeds use; ``datasets`` (name → dataset or path) come first.
+
+    UserError where the images that a testbed uses have other names or other bytes than when it was drawn.
+    """
     from longshot.datasets import open_dataset, registry
     from longshot.datasets.dataset import Dataset
 
@@ -231,6 +234,9 @@ def find_datasets(
                 by_fingerprint[fingerprint] = opened[name]
             elif fingerprint not in by_fingerprint:
                 by_fingerprint[fingerprint] = registry.find(fingerprint, name)
+    for testbed in testbeds.values():
+        for name, fingerprint in testbed.datasets.items():
+            testbed.check_content(name, by_fingerprint[fingerprint])
     return by_fingerprint
 
 

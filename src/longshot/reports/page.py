@@ -38,6 +38,7 @@ from longshot.reports.sections.planning import enough
 from longshot.reports.sections.ranks import ranks
 from longshot.reports.sections.training import training
 from longshot.reports.summary import compare_all, leaders, summarise
+from longshot.testbeds.content import say_identity
 
 
 def render_page(
@@ -91,6 +92,8 @@ def _beds(request: Request) -> list[dict[str, Any]]:
     for b, bed in enumerate(data.beds):
         cells = [cell for _, cell in data.column(b)]
         meta = bed.testbed.meta if bed.testbed is not None else {}
+        records = [run["testbeds"][bed.hash] for run in data.runs if bed.hash in run["testbeds"]]
+        content: dict[str, Any] = next((record["content"] for record in records if "content" in record), {})
         beds.append(
             {
                 "name": bed.name,
@@ -100,6 +103,8 @@ def _beds(request: Request) -> list[dict[str, Any]]:
                 "shot": _span(np.concatenate([cell.shot for cell in cells]).tolist()),
                 "chance": request.entries[b, data.column(b)[0][0]].chance,
                 "datasets": sorted(dict(meta.get("datasets", {})).items()),
+                "content": content,
+                "identity": say_identity(content) if content else "unknown",
                 "seed": meta.get("seed"),
                 "sampler": json.dumps(meta["sampler"], sort_keys=True) if "sampler" in meta else "",
             }

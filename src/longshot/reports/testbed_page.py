@@ -76,7 +76,14 @@ def render_testbed(
         ],
         style="testbed.css",
         beds=[
-            {"name": name, "tasks": facts["tasks"], "way": way, "shot": shot, "hash": testbed.content_hash}
+            {
+                "name": name,
+                "tasks": facts["tasks"],
+                "way": way,
+                "shot": shot,
+                "hash": testbed.content_hash,
+                "identity": facts["identity"],
+            }
         ],
     )
 

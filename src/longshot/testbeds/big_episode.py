@@ -18,6 +18,7 @@ from longshot.core.errors import UserError
 from longshot.core.ragged import Ragged
 from longshot.datasets.dataset import SPLITS, Dataset, canonical_split
 from longshot.testbeds import columns
+from longshot.testbeds.content import read_content
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -93,7 +94,13 @@ class BigEpisode:
             }
         }
         table = _table(dataset, np.sort(support), blocks)
-        return Testbed.create(table, datasets={dataset.name: dataset.fingerprint}, sampler=sampler, seed=None)
+        return Testbed.create(
+            table,
+            datasets={dataset.name: dataset.fingerprint},
+            sampler=sampler,
+            seed=None,
+            content={dataset.name: read_content(table, dataset)},
+        )
 
 
 def split_rows(dataset: Dataset) -> dict[str, Rows]:

@@ -100,7 +100,8 @@ def ragged(table: pa.Table, name: str) -> Ragged:
 def dictionary(table: pa.Table, name: str) -> pa.Array:
     """The distinct strings that a string column or a column of string lists points into."""
     column = _one_piece(table.column(name))
-    return column.values.dictionary if pa.types.is_list(column.type) else column.dictionary
+    # As ``ragged`` does: joining tables changes the numbers of the parts, and ``values`` may hold the former ones.
+    return column.flatten().dictionary if pa.types.is_list(column.type) else column.dictionary
 
 
 def strings(rows: Ragged, names: pa.Array) -> pa.Array:

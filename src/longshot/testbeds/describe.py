@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.testbeds import columns
+from longshot.testbeds.content import say_identity
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -77,11 +78,12 @@ def summary(testbed: Testbed) -> dict[str, Any]:
         "content_hash": testbed.content_hash,
         "tasks": tasks,
         "datasets": {
-            name: {"fingerprint": fingerprint, "tasks": count}
+            name: {"fingerprint": fingerprint, "tasks": count, **testbed.content[name].entry()}
             for (name, fingerprint), count in zip(
                 testbed.datasets.items(), _tasks_per_dataset(testbed), strict=True
             )
         },
+        "identity": say_identity(testbed.meta["content"]),
         "features": testbed.meta["features"],
         "sampler": testbed.meta["sampler"],
         "seed": testbed.meta["seed"],
@@ -92,7 +94,7 @@ def summary(testbed: Testbed) -> dict[str, Any]:
         "query_per_task": _range(query.lengths),
         "classes": len(appearances),
         "appearances_per_class": _range(np.array(list(appearances.values()))),
-        "distinct_images": _distinct_images(testbed),
+        "distinct_images": sum(content.images for content in testbed.content.values()),
     }
     for name in testbed.measured:
         values = measured(testbed, name)
@@ -327,20 +329,6 @@ def _absent(name: str, noun: str, table: pa.Table, column: str, missing: NDArray
     words = columns.dictionary(table, column).take(pa.array(numbers[:3])).to_pylist()
     shown = ", ".join(f"'{word}'" for word in words) + (", …" if len(numbers) > 3 else "")
     return [f"{name}: {len(numbers):,} {noun} of {tasks:,} tasks are not in the dataset: {shown}."]
-
-
-def _distinct_images(testbed: Testbed) -> int:
-    """Images that occur at least once, counted per dataset."""
-    total = 0
-    owner = testbed.table.column("dataset").cast(pa.string())
-    for name in testbed.datasets:
-        table = testbed.table.filter(pc.equal(owner, name))
-        used = [
-            columns.dictionary(table, part).take(pa.array(np.unique(columns.ragged(table, part).values)))
-            for part in ("support", "query")
-        ]
-        total += len(pc.unique(pa.concat_arrays(used)))
-    return total
 
 
 def _tasks_per_dataset(testbed: Testbed) -> list[int]:

@@ -49,10 +49,5 @@ def filtered(
         "keep": "hardest" if hardest else "easiest",
         "judge": judge,
     }
-    return Testbed.create(
-        table,
-        datasets=testbed.datasets,
-        sampler={**testbed.meta["sampler"], "tasks": keep, "filter": facts},
-        seed=testbed.meta["seed"],
-        features=features,
-    )
+    sampler = {**testbed.meta["sampler"], "tasks": keep, "filter": facts}
+    return testbed.changed(table, sampler=sampler, features=features)

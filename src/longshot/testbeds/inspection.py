@@ -43,6 +43,7 @@ class Inspection:
         lines = [f"{self.name}: {facts['tasks']:,} tasks, content hash {facts['content_hash']}"]
         for name, dataset in facts["datasets"].items():
             lines.append(f"dataset {name}: {dataset['tasks']:,} tasks, fingerprint {dataset['fingerprint']}")
+            lines.append(f"  {_say_content(dataset)}")
         lines.append(f"sampler {say_sampler(facts['sampler'])}; seed {facts['seed']}")
         if facts["features"]:
             lines.append(f"features {facts['features']}")
@@ -60,6 +61,13 @@ class Inspection:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _say_content(facts: Mapping[str, Any]) -> str:
+    """What the testbed vouches for of one dataset's images."""
+    if facts["identity"] == "names":
+        return f"identity names: {facts['images']:,} images by their names only, not by their bytes"
+    return f"identity content: {facts['images']:,} images, digest {facts['digest']}"
 
 
 def inspect(

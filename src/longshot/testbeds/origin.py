@@ -19,7 +19,8 @@ def open_datasets(
 ) -> dict[str, Dataset]:
     """The datasets of a testbed by name: the given ones, the others through the registry.
 
-    Given ones are checked, unless ``check`` is False: then the caller finds out by itself what differs.
+    Names and bytes of the images in use are checked, unless ``check`` is False: then the caller finds out by itself
+    what differs.
     """
     from longshot.datasets import open_dataset
     from longshot.datasets.registry import find
@@ -31,10 +32,11 @@ def open_datasets(
         source = datasets.get(name)
         if source is None:
             opened[name] = find(fingerprint, name)
-            continue
-        opened[name] = open_dataset(source) if isinstance(source, str | Path) else source
+        else:
+            opened[name] = open_dataset(source) if isinstance(source, str | Path) else source
         if check:
             testbed.bind(name, opened[name].keys, opened[name].fingerprint)  # says what differs
+            testbed.check_content(name, opened[name])
     return opened
 
 

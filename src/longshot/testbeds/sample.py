@@ -16,6 +16,7 @@ from longshot.core.tasks import TaskRows
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.testbeds.base import Classes, Instances, Shape, settings_of
+from longshot.testbeds.content import check_identity, read_content
 from longshot.testbeds.drawing import DrawRecipe, draw, to_table, without_repeats
 from longshot.testbeds.filtered import CANDIDATES, filtered
 from longshot.testbeds.measures import Measure, coarsity_measure
@@ -60,6 +61,7 @@ def sample(
     limits: ImageLimits | None = None,
     measures: Sequence[Measure] = (),
     published: str | Path | None = None,
+    identity: str = "content",
     out: str | Path | None = None,
     score: TaskScorer | None = None,
     device: str = "auto",
@@ -104,6 +106,10 @@ def sample(
         ``measure(pool, plan, rows)`` → further columns.
     published : str or Path, optional
         Draw nothing: read a published task list (CSV with the columns task, labels, image_id, support).
+    identity : str
+        What the testbed vouches for: "content", the bytes of every image it uses, or "names", for drives where reading
+        them takes too long. With names alone, other pictures under the same names go unnoticed, and every result says
+        so.
     out : str or Path, optional
         Also write the testbed to this Parquet file.
     score : callable, optional
@@ -157,11 +163,12 @@ def sample(
     check_count("sample", "tasks", tasks, least=1)
     check_count("sample", "seed", seed)
     check_count("sample", "workers", workers, least=1)
+    check_identity(identity)
     shape, classes, instances = shape or "fixed", classes or "uniform", instances or "uniform"
     check_settings(settings, shape=shape, classes=classes, instances=instances)
     opened = _open(dataset, splits, split)
     if published is not None:
-        return _saved(_import(published, opened), out)
+        return _saved(_import(published, opened, identity), out)
     word = instances if isinstance(instances, str) and instances in JUDGED else None
     counts = make_shape(shape, settings)
     class_sampler = make_classes(classes, settings, allow_repeats=allow_repeats)
@@ -181,6 +188,7 @@ def sample(
         workers,
         block,
         seed,
+        "names" if word == "filtered" else identity,
     )
     testbeds = []
     with progress("sample", total=number * len(opened), unit="tasks") as bar:
@@ -190,6 +198,7 @@ def sample(
             if word == "filtered":
                 assert features is not None
                 testbed = _filter(testbed, data, features, tasks, settings, score, device)
+                testbed = testbed.with_content({data.name: data}, identity)
             testbeds.append(testbed)
     return _saved(Testbed.concat(testbeds), out)
 
@@ -243,6 +252,7 @@ class _Request:
     workers: int
     block: int
     seed: int
+    identity: str  # of candidates that are yet to be filtered, names: most of them are not kept
 
 
 def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progress) -> Testbed:
@@ -270,12 +280,14 @@ def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progre
     }
     if split is not None and dataset.splits_from is not None:
         facts["splits_from"] = dataset.splits_from  # not the dataset's own: the name alone would not tell
+    table = to_table(dataset, draft.plan, draft.rows)
     return Testbed.create(
-        to_table(dataset, draft.plan, draft.rows),
+        table,
         datasets={dataset.name: dataset.fingerprint},
         sampler=facts,
         seed=request.seed,
         features=instances.features_hash,
+        content={dataset.name: read_content(table, dataset, request.identity)},
     )
 
 
@@ -315,7 +327,7 @@ def _saved(testbed: Testbed, out: str | Path | None) -> Testbed:
     return testbed
 
 
-def _import(file: str | Path, opened: Sequence[Dataset]) -> Testbed:
+def _import(file: str | Path, opened: Sequence[Dataset], identity: str) -> Testbed:
     """The testbed that a published list of tasks describes."""
     from longshot.testbeds.published import read_published
 
@@ -323,7 +335,7 @@ def _import(file: str | Path, opened: Sequence[Dataset]) -> Testbed:
         raise UserError(
             f"{{published}} reads a task list of one dataset, but {len(opened)} were given", "name one"
         )
-    return read_published(file, opened[0])
+    return read_published(file, opened[0], identity)
 
 
 def _filter(

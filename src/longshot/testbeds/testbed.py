@@ -1,4 +1,4 @@
-"""A testbed: a frozen, hashed list of tasks, and the Parquet file it lives in."""
+"""A testbed: a frozen, hashed list of tasks."""
 
 from __future__ import annotations
 
@@ -13,35 +13,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, canonical_json
+from longshot.core.files import canonical_json
 from longshot.core.ragged import Ragged
-from longshot.core.settings import Loose
 from longshot.core.tasks import TaskRows
 from longshot.testbeds import columns
+from longshot.testbeds.content import (
+    ImageContent,
+    check_content,
+    names_only,
+    read_content,
+    say_identity,
+    subset,
+    union,
+    used_keys,
+)
+from longshot.testbeds.testbed_file import FORMAT, hashed_facts, read_file, write_file
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.testbeds.episodes import EpisodeDataset
-
-FORMAT = 1
-_META_KEY = b"longshot"
-# Fixed, so that equal tables give equal files.
-_WRITE = {"compression": "zstd", "row_group_size": 1 << 16, "dictionary_pagesize_limit": 1 << 30}
-
-
-class _Meta(Loose):
-    """What the metadata of a testbed file holds."""
-
-    format: int
-    datasets: dict[str, str]  # name → fingerprint
-    features: str | None
-    sampler: dict[str, Any]
-    seed: int | None
-    content_hash: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,15 +61,19 @@ class Testbed:
     """A frozen list of tasks with its provenance. Make one with ``sample``, :meth:`create` or :meth:`load`.
 
     ``table`` has one row per task (columns: see :mod:`longshot.testbeds.columns`); ``meta`` says which
-    datasets, sampler settings and seed it comes from and carries the content hash.
+    datasets, sampler settings and seed it comes from and carries the content hash. ``content`` (dataset name →
+    ``ImageContent``) says what the images are made of.
     """
 
     __test__ = False  # not a pytest class, whatever its name looks like
 
-    def __init__(self, table: pa.Table, meta: Mapping[str, Any], name: str = "") -> None:
+    def __init__(
+        self, table: pa.Table, meta: Mapping[str, Any], name: str = "", *, content: Mapping[str, ImageContent]
+    ) -> None:
         self.table = table
         self.meta = dict(meta)
         self.name = name  # of the file it was loaded from
+        self.content = dict(content)
 
     @classmethod
     def create(
@@ -87,11 +84,13 @@ class Testbed:
         sampler: Mapping[str, Any],
         seed: int | None,
         features: str | None = None,
+        content: Mapping[str, ImageContent] | None = None,
     ) -> Testbed:
         """Freeze a table of tasks: bring it into canonical form, check it and hash it.
 
         ``datasets`` maps each dataset's name to its fingerprint; ``sampler`` is any JSON value that tells how
-        the tasks were made; ``features`` is the hash of the features a sampler looked at.
+        the tasks were made; ``features`` is the hash of the features a sampler looked at. ``content`` says what the
+        images are made of (``read_content``); for a dataset that it lacks, the testbed vouches for names only.
         """
         from longshot import __version__
 
@@ -102,50 +101,27 @@ class Testbed:
             raise UserError(
                 f"The testbed has tasks of '{min(unknown)}', but no fingerprint for that dataset."
             )
+        contents = dict(content or {})
+        for name in datasets:
+            if name not in contents:
+                contents[name] = names_only(len(used_keys(table, name)))
         meta = {
             "format": FORMAT,
             "datasets": dict(datasets),
+            "content": {name: contents[name].entry() for name in datasets},
             "features": features,
             "sampler": dict(sampler),
             "seed": seed,
             "creator": f"longshot {__version__}",
         }
-        meta["content_hash"] = columns.content_hash(table, _facts(meta))
-        return cls(table, json.loads(canonical_json(meta)))
+        meta["content_hash"] = columns.content_hash(table, hashed_facts(meta, contents))
+        return cls(table, json.loads(canonical_json(meta)), content=contents)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Testbed:
         """Read a testbed file and verify its content hash."""
-        file = Path(path)
-        if not file.is_file():
-            raise UserError(
-                f"There is no testbed file at {file}", f"draw one with {{sample(DATASET, out={file.name})}}"
-            )
-        try:
-            # Without partitioning: a folder called seed=0 must not become a column.
-            table = pq.read_table(file, partitioning=None)
-            table.validate(full=True)  # damaged bytes can decode to indices that point nowhere
-        except (pa.ArrowException, OSError) as error:
-            if isinstance(error, PermissionError):
-                raise UserError(f"Cannot read {file}: {error.strerror}; check its permissions.") from error
-            raise UserError(
-                f"{file} cannot be read as a Parquet file: it is truncated, damaged or of another kind",
-                "copy it again or draw it again with {sample()}",
-            ) from error
-        meta = _read_meta(file, table)
-        try:
-            table = columns.canonical(table.replace_schema_metadata(None))
-            content = columns.content_hash(table, _facts(meta))
-            if content != meta["content_hash"]:
-                raise UserError(
-                    f"its content hash is {content[:12]}…, but its metadata says "
-                    f"{str(meta['content_hash'])[:12]}…: it was changed after it was written",
-                    "take an unchanged copy or draw it again with {sample()}",
-                )
-            columns.check(table)
-        except UserError as error:
-            raise UserError(f"The testbed {file} is not valid: {error.template}") from error
-        return cls(table, meta, file.stem)
+        table, meta, contents = read_file(Path(path))
+        return cls(table, meta, Path(path).stem, content=contents)
 
     @classmethod
     def concat(cls, testbeds: Sequence[Testbed]) -> Testbed:
@@ -165,6 +141,12 @@ class Testbed:
                     )
         table = pa.concat_tables([bed.table for bed in testbeds], promote_options="permissive")
         table = table.set_column(0, "task", pa.array(np.arange(len(table))))
+        content = {
+            name: union(
+                name, [(bed.keys(name), bed.content[name]) for bed in testbeds if name in bed.content]
+            )
+            for name in datasets
+        }
         origins = [{k: bed.meta[k] for k in ("sampler", "seed", "features")} for bed in testbeds]
         alike = all(origin == origins[0] for origin in origins)
         features = {bed.meta["features"] for bed in testbeds}
@@ -174,7 +156,44 @@ class Testbed:
             sampler=origins[0]["sampler"] if alike else {"concat": origins},
             seed=origins[0]["seed"] if len({origin["seed"] for origin in origins}) == 1 else None,
             features=features.pop() if len(features) == 1 else None,
+            content=content,
         )
+
+    def with_content(self, datasets: Mapping[str, Dataset], identity: str = "content") -> Testbed:
+        """The same tasks, with what the images of ``datasets`` (by name) are made of now."""
+        read = {name: read_content(self.table, dataset, identity) for name, dataset in datasets.items()}
+        return self.changed(self.table, content={**self.content, **read})
+
+    def changed(
+        self, table: pa.Table, *, content: Mapping[str, ImageContent] | None = None, **facts: Any
+    ) -> Testbed:
+        """A testbed of the same datasets with other tasks.
+
+        ``content`` is carried over from this testbed unless given. ``facts`` replace ``sampler``, ``seed`` and
+        ``features``.
+        """
+        table = columns.canonical(table)
+        if content is None:
+            content = {
+                name: subset(self.content[name], self.keys(name), used_keys(table, name))
+                for name in self.datasets
+            }
+        kept_facts = {name: self.meta[name] for name in ("sampler", "seed", "features")}
+        return Testbed.create(table, datasets=self.datasets, content=content, **{**kept_facts, **facts})
+
+    def keys(self, name: str) -> pa.Array:
+        """The images that the tasks of dataset ``name`` use: their keys, each once, sorted."""
+        return used_keys(self.table, name)
+
+    @property
+    def identity(self) -> str:
+        """What the testbed vouches for: "content", or "names" where that is all for one of its datasets."""
+        every = [content.identity for content in self.content.values()]
+        return "names" if "names" in every else "content"
+
+    def check_content(self, name: str, dataset: Dataset) -> None:
+        """UserError unless the images of dataset ``name`` have the bytes that the testbed was drawn from."""
+        check_content(name, self.content[name], self.keys(name), dataset)
 
     @property
     def content_hash(self) -> str:
@@ -219,7 +238,8 @@ class Testbed:
         return (
             f"Testbed {facts['hash']} ({facts['testbed']}): {facts['tasks']} tasks\n"
             f"  {facts['ways']}-way, {facts['shots']}-shot\n"
-            f"  of {facts['datasets']}"
+            f"  of {facts['datasets']}\n"
+            f"  identity: {facts['identity']}"
         )
 
     def _repr_html_(self) -> str:
@@ -238,14 +258,13 @@ class Testbed:
             "ways": _span(ways),
             "shots": _span(shots),
             "datasets": ", ".join(self.datasets),
+            "identity": say_identity(self.meta["content"]),
             "hash": self.content_hash[:12],
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the Parquet file, whole or not at all; equal testbeds give equal bytes."""
-        meta = {_META_KEY: canonical_json(self.meta).encode()}
-        with atomic(path) as temporary:
-            pq.write_table(self.table.replace_schema_metadata(meta), temporary, **_WRITE)
+        write_file(path, self.table, self.meta, self.content)
 
     def column(self, name: str) -> Ragged:
         """A list column as flat numbers (strings: numbers into an arbitrary dictionary)."""
@@ -322,29 +341,3 @@ def _span(values: NDArray[Any]) -> str:
     if not len(values):
         return "none"
     return f"{values.min()}" if values.min() == values.max() else f"{values.min()} to {values.max()}"
-
-
-def _facts(meta: Mapping[str, Any]) -> str:
-    """What the content hash covers beside the columns: all but itself and the version that wrote it."""
-    return canonical_json({k: v for k, v in meta.items() if k not in ("content_hash", "creator")})
-
-
-def _read_meta(file: Path, table: pa.Table) -> dict[str, Any]:
-    raw = (table.schema.metadata or {}).get(_META_KEY)
-    if raw is None:
-        raise UserError(
-            f"{file} is a Parquet file, but not a testbed: it lacks the 'longshot' metadata",
-            "draw a testbed with {sample()}",
-        )
-    try:
-        meta: dict[str, Any] = json.loads(raw)
-        if meta["format"] != FORMAT:
-            raise UserError(
-                f"{file} has testbed format {meta['format']}, this version reads {FORMAT}", "update longshot"
-            )
-        _Meta.model_validate(meta)
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"The metadata of {file} is damaged", "take an unchanged copy of the testbed"
-        ) from error
-    return meta

@@ -1,0 +1,274 @@
+"""What the images of a testbed are made of: one digest over all that it uses, and a short one of each.
+
+The digest over all tells whether anything changed; the short ones, the first 64 bits of each image's own digest, tell
+what. Where a testbed uses many images a few times each, fewer bits of each are kept (24 at least), so that the file
+stays small: the digest over all still covers every bit.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from longshot.core.errors import UserError
+from longshot.core.settings import Loose
+from longshot.core.wording import count, first
+from longshot.datasets.identity import (
+    IDENTITIES,
+    ContentChanges,
+    compare_content,
+    content_digest,
+    image_digests,
+    short_digests,
+)
+from longshot.testbeds import columns
+
+if TYPE_CHECKING:
+    from longshot.datasets.dataset import Dataset
+
+ShortDigests = NDArray[np.uint64]
+_MOST_BYTES, _LEAST_BYTES = 8, 3  # of an image's digest that are kept
+_SHARE = 0.48  # of the size of the task lists, which digests may add to a file
+
+
+class ContentEntry(Loose):
+    """What the metadata of a testbed says about the images of one dataset."""
+
+    identity: str
+    images: int
+    digest: str = ""  # hex; over the full digests where ``exact``, else over the short ones
+    bits: int = 0  # of each image's digest in ``longshot.digests``
+    exact: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class ImageContent:
+    """The images that a testbed uses of one dataset: how many, and what they are made of.
+
+    With ``identity="names"`` there is neither ``digest`` nor ``digests``: only the images' names are vouched for.
+    """
+
+    identity: str
+    images: int
+    digest: str = ""
+    bits: int = 0
+    exact: bool = False  # the digest is over all 256 bits of each image, not made from short digests
+    digests: ShortDigests = field(default_factory=lambda: np.zeros(0, np.uint64))  # [images], in key order
+
+    def entry(self) -> dict[str, Any]:
+        """What the metadata says, without the short digests."""
+        return {name: value for name, value in asdict(self).items() if name != "digests"}
+
+    def cut(self, digests: ShortDigests) -> ShortDigests:
+        """Short digests with as many bits as are kept here."""
+        return digests & _mask(self.bits)
+
+
+def check_identity(identity: str) -> None:
+    """UserError unless it is one of the two."""
+    if identity not in IDENTITIES:
+        raise UserError(f"There is no identity '{identity}'", "choose content or names")
+
+
+def used_keys(table: pa.Table, name: str) -> pa.Array:
+    """The keys of the images that the tasks of a dataset use, each once, sorted."""
+    owner = table.column("dataset").cast(pa.string())
+    if not pc.all(pc.equal(owner, name)).as_py():
+        table = table.filter(pc.equal(owner, name))
+    keys = []
+    for part in ("support", "query"):
+        names = columns.dictionary(table, part)
+        used = np.zeros(len(names), np.bool_)
+        used[columns.ragged(table, part).values] = True
+        keys.append(names.filter(pa.array(used)))
+    distinct = pc.unique(pa.concat_arrays(keys))
+    return distinct.take(pc.sort_indices(distinct))
+
+
+def read_content(table: pa.Table, dataset: Dataset, identity: str = "content") -> ImageContent:
+    """What the images of a dataset that the tasks use are made of now."""
+    check_identity(identity)
+    keys = used_keys(table, dataset.name)
+    if identity == "names":
+        return names_only(len(keys))
+    digests = image_digests(dataset, dataset.find_rows(keys))
+    bits = 8 * _kept_bytes(table, dataset.name, len(keys))
+    short = short_digests(digests) & _mask(bits)
+    return ImageContent("content", len(keys), content_digest(keys, digests), bits, True, short)
+
+
+def names_only(images: int) -> ImageContent:
+    """Of images whose bytes were not looked at."""
+    return ImageContent("names", images)
+
+
+def subset(content: ImageContent, keys: pa.Array, chosen: pa.Array) -> ImageContent:
+    """The content of some (``chosen``) of the images (``keys``), both sorted."""
+    if len(chosen) == len(keys) or content.identity == "names":
+        return content if len(chosen) == len(keys) else names_only(len(chosen))
+    rows = pc.index_in(chosen, value_set=keys).to_numpy(zero_copy_only=False)
+    return _from_short(chosen, content.digests[rows], content.bits)
+
+
+def union(name: str, parts: list[tuple[pa.Array, ImageContent]]) -> ImageContent:
+    """The content of images (keys, content) that several testbeds use of one dataset.
+
+    UserError where they disagree about an image. Where one vouches for names only, so does the union.
+    """
+    keys, content = parts[0]
+    for other_keys, other in parts[1:]:
+        together = pc.unique(pa.concat_arrays([keys, other_keys]))
+        together = together.take(pc.sort_indices(together))
+        if "names" in (content.identity, other.identity):
+            keys, content = together, names_only(len(together))
+            continue
+        bits = min(content.bits, other.bits)
+        digests, other_digests = content.digests & _mask(bits), other.digests & _mask(bits)
+        changes = compare_content(keys, digests, other_keys, other_digests)
+        if changes.changed:
+            raise UserError(
+                f"Two of the testbeds use other images of '{name}' under the same names: "
+                f"{ContentChanges(changes.changed, [], [])}",
+                "draw both from the same copy of the dataset",
+            )
+        if len(together) == len(keys) and bits == content.bits:  # nothing is added
+            continue
+        if len(together) == len(other_keys) and bits == other.bits:
+            keys, content = together, other
+            continue
+        joined = np.zeros(len(together), np.uint64)
+        for some, numbers in ((keys, digests), (other_keys, other_digests)):
+            joined[pc.index_in(some, value_set=together).to_numpy(zero_copy_only=False)] = numbers
+        keys, content = together, _from_short(together, joined, bits)
+    return content
+
+
+class ContentComparison(NamedTuple):
+    """How the images of a testbed compare with what was recorded of them."""
+
+    changed: list[str]  # keys whose short digest is another, sorted
+    same: bool  # whether all is as it was, by the digest over all where that is exact
+
+    def __bool__(self) -> bool:
+        return not self.same
+
+
+def compare(content: ImageContent, keys: pa.Array, digests: NDArray[np.uint8]) -> ContentComparison:
+    """Compare what was recorded with the images ``keys`` (sorted) as they are now, by their full digests."""
+    changed = compare_content(keys, content.digests, keys, content.cut(short_digests(digests))).changed
+    same = not changed and (not content.exact or content_digest(keys, digests) == content.digest)
+    return ContentComparison(changed, same)
+
+
+def check_content(name: str, content: ImageContent, keys: pa.Array, dataset: Dataset) -> None:
+    """UserError unless the images ``keys`` of a dataset are those that a testbed was drawn from."""
+    if content.identity == "content" and len(keys):
+        comparison = compare(content, keys, image_digests(dataset, dataset.find_rows(keys)))
+        if not comparison.same:
+            raise content_mismatch(name, comparison.changed, len(keys))
+
+
+def content_mismatch(name: str, changed: list[str], images: int) -> UserError:
+    """The sentence for images that have other bytes than those a testbed was drawn from."""
+    return UserError(
+        say_changed(name, changed, images),
+        f"give the original with {{datasets:{name}=PATH}} or draw the testbed again with {{sample()}}",
+    )
+
+
+def say_changed(name: str, changed: list[str], images: int) -> str:
+    """``2 of the 300 images of 'birds' that the testbed uses are not …: 'a', 'b'``."""
+    if not changed:  # made on purpose: the bits that are kept of each agree
+        return (
+            f"The digest over the {count(images, 'image')} of '{name}' that the testbed uses is another than when it "
+            "was drawn, though the short digest of each is the same"
+        )
+    verb = "has" if len(changed) == 1 else "have"
+    return (
+        f"{len(changed):,} of the {count(images, 'image')} of '{name}' that the testbed uses {verb} other bytes than "
+        f"when it was drawn: {first(changed)}"
+    )
+
+
+def say_identity(entries: Mapping[str, Any]) -> str:
+    """In words what the metadata of a testbed says under ``content``.
+
+    >>> say_identity({"birds": {"identity": "content", "images": 300}, "cats": {"identity": "names", "images": 7}})
+    'content (300 images), names only of cats'
+    """
+    by_name = sorted(name for name, entry in entries.items() if entry["identity"] == "names")
+    images = sum(entry["images"] for entry in entries.values() if entry["identity"] == "content")
+    if not by_name:
+        return f"content ({count(images, 'image')})"
+    if len(by_name) == len(entries):
+        return "names only"
+    return f"content ({count(images, 'image')}), names only of {', '.join(by_name)}"
+
+
+def pack(contents: Mapping[str, ImageContent]) -> str:
+    """All short digests as text: datasets by name, images by key, little-endian, base64."""
+    parts = [
+        content.digests.astype("<u8").view(np.uint8).reshape(-1, 8)[:, 8 - content.bits // 8 :].tobytes()
+        for _, content in sorted(contents.items())
+    ]
+    return base64.b64encode(b"".join(parts)).decode("ascii")
+
+
+def unpack(entries: Mapping[str, Any], packed: str) -> dict[str, ImageContent]:
+    """What ``entry`` and ``pack`` wrote; ValueError where they do not fit each other."""
+    try:
+        data = np.frombuffer(base64.b64decode(packed, validate=True), np.uint8)
+    except binascii.Error as error:
+        raise ValueError("the digests are not base64") from error
+    contents: dict[str, ImageContent] = {}
+    start = 0
+    for name in sorted(entries):
+        facts = ContentEntry.model_validate(entries[name])
+        width = facts.bits // 8
+        if facts.identity not in IDENTITIES or (facts.identity == "content") != (3 <= width <= 8):
+            raise ValueError("no identity of that name")
+        piece = data[start : start + width * facts.images]
+        start += width * facts.images
+        if len(piece) < width * facts.images:
+            raise ValueError("digests are missing")
+        padded = np.zeros((facts.images if width else 0, 8), np.uint8)
+        padded[:, 8 - width :] = piece.reshape(len(padded), width)
+        digests = padded.view("<u8").reshape(-1).astype(np.uint64)
+        contents[name] = ImageContent(
+            facts.identity, facts.images, facts.digest, facts.bits, facts.exact, digests
+        )
+    if start != len(data):
+        raise ValueError("there are more digests than images")
+    return contents
+
+
+def _from_short(keys: pa.Array, digests: ShortDigests, bits: int) -> ImageContent:
+    """The content of images of which only short digests are known."""
+    padded = np.zeros((len(digests), 32), np.uint8)
+    padded[:, :8] = digests.astype(">u8").view(np.uint8).reshape(-1, 8)
+    return ImageContent("content", len(keys), content_digest(keys, padded), bits, False, digests)
+
+
+def _kept_bytes(table: pa.Table, name: str, images: int) -> int:
+    """How many bytes of each image's digest are kept, so that they take at most a share of the task lists' size."""
+    owner = table.column("dataset").cast(pa.string())
+    mentions = 0
+    for part in ("support", "query"):
+        lengths = pc.list_value_length(table.column(part).filter(pc.equal(owner, name)))
+        mentions += pc.sum(lengths).as_py() or 0
+    index_bytes = mentions * max(images - 1, 1).bit_length() / 8
+    each = int(_SHARE * index_bytes * 3 / 4 / max(images, 1))
+    return min(_MOST_BYTES, max(_LEAST_BYTES, each))
+
+
+def _mask(bits: int) -> np.uint64:
+    """The first ``bits`` of 64."""
+    return np.uint64(((1 << bits) - 1) << (64 - bits))
