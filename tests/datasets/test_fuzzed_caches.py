@@ -104,7 +104,7 @@ def test_a_changed_record_of_toyboxs_check_is_never_believed(
     monkeypatch.setattr(toybox_digests, "shipped_digests", lambda: shipped)
     assert not toybox_digests.check_drawn(tmp_path)
     file = tmp_path / toybox_digests.CHECKED_FILE
-    whole, rng = file.read_bytes(), np.random.default_rng(2)
+    record, rng = file.read_bytes(), np.random.default_rng(2)
     for _ in range(ROUNDS):
-        file.write_bytes(mutate(whole, rng))
+        file.write_bytes(mutate(record, rng))
         assert not toybox_digests.agrees(tmp_path / IMAGES_FILE)
