@@ -45,3 +45,15 @@ def test_an_extra_is_ok_when_it_can_be_imported(
     )
     rows = {row["what"]: row for row in json.loads(run_cli("doctor", "--json").stdout)}
     assert rows["extra timm"]["state"] == state and detail in rows["extra timm"]["detail"]
+
+
+def test_every_place_of_the_cache_is_shown(
+    run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    places = [tmp_path / "file" / "below", tmp_path / "first", tmp_path / "second"]
+    monkeypatch.setenv("LONGSHOT_CACHE", os.pathsep.join(map(str, places)))
+    rows = [row for row in json.loads(run_cli("doctor", "--json").stdout) if row["what"] == "cache"]
+    assert [row["detail"].partition(":")[0] for row in rows] == list(map(str, places))
+    assert rows[0]["state"] == "absent"
+    assert rows[1]["detail"].endswith("written to") and rows[2]["detail"].endswith("read from")

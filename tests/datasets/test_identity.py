@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import multiprocessing
 import os
@@ -230,6 +231,37 @@ def test_two_writers_lose_nothing(fresh_cache: Path) -> None:
     recalled = digest_memory.recall("here", keys, np.full((200, 3), 5, np.int64))
     assert recalled.fresh.all()
     assert recalled.digests[:, 0].tolist() == [0, 1] * 100
+
+
+def test_a_full_disk_costs_the_memory_and_not_the_digests(
+    tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = open_dataset(write_photos(tmp_path / "photos"))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("longshot.core.files.os.fsync", full)
+        before = image_digests(dataset)
+    assert bytes(before[0]) == file_digest(tmp_path / "photos/class0/0.png")
+    assert "are not remembered: The disk is full" in capsys.readouterr().err
+    assert (image_digests(dataset) == before).all()  # room was made: read once more, then remembered
+    rows = reads(monkeypatch)
+    image_digests(dataset)
+    assert rows == []
+
+
+def test_a_cache_that_moved_is_still_believed(
+    tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = open_dataset(write_photos(tmp_path / "photos"))
+    before = image_digests(dataset)
+    fresh_cache.rename(tmp_path / "elsewhere")
+    monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "elsewhere"))
+    rows = reads(monkeypatch)
+    assert (image_digests(dataset) == before).all()
+    assert rows == []
 
 
 def test_short_digests_are_the_first_sixteen_hex_digits() -> None:

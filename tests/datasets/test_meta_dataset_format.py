@@ -365,6 +365,15 @@ def test_another_class_in_the_last_record_is_an_error(source: Path) -> None:
         open_dataset(source)
 
 
+def test_verify_compares_the_label_of_every_record(source: Path) -> None:
+    numbers = [3, 3, 3, 1, 3]  # of five, the fourth is the only one that is not looked at otherwise
+    records = [{"image": (png(40 + i), "byte"), "label": (label, "int")} for i, label in enumerate(numbers)]
+    write_records(source / "3.tfrecords", records)
+    assert len(open_dataset(source)) == sum(SIZES)
+    with pytest.raises(UserError, match=r"3.tfrecords holds records with the label 1, where 3 is its class"):
+        open_dataset(f"meta-dataset(verify=True):{source}")
+
+
 def test_labels_of_another_numbering_are_noted(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, size in enumerate(SIZES):
         records = [{"image": (png(10 * number + i), "byte"), "label": (900, "int")} for i in range(size)]

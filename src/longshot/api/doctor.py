@@ -27,6 +27,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "timm": (("timm",), "timm:NAME backbones"),
     "hf": (("transformers",), "hf:NAME backbones"),
     "onnx": (("onnxruntime",), "onnx:FILE backbones"),
+    "heif": (("pillow-heif",), ".heic photographs"),
     "sql": (("duckdb",), "SQL over results folders"),
 }
 _PATIENCE = 60  # seconds for an import, on a machine that is busy with something else

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
+from longshot.core.ragged import offsets_of
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset, ImageStore
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.copies import refuse_copied_records
-from longshot.datasets.formats.example_proto import ProtoError, parse_example
+from longshot.datasets.formats.example_proto import FeatureValue, ProtoError, parse_example
 from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.meta_dataset_spec import SPEC_SPLITS, Spec, SpecClass, read_spec
 from longshot.datasets.formats.numbered import count_within
@@ -57,10 +59,20 @@ class MetaDataset(Format):
         files = class_files(path, spec, ".tfrecords")
 
         def build() -> pa.Table:
-            indexes = index_files(files, f"index {name}", verify=self.verify)
-            check_counts(path, spec, [len(index) for index in indexes])
-            numbers = [spec_class.number for spec_class in spec.classes]
-            check_labels(files, numbers, list(map(_record_labels, files, indexes)))
+            every: list[set[int]] = []  # the labels of every record, where all are read
+            visit = (
+                (lambda data: every.append(_labels_of(parse_example(data, ("label",)))))
+                if self.verify
+                else None
+            )
+            indexes = index_files(files, f"index {name}", visit=visit)
+            counts = [len(index) for index in indexes]
+            check_counts(path, spec, counts)
+            labels = list(map(_record_labels, files, indexes))
+            if self.verify:
+                bounds = offsets_of(counts)
+                labels = [set().union(*every[start:stop]) for start, stop in pairwise(bounds.tolist())]
+            check_labels(files, [spec_class.number for spec_class in spec.classes], labels)
             table = pa.table(span_columns(indexes))
             refuse_copied_records(files, table)
             return table
@@ -218,7 +230,13 @@ def _record_labels(file: Path, index: RecordIndex) -> set[int]:
                 f"The records of {file} have no feature 'image' (found: {first(sorted(features))}); Meta-Dataset's "
                 f"have 'image' and 'label'."
             )
-        label = features.get("label")
-        if isinstance(label, np.ndarray) and label.dtype == np.int64 and label.size == 1:
-            labels.add(int(label[0]))
+        labels |= _labels_of(features)
     return labels
+
+
+def _labels_of(features: Mapping[str, FeatureValue]) -> set[int]:
+    """The label of a record, where it has a whole number for one."""
+    label = features.get("label")
+    if isinstance(label, np.ndarray) and label.dtype == np.int64 and label.size == 1:
+        return {int(label[0])}
+    return set()
