@@ -61,7 +61,7 @@ class _Selected:
 
     def __post_init__(self) -> None:
         kind = type(self).__name__
-        if not hasattr(self.features, "fingerprint"):
+        if not hasattr(self.features, "backbone"):
             raise UserError(
                 f"{kind} looks at features, but {self.features!r} is none",
                 f"pass those of {{embed(DATASET, NAME)}}, or {{instances:{self.name}}} with {{judge:NAME}}",
