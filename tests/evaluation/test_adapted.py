@@ -18,7 +18,7 @@ from longshot.core.batches import ImageTask
 from longshot.core.errors import UserError
 from longshot.evaluation.choices import validation_tasks
 from longshot.evaluation.results import Results
-from longshot.evaluation.run_record import add_entry
+from longshot.evaluation.run_record import add_entry, read_run, write_run
 from longshot.methods.finetune_network import FinetuneAll
 from longshot.methods.images import ImageMethod
 from longshot.networks.base import Network
@@ -218,12 +218,12 @@ class TestChoices:
     ) -> None:
         folder = tmp_path / "run"
         evaluate(Choosy(), folder, workers=1)
-        story, before = json.loads((folder / "run.json").read_text()), parts(folder)
+        story, before = read_run(folder), parts(folder)
         [choice] = story["choices"].values()
         choice_before = json.loads(json.dumps(choice))
         choice["measured"]["choosy(worth=-1.0)"][2] = None  # as after a kill in the middle of choosing
         choice["chosen"] = None
-        (folder / "run.json").write_text(json.dumps(story))
+        write_run(folder, story)
         for path in folder.glob("part-*"):
             path.unlink()
         monkeypatch.setattr(Choosy, "tried", [])
@@ -273,10 +273,10 @@ class TestExtending:
     def test_a_folder_from_before_kinds_were_noted(self, evaluate: Run, tmp_path: Path) -> None:
         folder = tmp_path / "run"
         evaluate(FROZEN, folder)
-        story = json.loads((folder / "run.json").read_text())
+        story = read_run(folder)
         for facts in story["methods"].values():
             del facts["kind"]
-        (folder / "run.json").write_text(json.dumps(story))
+        write_run(folder, story)
         run = evaluate([FROZEN, QUICK], folder).run
         assert [run["methods"][method]["kind"] for method in (FROZEN, QUICK)] == ["frozen", "adapted"]
 

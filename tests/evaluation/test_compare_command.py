@@ -50,7 +50,8 @@ def worse(runs: dict[str, Path], tmp_path: Path) -> Path:
         table = pq.read_table(part)
         lowered = table["accuracy"].to_numpy() - np.where(table["task"].to_numpy() % 3 == 0, 0.1, 0.0)
         column = table.column_names.index("accuracy")
-        pq.write_table(table.set_column(column, table.schema.field(column), [lowered]), part)
+        changed = table.set_column(column, table.schema.field(column), [lowered])
+        pq.write_table(changed.replace_schema_metadata(None), part)  # without the digest of the rows before
     return folder
 
 

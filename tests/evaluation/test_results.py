@@ -51,7 +51,7 @@ class TestMemory:
         self, beds: Path, features: longshot.Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        for writer in ("write_json", "file_lock"):
+        for writer in ("write_run", "file_lock"):
             monkeypatch.setattr(stores, writer, None)  # a call would fail
         longshot.evaluate(beds / "fixed.parquet", backbones=features, methods="protonet")
         assert list(tmp_path.iterdir()) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from longshot.core.arrays import Floats, Ints
@@ -283,7 +284,7 @@ def _side(run: Results, content_hash: str, metric: str, methods: Sequence[str]) 
         rows = cell_rows(table, cell)
         series = RunSeries(cell["backbone"], cell["method"], int(cell["seed"]))
         if rows.num_rows:
-            values[series] = (rows["task"].to_numpy(), rows[metric].to_numpy().astype(np.float64))
+            values[series] = (rows["task"].to_numpy(), _metric(run, series, rows, metric))
         else:
             empty.append(series)
     if not values:
@@ -293,6 +294,18 @@ def _side(run: Results, content_hash: str, metric: str, methods: Sequence[str]) 
             f"methods are {', '.join(calls) or 'none yet'}."
         )
     return Side(run.name, values, tuple(empty))
+
+
+def _metric(run: Results, series: RunSeries, rows: pa.Table, metric: str) -> Floats:
+    """A metric of all tasks [T]; UserError where a task has none."""
+    values: Floats = rows[metric].to_numpy().astype(np.float64)
+    absent = int((~np.isfinite(values)).sum())
+    if absent:
+        raise UserError(
+            f"{series} in {run.name} has no {metric} on {absent:,} of {len(values):,} tasks",
+            "choose another {metric}",
+        )
+    return values
 
 
 def _match(side_a: Side, side_b: Side) -> list[tuple[RunSeries, RunSeries]]:

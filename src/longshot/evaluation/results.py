@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from longshot.core.calls import parse_call
 from longshot.core.errors import UserError
+from longshot.core.wording import count
 from longshot.evaluation import units
 from longshot.evaluation.stores import RunFolder, RunMemory, RunStore
 from longshot.statistics import mean_interval
@@ -25,6 +26,7 @@ METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss
 Selection = str | Sequence[str] | None
 _KEYS = ("testbed", "backbone", "method", "seed")
 _SHOWN = 3  # series that repr names
+_ANEW = "remove the file and call {evaluate()} again as before, or take an unchanged copy of the folder"
 
 
 class Results:
@@ -141,14 +143,31 @@ class Results:
         """All rows, in the order asked for and by task; ``seconds`` joined in, ``scores`` where they were kept."""
         cells = []
         for cell in self.run["cells"]:
-            parts = [part for unit in cell["units"] if (part := self.store.part(unit)) is not None]
+            parts = [
+                _of_cell(part, cell, self.name, unit)
+                for unit in cell["units"]
+                if (part := self.store.part(unit)) is not None
+            ]
             if parts:
                 # A testbed over several datasets has units per dataset: task order is restored here.
                 cells.append(pa.concat_tables(parts, promote_options="default").sort_by("task"))
+                self._check_tasks(cells[-1]["task"], cell, len(parts))
         if not cells:
             schema = units.SCHEMA.append(pa.field("seconds", pa.float64()))
             return schema.empty_table()
         return pa.concat_tables(cells, promote_options="default").combine_chunks()
+
+    def _check_tasks(self, tasks: pa.ChunkedArray, cell: dict[str, Any], parts: int) -> None:
+        """UserError when the parts of a finished cell do not hold each task of its testbed once."""
+        expected = self.run["testbeds"][cell["testbed"]].get("tasks")
+        complete = expected is not None and parts == len(cell["units"])
+        if len(tasks.unique()) < len(tasks) or (complete and len(tasks) != expected):
+            raise UserError(
+                f"The parts of {cell['method']} on {cell['backbone']} in {self.name} hold "
+                f"{count(len(tasks.unique()), 'different task')} in {count(len(tasks), 'row')}, and the testbed has "
+                f"{expected if expected is not None else 'each task once'}: files were exchanged",
+                _ANEW,
+            )
 
     def to_pandas(self) -> Any:
         """All rows as a ``pandas.DataFrame``; the columns are those of :meth:`table`."""
@@ -210,6 +229,26 @@ class Results:
     def testbed(self, content_hash: str) -> Testbed:
         """The run's own copy of a testbed; FileNotFoundError when it is gone."""
         return self.store.testbed(content_hash)
+
+
+def _of_cell(part: pa.Table, cell: dict[str, Any], run: str, unit: str) -> pa.Table:
+    """The rows of a unit under the backbone's name in ``cell``; UserError when they are of another cell.
+
+    The same network may have been evaluated under another name before: its units are the same, and so are their rows.
+    """
+    for key in ("testbed", "method", "seed"):
+        values = part[key].unique().to_pylist()
+        if values != [cell[key]]:
+            raise UserError(
+                f"part-{unit}.parquet in {run} is not what run.json says: its {key} is "
+                f"{', '.join(map(str, values))[:60] or 'absent'}, not {str(cell[key])[:60]}",
+                _ANEW,
+            )
+    if part["backbone"].unique().to_pylist() == [cell["backbone"]]:
+        return part
+    position = part.schema.get_field_index("backbone")
+    names = pa.array([cell["backbone"]] * part.num_rows, pa.string())
+    return part.set_column(position, part.schema.field(position), names)
 
 
 def cell_rows(table: pa.Table, cell: dict[str, Any]) -> pa.Table:

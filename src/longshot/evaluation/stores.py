@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from longshot.core.errors import UserError
-from longshot.core.files import explain_disk_errors, write_json
+from longshot.core.files import explain_disk_errors
 from longshot.core.locks import Busy, file_lock
 from longshot.evaluation import units
-from longshot.evaluation.run_record import new_run, open_folder, read_run
+from longshot.evaluation.run_record import new_run, open_folder, read_run, write_run
 from longshot.evaluation.units import Unit
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class RunFolder:
 
     def save(self, run: Mapping[str, Any]) -> None:
         """Write the record."""
-        write_json(self.path / "run.json", run)
+        write_run(self.path, run)
 
     def keep_testbed(self, testbed: Testbed) -> None:
         """Keep a copy of the testbed, so that reports need nothing but the folder."""
@@ -75,7 +75,13 @@ class RunFolder:
         path = testbed_path(self.path, content_hash)
         if not path.is_file():
             raise FileNotFoundError(path)
-        return Testbed.load(path)
+        testbed = Testbed.load(path)
+        if testbed.content_hash != content_hash:
+            raise UserError(
+                f"{path} holds another testbed ({testbed.content_hash[:12]}…)",
+                "call {evaluate()} again as before, without this file",
+            )
+        return testbed
 
     def state(self, unit: Unit, with_scores: bool) -> str:
         """'done', 'missing', 'damaged' or 'no scores'."""

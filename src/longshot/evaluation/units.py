@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from longshot.core.files import atomic, hash_json
+from longshot.core.wording import note
+from longshot.testbeds.columns import content_hash
 
 SCHEMA = pa.schema(
     [
@@ -45,6 +48,9 @@ _SECONDS = pa.schema(
         ("seed", pa.int64()),
         ("seconds", pa.float64()),
     ]
+)
+_DIGEST = (
+    b"longshot.digest"  # of the rows, in a file's metadata: page checksums leave headers and footer open
 )
 _WRITE = {"compression": "zstd", "write_page_checksum": True}
 
@@ -140,18 +146,41 @@ def write_unit(
     rows, timing = unit_tables(unit, columns, seconds, scores)
     for path, table in ((seconds_path(folder, unit.id), timing), (part_path(folder, unit.id), rows)):
         with atomic(path) as temporary:
-            pq.write_table(table, temporary, **_WRITE)
+            sealed = table.replace_schema_metadata({_DIGEST: content_hash(table, "")})
+            pq.write_table(sealed, temporary, **_WRITE)
 
 
 def read_part(path: Path) -> pa.Table:
     """The rows of a part file, checked; ValueError when it is truncated, damaged or something else."""
+    table = _read_sealed(path)
+    if not _fits(table.schema):
+        raise ValueError(f"{path} has other columns than results have")
+    shares = table["accuracy"].to_numpy()
+    if table["task"].null_count or not ((shares >= 0) & (shares <= 1)).all():
+        raise ValueError(f"{path} is damaged: it holds tasks without a number or an accuracy")
+    return table
+
+
+def _fits(schema: pa.Schema) -> bool:
+    """Whether a part has the columns of results, in their order; scores may follow."""
+    fields = [schema.field(position) for position in range(min(len(schema), len(SCHEMA)))]
+    return [(field.name, field.type) for field in fields] == [(field.name, field.type) for field in SCHEMA]
+
+
+def _read_sealed(path: Path) -> pa.Table:
+    """A table of ours; ValueError when it cannot be read or its rows are not those that were written."""
     try:
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
-    except (pa.ArrowException, OSError) as error:
+        table.validate(full=True)  # damaged bytes can decode to lengths that lead nowhere
+        digest = (table.schema.metadata or {}).get(_DIGEST)  # absent from files of earlier versions
+        changed = digest is not None and digest != content_hash(table, "").encode()
+    except PermissionError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise ValueError(f"{path} is truncated or damaged") from error
-    if table.column_names[: len(SCHEMA)] != SCHEMA.names:
-        raise ValueError(f"{path} has other columns than results have")
-    return table
+    if changed:
+        raise ValueError(f"{path} is damaged: its rows are not those that were written")
+    return table.replace_schema_metadata(None)
 
 
 def part_state(folder: Path, unit: Unit, with_scores: bool) -> str:
@@ -171,14 +200,25 @@ def part_state(folder: Path, unit: Unit, with_scores: bool) -> str:
 
 
 def read_seconds(folder: Path, unit_id: str, rows: int) -> Any:
-    """[rows] float64 timings of a unit; nulls when the file is gone, since results stand without it."""
-    try:
-        column = pq.read_table(seconds_path(folder, unit_id), columns=["seconds"])["seconds"]
-    except (pa.ArrowException, OSError):
-        column = None
-    if column is None or len(column) != rows:
+    """[rows] float64 timings of a unit; nulls when the file is gone or damaged, since results stand without it."""
+    path = seconds_path(folder, unit_id)
+    if not path.exists():
         return pa.nulls(rows, pa.float64())
-    return column.combine_chunks()
+    try:
+        table = _read_sealed(path)
+    except ValueError as error:
+        _leave_out(str(error))
+        return pa.nulls(rows, pa.float64())
+    if table.schema.names != _SECONDS.names or table.schema.types != _SECONDS.types or len(table) != rows:
+        _leave_out(f"{path} holds something else than the times of {rows:,} tasks")
+        return pa.nulls(rows, pa.float64())
+    return table["seconds"].combine_chunks()
+
+
+@cache
+def _leave_out(reason: str) -> None:
+    """Say once that times are missing."""
+    note(f"{reason}; these times are left out, the results stand without them")
 
 
 def ragged_list(values: Sequence[np.ndarray[Any, Any]]) -> Any:

@@ -12,10 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from longshot.core.arrays import Floats, Ints
-from longshot.core.files import hash_text, write_json
+from longshot.core.files import hash_text
 from longshot.evaluation import units
 from longshot.evaluation.results import Results
-from longshot.evaluation.run_record import add_testbed, new_run
+from longshot.evaluation.run_record import add_testbed, new_run, write_run
 from longshot.evaluation.stores import testbed_path
 from longshot.studies.cross_domain.plan import METHODS
 from longshot.studies.engine.rows import numbers, select_rows
@@ -121,7 +121,7 @@ def join_runs(
                             network for network in facts["networks"] if network not in entry["networks"]
                         ]
             run["cells"].append(cell)
-    write_json(out / "run.json", run)
+    write_run(out, run)
     return Results(out)
 
 
