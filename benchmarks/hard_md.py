@@ -88,7 +88,12 @@ def main() -> None:
         began, worked = time.monotonic(), time.process_time()
         beds = [
             sample(
-                data, tasks=TASKS, shape=MetaDatasetShape(), instances=DifficultInstances(features), seed=0
+                data,
+                tasks=TASKS,
+                shape=MetaDatasetShape(),
+                instances=DifficultInstances(features),
+                seed=0,
+                identity="names",
             )
             for data, features in sources
         ]

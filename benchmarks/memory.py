@@ -66,7 +66,9 @@ def evaluate(folder: Path) -> None:
         preprocessing="none",
         hash="0" * 64,
     )
-    testbed = longshot.sample(dataset, tasks=TASKS, shape=longshot.FixedShape(way=5, shot=5, query=10))
+    testbed = longshot.sample(
+        dataset, tasks=TASKS, shape=longshot.FixedShape(way=5, shot=5, query=10), identity="names"
+    )
     start = time.perf_counter()
     longshot.evaluate(
         {"million": testbed}, backbones=features, methods="protonet", out=folder / "run", device="cpu"

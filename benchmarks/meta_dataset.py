@@ -49,7 +49,9 @@ def main() -> None:
             _rate(REPLAYED, lambda s=source: list(episodes(s, REPLAYED, seed=0))),
             _rate(
                 WHOLE,
-                lambda d=dataset, c=classes: sample(d, tasks=WHOLE, shape=MetaDatasetShape(), classes=c),
+                lambda d=dataset, c=classes: sample(
+                    d, tasks=WHOLE, shape=MetaDatasetShape(), classes=c, identity="names"
+                ),
             ),
         ]
         print(f"{name:40} {rates[0]:10,.0f} {rates[1]:10,.0f} {rates[2]:14,.0f}")
