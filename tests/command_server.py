@@ -16,6 +16,8 @@ import sys
 import traceback
 from typing import Any
 
+import few_toys
+
 
 def serve() -> None:
     """Answer requests until the input ends: a program to start, or one to wait for."""
@@ -68,6 +70,7 @@ def _run(request: dict[str, Any]) -> None:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(handle, descriptor)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        few_toys.heed()
         if request["program"] is None:
             _command(request["arguments"])
         else:

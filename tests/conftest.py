@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
+from few_toys import FewToys
 from forked import ForkServer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,6 +56,19 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "cache"
     monkeypatch.setenv("LONGSHOT_CACHE", str(path))
     return path
+
+
+@pytest.fixture
+def own_toys(cache: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[FewToys], None]:
+    """``own_toys(FewToys(20))``: commands find a smaller toybox, in a cache of the test's own."""
+
+    def use(part: FewToys) -> None:
+        fresh_cache.mkdir()
+        (fresh_cache / "toybox").symlink_to(cache / "toybox")
+        for variable, value in part.tell().items():
+            monkeypatch.setenv(variable, value)
+
+    return use
 
 
 @pytest.fixture(scope="session")
