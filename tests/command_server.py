@@ -25,12 +25,15 @@ def serve() -> None:
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401
     import scipy.stats  # noqa: F401
-    import torch  # noqa: F401
+    import torch._dynamo  # noqa: F401  every optimiser imports it with its first step, and SymPy with it
 
     import longshot.cli.main
     import longshot.evaluation.runner
     import longshot.reports.report
-    import longshot.training.loop  # noqa: F401
+    import longshot.training.loop
+
+    with contextlib.suppress(ImportError):  # SQLAlchemy is an extra
+        import longshot.competition.worker  # noqa: F401
 
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -38,6 +41,7 @@ def serve() -> None:
         request = json.loads(line)
         answers.write(f"{_wait(request) if 'wait' in request else _start(request)}\n")
         answers.flush()
+    os._exit(0)  # taking torch down again would cost a second and tells nobody anything
 
 
 def _start(request: dict[str, Any]) -> int:

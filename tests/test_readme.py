@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from forked import ForkServer
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 
@@ -39,13 +39,10 @@ def test_the_commands(desk: Path, run_cli: Callable[..., subprocess.CompletedPro
     assert (desk / "my-toys" / "README.md").is_file()
 
 
-def test_the_python(desk: Path) -> None:
+def test_the_python(desk: Path, forks: ForkServer) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=desk, capture_output=True, text=True, env=dict(os.environ)
-    )
-    assert done.returncode == 0, done.stderr
+    done = forks.run(program=code, cwd=desk)
     assert re.match(r"efficientnet-lite0 protonet 0\.\d+ ± 0\.\d+", done.stdout)
     assert (desk / "report.html").stat().st_size > 10_000
 

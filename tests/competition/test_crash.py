@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from forked import ForkedProcess, ForkServer
 from longshot.competition import queue, worker
 from longshot.competition.settings import Competition
 from longshot.competition.store import Store, runs
@@ -68,18 +67,17 @@ def store(competition: Competition) -> Store:
 
 
 @pytest.fixture
-def start(competition: Competition, tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[str]]]:
+def start(
+    competition: Competition, tmp_path: Path, forks: ForkServer
+) -> Iterator[Callable[[str, str], ForkedProcess]]:
     """Start a worker and wait until it holds still at a point."""
-    begun: list[subprocess.Popen[str]] = []
+    begun: list[ForkedProcess] = []
 
-    def begin(when: str, function: str) -> subprocess.Popen[str]:
-        arguments = [sys.executable, "-c", PROGRAM, competition.folder, tmp_path, when, function]
-        process = subprocess.Popen(
-            arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path
-        )
+    def begin(when: str, function: str) -> ForkedProcess:
+        process = forks.start(competition.folder, tmp_path, when, function, program=PROGRAM, cwd=tmp_path)
         begun.append(process)
         while not (tmp_path / "held").exists():
-            assert process.poll() is None, process.stdout.read()
+            assert process.poll() is None, process.communicate()
             time.sleep(0.02)
         return process
 
@@ -87,7 +85,6 @@ def start(competition: Competition, tmp_path: Path) -> Iterator[Callable[[str, s
     for process in begun:
         process.kill()
         process.wait()
-        process.stdout.close()
 
 
 def descendants(pid: int) -> set[Process]:

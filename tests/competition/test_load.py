@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from forked import ForkedProcess, ForkServer
 from longshot.competition import queue
 from longshot.competition.baselines import write_baseline
 from longshot.competition.settings import Competition, load
@@ -58,31 +58,34 @@ def generous(competition: Competition) -> Competition:
     return load(competition.folder)
 
 
-def under_load(
-    competition: Competition, source: Path, submitters: int, each: int, workers: int, how: str
-) -> Store:
+UnderLoad = Callable[..., Store]
+
+
+@pytest.fixture
+def under_load(generous: Competition, forks: ForkServer) -> UnderLoad:
     """Enter ``submitters`` × ``each`` submissions while workers run; comes back when all have ended."""
-    folder = competition.folder
+    folder = generous.folder
 
-    def start(program: str, *arguments: object) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-c", program, folder, *map(str, arguments)], cwd=folder.parent
-        )
+    def start(program: str, *arguments: object) -> ForkedProcess:
+        return forks.start(folder, *map(str, arguments), program=program, cwd=folder.parent)
 
-    entering = [start(SUBMIT, source, name, each) for name in range(submitters)]
-    (folder / "go").touch()
-    working = [start(WORK, how) for _ in range(workers)]
-    try:
-        assert [process.wait() for process in entering] == [0] * submitters
-        store = Store(competition)
-        while {"queued", "running"} & {row["state"] for row in store.rows(submissions.select())}:
-            assert all(process.poll() is None for process in working)
-            time.sleep(0.1)
-    finally:
-        for process in (*entering, *working):
-            process.kill()
-            process.wait()
-    return store
+    def load_it(source: Path, submitters: int, each: int, workers: int, how: str) -> Store:
+        entering = [start(SUBMIT, source, name, each) for name in range(submitters)]
+        (folder / "go").touch()
+        working = [start(WORK, how) for _ in range(workers)]
+        try:
+            assert [process.wait() for process in entering] == [0] * submitters
+            store = Store(generous)
+            while {"queued", "running"} & {row["state"] for row in store.rows(submissions.select())}:
+                assert all(process.poll() is None for process in working)
+                time.sleep(0.1)
+        finally:
+            for process in (*entering, *working):
+                process.kill()
+                process.wait()
+        return store
+
+    return load_it
 
 
 def check_each_scored_once(competition: Competition, store: Store, count: int) -> None:
@@ -99,16 +102,22 @@ def check_each_scored_once(competition: Competition, store: Store, count: int) -
     assert not [path for path in (competition.folder / "submissions").iterdir() if path.name.startswith(".")]
 
 
-def test_a_hundred_submissions_by_eight_processes_at_once(generous, submission, needs_sandbox):
+@pytest.mark.parametrize(
+    ("submitters", "each", "workers"), [(4, 4, 2), pytest.param(8, 13, 3, marks=pytest.mark.long)]
+)
+def test_submissions_by_many_processes_at_once(
+    generous, submission, under_load, needs_sandbox, submitters, each, workers
+):
     """The queue and the files at full load; the submissions themselves are not run."""
-    store = under_load(generous, submission(), submitters=8, each=13, workers=3, how="quick")
-    check_each_scored_once(generous, store, 104)
+    store = under_load(submission(), submitters=submitters, each=each, workers=workers, how="quick")
+    check_each_scored_once(generous, store, submitters * each)
 
 
-def test_the_random_baseline_under_load(generous, tmp_path, needs_sandbox):
+@pytest.mark.parametrize("submitters", [3, pytest.param(8, marks=pytest.mark.long)])
+def test_the_random_baseline_under_load(generous, tmp_path, under_load, needs_sandbox, submitters):
     """As above with real runs; `python -m benchmarks competition` does it with a hundred."""
     source = write_baseline("random", tmp_path / "random")
-    store = under_load(generous, source, submitters=8, each=1, workers=2, how="whole")
-    check_each_scored_once(generous, store, 8)
+    store = under_load(source, submitters=submitters, each=1, workers=2, how="whole")
+    check_each_scored_once(generous, store, submitters)
     scores = {row["score"] for row in store.rows(submissions.select())}
     assert len(scores) == 1  # the same code on the same hidden tasks, whichever worker ran it
