@@ -22,29 +22,39 @@ def install(site: Path, package: str, code: str) -> None:
     (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 9.9\n")
 
 
+EXTRAS = {  # extra: (package, its code)
+    "timm": ("timm", ""),
+    "hf": ("transformers", "raise RuntimeError('built for another torch')"),
+    "sql": ("duckdb", "import os; os._exit(9)"),
+}
+
+
+@pytest.fixture(scope="module")
+def rows(run_cli: RunCli, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """What it says where one extra is fine and two are broken."""
+    folder = tmp_path_factory.mktemp("doctor")
+    for package, code in EXTRAS.values():
+        install(folder / "site", package, code)
+    paths = [str(folder / "site"), os.environ.get("PYTHONPATH", "")]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("LONGSHOT_CACHE", str(folder / "cache"))
+        patched.setenv("PYTHONPATH", os.pathsep.join(paths))
+        return {row["what"]: row for row in json.loads(run_cli("doctor", "--json").stdout)}
+
+
 @pytest.mark.parametrize(
-    ("code", "state", "detail"),
+    ("extra", "state", "detail"),
     [
-        ("", "ok", "timm:NAME backbones (timm 9.9)"),
-        ("raise RuntimeError('built for another torch')", "broken", "RuntimeError: built for another torch"),
-        ("import os; os._exit(9)", "broken", "the process ended with code 9"),
+        ("timm", "ok", "timm:NAME backbones (timm 9.9)"),
+        ("hf", "broken", "RuntimeError: built for another torch"),
+        ("sql", "broken", "the process ended with code 9"),
     ],
 )
 def test_an_extra_is_ok_when_it_can_be_imported(
-    run_cli: RunCli,
-    fresh_cache: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    code: str,
-    state: str,
-    detail: str,
+    rows: dict[str, dict[str, str]], extra: str, state: str, detail: str
 ) -> None:
-    install(tmp_path / "site", "timm", code)
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
-    )
-    rows = {row["what"]: row for row in json.loads(run_cli("doctor", "--json").stdout)}
-    assert rows["extra timm"]["state"] == state and detail in rows["extra timm"]["detail"]
+    row = rows[f"extra {extra}"]
+    assert row["state"] == state and detail in row["detail"]
 
 
 def test_every_place_of_the_cache_is_shown(

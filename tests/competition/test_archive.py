@@ -74,12 +74,12 @@ def test_a_bomb_is_stopped_while_it_unpacks(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_hundred_thousand_files(tmp_path):
+def test_ten_thousand_files(tmp_path):
     source = tmp_path / "s.zip"
     with zipfile.ZipFile(source, "w") as archive:
-        for number in range(100_000):
+        for number in range(10_000):
             archive.writestr(f"{number}", b"")
-    with pytest.raises(UserError, match="100,000 files, at most 2,000"):
+    with pytest.raises(UserError, match="10,000 files, at most 2,000"):
         unpack(source, tmp_path / "out")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import os
 from pathlib import Path
 
 import numpy as np
@@ -53,23 +54,25 @@ def first_classes(dataset: Dataset, count: int) -> Dataset:
     )
 
 
-@pytest.fixture(params=["grocery", "toybox"])
-def real(request: pytest.FixtureRequest, cache: Path) -> tuple[Dataset, Features]:
+CLASSES = {
+    "grocery": 20,
+    "toybox": 40,
+}  # fewer of toybox are one family, in which viewpoints weigh too little
+
+
+@pytest.fixture(scope="module", params=["grocery", "toybox"])
+def real(request: pytest.FixtureRequest) -> World:
     """Classes of Grocery (natural photos) and of toybox through an ImageNet-trained network."""
     if request.param == "toybox":
-        dataset = first_classes(open_dataset("toybox"), 40)
-    else:
-        dataset = first_classes(
-            open_dataset(request.getfixturevalue("shared") / "data" / "grocery128.zip"), 40
-        )
-    return dataset, embedded(dataset, "efficientnet-lite0", cache)
+        return request.getfixturevalue("toys")
+    path = request.getfixturevalue("shared") / "data" / "grocery128.zip"
+    return World.of(first_classes(open_dataset(path), CLASSES["grocery"]))
 
 
-@pytest.fixture
-def toys(cache: Path) -> tuple[Dataset, Features]:
+@pytest.fixture(scope="module")
+def toys() -> World:
     """Classes of toybox, with their attributes."""
-    dataset = first_classes(open_dataset("toybox"), 40)
-    return dataset, embedded(dataset, "efficientnet-lite0", cache)
+    return World.of(first_classes(open_dataset("toybox"), CLASSES["toybox"]))
 
 
 def draw(
@@ -102,6 +105,34 @@ def accuracies(testbed: Testbed, features: Features) -> np.ndarray:
         nearest = ((unit[bound.query.row(i)][:, None] - centres) ** 2).sum(-1).argmin(1)
         result.append((nearest == bound.query_label.row(i)).mean())
     return np.array(result)
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """A dataset with its features, and the testbeds that several tests look at."""
+
+    dataset: Dataset
+    features: Features
+    drawn: dict[str, Testbed] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> World:
+        return cls(dataset, embedded(dataset, "efficientnet-lite0", Path(os.environ["LONGSHOT_CACHE"])))
+
+    def bed(self, kind: str) -> Testbed:
+        """200 tasks with these supports."""
+        if kind not in self.drawn:
+            instances = {
+                "uniform": UniformInstances(),
+                "easy": EasyInstances(self.features),
+                "difficult": DifficultInstances(self.features),
+                "refined": DifficultInstances(self.features, refine=5, greedy=1),
+            }
+            self.drawn[kind] = draw(self.dataset, instances[kind])
+        return self.drawn[kind]
+
+    def accuracies(self, kind: str) -> np.ndarray:
+        return accuracies(self.bed(kind), self.features)
 
 
 def surely_above(a: np.ndarray, b: np.ndarray) -> bool:
@@ -200,41 +231,30 @@ def test_features_of_another_dataset_are_refused(small: tuple[Dataset, Features]
         draw(dataset, DifficultInstances(other), 5)
 
 
-def test_easy_above_uniform_above_difficult_above_refined(real: tuple[Dataset, Features]) -> None:
-    dataset, features = real
-    easy = accuracies(draw(dataset, EasyInstances(features)), features)
-    uniform = accuracies(draw(dataset, UniformInstances()), features)
-    difficult = accuracies(draw(dataset, DifficultInstances(features)), features)
-    refined = accuracies(draw(dataset, DifficultInstances(features, refine=5, greedy=1)), features)
+def test_easy_above_uniform_above_difficult_above_refined(real: World) -> None:
+    kinds = ("easy", "uniform", "difficult", "refined")
+    easy, uniform, difficult, refined = (real.accuracies(kind) for kind in kinds)
     assert surely_above(easy, uniform)
     assert surely_above(uniform, difficult)
     assert difficult.mean() >= refined.mean()
 
 
-def test_refined_is_harder_than_greedy_search(real: tuple[Dataset, Features]) -> None:
-    dataset, features = real
-    greedy = accuracies(draw(dataset, GreedyInstances(features, rounds=3), 60), features)
-    refined = accuracies(draw(dataset, DifficultInstances(features, refine=5, greedy=1), 60), features)
-    assert surely_above(greedy, refined)
+def test_refined_is_harder_than_greedy_search(real: World) -> None:
+    greedy = draw(real.dataset, GreedyInstances(real.features, rounds=3), 60)
+    refined = draw(real.dataset, DifficultInstances(real.features, refine=5, greedy=1), 60)
+    assert surely_above(accuracies(greedy, real.features), accuracies(refined, real.features))
 
 
-def test_difficulty_transfers_to_another_backbone(real: tuple[Dataset, Features], cache: Path) -> None:
-    dataset, features = real
-    other = embedded(dataset, "pixels", cache)
-    uniform = accuracies(draw(dataset, UniformInstances()), other)
-    difficult = accuracies(draw(dataset, DifficultInstances(features, refine=5, greedy=1)), other)
-    assert surely_above(uniform, difficult)
+def test_difficulty_transfers_to_another_backbone(real: World, cache: Path) -> None:
+    other = embedded(real.dataset, "pixels", cache)
+    assert surely_above(accuracies(real.bed("uniform"), other), accuracies(real.bed("refined"), other))
 
 
-def test_bounded_error_is_harder_than_cross_entropy(real: tuple[Dataset, Features]) -> None:
+def test_bounded_error_is_harder_than_cross_entropy(real: World) -> None:
     """Why bounded error is the default."""
-    dataset, features = real
-    options = {"refine": 5, "greedy": 1}
-    bounded = accuracies(draw(dataset, DifficultInstances(features, **options)), features)
-    paper = accuracies(
-        draw(dataset, DifficultInstances(features, objective="prototype", **options)), features
-    )
-    assert surely_above(paper, bounded)
+    instances = DifficultInstances(real.features, objective="prototype", refine=5, greedy=1)
+    paper = accuracies(draw(real.dataset, instances), real.features)
+    assert surely_above(paper, real.accuracies("refined"))
 
 
 FRONT_BACK = ImageLimits(query_where="viewpoint in (front, back)")
@@ -246,17 +266,17 @@ def likeness(testbed: Testbed, dataset: Dataset) -> np.ndarray:
     return shares["front"] + shares["back"]
 
 
-def test_difficult_supports_show_other_viewpoints_than_the_query(toys: tuple[Dataset, Features]) -> None:
+def test_difficult_supports_show_other_viewpoints_than_the_query(toys: World) -> None:
     """The paper's figure 5."""
-    dataset, features = toys
+    dataset, features = toys.dataset, toys.features
     uniform = draw(dataset, UniformInstances(), 100, limits=FRONT_BACK)
     difficult = draw(dataset, DifficultInstances(features), 100, limits=FRONT_BACK)
     assert surely_above(likeness(uniform, dataset), likeness(difficult, dataset))
 
 
-def test_easy_supports_show_the_viewpoints_of_the_query(toys: tuple[Dataset, Features]) -> None:
+def test_easy_supports_show_the_viewpoints_of_the_query(toys: World) -> None:
     """The paper's figure 5."""
-    dataset, features = toys
+    dataset, features = toys.dataset, toys.features
     uniform = draw(dataset, UniformInstances(), 100, limits=FRONT_BACK)
     easy = draw(dataset, EasyInstances(features), 100, limits=FRONT_BACK)
     assert surely_above(likeness(easy, dataset), likeness(uniform, dataset))
