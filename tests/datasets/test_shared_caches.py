@@ -102,7 +102,7 @@ def test_a_read_only_cache_is_used_without_a_lock(
     before = image_digests(open_dataset("letters"))
     shutil.rmtree(tmp_path / "shared" / "scans", ignore_errors=True)
     places(monkeypatch, read_only(tmp_path / "shared"))
-    monkeypatch.setattr("longshot.datasets.identity.digest_of", None)  # nothing is read again
+    monkeypatch.setattr("longshot.datasets.identity._hashed", None)  # nothing is read again
     assert (image_digests(open_dataset("letters")) == before).all()
     assert capsys.readouterr().err == ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import zipfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.files import container_stamps, need_stamp
 from longshot.datasets.formats.base import assemble
-from longshot.datasets.images import ImageError, array_bytes, to_rgb
+from longshot.datasets.images import ImageError, array_bytes, rows_bytes, to_rgb
 from longshot.datasets.stores import escape_name
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ class ArrayStore:
     def encoded(self, row: int) -> bytes:
         """Type, shape and numbers of one record."""
         return array_bytes(_images(self.path, self.member)[row])
+
+    def encoded_rows(self, rows: Iterable[int]) -> Iterator[bytes]:
+        """``encoded`` of many."""
+        return rows_bytes(_images(self.path, self.member), rows)
 
     def stamps(self, rows: Ints) -> Ints:
         """Those of the file: one look, whatever the number of images."""

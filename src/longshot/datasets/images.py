@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import IO
@@ -56,9 +57,16 @@ def array_bytes(pixels: NDArray[np.generic]) -> bytes:
     >>> array_bytes(np.zeros((1, 2), np.uint8))
     b'array |u1 1,2\\n\\x00\\x00'
     """
-    little = pixels.astype(pixels.dtype.newbyteorder("<"), copy=False)
-    head = f"array {little.dtype.str} {','.join(map(str, pixels.shape))}\n"
-    return head.encode() + little.tobytes()
+    return next(rows_bytes(pixels[None], (0,)))
+
+
+def rows_bytes(images: NDArray[np.generic], rows: Iterable[int]) -> Iterator[bytes]:
+    """``array_bytes`` of some images of an array [N, …]."""
+    plain = images.view(np.ndarray)  # a memory map is slow to index
+    kind = plain.dtype.newbyteorder("<")
+    head = f"array {kind.str} {','.join(map(str, plain.shape[1:]))}\n".encode()
+    for row in rows:
+        yield head + plain[row].astype(kind, copy=False).tobytes()
 
 
 def is_image_name(name: str) -> bool:

@@ -19,7 +19,7 @@ from longshot.core.files import write_json
 from longshot.core.wording import note
 from longshot.datasets.digest_memory import Digests
 from longshot.datasets.files import file_stamps
-from longshot.datasets.images import array_bytes
+from longshot.datasets.images import rows_bytes
 from longshot.datasets.toybox.generate import IMAGES_FILE, VERSION
 
 CHECKED_FILE = "checked.json"
@@ -35,7 +35,7 @@ def shipped_digests() -> Digests:
 def drawn_digests(images: Path) -> Digests:
     """The digests [N, 32] of what was drawn into a file, read now."""
     pixels = np.load(images, mmap_mode="r")
-    data = b"".join(hashlib.sha256(array_bytes(picture)).digest() for picture in pixels)
+    data = b"".join(hashlib.sha256(picture).digest() for picture in rows_bytes(pixels, range(len(pixels))))
     return np.frombuffer(data, np.uint8).reshape(-1, 32)
 
 

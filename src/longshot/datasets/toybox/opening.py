@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from longshot.core.locks import file_lock
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.digest_memory import Digests
 from longshot.datasets.files import container_stamps
-from longshot.datasets.images import array_bytes
+from longshot.datasets.images import array_bytes, rows_bytes
 from longshot.datasets.toybox.attributes import IMAGES
 from longshot.datasets.toybox.digests import agrees, check_drawn, shipped_digests
 from longshot.datasets.toybox.generate import ATTRIBUTES_FILE, CLASSES_FILE, IMAGES_FILE, VERSION, generate
@@ -44,6 +45,10 @@ class ToyStore:
     def encoded(self, row: int) -> bytes:
         """Type, shape and numbers of one image."""
         return array_bytes(_mapped(self.path)[row])
+
+    def encoded_rows(self, rows: Iterable[int]) -> Iterator[bytes]:
+        """``encoded`` of many."""
+        return rows_bytes(_mapped(self.path), rows)
 
     def stamps(self, rows: Ints) -> Ints:
         """Those of the file: one look, whatever the number of images."""
