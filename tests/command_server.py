@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -17,6 +18,8 @@ import traceback
 from typing import Any
 
 import few_toys
+
+PR_SET_PDEATHSIG = 1
 
 
 def serve() -> None:
@@ -64,6 +67,8 @@ def _run(request: dict[str, Any]) -> None:
     try:
         os.setsid()  # a group of its own; and Ctrl-C works even where the tests were started in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        if sys.platform == "linux":  # nothing outlives the tests, however they end
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         os.environ.clear()
         os.environ.update(request["env"])
         os.chdir(request["cwd"])
