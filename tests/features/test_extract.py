@@ -85,11 +85,11 @@ def test_second_time_comes_from_the_cache(many: Path, fresh_cache: Path) -> None
     assert run(dataset, "pixels", preprocessing="decode|resize(8,8)").cached is False
 
 
-def test_nothing_but_the_pair_is_left(many: Path, fresh_cache: Path) -> None:
+def test_nothing_but_array_keys_and_sidecar_is_left(many: Path, fresh_cache: Path) -> None:
     features = embed(many, "pixels")
     assert features.path is not None
     names = sorted(file.name for file in (fresh_cache / "features").iterdir())
-    assert names == [f"{features.hash}.json", f"{features.hash}.npy"]
+    assert names == [f"{features.hash}.{ending}" for ending in ("json", "keys", "npy")]
 
 
 def test_float16_is_float32_rounded(many: Path, fresh_cache: Path) -> None:
@@ -132,7 +132,10 @@ def test_damaged_cache_is_made_anew(
     outcome = run(many, "pixels")
     assert not outcome.cached
     assert features.path.read_bytes() == expected
-    assert "damaged features" in capsys.readouterr().err
+    messages = capsys.readouterr().err
+    assert "note: the cached features of 'many0' through 'pixels' were damaged (Features " in messages
+    assert "truncated" in messages
+    assert "1,200 of 1,200 images had to be embedded anew" in messages
 
 
 def test_unreadable_images_are_all_listed(many: Path, fresh_cache: Path, tmp_path: Path) -> None:

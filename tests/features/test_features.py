@@ -13,6 +13,7 @@ import pytest
 
 from longshot.core.errors import UserError
 from longshot.features.features import Features, not_finite
+from longshot.features.guard import guarded_json
 
 
 def make(rows: int = 6, dim: int = 4, dtype: str = "float16") -> Features:
@@ -54,7 +55,8 @@ def test_loading_takes_little_memory(tmp_path: Path) -> None:
     del big  # a sparse file of zeros
     features.write_sidecar(tmp_path / "f.npy")
     meta = json.loads((tmp_path / "f.json").read_text())
-    meta.update(rows=200_000, dim=1000, offsets=[0, 200_000], keys=[str(i) for i in range(200_000)])
+    del meta["checksum"]
+    meta.update(format=1, rows=200_000, dim=1000, offsets=[0, 200_000], keys=[str(i) for i in range(200_000)])
     (tmp_path / "f.json").write_text(json.dumps(meta))
     before = _resident()
     loaded = Features.load(tmp_path / "f.npy")
@@ -97,7 +99,7 @@ def test_other_number_of_keys(tmp_path: Path) -> None:
     make().save(tmp_path / "f.npy")
     meta = json.loads((tmp_path / "f.json").read_text())
     meta["keys"].pop()
-    (tmp_path / "f.json").write_text(json.dumps(meta))
+    (tmp_path / "f.json").write_text(guarded_json({k: v for k, v in meta.items() if k != "checksum"}))
     with pytest.raises(UserError, match="names 5 keys and 1 classes for 6 rows"):
         Features.load(tmp_path / "f.npy")
 
@@ -147,15 +149,16 @@ def test_not_finite_agrees_with_numpy(dtype: str) -> None:
     assert np.array_equal(not_finite(values), ~np.isfinite(values).all(axis=1))
 
 
-def test_features_tell_what_they_are_in_five_lines() -> None:
+def test_features_tell_what_they_are_in_six_lines() -> None:
     features = make()
     assert repr(features).splitlines() == [
         "Features of 'things' through 'pixels'",
         "  array: 6 × 4 float16, 1 class",
         "  preprocessing: decode|resize(2,2)",
+        "  images: by name only",
         "  hash: hhhhhhhhhhhh",
         "  file: not on disk",
     ]
     html = replace(features, dataset="<b>")._repr_html_()
     assert "<tr><th>dataset</th><td>&lt;b&gt;</td></tr>" in html
-    assert html.count("<tr>") == 6
+    assert html.count("<tr>") == 7

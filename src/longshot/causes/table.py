@@ -17,18 +17,17 @@ from numpy.typing import NDArray
 from longshot.causes.measures import NUMBERS, SIDE, hue_names, measure
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, cache_dir, cache_places, hash_text
-from longshot.core.preprocess import parse
 from longshot.core.progress import progress
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.images import ImageError
 from longshot.datasets.sidecars import read_attributes
-from longshot.features.cache import Shards, lock
-from longshot.features.extract import probe, unreadable_images
+from longshot.features.cache import Shards, lock, open_guarded
+from longshot.features.content import content_of
+from longshot.features.request import unreadable_images
 
 _SHARD = 4096  # images that a kill can cost
 _STEP = 64  # images measured at a time
-_TRANSFORM = f"decode|resize({SIDE},{SIDE})"
 
 
 def measure_attributes(
@@ -129,15 +128,14 @@ def _numbers(dataset: Dataset) -> NDArray[np.float32]:
 
 
 def _file(dataset: Dataset) -> str:
-    marks = hash_text("longshot measures 1", dataset.fingerprint, probe(dataset, parse(_TRANSFORM)), *NUMBERS)
+    marks = hash_text("longshot measures 2", dataset.fingerprint, content_of(dataset).digest, *NUMBERS)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
     return f"{name}-{marks[:32]}.npy"
 
 
 def _open(path: Path, rows: int) -> NDArray[np.float32] | None:
-    try:
-        array: NDArray[np.float32] = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+    array = open_guarded(path)
+    if array is None:
         return None
     return array if array.shape == (rows, len(NUMBERS)) and array.dtype == np.float32 else None
 

@@ -31,6 +31,17 @@ def device_option(function: F) -> F:
     )(function)
 
 
+def identity_option(function: F) -> F:
+    """``--identity``: what the files that are made vouch for."""
+    return click.option(
+        "--identity",
+        type=click.Choice(["content", "names"]),
+        default="content",
+        show_default=True,
+        help="What results vouch for: the images' bytes, read once, or only their names (for huge, slow drives).",
+    )(function)
+
+
 def dry_run_option(function: F) -> F:
     """``--dry-run``: estimate time and disk, write nothing."""
     return click.option(

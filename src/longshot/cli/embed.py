@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import device_option, dry_run_option, echo_json, json_option, print_table
+from longshot.cli.common import (
+    device_option,
+    dry_run_option,
+    echo_json,
+    identity_option,
+    json_option,
+    print_table,
+)
 
 
 @click.command()
@@ -40,7 +47,8 @@ from longshot.cli.common import device_option, dry_run_option, echo_json, json_o
 @click.option("--preprocessing", help="e.g. 'decode|resize(96)|central_crop(84)|normalize(imagenet)'.")
 @click.option("--skip-bad", is_flag=True, help="Leave unreadable images out and record them in the dataset.")
 @click.option("--allow-download", is_flag=True, help="Let hf: and timm: backbones fetch weights.")
-@click.option("--refresh", is_flag=True, help="Compute anew even if the cache has it (after editing images).")
+@click.option("--refresh", is_flag=True, help="Compute anew even if the cache has it.")
+@identity_option
 @click.option(
     "-o",
     "--out",
@@ -60,6 +68,7 @@ def command(
     skip_bad: bool,
     allow_download: bool,
     refresh: bool,
+    identity: str,
     out: Path | None,
     dry_run: bool,
     as_json: bool,
@@ -92,6 +101,7 @@ def command(
         "batch_size": batch_size,
         "preprocessing": preprocessing,
         "allow_download": allow_download,
+        "identity": identity,
     }
     rows: list[dict[str, Any]] = []
     for backbone in backbones:
@@ -110,6 +120,9 @@ def command(
                 "images": len(features),
                 "dim": features.dim,
                 "dtype": dtype,
+                "identity": features.identity,
+                "content": features.content,
+                "backbone_identity": features.backbone_identity,
                 "skipped": len(opened.skipped),
                 "cached": outcome.cached,
                 "resumed_shards": outcome.resumed,
@@ -148,6 +161,7 @@ def _done(row: dict[str, Any]) -> dict[str, Any]:
         "images": f"{row['images']:,}",
         "dim": row["dim"],
         "stored as": row["dtype"],
+        "images by": row["identity"],
         "work": work,
         "images/s": f"{rate:,.0f}" if rate else "",
         "skipped": row["skipped"],

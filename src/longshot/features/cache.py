@@ -18,34 +18,75 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, cache_dir, explain_disk_errors
+from longshot.core.files import atomic, cache_dir, cache_places, explain_disk_errors, write_text
 from longshot.core.locks import file_lock, is_held
-from longshot.features.features import Features, sidecar, write_header, write_rows
+from longshot.core.wording import note
+from longshot.datasets.dataset import Dataset
+from longshot.features.features import BLOCK, Features, open_array, sidecar, write_header, write_rows
+from longshot.features.guard import Damaged, LastCheck, check_blocks, check_json, checksum, guarded_json
 
 
 def features_path(address: str) -> Path:
-    """Where the features with this content-address lie, or will lie."""
+    """Where the features with this content-address will lie: in the first place of the cache that can be written."""
     return cache_dir("features") / f"{address}.npy"
 
 
-def cached(path: Path) -> Features | None:
-    """The features at ``path`` if they are complete; marks them as used. A damaged pair counts as absent."""
+def find_features(address: str, dataset: Dataset) -> Features | Damaged | None:
+    """The features with this content-address from the first place of the cache that has them whole.
+
+    Otherwise what is wrong with them in the last place that has them damaged, or None.
+    """
+    damaged: Damaged | None = None
+    for path in cache_places("features", f"{address}.npy"):
+        try:
+            features = cached(path, dataset)
+        except Damaged as error:
+            damaged = error
+        else:
+            if features is not None:
+                return features
+    return damaged
+
+
+def cached(path: Path, dataset: Dataset) -> Features | None:
+    """The features of a dataset at ``path`` if they are complete; marks them as used.
+
+    ``Damaged`` where they are not as they were written.
+    """
     if not sidecar(path).exists() or not path.exists():
         return None
     try:
         features = Features.load(path, check=False)
+    except Damaged:
+        raise
     except UserError as error:
-        print(f"the cache holds damaged features, which are made anew: {error}", file=sys.stderr)
-        return None
+        raise Damaged(path, error.fact.rstrip(".")) from error
+    if not features.keys.equals(dataset.keys) or features.fingerprint != dataset.fingerprint:
+        raise Damaged(path, f"its keys are not those of dataset '{dataset.name}'")
     with contextlib.suppress(OSError):  # a cache on a read-only disk still serves
         os.utime(sidecar(path))
     return features
 
 
+def salvage(damaged: Damaged, shards: Shards) -> None:
+    """Take what is whole of damaged features apart into shards, and the rest out of the way."""
+    path = damaged.path.with_suffix(".npy")
+    with contextlib.suppress(OSError):  # a cache that cannot be written keeps what it has
+        sidecar(path).unlink(missing_ok=True)
+    if damaged.intact is None or shards.size != BLOCK:
+        shards.remove()
+        return
+    array = open_array(path)
+    for shard in np.flatnonzero(damaged.intact).tolist():
+        rows = shards.bounds(shard)
+        shards.write(shard, array[rows.start : rows.stop])
+
+
 class Shards:
     """The finished pieces of an array, ``size`` rows each; every piece is written whole or not at all.
 
-    They lie in a folder of their own per kind of device, since devices agree only up to rounding.
+    They lie in a folder of their own per kind of device, since devices agree only up to rounding. The numbers of a
+    shard are followed by their SHA-256: a damaged shard counts as missing.
     """
 
     def __init__(self, path: Path, kind: str, rows: int, size: int, dtype: str) -> None:
@@ -65,25 +106,34 @@ class Shards:
 
     def write(self, shard: int, values: NDArray[Any]) -> None:
         """Keep the values [n, d] of a shard."""
+        stored = values.astype(self.dtype, copy=False)
         with atomic(self._file(shard)) as temporary, temporary.open("wb") as file:
-            write_header(file, values.shape, self.dtype)
-            write_rows(file, values.astype(self.dtype, copy=False))
+            write_header(file, stored.shape, self.dtype)
+            write_rows(file, stored)
+            file.write(bytes.fromhex(checksum(stored)))
 
-    def assemble(self) -> None:
-        """Join all shards into one .npy at ``path``; the file appears whole. Call ``remove`` afterwards."""
-        pieces = [self._open(shard) for shard in range(len(self))]
-        dims = {piece.shape[1] for piece in pieces if piece is not None}
-        if len(dims) != 1 or any(piece is None for piece in pieces):
+    def assemble(self, *, guard: bool = True) -> list[str]:
+        """Join all shards into one .npy at ``path``; the file appears whole. Call ``remove`` afterwards.
+
+        Returns the checksum of every shard. With ``guard`` they are written beside the array, for ``open_guarded``.
+        """
+        opened = [self._open(shard) for shard in range(len(self))]
+        pieces = [piece for piece in opened if piece is not None]
+        dims = {values.shape[1] for values, _ in pieces}
+        if len(dims) != 1 or len(pieces) < len(self):
             self.remove()
             raise UserError(f"Unfinished work in {self.folder} was damaged and is gone", "run it again")
         joined = self.folder / "whole.npy"
         with atomic(joined) as temporary, temporary.open("wb") as file:
             write_header(file, (self.rows, dims.pop()), self.dtype)
-            for piece in pieces:
-                assert piece is not None
-                write_rows(file, piece)
+            for values, _ in pieces:
+                write_rows(file, values)
         with explain_disk_errors(self.path):
             joined.replace(self.path)
+        sums = [recorded for _, recorded in pieces]
+        if guard:
+            write_text(sums_file(self.path), guarded_json({"block": self.size, "sums": sums}))
+        return sums
 
     def remove(self) -> None:
         """Delete the shards."""
@@ -92,13 +142,50 @@ class Shards:
     def _file(self, shard: int) -> Path:
         return self.folder / f"shard-{shard:06d}.npy"
 
-    def _open(self, shard: int) -> NDArray[Any] | None:
+    def _open(self, shard: int) -> tuple[NDArray[Any], str] | None:
+        """The values of a shard and their checksum; None where they are missing or damaged."""
+        file = self._file(shard)
         try:
-            piece: NDArray[Any] = np.load(self._file(shard), mmap_mode="r", allow_pickle=False)
+            piece: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+            with file.open("rb") as stored:
+                stored.seek(-32, os.SEEK_END)
+                recorded = stored.read().hex()
         except (OSError, ValueError, EOFError):
             return None
         right = piece.ndim == 2 and piece.dtype == self.dtype and len(piece) == len(self.bounds(shard))
-        return piece if right else None
+        return (piece, recorded) if right and checksum(piece) == recorded else None
+
+
+def sums_file(path: Path) -> Path:
+    """The checksums of an array that has no other sidecar: ``a/b.npy`` → ``a/b.sums``."""
+    return path.with_suffix(".sums")
+
+
+def open_guarded(path: Path) -> NDArray[Any] | None:
+    """The array [N, d] that ``Shards.assemble`` joined at ``path``, memory-mapped; marks it as used.
+
+    None where there is none, or where it is damaged: that is told, and it is to be made again.
+    """
+    if not path.exists() or not sums_file(path).exists():
+        return None
+    try:
+        data = sums_file(path).read_bytes()
+        mark = check_json(sums_file(path), data)
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        last = LastCheck([path], mark)
+        if not last.holds():
+            facts = json.loads(data)
+            check_blocks(path, array, facts["block"], facts["sums"])
+            last.remember()
+    except (Damaged, OSError, ValueError, EOFError) as error:
+        damage = error.damage if isinstance(error, Damaged) else "it is truncated"
+        note(f"the cache held a damaged array, which is made again ({path.name}: {damage})")
+        with contextlib.suppress(OSError):  # so that this is told once
+            sums_file(path).unlink()
+        return None
+    with contextlib.suppress(OSError):  # a cache on a read-only disk still serves
+        os.utime(sums_file(path))
+    return array
 
 
 @contextlib.contextmanager
@@ -127,7 +214,10 @@ _FEATURES = re.compile(r"^\.?([0-9a-f]{64})\b")
 
 
 def entries() -> list[CacheEntry]:
-    """Everything in the cache, largest first; the kind is the first folder (``features``, ``scans``, …)."""
+    """Everything in the cache, largest first; the kind is the first folder (``features``, ``scans``, …).
+
+    Of several places, the one that is written to.
+    """
     root = cache_dir()
     groups: dict[tuple[str, str], list[Path]] = {}
     for file in root.rglob("*"):
@@ -136,6 +226,8 @@ def entries() -> list[CacheEntry]:
             kind = parts[0] if len(parts) > 1 else "registry"
             match = _FEATURES.match(parts[1]) if kind == "features" else None
             name = match.group(1) if match else (parts[1] if len(parts) > 1 else parts[0])
+            if Path(name).suffix in (".sums", ".lock") and (root / kind / name).with_suffix(".npy").exists():
+                name = f"{Path(name).stem}.npy"
             groups.setdefault((kind, name), []).append(file)
     listed = []
     for (kind, name), files in groups.items():

@@ -7,12 +7,11 @@ not depend on workers or batch size (see ``engine``), so neither do the bytes of
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import torch
@@ -20,24 +19,22 @@ from numpy.typing import NDArray
 
 from longshot.core.arrays import Bools
 from longshot.core.errors import UserError
-from longshot.core.files import hash_text
-from longshot.core.preprocess import Preprocessing
 from longshot.core.progress import Progress, progress
+from longshot.core.wording import count, note
+from longshot.datasets import compare_content
 from longshot.datasets.dataset import Dataset
-from longshot.features.backbones import open_backbone
 from longshot.features.backbones.base import Backbone, Precomputed
 from longshot.features.backbones.objects import GivenFeatures
-from longshot.features.cache import Shards, cached, features_path, lock
-from longshot.features.decode import decode_rows
+from longshot.features.cache import Shards, features_path, find_features, lock, salvage
+from longshot.features.content import check_unchanged, content_of
 from longshot.features.engine import Engine, block_size, probe_speed
-from longshot.features.features import DTYPES, Features, not_finite, sidecar
+from longshot.features.features import Features, not_finite, sidecar
+from longshot.features.request import EmbedOptions, Request, device_kind, open_request, unreadable_images
 
 if TYPE_CHECKING:
     from longshot.features.backbones import BackboneLike
 
-SHARD = 512  # rows per piece of finished work: what a kill can cost
 _BATCH = 64  # images decoded and moved to the device at a time
-_PROBED = 16  # images whose pixels take part in the content-address
 _LARGEST_HALF = 65504.0  # beyond it float16 becomes infinite
 
 
@@ -53,37 +50,6 @@ class Extraction:
     seconds: float
 
 
-class EmbedOptions(TypedDict, total=False):
-    """What :func:`embed` may be told; see there."""
-
-    dtype: str
-    device: str
-    workers: int | None
-    batch_size: int | None
-    preprocessing: str | None
-    allow_download: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class _Request:
-    """What is to be embedded, opened and checked."""
-
-    dataset: Dataset
-    source: Backbone | Precomputed
-    dtype: str
-    workers: int | None
-    batch_size: int | None
-
-    @property
-    def address(self) -> str:
-        """Where in the cache the features belong."""
-        return content_address(self.dataset, self.source, self.dtype)
-
-    def shards(self, path: Path) -> Shards:
-        """The pieces of the array at ``path``."""
-        return Shards(path, _device_kind(self.source), len(self.dataset), SHARD, self.dtype)
-
-
 def embed(
     dataset: Dataset | str | Path,
     backbone: BackboneLike,
@@ -95,6 +61,7 @@ def embed(
     preprocessing: str | None = None,
     allow_download: bool = False,
     refresh: bool = False,
+    identity: str = "content",
 ) -> Features:
     """The dataset seen through the backbone, from the cache when it was computed before.
 
@@ -119,6 +86,9 @@ def embed(
         Let ``timm:`` and ``hf:`` backbones fetch their weights.
     refresh : bool
         Compute anew what is in the cache.
+    identity : {"content", "names"}
+        What the features vouch for: the bytes of the images, which are read once for it, or only their names, where a
+        drive is too large or slow. By names, an image that is changed in place goes unnoticed.
 
     Returns
     -------
@@ -140,6 +110,7 @@ def embed(
         batch_size=batch_size,
         preprocessing=preprocessing,
         allow_download=allow_download,
+        identity=identity,
     ).features
 
 
@@ -152,29 +123,34 @@ def run(
 ) -> Extraction:
     """As :func:`embed`, with an account of the work."""
     started = time.monotonic()
-    request = _open(dataset, backbone, **options)
-    address = request.address
-    path = features_path(address)
+    request = open_request(dataset, backbone, **options)
 
     def from_cache(features: Features) -> Extraction:
         return Extraction(_named(features, request), True, 0, 0, 0, time.monotonic() - started)
 
     if isinstance(request.source, GivenFeatures):
-        request.source.rows(request.dataset)
+        _check_given(request.source, request)
         return from_cache(request.source.features)
-    if refresh:
-        sidecar(path).unlink(missing_ok=True)
-    elif (features := cached(path)) is not None:
-        return from_cache(features)
+    address = request.address
+    stored = None if refresh else find_features(address, request.dataset)
+    if isinstance(stored, Features):
+        return from_cache(stored)
+    path = features_path(address)
     with lock(path):
-        if not refresh and (features := cached(path)) is not None:  # made by another process while we waited
-            return from_cache(features)
         shards = request.shards(path)
+        stored = None if refresh else find_features(address, request.dataset)
+        if isinstance(stored, Features):  # made by another process while we waited
+            return from_cache(stored)
         if refresh:
+            sidecar(path).unlink(missing_ok=True)
             shards.remove()
+        damage = ""
+        if stored is not None:
+            damage = stored.damage
+            salvage(stored, shards)
         missing = shards.missing()
         resumed = len(shards) - len(missing)
-        if resumed:
+        if resumed and not damage:
             print(f"resuming: {resumed} of {len(shards)} shards were finished earlier", file=sys.stderr)
         images = sum(len(shards.bounds(shard)) for shard in missing)
         opened, source = request.dataset, request.source
@@ -182,8 +158,9 @@ def run(
             bar.skip(len(opened) - images)
             for shard, values in _compute(request, shards, missing, bar):
                 _check(values, shards.bounds(shard), request)
+                check_unchanged(opened, request.content, shards.bounds(shard))
                 shards.write(shard, values)
-        shards.assemble()
+        sums = shards.assemble(guard=False)
         features = Features(
             array=np.load(path, mmap_mode="r"),
             keys=opened.keys,
@@ -191,26 +168,42 @@ def run(
             offsets=opened.offsets,
             dataset=opened.name,
             fingerprint=opened.fingerprint,
-            backbone=source.name,
+            backbone=source.label,
             weights_hash=source.weights_hash,
             preprocessing=source.preprocessing,
             hash=address,
             path=path,
-            story={"device": _device_kind(source), "torch": torch.__version__},
+            story={"device": device_kind(source), "torch": torch.__version__},
+            identity=request.content.identity,
+            content=request.content.digest if request.content.identity == "content" else "",
+            digests=request.content.short,
+            backbone_identity=source.identity,
         )
-        features.write_sidecar(path)
+        features.write_sidecar(path, sums=sums, keys_apart=True)
         shards.remove()
-    return Extraction(features, False, len(shards), resumed, images, time.monotonic() - started)
+    if damage:
+        note(
+            f"the cached features of '{opened.name}' through '{source.label}' were damaged ({damage}); they are whole "
+            f"again, {images:,} of {count(len(opened), 'image')} had to be embedded anew"
+        )
+    return Extraction(
+        features, False, len(shards), 0 if damage else resumed, images, time.monotonic() - started
+    )
 
 
 def estimate(
     dataset: Dataset | str | Path, backbone: BackboneLike, **options: Unpack[EmbedOptions]
 ) -> dict[str, Any]:
     """What :func:`embed` would take, from a short measured probe: seconds, images/s, bytes; writes nothing."""
-    request = _open(dataset, backbone, **options)
+    request = open_request(dataset, backbone, **options)
     opened, source = request.dataset, request.source
-    path = features_path(request.address)
-    hit = source.features if isinstance(source, GivenFeatures) else cached(path)
+    stored = (
+        source.features
+        if isinstance(source, GivenFeatures)
+        else find_features(request.address, request.dataset)
+    )
+    hit = stored if isinstance(stored, Features) else None
+    path = hit.path if hit is not None and hit.path is not None else features_path(request.address)
     shards = request.shards(path)
     missing = [] if hit is not None else shards.missing()
     images = sum(len(shards.bounds(shard)) for shard in missing)
@@ -222,11 +215,12 @@ def estimate(
     size = len(opened) * dim * np.dtype(request.dtype).itemsize
     return {
         "dataset": opened.name,
-        "backbone": source.name,
+        "backbone": source.label,
         "preprocessing": source.preprocessing,
         "images": len(opened),
         "dim": dim,
         "dtype": request.dtype,
+        "identity": request.content.identity,
         "cached": hit is not None,
         "shards": len(shards),
         "finished_shards": len(shards) - len(missing),
@@ -237,75 +231,30 @@ def estimate(
     }
 
 
-def content_address(dataset: Dataset, source: Backbone | Precomputed, dtype: str) -> str:
-    """Hex SHA-256 over the dataset's fingerprint, backbone, weights, preprocessing, dtype and a few images.
-
-    The fingerprint covers names only. The pixels of some images, evenly spread, keep two folders apart that
-    merely name their files alike.
-    """
-    looked = (
-        probe(dataset, source.transform) if isinstance(source, Backbone) else hashlib.sha256().hexdigest()
-    )
-    return hash_text(
-        "longshot features 1",
-        dataset.fingerprint,
-        source.name,
-        source.weights_hash,
-        source.preprocessing,
-        dtype,
-        looked,
-    )
-
-
-def probe(dataset: Dataset, transform: Preprocessing) -> str:
-    """Hex SHA-256 over the pixels of a few images, evenly spread."""
-    digest = hashlib.sha256()
-    for row in sorted({int(r) for r in np.linspace(0, len(dataset) - 1, _PROBED)}):
-        decoded = decode_rows(dataset.store, transform, range(row, row + 1))
-        digest.update(b"bad" if decoded.bad else decoded.pixels.data)
-    return digest.hexdigest()
-
-
-def _open(
-    dataset: Dataset | str | Path,
-    backbone: BackboneLike,
-    dtype: str = "float16",
-    device: str = "auto",
-    workers: int | None = None,
-    batch_size: int | None = None,
-    preprocessing: str | None = None,
-    allow_download: bool = False,
-) -> _Request:
-    if dtype not in DTYPES:
-        raise UserError(f"{{dtype}} is {dtype!r}, but features are stored as {' or '.join(DTYPES)}.")
-    check_workers(workers)
-    if batch_size is not None and batch_size < 1:
-        raise UserError(f"{{batch_size}} is {batch_size}, but a batch holds 1 or more images.")
-    if not isinstance(dataset, Dataset):
-        from longshot.datasets import open_dataset
-
-        dataset = open_dataset(dataset)
-    source = open_backbone(backbone, device, preprocessing=preprocessing, allow_download=allow_download)
-    return _Request(dataset, source, dtype, workers, batch_size)
-
-
-def check_workers(workers: int | None) -> None:
-    """UserError for a negative number of decoding processes."""
-    if workers is not None and workers < 0:
-        raise UserError(f"{{workers}} is {workers}, but decoding takes 0 or more worker processes.")
-
-
-def _named(features: Features, request: _Request) -> Features:
+def _named(features: Features, request: Request) -> Features:
     """The same content under the name the dataset has today."""
-    return dataclasses.replace(features, dataset=request.dataset.name, backbone=request.source.name)
+    return dataclasses.replace(features, dataset=request.dataset.name, backbone=request.source.label)
 
 
-def _device_kind(source: Backbone | Precomputed) -> str:
-    return source.device.type if isinstance(source, Backbone) else "cpu"
+def _check_given(source: GivenFeatures, request: Request) -> None:
+    """UserError where features that were given are not of the dataset, by its names or by its images."""
+    source.rows(request.dataset)
+    features = source.features
+    if features.digests is None or request.identity == "names":
+        return
+    content = content_of(request.dataset)
+    if content.digest != features.content:
+        assert content.short is not None
+        changes = compare_content(features.keys, features.digests, request.dataset.keys, content.short)
+        raise UserError(
+            f"The features '{source.label}' were made from other images than dataset '{request.dataset.name}' holds "
+            f"now: {changes}",
+            "embed it with the same backbone",
+        )
 
 
 def _compute(
-    request: _Request, shards: Shards, missing: list[int], bar: Progress
+    request: Request, shards: Shards, missing: list[int], bar: Progress
 ) -> Iterator[tuple[int, NDArray[Any]]]:
     """(shard, values [n, d]) of each missing shard."""
     if isinstance(request.source, Precomputed):
@@ -320,7 +269,7 @@ def _compute(
 
 
 def _through_network(
-    request: _Request, backbone: Backbone, shards: Shards, missing: list[int], bar: Progress
+    request: Request, backbone: Backbone, shards: Shards, missing: list[int], bar: Progress
 ) -> Iterator[tuple[int, NDArray[Any]]]:
     step = -(-(request.batch_size or _BATCH) // block_size(backbone)) * block_size(backbone)
     bad: list[tuple[int, str]] = []
@@ -347,18 +296,7 @@ def _through_network(
         raise unreadable_images(request.dataset, bad)
 
 
-def unreadable_images(dataset: Dataset, bad: list[tuple[int, str]]) -> UserError:
-    """All of (row, reason) in one sentence."""
-    keys = [dataset.keys[row].as_py() for row, _ in bad[:5]]
-    shown = "; ".join(f"{key}: {reason}" for key, (_, reason) in zip(keys, bad[:5], strict=True))
-    more = f"; and {len(bad) - 5:,} more" if len(bad) > 5 else ""
-    return UserError(
-        f"{len(bad):,} of {len(dataset):,} images of dataset '{dataset.name}' cannot be used ({shown}{more})",
-        "mend or remove them, or leave them out with {skip_bad:True}",
-    )
-
-
-def _check(values: NDArray[Any], rows: range, request: _Request) -> None:
+def _check(values: NDArray[Any], rows: range, request: Request) -> None:
     """Refuse values [n, d] that are not finite, or would not be in the wanted type; names the first image."""
     source = request.source
     bad = not_finite(values)
@@ -384,5 +322,5 @@ def _check(values: NDArray[Any], rows: range, request: _Request) -> None:
             )
 
 
-def _first_key(request: _Request, rows: range, bad: Bools) -> str:
+def _first_key(request: Request, rows: range, bad: Bools) -> str:
     return str(request.dataset.keys[rows.start + int(np.argmax(bad))].as_py())

@@ -1,8 +1,13 @@
-"""Features: a memory-mapped array [N, d] beside a JSON sidecar that tells where it comes from."""
+"""Features: a memory-mapped array [N, d] beside a JSON sidecar that tells where it comes from.
+
+The sidecar holds a checksum per block of rows and one of itself. In the cache the keys of the images lie apart, in an
+Arrow file, so that a million of them need not be parsed; a copy that ``save`` writes has them in its sidecar.
+"""
 
 from __future__ import annotations
 
-import json
+import base64
+import hashlib
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -14,20 +19,23 @@ from numpy.typing import NDArray
 
 from longshot.core.arrays import Bools, Ints
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, write_text
+from longshot.core.files import atomic, hash_file, hash_text, write_text
 from longshot.core.settings import Loose
 from longshot.core.sidecars import read_sidecar
 from longshot.core.wording import count
+from longshot.features.guard import Damaged, LastCheck, block_sums, check_blocks, check_json, guarded_json
 
 DTYPES = ("float16", "float32")
 _CHUNK = 1 << 24  # bytes read at a time when a whole file is checked or copied
+BLOCK = 512  # rows that share a checksum: a shard of ``embed``
 _STORY = ("dataset", "fingerprint", "backbone", "weights_hash", "preprocessing", "hash")
+_LATER = ("identity", "content", "backbone_identity")  # since format 2
 
 
 class FeaturesSidecar(Loose):
     """What the JSON beside an array of features holds at least."""
 
-    format: Literal[1]
+    format: Literal[1, 2]
     rows: int
     dim: int
     dtype: str
@@ -39,7 +47,14 @@ class FeaturesSidecar(Loose):
     hash: str
     class_ids: list[str]
     offsets: list[int]
-    keys: list[str]
+    keys: list[str] | None = None  # None: in the file of keys beside it
+    keys_hash: str | None = None  # of that file
+    digests: str | None = None  # of the images: base64 of little-endian 64-bit numbers
+    block: int | None = None
+    sums: list[str] | None = None
+    identity: str | None = None
+    content: str | None = None
+    backbone_identity: str | None = None
     story: dict[str, Any] | None = None
 
 
@@ -48,7 +63,9 @@ class Features:
     """N images of C classes as d numbers each; row order and class bounds are those of the dataset.
 
     ``array`` [N, d] is float16 or float32 and memory-mapped: it is as large as the file, and takes no memory
-    until rows are read. ``hash`` is the content-address: dataset, backbone, weights, preprocessing, dtype.
+    until rows are read. ``hash`` is the content-address: images, network, preprocessing, dtype. ``identity`` says what
+    the features vouch for: "content" (``content`` is one digest over the bytes of all images, ``digests`` [N] the first
+    64 bits of each image's own) or "names".
     """
 
     array: NDArray[np.float16] | NDArray[np.float32]
@@ -63,6 +80,17 @@ class Features:
     hash: str
     path: Path | None = None
     story: dict[str, Any] = field(default_factory=dict)  # how they were made: device, versions
+    identity: str = "names"
+    content: str = ""
+    digests: NDArray[np.uint64] | None = None
+    backbone_identity: str = (
+        ""  # of weights, preprocessing, pooling and engine, whatever the backbone is called
+    )
+
+    def __post_init__(self) -> None:
+        if not self.backbone_identity:  # made before backbones had one, or by hand
+            identity = hash_text("longshot features of", self.weights_hash, self.preprocessing)
+            object.__setattr__(self, "backbone_identity", identity)
 
     @property
     def dim(self) -> int:
@@ -88,6 +116,7 @@ class Features:
         return {
             "array": f"{describe(self.array)}, {count(self.class_ids, 'class', 'classes')}",
             "preprocessing": self.preprocessing,
+            "images": f"by content, {self.content[:12]}" if self.identity == "content" else "by name only",
             "hash": self.hash[:12],
             "file": str(self.path or "not on disk"),
         }
@@ -105,33 +134,53 @@ class Features:
         path : path
             The ``.npy``; its sidecar is the ``.json`` of the same name.
         check : bool
-            Read the file once, in blocks, to refuse NaN and infinite values. The cache, which never writes any,
-            opens its own files without.
+            Refuse NaN and infinite values. The cache, which never writes any, opens its own files without.
+
+        Notes
+        -----
+        The array is read once, in blocks, and compared with its checksums. Later calls look only whether size, time or
+        inode of the file changed. ``Damaged`` is raised where it is not as it was written.
         """
         path = Path(path)
-        meta = _read_sidecar(path)
+        data, meta = _read_sidecar(path)
+        guarded = meta["format"] > 1 or "checksum" in meta
+        mark = check_json(sidecar(path), data) if guarded else hashlib.sha256(data).hexdigest()
         array = open_array(path)
-        keys, class_ids, offsets = meta["keys"], meta["class_ids"], np.array(meta["offsets"], np.int64)
+        class_ids, offsets = meta["class_ids"], np.array(meta["offsets"], np.int64)
         if array.shape != (meta["rows"], meta["dim"]) or array.dtype.name != meta["dtype"]:
             raise UserError(
                 f"Features {path} hold {describe(array)}, but the sidecar {sidecar(path).name} says "
-                f"{meta['rows']:,} × {meta['dim']:,} {meta['dtype']}; they do not fit: embed again."
+                f"{meta['rows']:,} × {meta['dim']:,} {meta['dtype']}",
+                "embed again",
             )
+        inline = meta.get("keys") is not None
+        keys, digests = _inline_keys(meta) if inline else read_keys(path)
         if len(keys) != len(array) or len(offsets) != len(class_ids) + 1 or offsets[-1] != len(array):
             raise UserError(
                 f"The sidecar {sidecar(path)} names {len(keys):,} keys and {len(class_ids):,} classes for "
-                f"{len(array):,} rows, which do not fit together; embed again."
+                f"{len(array):,} rows, which do not fit together",
+                "embed again",
             )
-        if check:
-            check_finite(path, array, keys)
+        last = LastCheck([path] if inline else [path, keys_file(path)], f"{mark} {check}")
+        if not last.holds():
+            if guarded:
+                check_blocks(path, array, int(meta["block"] or BLOCK), meta["sums"] or ())
+                if not inline and hash_file(keys_file(path)) != meta["keys_hash"]:
+                    intact = np.ones(len(meta["sums"]), np.bool_)
+                    raise Damaged(keys_file(path), "its keys are not those that were written", intact)
+            if check:
+                check_finite(path, array, keys)
+            last.remember()
         return cls(
             array=array,
-            keys=pa.array(keys, pa.string()),
+            keys=keys,
             class_ids=tuple(class_ids),
             offsets=offsets,
             path=path,
-            story=meta.get("story", {}),
+            story=meta.get("story") or {},
+            digests=digests,
             **{name: meta[name] for name in _STORY},
+            **{name: meta[name] for name in _LATER if meta.get(name) is not None},
         )
 
     def save(self, path: str | Path) -> None:
@@ -146,26 +195,79 @@ class Features:
                 write_rows(file, self.array[start : start + step])
         self.write_sidecar(path)
 
-    def write_sidecar(self, path: Path) -> None:
-        """Write the sidecar of ``path``; written after the array, it marks the pair as complete."""
+    def write_sidecar(self, path: Path, *, sums: list[str] | None = None, keys_apart: bool = False) -> None:
+        """Write the sidecar of ``path``; written after the array, it marks the pair as complete.
+
+        Parameters
+        ----------
+        path : Path
+            Of the array.
+        sums : list of str, optional
+            The checksum of every ``BLOCK`` rows; computed from the array unless given.
+        keys_apart : bool
+            Keys and digests go into a file of their own.
+        """
+        rows: dict[str, Any]
+        if keys_apart:
+            write_keys(path, self.keys, self.digests)
+            rows = {"keys_hash": hash_file(keys_file(path))}
+        else:
+            packed = None if self.digests is None else base64.b64encode(self.digests.astype("<u8").tobytes())
+            rows = {"keys": self.keys.to_pylist(), "digests": packed and packed.decode("ascii")}
         meta = {
-            "format": 1,
+            "format": 2,
             "rows": len(self),
             "dim": self.dim,
             "dtype": self.array.dtype.name,
-            **{name: getattr(self, name) for name in _STORY},
+            **{name: getattr(self, name) for name in (*_STORY, *_LATER)},
             "story": self.story,
+            "block": BLOCK,
+            "sums": block_sums(self.array, BLOCK) if sums is None else sums,
             "class_ids": list(self.class_ids),
             "offsets": self.offsets.tolist(),
-            "keys": self.keys.to_pylist(),
+            **rows,
         }
-        # Without indentation: the C encoder writes a million keys in a second, the indenting one in ten.
-        write_text(sidecar(path), json.dumps(meta, ensure_ascii=False) + "\n")
+        write_text(sidecar(path), guarded_json(meta))
 
 
 def sidecar(path: Path) -> Path:
     """The JSON beside an array: ``a/b.npy`` → ``a/b.json``."""
     return path.with_suffix(".json")
+
+
+def keys_file(path: Path) -> Path:
+    """The keys of an array in the cache: ``a/b.npy`` → ``a/b.keys``."""
+    return path.with_suffix(".keys")
+
+
+def write_keys(path: Path, keys: pa.Array, digests: NDArray[np.uint64] | None) -> None:
+    """Write the keys of the array at ``path``, and the digests of the images where there are some."""
+    columns = {"key": keys} if digests is None else {"key": keys, "digest": pa.array(digests, pa.uint64())}
+    table = pa.table(columns)
+    with atomic(keys_file(path)) as temporary, pa.ipc.new_file(str(temporary), table.schema) as writer:
+        writer.write_table(table)
+
+
+def read_keys(path: Path) -> tuple[pa.Array, NDArray[np.uint64] | None]:
+    """What ``write_keys`` wrote for the array at ``path``, memory-mapped."""
+    file = keys_file(path)
+    try:
+        table = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
+        keys = table["key"].combine_chunks()
+        digests = table["digest"].to_numpy() if "digest" in table.column_names else None
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise Damaged(file, f"the keys of the images cannot be read ({load_problem(error)})") from error
+    if keys.type != pa.string() or keys.null_count:
+        raise Damaged(file, "it holds something else than the keys of images")
+    return keys, digests
+
+
+def _inline_keys(meta: dict[str, Any]) -> tuple[pa.Array, NDArray[np.uint64] | None]:
+    """Keys and digests of a sidecar that holds them."""
+    keys = pa.array(meta["keys"], pa.string())
+    if meta.get("digests") is None:
+        return keys, None
+    return keys, np.frombuffer(base64.b64decode(meta["digests"]), "<u8").astype(np.uint64)
 
 
 def describe(array: NDArray[Any]) -> str:
@@ -181,8 +283,8 @@ def open_array(path: Path) -> NDArray[Any]:
         raise _no_file(path) from None
     except (ValueError, OSError, EOFError) as error:
         raise UserError(
-            f"Features {path} cannot be read ({load_problem(error)}): the file is truncated or no .npy; "
-            f"embed again."
+            f"Features {path} cannot be read ({load_problem(error)}): the file is truncated or no .npy",
+            "embed again",
         ) from error
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.name not in DTYPES:
         content = describe(array) if isinstance(array, np.ndarray) else "several arrays"
@@ -209,7 +311,7 @@ def not_finite(values: NDArray[Any]) -> Bools:
     return bad
 
 
-def check_finite(path: Path, array: NDArray[Any], keys: list[str]) -> None:
+def check_finite(path: Path, array: NDArray[Any], keys: pa.Array) -> None:
     """Refuse NaN and infinite features, naming the first image; reads in blocks, so memory stays bounded."""
     rows, dim = array.shape
     step = max(1, _CHUNK // max(1, dim * array.itemsize))
@@ -221,7 +323,7 @@ def check_finite(path: Path, array: NDArray[Any], keys: list[str]) -> None:
             block = np.frombuffer(file.read(count * dim * array.itemsize), array.dtype).reshape(count, dim)
             bad = np.flatnonzero(not_finite(block))
             if len(bad) and not bad_rows:
-                first = keys[start + int(bad[0])]
+                first = keys[start + int(bad[0])].as_py()
             bad_rows += len(bad)
     if bad_rows:
         raise UserError(
@@ -244,14 +346,16 @@ def write_rows(file: BinaryIO, rows: NDArray[Any]) -> None:
     file.write(np.ascontiguousarray(rows).data)
 
 
-def _read_sidecar(path: Path) -> dict[str, Any]:
+def _read_sidecar(path: Path) -> tuple[bytes, dict[str, Any]]:
+    """The sidecar of an array as it lies there, and what it says."""
     if not path.exists():
         raise _no_file(path)
     missing = UserError(
         f"Features {path} lack their sidecar {sidecar(path).name}, which names the images",
         f"copy it beside them, or use the array as it is: {{backbone:npy:{path}}}",
     )
-    return read_sidecar(FeaturesSidecar, sidecar(path), missing=missing, remedy="embed again")
+    meta = read_sidecar(FeaturesSidecar, sidecar(path), missing=missing, remedy="embed again")
+    return sidecar(path).read_bytes(), meta
 
 
 def _no_file(path: Path) -> UserError:

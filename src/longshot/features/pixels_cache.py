@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,13 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from longshot.core.files import cache_dir, hash_text
+from longshot.core.files import cache_dir, cache_places, hash_text
 from longshot.core.preprocess import Preprocessing, parse
 from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset
-from longshot.features.cache import Shards, lock
+from longshot.features.cache import Shards, lock, open_guarded
+from longshot.features.content import content_of
 from longshot.features.decode import Decoder, InlineDecoder, ProcessDecoder
-from longshot.features.extract import check_workers, probe, unreadable_images
+from longshot.features.request import check_workers, unreadable_images
 
 _SHARD_BYTES = 32 << 20  # a piece of finished work: what a kill can cost, and what is held in memory
 _STEP = 64  # images decoded at a time
@@ -36,10 +35,12 @@ def pixels(
     """
     check_workers(workers)
     transform = geometry(preprocessing)
-    path = pixels_path(dataset, transform)
+    file = pixels_name(dataset, transform)
     shape = (len(dataset), *transform.size, 3)
-    if (array := _open(path, shape)) is not None:
-        return array
+    for place in cache_places("pixels", file):
+        if (array := _open(place, shape)) is not None:
+            return array
+    path = cache_dir("pixels") / file
     with lock(path):
         if (array := _open(path, shape)) is not None:  # made by another process while we waited
             return array
@@ -60,24 +61,19 @@ def geometry(preprocessing: str | Preprocessing) -> Preprocessing:
     return parse("|".join(step for step in steps if not step.startswith(("value_range", "normalize"))))
 
 
-def pixels_path(dataset: Dataset, transform: Preprocessing) -> Path:
-    """Where the bytes lie: the name of the dataset for people, the hash of content and geometry for us."""
-    address = hash_text("longshot pixels 1", dataset.fingerprint, transform.text, probe(dataset, transform))
+def pixels_name(dataset: Dataset, transform: Preprocessing) -> str:
+    """What the file is called: the name of the dataset for people, the hash of content and geometry for us."""
+    address = hash_text("longshot pixels 2", dataset.fingerprint, transform.text, content_of(dataset).digest)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
     height, width = transform.size
-    return cache_dir("pixels") / f"{name}-{height}x{width}-{address[:32]}.npy"
+    return f"{name}-{height}x{width}-{address[:32]}.npy"
 
 
 def _open(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
     """The array if it is complete; marks it as used."""
-    try:
-        array: NDArray[np.uint8] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+    array = open_guarded(path)
+    if array is None or array.dtype != np.uint8 or array.shape != (shape[0], int(np.prod(shape[1:]))):
         return None
-    if array.dtype != np.uint8 or array.shape != (shape[0], int(np.prod(shape[1:]))):
-        return None
-    with contextlib.suppress(OSError):  # a cache on a read-only disk still serves
-        os.utime(path)
     return array.reshape(shape)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 import longshot
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, cache_dir, hash_file, write_json
+from longshot.core.files import atomic, cache_dir, explain_disk_errors, find_cached, hash_file, write_json
 from longshot.core.preprocess import parse
 from longshot.core.settings import Loose
 from longshot.core.sidecars import read_sidecar as read_checked
@@ -213,17 +212,14 @@ def _check_code(call: str, path: Path) -> None:
 
 def was_run(path: Path) -> bool:
     """Whether the user has named this very file before: what a saved network asks to run must be known to them."""
-    return path.is_file() and _mark(path).exists()
+    return path.is_file() and find_cached("code", hash_file(path)) is not None
 
 
 def remember_run(path: Path) -> None:
     """Note that the user has named this Python file, as it is now."""
-    with contextlib.suppress(OSError):  # a cache on a read-only disk
-        _mark(path).touch()
-
-
-def _mark(path: Path) -> Path:
-    return cache_dir("code") / hash_file(path)
+    if not was_run(path):
+        with explain_disk_errors(path):
+            (cache_dir("code") / hash_file(path)).touch()
 
 
 def _pickle(path: Path) -> UserError:

@@ -21,12 +21,12 @@ import torch
 from numpy.typing import NDArray
 
 from longshot.core.files import cache_dir, cache_places, hash_text
-from longshot.core.preprocess import parse
 from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.images import ImageError
-from longshot.features.cache import Shards, lock
-from longshot.features.extract import probe, unreadable_images
+from longshot.features.cache import Shards, lock, open_guarded
+from longshot.features.content import content_of
+from longshot.features.request import unreadable_images
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -58,9 +58,7 @@ class Signatures:
 
 def signatures(dataset: Dataset, workers: int | None = None) -> Signatures:
     """The table of a dataset, from the cache when it was made before; threads decode."""
-    address = hash_text(
-        "longshot signatures 1", dataset.fingerprint, probe(dataset, parse(f"decode|resize({SIDE},{SIDE})"))
-    )
+    address = hash_text("longshot signatures 2", dataset.fingerprint, content_of(dataset).digest)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
     file = f"{name}-{address[:32]}.npy"
     tables = (_open(cached, len(dataset)) for cached in cache_places("overlap", file))
@@ -134,9 +132,8 @@ def _cosines(count: int) -> torch.Tensor:
 
 
 def _open(path: Path, rows: int) -> NDArray[np.uint8] | None:
-    try:
-        array: NDArray[np.uint8] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+    array = open_guarded(path)
+    if array is None:
         return None
     right = array.dtype == np.uint8 and array.shape == (rows, _DIGEST + 3 * SIDE * SIDE)
     return array if right else None

@@ -1,4 +1,7 @@
-"""What a backbone is: a name, hashes, a preprocessing string, and a function from images to vectors."""
+"""What a backbone is: weights, a preprocessing string, and a function from images to vectors.
+
+Its identity is a hash over all of these, whatever it is called; its label is what tables show.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from torch import Tensor, nn
 
 from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
+from longshot.core.files import hash_text
 from longshot.core.preprocess import Preprocessing, parse
 
 if TYPE_CHECKING:
@@ -28,9 +32,11 @@ class Backbone(ABC):
     # Whether several threads may run it at once; if not, one thread runs it with all cores inside.
     reentrant: ClassVar[bool] = False
     light: ClassVar[bool] = False  # no network to speak of: decoding is all the work
+    pooling: ClassVar[str] = "mean"  # how maps become vectors
+    architecture: str = ""  # what the weights' hash does not cover
 
     def __init__(self, name: str, weights_hash: str, preprocessing: str, device: str = "auto") -> None:
-        self.name, self.weights_hash = name, weights_hash
+        self.name, self.label, self.weights_hash = name, name, weights_hash
         self.transform: Preprocessing = parse(preprocessing)
         self.device = pick_device(device)
 
@@ -38,6 +44,24 @@ class Backbone(ABC):
     def preprocessing(self) -> str:
         """The canonical preprocessing string."""
         return self.transform.text
+
+    @property
+    def engine(self) -> str:
+        """What computes, with its version."""
+        return f"torch {torch.__version__.partition('+')[0]}"
+
+    @property
+    def identity(self) -> str:
+        """Hex SHA-256 over what decides the vectors: weights, architecture, preprocessing, pooling, engine."""
+        return hash_text(
+            "longshot backbone 1",
+            type(self).__name__,
+            self.architecture,
+            self.weights_hash,
+            self.preprocessing,
+            self.pooling,
+            self.engine,
+        )
 
     @cached_property
     def dim(self) -> int:
@@ -136,8 +160,14 @@ class Precomputed(ABC):
     """Vectors that exist already: rows of a dataset instead of images through a network."""
 
     name: str
+    label: str
     weights_hash: str
     preprocessing: str = "none"
+
+    @property
+    def identity(self) -> str:
+        """Hex SHA-256 over the vectors."""
+        return hash_text("longshot vectors 1", self.weights_hash)
 
     @abstractmethod
     def rows(self, dataset: Dataset) -> tuple[NDArray[Any], NDArray[np.int64] | None]:

@@ -19,9 +19,9 @@ class Checkpoint(ModuleBackbone):
     reentrant = True
     channels_last = True
 
-    def __init__(self, name: str, path: Path, preprocessing: str, device: str) -> None:
+    def __init__(self, name: str, path: Path, architecture: str, preprocessing: str, device: str) -> None:
         super().__init__(name, hash_file(path), preprocessing, device)
-        self.path = path
+        self.path, self.architecture = path, architecture
 
     def build(self) -> nn.Module:
         from longshot.features.networks import load_network  # which loads backbones itself
@@ -47,4 +47,5 @@ def load(name: str, *, device: str, preprocessing: str | None, allow_download: b
     path = weights_file(name)
     story = read_sidecar(path)
     kind = Checkpoint if is_own(str(story["network"])) else ForeignCheckpoint
-    return kind(name, path, preprocessing or str(story["preprocessing"]), device)
+    architecture = f"{story['network']} {story['size']}"
+    return kind(name, path, architecture, preprocessing or str(story["preprocessing"]), device)

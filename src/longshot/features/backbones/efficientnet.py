@@ -28,7 +28,7 @@ class EfficientNetLite(ModuleBackbone):
 
     def __init__(self, name: str, file: Path, preprocessing: str, device: str) -> None:
         super().__init__(name, hash_file(file), preprocessing, device)
-        self.file = file
+        self.file, self.architecture = file, name
 
     def build(self) -> nn.Module:
         network = self.trainable().eval()

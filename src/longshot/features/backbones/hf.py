@@ -26,6 +26,8 @@ _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 class HuggingFaceBackbone(ModuleBackbone):
     """Images [B, 3, H, W] → pooled features [B, d]."""
 
+    pooling = "pooled output, else class token"
+
     def __init__(self, name: str, folder: Path, preprocessing: str | None, device: str) -> None:
         weights = [file for pattern in _WEIGHTS for file in sorted(folder.glob(pattern))]
         if not weights or not (folder / "config.json").is_file():

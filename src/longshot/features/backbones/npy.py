@@ -22,14 +22,14 @@ from longshot.core.files import hash_file, hash_text
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
 from longshot.features.backbones.base import Precomputed
-from longshot.features.features import describe, load_problem, sidecar
+from longshot.features.features import Features, describe, load_problem, sidecar
 
 
 class Npy(Precomputed):
     """The array of a file, matched with the images of a dataset."""
 
     def __init__(self, name: str, path: Path) -> None:
-        self.name, self.path = name, path
+        self.name, self.label, self.path = name, name, path
         keys = [file for file in (sidecar(path), _keys_file(path)) if file.is_file()]
         self.weights_hash = hash_text(hash_file(path), *(hash_file(file) for file in keys))
 
@@ -78,11 +78,14 @@ class Npy(Precomputed):
         text = _keys_file(self.path)
         if text.is_file():
             return text.read_text(encoding="utf-8").splitlines()
-        if sidecar(self.path).is_file():
-            meta = json.loads(sidecar(self.path).read_text(encoding="utf-8"))
-            if isinstance(meta, dict) and isinstance(meta.get("keys"), list):
-                return [str(key) for key in meta["keys"]]
-        return None
+        if not sidecar(self.path).is_file():
+            return None
+        meta = json.loads(sidecar(self.path).read_text(encoding="utf-8"))
+        if not isinstance(meta, dict):
+            return None
+        if "checksum" in meta or "sums" in meta:  # written by Longshot: checked, and an error when damaged
+            return [str(key) for key in Features.load(self.path, check=False).keys.to_pylist()]
+        return [str(key) for key in meta["keys"]] if isinstance(meta.get("keys"), list) else None
 
 
 def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> Npy:

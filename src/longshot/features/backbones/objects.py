@@ -41,7 +41,7 @@ class GivenArray(Precomputed):
         self.array, self.parameter = np.ascontiguousarray(array), parameter
         content = hashlib.sha256(self.array.data).hexdigest()
         self.weights_hash = hash_text(describe(self.array), content)
-        self.name = f"array-{self.weights_hash[:8]}"
+        self.name = self.label = f"array-{self.weights_hash[:8]}"
 
     def rows(self, dataset: Dataset) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
         """The array; UserError where it has another number of rows than the dataset has images."""
@@ -57,8 +57,13 @@ class GivenFeatures(Precomputed):
     """Features made before: they serve for the dataset that they were made from."""
 
     def __init__(self, features: Features) -> None:
-        self.features, self.name = features, features.backbone
+        self.features, self.name, self.label = features, features.backbone, features.backbone
         self.weights_hash, self.preprocessing = features.weights_hash, features.preprocessing
+
+    @property
+    def identity(self) -> str:
+        """That of the backbone which made them."""
+        return self.features.backbone_identity
 
     def rows(self, dataset: Dataset) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
         """The features' own rows; UserError for another dataset."""

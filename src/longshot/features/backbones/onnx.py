@@ -42,6 +42,13 @@ class Onnx(Backbone):
                 f"{parse(text).size[0]} × {parse(text).size[1]}; end it with resize({size[0]},{size[1]})."
             )
 
+    @property
+    def engine(self) -> str:
+        """The runtime, with its version."""
+        import onnxruntime
+
+        return f"onnxruntime {onnxruntime.__version__}"
+
     @cached_property
     def session(self) -> Any:
         import onnxruntime

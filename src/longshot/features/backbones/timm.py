@@ -25,7 +25,7 @@ class Timm(ModuleBackbone):
 
     def __init__(self, name: str, network: nn.Module, preprocessing: str, device: str) -> None:
         super().__init__(name, hash_state(network), preprocessing, device)
-        self.made = network
+        self.made, self.architecture = network, name
 
     def build(self) -> nn.Module:
         return self.made

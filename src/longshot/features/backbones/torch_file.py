@@ -26,7 +26,10 @@ class TorchFile(ModuleBackbone):
 
     def __init__(self, name: str, network: nn.Module, text: str, preprocessing: str, device: str) -> None:
         super().__init__(name, hash_state(network, text), preprocessing, device)
-        self.made = network
+        self.made, self.architecture = (
+            network,
+            name.rpartition(":")[2],
+        )  # the function: a file may hold several
         # A module that was moved to channels-last wants its images so; others may use .view().
         weights = [p for p in network.parameters() if p.ndim == 4]
         self.channels_last = any(

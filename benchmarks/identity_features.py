@@ -1,0 +1,99 @@
+"""What it costs that features vouch for the bytes of their images.
+
+Wanted: opening guarded features of 1,000,000 × 512 that nothing happened to in under 0.3 s, and digests of the images
+in at most 3 % of the time that embedding them takes.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from PIL import Image
+
+ROWS, DIM, CLASSES = 1_000_000, 512, 1_000
+OPEN_LIMIT, DIGEST_LIMIT = 0.3, 0.03
+IMAGES, SIDE = 400, 256
+
+
+def million(folder: Path) -> Path:
+    """Features of zeros, whose file takes no room on the disk, as the cache keeps them."""
+    from longshot.features.features import BLOCK, Features
+    from longshot.features.guard import checksum
+
+    path = folder / "million.npy"
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=np.float16, shape=(ROWS, DIM))
+    array.flush()
+    features = Features(
+        array=array,
+        keys=pa.array([f"class{row // (ROWS // CLASSES):04d}/image{row:07d}.jpg" for row in range(ROWS)]),
+        class_ids=tuple(f"class{number:04d}" for number in range(CLASSES)),
+        offsets=np.arange(CLASSES + 1, dtype=np.int64) * (ROWS // CLASSES),
+        dataset="million",
+        fingerprint="f" * 64,
+        backbone="made",
+        weights_hash="w",
+        preprocessing="none",
+        hash="h" * 64,
+        identity="content",
+        content="c" * 64,
+        digests=np.arange(ROWS, dtype=np.uint64),
+    )
+    blocks = -(-ROWS // BLOCK)
+    sums = [checksum(np.zeros((BLOCK, DIM), np.float16))] * (ROWS // BLOCK)
+    if len(sums) < blocks:
+        sums.append(checksum(np.zeros((ROWS % BLOCK, DIM), np.float16)))
+    features.write_sidecar(path, sums=sums, keys_apart=True)
+    time.sleep(0.1)  # what changed a moment ago is not remembered
+    return path
+
+
+def photos(folder: Path) -> Path:
+    """Noisy photos of about 30 kB in class folders."""
+    rng = np.random.default_rng(0)
+    low = rng.integers(0, 255, (IMAGES, SIDE // 8, SIDE // 8, 3), np.uint8)
+    for number, small in enumerate(low):
+        path = folder / f"class{number % 4}" / f"{number:04d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(small).resize((SIDE, SIDE)).save(path, quality=95)
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    return folder
+
+
+def main() -> None:
+    import longshot
+    from longshot.features.content import content_of
+    from longshot.features.features import Features
+
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ["LONGSHOT_CACHE"] = f"{scratch}/cache"
+        path = million(Path(scratch))
+        seconds = []
+        for _ in range(4):
+            started = time.perf_counter()
+            Features.load(path, check=False)
+            seconds.append(time.perf_counter() - started)
+        print(
+            f"open 1,000,000 × 512: first {seconds[0]:.2f} s (every block is read), then {min(seconds[1:]):.3f} s"
+        )
+        dataset = longshot.open_dataset(photos(Path(scratch) / "photos"))
+        started = time.perf_counter()
+        content_of(dataset)
+        digesting = time.perf_counter() - started
+        started = time.perf_counter()
+        longshot.embed(dataset, "efficientnet-lite0", workers=0)
+        embedding = time.perf_counter() - started
+        print(
+            f"embed {IMAGES} photos: digests {digesting:.3f} s, the network {embedding:.2f} s, ratio "
+            f"{1 + digesting / embedding:.4f}"
+        )
+        assert min(seconds[1:]) < OPEN_LIMIT, f"opening took {min(seconds[1:]):.2f} s"
+        assert digesting < DIGEST_LIMIT * embedding, f"digests took {digesting / embedding:.1%} of embedding"
+
+
+if __name__ == "__main__":
+    main()

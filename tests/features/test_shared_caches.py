@@ -1,0 +1,237 @@
+"""Several caches, caches that cannot be written, full disks, moved caches, two processes on one cache."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from longshot.core.errors import UserError
+from longshot.features import cache
+from longshot.features.extract import embed, run
+from longshot.features.features import sidecar
+from longshot.features.pixels_cache import pixels
+
+SMALL = "decode|resize(4,4)"
+
+
+@pytest.fixture
+def two_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """A cache that is in use, to be shared, and one of one's own."""
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    monkeypatch.setenv("LONGSHOT_CACHE", str(shared))
+    return shared, own
+
+
+def test_features_are_read_from_a_later_cache_and_written_to_the_first(
+    many: Path, two_caches: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, own = two_caches
+    embed(many, "pixels", preprocessing=SMALL)
+    monkeypatch.setenv("LONGSHOT_CACHE", f"{own}{os.pathsep}{shared}")
+    outcome = run(many, "pixels", preprocessing=SMALL)
+    assert outcome.cached
+    assert outcome.features.path is not None
+    assert outcome.features.path.parent == shared / "features"
+    assert not list(own.glob("features/*"))
+    other = run(many, "pixels", preprocessing="decode|resize(3,3)")
+    assert other.features.path is not None
+    assert other.features.path.parent == own / "features"
+
+
+def test_decoded_images_are_read_from_a_later_cache(
+    many: Path, two_caches: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from longshot.datasets import open_dataset
+
+    shared, own = two_caches
+    dataset = open_dataset(many)
+    expected = np.array(pixels(dataset, SMALL))
+    monkeypatch.setenv("LONGSHOT_CACHE", f"{own}{os.pathsep}{shared}")
+    assert np.array_equal(pixels(dataset, SMALL), expected)
+    assert not list(own.glob("pixels/*"))
+
+
+def test_damage_in_a_later_cache_is_mended_in_the_first(
+    many: Path,
+    two_caches: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shared, own = two_caches
+    path = embed(many, "pixels", preprocessing=SMALL).path
+    assert path is not None
+    expected = path.read_bytes()
+    array = np.load(path, mmap_mode="r+")
+    array[700] += 1
+    array.flush()
+    monkeypatch.setenv("LONGSHOT_CACHE", f"{own}{os.pathsep}{shared}")
+    outcome = run(many, "pixels", preprocessing=SMALL)
+    assert "512 of 1,200 images had to be embedded anew" in capsys.readouterr().err
+    assert outcome.features.path is not None
+    assert outcome.features.path.parent == own / "features"
+    assert outcome.features.path.read_bytes() == expected
+
+
+def test_a_read_only_cache_serves_without_a_lock_or_a_note(
+    many: Path,
+    two_caches: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """No place can be written, as far as anybody asks; whoever tries to lock or write fails."""
+    embed(many, "pixels", preprocessing=SMALL)
+    monkeypatch.setattr("longshot.core.files.is_writable", lambda folder: False)
+    monkeypatch.setattr("longshot.features.guard.is_writable", lambda folder: False)
+    monkeypatch.setattr("longshot.core.locks.file_lock", pytest.fail)
+    monkeypatch.setattr("longshot.core.files.atomic", pytest.fail)
+    capsys.readouterr()
+    assert run(many, "pixels", preprocessing=SMALL).cached
+    assert capsys.readouterr().err == ""
+
+
+def _mounted(disk: Path, *options: str) -> None:
+    disk.mkdir(exist_ok=True)
+    done = shutil.which("mount") and subprocess.run(["mount", *options, str(disk)], capture_output=True)
+    if not done or done.returncode != 0:
+        pytest.skip("needs the right to mount a small file system")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 3 MB."""
+    place = tmp_path / "disk"
+    _mounted(place, "-t", "tmpfs", "-o", "size=3m", "tmpfs")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def _longshot(cache: Path | str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "longshot.cli.main", *map(str, arguments)],
+        env={**os.environ, "LONGSHOT_CACHE": str(cache)},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+
+
+def test_evaluate_works_where_only_the_results_can_be_written(
+    disk: Path, photos: Path, tmp_path: Path
+) -> None:
+    testbed = tmp_path / "t.parquet"
+    drawn = _longshot(tmp_path / "cache", "sample", photos, "--tasks", "5", "-o", testbed)
+    assert drawn.returncode == 0, drawn.stderr
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    dataset = f"{photos.name}={photos}"
+    arguments = ("evaluate", testbed, "--backbone", "pixels", "--method", "protonet", "--dataset", dataset)
+    done = _longshot(disk, *arguments, "-o", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert f"the cache cannot be written ({disk})" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "run/run.json").is_file()
+
+
+def test_a_full_disk_and_then_one_with_room(disk: Path, many: Path) -> None:
+    command = ("embed", many, "--backbone", "pixels", "--preprocessing", "decode|resize(16,16)")
+    (disk / "ballast").write_bytes(bytes(2_900_000))
+    full = _longshot(disk, *command)
+    assert full.returncode == 2
+    assert "The disk is full while writing" in full.stderr
+    assert "Traceback" not in full.stderr
+    assert not list(disk.glob("features/*.npy"))
+    (disk / "ballast").unlink()
+    subprocess.run(["mount", "-o", "remount,size=20m", str(disk)], check=True)
+    done = _longshot(disk, *command)
+    assert done.returncode == 0, done.stderr
+    assert len(list(disk.glob("features/*.npy"))) == 1
+
+
+def test_a_disk_that_fills_up_and_then_has_room(
+    many: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same with a writer that fails, where no file system can be mounted."""
+    write = cache.write_rows
+    written = []
+
+    def full(file: object, rows: np.ndarray) -> None:
+        written.append(rows)
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(file, rows)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cache, "write_rows", full)
+    with pytest.raises(UserError, match="The disk is full while writing"):
+        embed(many, "pixels", preprocessing=SMALL)
+    assert not list(fresh_cache.glob("features/*.npy"))
+    monkeypatch.setattr(cache, "write_rows", write)
+    outcome = run(many, "pixels", preprocessing=SMALL)
+    assert (outcome.resumed, outcome.images) == (1, 1200 - 512)
+
+
+def test_a_moved_cache_still_serves(
+    many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "here"))
+    expected = np.array(embed(many, "pixels", preprocessing=SMALL).array)
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    shutil.rmtree(tmp_path / "here")
+    monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "there"))
+    outcome = run(many, "pixels", preprocessing=SMALL)
+    assert outcome.cached
+    assert np.array_equal(outcome.features.array, expected)
+    assert "damaged" not in capsys.readouterr().err
+
+
+def test_damage_of_a_moved_cache_is_noticed(
+    many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "here"))
+    path = embed(many, "pixels", preprocessing=SMALL).path
+    assert path is not None
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    os.utime(sidecar(path))
+    (tmp_path / "here").rename(tmp_path / "there")
+    monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "there"))
+    assert run(many, "pixels", preprocessing=SMALL).images == 1200 - 1024
+    assert "1 of 3 blocks does not have the checksum" in capsys.readouterr().err
+
+
+def test_two_processes_embed_and_evaluate_on_one_cache(photos: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "cache"
+    testbed = tmp_path / "t.parquet"
+    drawn = _longshot(shared, "sample", photos, "--tasks", "5", "-o", testbed)
+    assert drawn.returncode == 0, drawn.stderr
+    evaluate = ("evaluate", testbed, "--backbone", "pixels", "--method", "protonet", "--json")
+    commands = [
+        ("embed", photos, "--backbone", "pixels"),
+        (*evaluate, "-o", tmp_path / "one"),
+        (*evaluate, "-o", tmp_path / "two"),
+    ]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "longshot.cli.main", *map(str, command)],
+            env={**os.environ, "LONGSHOT_CACHE": str(shared)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for command in commands
+    ]
+    answers = [process.communicate(timeout=180) for process in running]
+    assert [process.returncode for process in running] == [0, 0, 0], answers
+    assert not any("damaged" in messages or "Traceback" in messages for _, messages in answers)
+    names = sorted(path.suffix for path in (shared / "features").iterdir())
+    assert names == [".json", ".keys", ".npy"]
+    parts = [{p.name: p.read_bytes() for p in (tmp_path / run).glob("part-*")} for run in ("one", "two")]
+    assert parts[0] == parts[1]
+    assert parts[0]
