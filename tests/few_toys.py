@@ -35,10 +35,10 @@ class FewToys:
 
 def heed() -> None:
     """Make ``open_toybox`` open the part that the environment asks for, if it does."""
-    asked = os.environ.get(VARIABLE)
-    if not asked:
+    variable_text = os.environ.get(VARIABLE)
+    if not variable_text:
         return
-    images, _, split = asked.partition(" ")
+    images, _, split = variable_text.partition(" ")
     from longshot.datasets.toybox import opening
 
     open_all, part = opening.open_cached, FewToys(int(images), split)

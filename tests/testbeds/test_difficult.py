@@ -113,7 +113,7 @@ class World:
 
     dataset: Dataset
     features: Features
-    drawn: dict[str, Testbed] = dataclasses.field(default_factory=dict)
+    beds_by_kind: dict[str, Testbed] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, dataset: Dataset) -> World:
@@ -121,15 +121,15 @@ class World:
 
     def bed(self, kind: str) -> Testbed:
         """200 tasks with these supports."""
-        if kind not in self.drawn:
+        if kind not in self.beds_by_kind:
             instances = {
                 "uniform": UniformInstances(),
                 "easy": EasyInstances(self.features),
                 "difficult": DifficultInstances(self.features),
                 "refined": DifficultInstances(self.features, refine=5, greedy=1),
             }
-            self.drawn[kind] = draw(self.dataset, instances[kind])
-        return self.drawn[kind]
+            self.beds_by_kind[kind] = draw(self.dataset, instances[kind])
+        return self.beds_by_kind[kind]
 
     def accuracies(self, kind: str) -> np.ndarray:
         return accuracies(self.bed(kind), self.features)
