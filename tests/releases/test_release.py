@@ -57,7 +57,7 @@ def test_a_whole_copy_has_no_problems(released: Path, images: Path) -> None:
 def test_the_hashes_are_those_of_sha256sum(released: Path) -> None:
     done = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=released, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(": OK") == 3
+    assert done.stdout.count(": OK") == 4
 
 
 def test_the_same_call_gives_the_same_bytes(released: Path, bed: Testbed, tmp_path: Path) -> None:
@@ -112,14 +112,22 @@ def test_other_pixels_under_the_same_names_are_noticed(released: Path, images: P
     copy = Path(shutil.copytree(images, tmp_path / "photos"))
     for path in copy.rglob("*.jpg"):
         Image.new("RGB", (40, 40), "black").save(path)
-    assert "look different" in problems(released, copy)["source photos"]
+    assert "images changed" in problems(released, copy)["source photos, images"]
 
 
-def test_the_same_pictures_encoded_anew_are_the_same(released: Path, images: Path, tmp_path: Path) -> None:
+def test_by_names_only_thumbnails_tell_other_pictures_from_copies_of_lower_quality(
+    images: Path, tmp_path: Path
+) -> None:
+    bed = sample(open_dataset(images), tasks=12, seed=1, identity="names")
+    folder = release({"plain": bed}, out=tmp_path / "release", **ABOUT)
     copy = Path(shutil.copytree(images, tmp_path / "photos"))
     for path in copy.rglob("*.jpg"):
         Image.open(path).convert("RGB").save(path, quality=80)
-    assert problems(released, copy) == {}
+    assert problems(folder, copy) == {}
+    assert {check.outcome for check in verify(folder, datasets={"photos": copy})} == {"same", "names"}
+    for path in copy.rglob("*.jpg"):
+        Image.new("RGB", (40, 40), "black").save(path)
+    assert "look different" in problems(folder, copy)["source photos"]
 
 
 def test_what_cannot_be_released(bed: Testbed, images: Path, released: Path, tmp_path: Path) -> None:
@@ -148,6 +156,6 @@ def test_from_release_to_score_on_the_command_line(
     assert printed["scores"][0]["accuracy"] == 1.0
     (out / "README.md").unlink()
     broken = run_cli("verify", out, check=False)
-    assert broken.returncode == 2 and "README.md: it is missing" in broken.stderr
+    assert broken.returncode == 4 and "README.md: it is missing" in broken.stderr
     nothing = run_cli("verify", tmp_path, check=False)
     assert nothing.returncode == 2 and "is no release" in nothing.stderr

@@ -107,7 +107,7 @@ def test_short_digests_survive_the_file(arrays: Dataset, tmp_path: Path) -> None
 def test_packing_keeps_the_first_bits(bits: int) -> None:
     digests = np.array([0x0123456789ABCDEF, 0xFEDCBA9876543210], np.uint64)
     cut = digests >> np.uint64(64 - bits) << np.uint64(64 - bits)
-    contents = {"b": ImageContent("content", 2, "00", bits, True, cut), "a": ImageContent("names", 9)}
+    contents = {"b": ImageContent("content", 2, 9, "00", bits, True, cut), "a": ImageContent("names", 9)}
     again = unpack({name: content.entry() for name, content in contents.items()}, pack(contents))
     assert again["b"].digests.tolist() == cut.tolist() and again["a"].images == 9
 

@@ -36,6 +36,7 @@ def inspect(
     testbed: Testbed | str | Path,
     *,
     verify: bool = False,
+    sample: int | None = None,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
     html: str | Path | None = None,
     pictures: int | None = None,
@@ -47,7 +48,9 @@ def inspect(
     testbed : Testbed or path
         The content hash of a file is checked in any case.
     verify : bool
-        Check every class and every image against the datasets.
+        Check every class and every image against the datasets; the images are read again.
+    sample : int, optional
+        With ``verify``: read only so many images of each dataset.
     datasets : mapping, optional
         Where a dataset lives (name → dataset or path), if not where it was last seen.
     html : path, optional
@@ -58,7 +61,8 @@ def inspect(
     Returns
     -------
     Inspection
-        Prints as text; ``facts`` are plain values, ``findings`` what does not fit, ``check()`` raises them.
+        Prints as text; ``facts`` are plain values, ``findings`` what does not fit, ``check()`` raises them,
+        ``images`` says how the images were checked and ``outcome`` what came of it.
 
     Examples
     --------
@@ -70,7 +74,7 @@ def inspect(
 
     if pictures is not None and html is None:
         raise UserError(f"{{pictures:{pictures}}} goes with {{html}} only", "say which page to write")
-    inspection = inspect(testbed, verify=verify, datasets=datasets)
+    inspection = inspect(testbed, verify=verify, sample=sample, datasets=datasets)
     if html is not None:
         _write_page(inspection, Path(html), datasets, 2 if pictures is None else pictures)
     return inspection

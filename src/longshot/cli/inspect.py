@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -11,7 +12,12 @@ from longshot.cli.common import datasets_option, echo_json, json_option, print_w
 
 @click.command()
 @click.argument("testbed", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--verify", is_flag=True, help="Check every class and image against the dataset.")
+@click.option(
+    "--verify", is_flag=True, help="Check every class and image against the dataset; reads the images again."
+)
+@click.option(
+    "--sample", type=click.IntRange(min=1), help="With --verify: read only so many images of each dataset."
+)
 @datasets_option("Where a dataset of the testbed lives; default: where it was last seen.")
 @click.option(
     "--html",
@@ -28,6 +34,7 @@ from longshot.cli.common import datasets_option, echo_json, json_option, print_w
 def command(
     testbed: Path,
     verify: bool,
+    sample: int | None,
     datasets: dict[str, str],
     html: Path | None,
     pictures: int | None,
@@ -41,21 +48,39 @@ def command(
       longshot inspect easy.parquet --verify
       longshot inspect easy.parquet --html easy.html
 
-    The content hash is checked in any case; --verify also checks each image and class against the dataset
-    and ends with exit code 2 when something differs. --html writes one self-contained page: the histograms as
-    plots, and the finest and the coarsest tasks (with selected images the hardest and the easiest) and some
-    random ones as pictures.
+    The content hash is checked in any case; --verify also checks each image and class against the dataset, says how
+    many images it compared by their bytes or by name only, and which changed or are missing. --html writes one
+    self-contained page: the histograms as plots, and the finest and the coarsest tasks (with selected images the
+    hardest and the easiest) and some random ones as pictures.
+
+    \b
+    Exit codes of --verify:
+      0  every image that was checked has the bytes that the testbed was drawn from
+      2  a mistake in the input
+      3  images changed, or the testbed does not fit the dataset
+      4  images are missing
+      5  the dataset has new images
+      7  as far as names tell: the testbed was drawn with --identity names
     """
     import longshot
+    from longshot.testbeds.verification import EXIT_CODES
 
-    inspection = longshot.inspect(testbed, verify=verify, datasets=datasets, html=html, pictures=pictures)
+    inspection = longshot.inspect(
+        testbed, verify=verify, sample=sample, datasets=datasets, html=html, pictures=pictures
+    )
     if as_json:
         page = {} if html is None else {"html": str(html.resolve())}
         echo_json({**inspection.facts, **page})
     else:
         click.echo(f"{inspection}\n")
-    inspection.check()
     if verify and not as_json:
-        click.echo("verified: content hash, fingerprints, and every class and image of every task")
+        for check in inspection.images:
+            click.echo(f"{check.dataset}: {check}")
+        if not inspection.findings:
+            click.echo("verified: content hash, fingerprints, and every class and image name of every task")
     if html is not None and not as_json:
         print_written(html)
+    for finding in inspection.findings or ():
+        click.echo(f"differs: {finding}", err=True)
+    if code := EXIT_CODES[inspection.outcome]:
+        sys.exit(code)

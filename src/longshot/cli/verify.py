@@ -2,40 +2,77 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from pathlib import Path
 
 import click
 
-from longshot.cli.common import datasets_option, json_option, print_table
-from longshot.core.errors import UserError
+from longshot.cli.common import datasets_option, echo_json, json_option, print_table
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @datasets_option("Where a source lives; default: where this machine saw it last.")
+@click.option(
+    "--pixels",
+    is_flag=True,
+    help="Compare images whose bytes differ by their pixels: says which copies are only encoded anew.",
+)
+@click.option("--sample", type=click.IntRange(min=1), help="Read only so many images of each source.")
 @json_option
-def command(folder: Path, datasets: dict[str, str], as_json: bool) -> None:
-    """Check a release: every file against its hash, every task against your images. Exit code 2 if something differs.
+def command(folder: Path, datasets: dict[str, str], pixels: bool, sample: int | None, as_json: bool) -> None:
+    """Check a release: every file against its hash, every task against your images, which are read again.
 
     \b
     Example:
       longshot verify hard-toybox
-      longshot verify hard-toybox --dataset birds=./birds
+      longshot verify hard-toybox --dataset birds=./birds --pixels
+
+    It says how many images were the same by bytes, by pixels or by name only, and which changed, are missing or are
+    new.
+
+    \b
+    Exit codes (of several the first):
+      3  something changed: a file of the release, an image, or the class of one
+      4  something is missing: a file, a source or an image
+      5  something is new: a file or an image that the release does not name
+      6  images are encoded anew, with the same pixels (--pixels)
+      7  as far as names tell: the release vouches for the names of images only
+      0  all is as it was
+      2  a mistake in the input
     """
     import longshot
+    from longshot.testbeds.verification import EXIT_CODES, worst
 
-    checks = longshot.verify(folder, datasets=datasets)
+    checks = longshot.verify(folder, datasets=datasets, pixels=pixels, sample=sample)
     problems = [check for check in checks if check.template]
-    rows = [(check.subject, check.problem) for check in checks]
     if as_json:
-        click.echo(json.dumps([{"what": subject, "problem": problem} for subject, problem in rows], indent=2))
+        echo_json(
+            [
+                {
+                    "what": check.subject,
+                    "problem": check.problem,
+                    "outcome": check.outcome,
+                    **({"images": check.images.record()} if check.images else {}),
+                }
+                for check in checks
+            ]
+        )
     else:
         print_table(
-            [{"checked": subject, "found": problem or "as it should be"} for subject, problem in rows]
+            [{"checked": check.subject, "found": check.problem or "as it should be"} for check in checks]
         )
+        for check in checks:
+            if check.images is not None:
+                click.echo(f"{check.images.dataset}: {check.images}")
     if problems:
-        raise UserError(
-            f"The release {folder} differs in {len(problems)} of {len(checks)} points, first: {problems[0].subject}: "
-            f"{problems[0].template.rstrip('.')}."
+        worst_problem = next(
+            check for check in problems if check.outcome == worst(other.outcome for other in problems)
         )
+        click.echo(
+            f"The release {folder} differs in {len(problems)} of {len(checks)} points, first: "
+            f"{worst_problem.subject}: {worst_problem.problem.rstrip('.')}.",
+            err=True,
+        )
+    if code := EXIT_CODES[worst(check.outcome for check in checks)]:
+        sys.exit(code)

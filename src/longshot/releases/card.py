@@ -38,15 +38,17 @@ def card(facts: Mapping[str, Any]) -> str:
         ),
         "## Sources",
         "The images are not part of this release. Bring your own copies; a copy is the same when its classes and image "
-        "names are (fingerprint) and the noted thumbnails agree.",
+        "names are (fingerprint) and so are the bytes of the images in use (digest; names only: not on record).",
         _table(
-            ("source", "classes", "images", "fingerprint", "licence of the images"),
+            ("source", "classes", "images", "in use", "fingerprint", "digest", "licence of the images"),
             [
                 (
                     source["name"],
                     f"{source['classes']:,}",
                     f"{source['images']:,}",
+                    f"{source['content']['images']:,}",
                     f"`{source['fingerprint'][:16]}…`",
+                    f"`{source['content']['digest'][:16]}…`" if source["content"]["digest"] else "names only",
                     source["licence"] or "not stated: ask its owners",
                 )
                 for source in facts["sources"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from longshot.core.errors import UserError
 from longshot.core.files import hash_file, write_json, write_text
@@ -15,12 +14,12 @@ from longshot.datasets.dataset import Dataset
 from longshot.evaluation.inputs import TestbedLike, open_distinct_testbeds
 from longshot.evaluation.results import Results
 from longshot.releases.card import card
+from longshot.releases.names import SourceNames, read_names, write_names
 from longshot.releases.thumbnails import thumbnails
-from longshot.testbeds import columns
 from longshot.testbeds.origin import open_datasets, say_sampler
 from longshot.testbeds.testbed import Testbed
 
-FORMAT = 1
+FORMAT = 2
 FILE = "release.json"
 SUMS = "SHA256SUMS"
 _PICTURES = 32  # images per source whose pixels a copy is compared with
@@ -41,9 +40,9 @@ def release(
 ) -> Path:
     """Write a benchmark that others can use: testbeds, a card, hashes and a table of baselines.
 
-    The folder holds testbeds/, release.json, README.md (the card) and SHA256SUMS. The images themselves are not
-    copied: classes, counts and some thumbnails are noted, so that others can tell whether their copy is the same.
-    The same call gives the same bytes.
+    The folder holds testbeds/, sources/, release.json, README.md (the card) and SHA256SUMS. The images themselves are
+    not copied: the names of all, and digests of the bytes and the pixels of those in use, are noted, so that others
+    can tell whether their copy is the same. The same call gives the same bytes.
 
     Parameters
     ----------
@@ -78,7 +77,7 @@ def release(
     --------
     >>> folder = release("hard.parquet", out="hard-toybox", title="Hard toybox", runs="runs/first")
     >>> sorted(path.name for path in folder.iterdir())
-    ['README.md', 'SHA256SUMS', 'release.json', 'testbeds']
+    ['README.md', 'SHA256SUMS', 'release.json', 'sources', 'testbeds']
     """
     from longshot import __version__
 
@@ -92,6 +91,7 @@ def release(
         raise UserError(f"A licence is given for '{strangers[0]}', which is no source of these testbeds.")
     listed = [runs] if isinstance(runs, Results | str | os.PathLike) else runs
     results = [run if isinstance(run, Results) else Results(run) for run in listed]
+    sources = _sources(beds, licences, datasets or {})
     facts: dict[str, Any] = {
         "format": FORMAT,
         "title": title,
@@ -101,15 +101,17 @@ def release(
         "citation": _read(citation) if isinstance(citation, Path) else citation,
         "made_with": f"longshot {__version__}",
         "testbeds": [_testbed(name, bed) for name, bed in beds.items()],
-        "sources": _sources(beds, licences, datasets or {}),
+        "sources": [entry for entry, _ in sources],
         "baselines": [row for run in results for row in _baselines(run, beds)],
     }
     for name, bed in beds.items():
         bed.save(folder / "testbeds" / f"{name}.parquet")
+    for entry, names in sources:
+        write_names(folder / entry["file"], names)
     write_json(folder / FILE, facts)
     write_text(folder / "README.md", card(facts))
-    names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-    write_text(folder / SUMS, "".join(f"{hash_file(folder / name)}  {name}\n" for name in names))
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    write_text(folder / SUMS, "".join(f"{hash_file(folder / file)}  {file}\n" for file in files))
     return folder
 
 
@@ -144,46 +146,41 @@ def _sources(
     testbeds: Mapping[str, Testbed],
     licences: Mapping[str, str],
     datasets: Mapping[str, Dataset | str | Path],
-) -> list[dict[str, Any]]:
-    """Every dataset of the testbeds: fingerprint, counts, licence, and thumbnails of some images in use."""
-    sources: dict[str, dict[str, Any]] = {}
+) -> list[tuple[dict[str, Any], SourceNames]]:
+    """Every dataset of the testbeds: fingerprint, counts, licence, content; and the names of its images."""
+    opened: dict[str, Dataset] = {}
     for bed in testbeds.values():
         at_hand = {name: dataset for name, dataset in datasets.items() if name in bed.datasets}
         for name, dataset in open_datasets(bed, at_hand).items():
-            if name not in sources:
-                sources[name] = {
-                    "name": name,
-                    "fingerprint": dataset.fingerprint,
-                    "classes": len(dataset.class_ids),
-                    "images": len(dataset),
-                    "splits_from": dataset.splits_from,
-                    "licence": licences.get(name, ""),
-                    "thumbnails": thumbnails(dataset, _sample(bed, name)),
-                }
-            elif sources[name]["fingerprint"] != dataset.fingerprint:
+            if opened.setdefault(name, dataset).fingerprint != dataset.fingerprint:
                 raise UserError(
                     f"Two testbeds of the release mean different datasets by '{name}' (fingerprints "
-                    f"{sources[name]['fingerprint'][:12]}… and {dataset.fingerprint[:12]}…)",
+                    f"{opened[name].fingerprint[:12]}… and {dataset.fingerprint[:12]}…)",
                     "give one another name",
                 )
-    unknown = sorted(set(datasets) - set(sources))
+    unknown = sorted(set(datasets) - set(opened))
     if unknown:
         raise UserError(
-            f"{{datasets}} names '{unknown[0]}', but the sources are {', '.join(sorted(sources))}."
+            f"{{datasets}} names '{unknown[0]}', but the sources are {', '.join(sorted(opened))}."
         )
-    return [sources[name] for name in sorted(sources)]
-
-
-def _sample(bed: Testbed, name: str) -> list[str]:
-    """Some keys of a source that the testbed uses, evenly over their sorted list."""
-    datasets = bed.table.column("dataset").cast("string").to_numpy(zero_copy_only=False)
-    tasks = np.flatnonzero(datasets == name)
-    used: set[str] = set()
-    for part in ("support", "query"):
-        picked = np.unique(bed.column(part).take(tasks).values)
-        used.update(columns.dictionary(bed.table, part).take(picked).to_pylist())
-    keys = sorted(used)
-    return [keys[i] for i in np.unique(np.linspace(0, len(keys) - 1, _PICTURES).astype(np.int64))]
+    sources: list[tuple[dict[str, Any], SourceNames]] = []
+    for number, (name, dataset) in enumerate(sorted(opened.items())):
+        of_source = [bed for bed in testbeds.values() if name in bed.datasets]
+        names = read_names(dataset, name, of_source)
+        slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip(".")
+        entry = {
+            "name": name,
+            "file": f"sources/{number}-{slug}.parquet" if slug != name else f"sources/{name}.parquet",
+            "fingerprint": dataset.fingerprint,
+            "classes": len(dataset.class_ids),
+            "images": len(dataset),
+            "splits_from": dataset.splits_from,
+            "licence": licences.get(name, ""),
+            "content": names.content.entry(),
+            "thumbnails": thumbnails(dataset, names.some_keys(_PICTURES)),
+        }
+        sources.append((entry, names))
+    return sources
 
 
 def _baselines(results: Results, testbeds: Mapping[str, Testbed]) -> list[dict[str, Any]]:

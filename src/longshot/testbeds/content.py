@@ -44,6 +44,7 @@ class ContentEntry(Loose):
 
     identity: str
     images: int
+    of: int = 0  # images that the dataset had; 0: not on record
     digest: str = ""  # hex; over the full digests where ``exact``, else over the short ones
     bits: int = 0  # of each image's digest in ``longshot.digests``
     exact: bool = False
@@ -58,6 +59,7 @@ class ImageContent:
 
     identity: str
     images: int
+    of: int = 0  # images that the whole dataset had; 0: not on record
     digest: str = ""
     bits: int = 0
     exact: bool = False  # the digest is over all 256 bits of each image, not made from short digests
@@ -98,24 +100,25 @@ def read_content(table: pa.Table, dataset: Dataset, identity: str = "content") -
     check_identity(identity)
     keys = used_keys(table, dataset.name)
     if identity == "names":
-        return names_only(len(keys))
+        return names_only(len(keys), len(dataset))
     digests = image_digests(dataset, dataset.find_rows(keys))
     bits = 8 * _kept_bytes(table, dataset.name, len(keys))
     short = short_digests(digests) & _mask(bits)
-    return ImageContent("content", len(keys), content_digest(keys, digests), bits, True, short)
+    digest = content_digest(keys, digests)
+    return ImageContent("content", len(keys), len(dataset), digest, bits, True, short)
 
 
-def names_only(images: int) -> ImageContent:
+def names_only(images: int, of: int = 0) -> ImageContent:
     """Of images whose bytes were not looked at."""
-    return ImageContent("names", images)
+    return ImageContent("names", images, of)
 
 
 def subset(content: ImageContent, keys: pa.Array, chosen: pa.Array) -> ImageContent:
     """The content of some (``chosen``) of the images (``keys``), both sorted."""
     if len(chosen) == len(keys) or content.identity == "names":
-        return content if len(chosen) == len(keys) else names_only(len(chosen))
+        return content if len(chosen) == len(keys) else names_only(len(chosen), content.of)
     rows = pc.index_in(chosen, value_set=keys).to_numpy(zero_copy_only=False)
-    return _from_short(chosen, content.digests[rows], content.bits)
+    return _from_short(chosen, content.digests[rows], content.bits, content.of)
 
 
 def union(name: str, parts: list[tuple[pa.Array, ImageContent]]) -> ImageContent:
@@ -128,7 +131,7 @@ def union(name: str, parts: list[tuple[pa.Array, ImageContent]]) -> ImageContent
         together = pc.unique(pa.concat_arrays([keys, other_keys]))
         together = together.take(pc.sort_indices(together))
         if "names" in (content.identity, other.identity):
-            keys, content = together, names_only(len(together))
+            keys, content = together, names_only(len(together), content.of)
             continue
         bits = min(content.bits, other.bits)
         digests, other_digests = content.digests & _mask(bits), other.digests & _mask(bits)
@@ -147,7 +150,7 @@ def union(name: str, parts: list[tuple[pa.Array, ImageContent]]) -> ImageContent
         joined = np.zeros(len(together), np.uint64)
         for some, numbers in ((keys, digests), (other_keys, other_digests)):
             joined[pc.index_in(some, value_set=together).to_numpy(zero_copy_only=False)] = numbers
-        keys, content = together, _from_short(together, joined, bits)
+        keys, content = together, _from_short(together, joined, bits, content.of)
     return content
 
 
@@ -243,18 +246,18 @@ def unpack(entries: Mapping[str, Any], packed: str) -> dict[str, ImageContent]:
         padded[:, 8 - width :] = piece.reshape(len(padded), width)
         digests = padded.view("<u8").reshape(-1).astype(np.uint64)
         contents[name] = ImageContent(
-            facts.identity, facts.images, facts.digest, facts.bits, facts.exact, digests
+            facts.identity, facts.images, facts.of, facts.digest, facts.bits, facts.exact, digests
         )
     if start != len(data):
         raise ValueError("there are more digests than images")
     return contents
 
 
-def _from_short(keys: pa.Array, digests: ShortDigests, bits: int) -> ImageContent:
+def _from_short(keys: pa.Array, digests: ShortDigests, bits: int, of: int) -> ImageContent:
     """The content of images of which only short digests are known."""
     padded = np.zeros((len(digests), 32), np.uint8)
     padded[:, :8] = digests.astype(">u8").view(np.uint8).reshape(-1, 8)
-    return ImageContent("content", len(keys), content_digest(keys, padded), bits, False, digests)
+    return ImageContent("content", len(keys), of, content_digest(keys, padded), bits, False, digests)
 
 
 def _kept_bytes(table: pa.Table, name: str, images: int) -> int:

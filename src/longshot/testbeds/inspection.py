@@ -11,6 +11,7 @@ from longshot.core.errors import UserError
 from longshot.testbeds import describe
 from longshot.testbeds.origin import check_names, open_datasets, say_sampler
 from longshot.testbeds.testbed import Testbed
+from longshot.testbeds.verification import ImageCheck, Outcome, check_images, worst
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -23,6 +24,7 @@ class Inspection:
     testbed: Testbed
     name: str  # the file, or the beginning of the content hash
     findings: tuple[str, ...] | None  # what does not fit the datasets, one sentence each; None: not checked
+    images: tuple[ImageCheck, ...] = ()  # how the images of each dataset were checked, and what differs
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -31,7 +33,21 @@ class Inspection:
         facts = {**describe.summary(self.testbed), "histograms": bars}
         if self.findings is None:
             return facts
-        return {**facts, "verified": not self.findings, "findings": list(self.findings)}
+        checks = {
+            "verified": not self.findings,
+            "outcome": self.outcome,
+            "findings": list(self.findings),
+            "images": [check.record() for check in self.images],
+        }
+        return {**facts, **checks}
+
+    @property
+    def outcome(self) -> Outcome:
+        """What checking found; "same" also where nothing was checked. Misfits beside the images count as changed."""
+        by_images = [check.outcome for check in self.images]
+        about_images = sum(bool(check.differences) for check in self.images)
+        misfits: list[Outcome] = ["changed"] if self.findings and len(self.findings) > about_images else []
+        return worst([*by_images, *(() if {"missing", "new"} & {*by_images} else misfits)])
 
     def check(self) -> None:
         """UserError with all findings where there are any."""
@@ -74,6 +90,7 @@ def inspect(
     testbed: Testbed | str | Path,
     *,
     verify: bool = False,
+    sample: int | None = None,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
 ) -> Inspection:
     """Describe a testbed: its origin, its classes, ways and shots, and what was measured.
@@ -83,7 +100,9 @@ def inspect(
     testbed : Testbed or path
         The content hash of a file is checked in any case.
     verify : bool
-        Check every class and every image against the datasets.
+        Check every class and every image against the datasets; the images are read again.
+    sample : int, optional
+        With ``verify``: read only so many images of each dataset.
     datasets : mapping, optional
         Where a dataset lives (name → dataset or path), if not where it was last seen.
 
@@ -95,5 +114,15 @@ def inspect(
     bed = testbed if isinstance(testbed, Testbed) else Testbed.load(testbed)
     check_names(bed, datasets or {})
     name = bed.content_hash[:12] if isinstance(testbed, Testbed) else str(testbed)
-    findings = describe.verify(bed, open_datasets(bed, datasets, check=False)) if verify else None
-    return Inspection(bed, name, None if findings is None else tuple(findings))
+    if sample is not None and not verify:
+        raise UserError(f"{{sample:{sample}}} goes with {{verify:True}} only", "add it")
+    if not verify:
+        return Inspection(bed, name, None)
+    opened = open_datasets(bed, datasets, check=False)
+    checks = tuple(
+        check_images(dataset, bed.content[dataset], bed.keys(dataset), opened[dataset], sample=sample)
+        for dataset in bed.datasets
+    )
+    findings = describe.verify(bed, opened)
+    findings += [f"{check.dataset}: {check.differences}." for check in checks if check.differences]
+    return Inspection(bed, name, tuple(findings), checks)
