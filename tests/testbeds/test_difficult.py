@@ -57,7 +57,7 @@ def first_classes(dataset: Dataset, count: int) -> Dataset:
 CLASSES = {
     "grocery": 20,
     "toybox": 40,
-}  # fewer of toybox are one family, in which viewpoints weigh too little
+}  # with 20 of toybox the effect of viewpoints is not sure
 
 
 @pytest.fixture(scope="module", params=["grocery", "toybox"])
