@@ -76,10 +76,20 @@ def test_mistakes_end_in_one_sentence(run_cli, competition, tmp_path, words, rea
 
 
 def test_a_meta_learner_may_not_ship_weights(run_cli, competition, submission):
-    folder = submission(top="import torch\nnet = lambda **k: None\nnet(pretrained=True)")
+    folder = submission()
     (folder / "net.pth").write_bytes(b"weights")
-    run_cli("compete", "submit", competition.folder, folder, "--team", "a", "--league", "meta-learning")
-    worked = run_cli("compete", "work", competition.folder)
-    assert "allows no saved weights" in worked.stdout
-    assert "net.pth looks like saved weights" in worked.stdout
-    assert "asks for pretrained=True" in worked.stdout
+    (folder / "table.dat").write_bytes(bytes(range(256)) * 300)
+    (folder / "code.py").write_text(f"W = {'A' * 70_000!r}")
+    words = ("submit", competition.folder, folder, "--team", "a", "--league", "meta-learning")
+    for done in (
+        run_cli("compete", *words, check=False),
+        run_cli("compete", "check", folder, "--league", "meta-learning", check=False),
+    ):
+        assert done.returncode == 2 and "allows no saved weights" in done.stderr
+        for finding in (
+            "net.pth looks like saved weights",
+            "table.dat has 75 KB that are no text, at most 64 are allowed",
+            "code.py:1 holds a literal of 68 KB",
+        ):
+            assert finding in done.stderr
+    assert "can be submitted" in run_cli("compete", "check", folder).stdout  # in another league

@@ -135,6 +135,8 @@ def test_the_quota_holds_for_entries_at_once(store, enter):
 
 def test_the_last_seeds_that_end_at_once_settle_the_submission(store, enter, monkeypatch):
     """The end of one comes when that of the other has been settled and not yet committed, and waits for it."""
+    enter()
+    assert queue.finish(store, queue.claim(store, "w"), "w", score=0.9, duration=1.0, reason=None)
     number = enter(phase="final")
     first, second, third = (queue.claim(store, "w") for _ in range(3))
     assert queue.finish(store, first, "w", score=0.5, duration=1.0, reason=None)

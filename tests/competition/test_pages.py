@@ -56,7 +56,7 @@ def fill(competition: Competition, store: Store, folder: Path) -> None:
             (ATTACK, 0.8, {"fact_sheet": dump(sheet)}),
             (IMAGE, 0.65, {"fact_sheet": ATTACK}),
             ("The organisers", 0.9, {"ranked": False}),
-            ("Ada and friends", 0.4, {"pseudonym": "A pseudonym of " + "x" * 80, "league": "meta-learning"}),
+            ("Ada and friends", 0.4, {"pseudonym": "A pseudonym of " + "x" * 25, "league": "meta-learning"}),
         ]
     ):
         options.setdefault("league", "free-style")
@@ -164,14 +164,17 @@ def test_the_board_shows_the_worst_run_and_the_difficulty_of_datasets(competitio
     store, folder = Store(competition), submission()
     good = [planted(mean, 0.0321, easy=0.9, hard=0.6) for mean in (0.75, 0.5, 0.625)]
     good[1] = planted(0.5, 0.0123, easy=0.875, hard=0.5)
+    for team in ("good", "bad"):  # the final asks for a valid feedback submission
+        queue.enter(competition, store, folder, team=team, phase="feedback", league="free-style")
+        assert queue.finish(store, queue.claim(store, "w"), "w", score=0.5, duration=1.0, reason=None)
     enter_planted(competition, store, folder, "good", "final", *good)
     bad = [planted(mean, None, easy=0.25, hard=-0.125) for mean in (0.25, 0.2, 0.125)]
     enter_planted(competition, store, folder, "bad", "final", *bad)
     text = leaderboard_page(competition, store, "final")
     rows = table_rows(text, "League free-style")
     assert [row[:6] for row in rows] == [
-        ["1", "good", "", "0.5000", "± 0.0123", "1"],
-        ["2", "bad", "", "0.1250", "–", "2"],
+        ["1", "good", "", "0.5000", "± 0.0123", "3"],
+        ["2", "bad", "", "0.1250", "–", "4"],
     ]
     assert table_rows(text, "Difficulty of the datasets") == [
         ["easy", "0.125", "0.625"],  # 1 − best, best − worst

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from longshot.competition import queue, ranking, worker
+from longshot.competition import check, queue, ranking, worker
 from longshot.competition.archive import ArchiveLimits, unpack
-from longshot.competition.settings import Competition
+from longshot.competition.settings import Competition, parse_time
 from longshot.competition.store import Store, runs
 from longshot.core.errors import UserError
 
@@ -123,6 +123,8 @@ def test_what_kills_its_worker_three_times_is_given_up(store, enter):
 
 
 def test_the_worst_of_three_seeds_counts(competition, store, enter):
+    enter()
+    score(store, 0.6)
     number = enter(phase="final")
     for value in (0.5, 0.3, 0.4):
         assert store.submission(number)["state"] in ("queued", "running")
@@ -131,6 +133,8 @@ def test_the_worst_of_three_seeds_counts(competition, store, enter):
 
 
 def test_one_failed_seed_fails_the_submission(store, enter):
+    enter()
+    score(store, 0.6)
     number = enter(phase="final")
     score(store, 0.5)
     score(store, None, "it failed in fit: boom")
@@ -180,7 +184,7 @@ def test_the_last_valid_submission_goes_to_the_final(competition, store, enter):
         score(store, 0.1)
     (line,) = ranking.leaderboard(competition, store, "final", "free-style")
     assert (line.rank, line.team) == (1, "Zorro")
-    assert (ranking.final_on(competition, store) - queue.parse_time(line.created, "")).days >= 14
+    assert (ranking.final_on(competition, store) - parse_time(line.created, "")).days >= 14
 
 
 def zip_with(path: Path, name: str, data: bytes = b"", *, link: bool = False, count: int = 1) -> Path:
@@ -195,10 +199,10 @@ def zip_with(path: Path, name: str, data: bytes = b"", *, link: bool = False, co
     return path
 
 
-def test_hostile_submissions_fail_with_their_reason_and_the_queue_goes_on(
-    competition, store, submission, tmp_path, needs_sandbox, monkeypatch
+def test_hostile_archives_are_refused_before_they_count(
+    competition, store, submission, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(worker, "unpack", partial(unpack, limits=ArchiveLimits(bytes=20 << 20)))
+    monkeypatch.setattr(check, "unpack", partial(unpack, limits=ArchiveLimits(bytes=20 << 20)))
     script = "<script>alert(1)</script>"
     zips = {
         "is not allowed": zip_with(tmp_path / "a.zip", "../evil.py", b"x"),
@@ -206,23 +210,38 @@ def test_hostile_submissions_fail_with_their_reason_and_the_queue_goes_on(
         "more than the 20 MB": zip_with(tmp_path / "c.zip", "zeros", bytes(21 << 20)),
         "3,001 files, at most 2,000": zip_with(tmp_path / "d.zip", "0", count=3_000),
         "no model.py": tmp_path / "e.zip",
+        "no zip that can be read": tmp_path / "f.zip",
     }
     with zipfile.ZipFile(zips["no model.py"], "w") as archive:
         archive.writestr(script, "")
+    zips["no zip that can be read"].write_bytes(b"garbage")
+    options = {"team": "a", "phase": "feedback", "league": "free-style"}
+    for reason, path in zips.items():
+        with pytest.raises(UserError, match=f"The archive {path.name} cannot be taken: .*{reason}"):
+            queue.enter(competition, store, path, **options)
+    assert not list((competition.folder / "submissions").iterdir())
+    assert not list(tmp_path.rglob("evil.py"))
+    folder = submission()
+    for number in (1, 2, 3):  # the whole quota of a day
+        assert queue.enter(competition, store, folder, **options) == number
+
+
+def test_what_fails_is_told_and_the_queue_goes_on(competition, store, submission, needs_sandbox):
+    """An archive that is damaged after it was taken, a submission that raises hostile text, one that works."""
+    script = "<script>alert(1)</script>"
     raising = f"raise ValueError({script!r} + '\\x1b[2J\\x00' + chr(0xd800))"
-    expected = [*zips, f"ValueError: {script}\ufffd[2J\ufffd\ufffd"]
-    sources = [*zips.values(), submission("hostile", meta=raising), submission("good")]
+    sources = [submission("damaged"), submission("hostile", meta=raising), submission("good")]
     for team, source in enumerate(sources):
         queue.enter(competition, store, source, team=f"t{team}", phase="feedback", league="free-style")
+    (queue.archive_path(competition, 1) / "submission" / "model.py").unlink()
     assert worker.work(competition, store) == len(sources)
-    for number, reason in enumerate(expected, start=1):
+    for number, reason in enumerate(["no model.py", f"ValueError: {script}\ufffd[2J\ufffd\ufffd"], start=1):
         row = store.submission(number)
         assert row["state"] == "failed" and reason in row["reason"]
         folder = queue.archive_path(competition, number)
         assert reason in (folder / "seed-1" / "log.txt").read_text()
         assert sorted(path.name for path in (folder / "seed-1").iterdir()) == ["log.txt"]
     assert store.submission(len(sources))["state"] == "scored"
-    assert not list(tmp_path.rglob("evil.py"))
 
 
 def test_a_submission_too_large_to_be_taken(competition, store, tmp_path):

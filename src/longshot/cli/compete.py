@@ -9,6 +9,7 @@ import click
 from longshot.cli.common import json_option, print_table
 from longshot.cli.compete_programs import (
     bundle_command,
+    check_command,
     make_submission_command,
     read_settings,
     run_bundle_command,
@@ -189,6 +190,7 @@ for _command in (
     leaderboard_command,
     final_command,
     make_submission_command,
+    check_command,
     run_command,
     bundle_command,
     validate_command,

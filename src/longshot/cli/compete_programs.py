@@ -1,4 +1,4 @@
-"""``longshot compete make-submission | run | bundle | validate | run-bundle``: make and try submissions and bundles."""
+"""``longshot compete make-submission | check | run | bundle | validate | run-bundle``: make and try submissions."""
 
 from __future__ import annotations
 
@@ -103,6 +103,27 @@ def run_command(
     mean, half = overall["normalized_accuracy"], overall["normalized_accuracy_ci95"] or 0
     click.echo(f"normalised accuracy {mean:.4f} ± {half:.4f} over {overall['tasks']} tasks")
     click.echo(f"{out / 'detailed_results.html'}: by dataset, ways and shots")
+
+
+@click.command("check")
+@click.argument("archive", type=click.Path(path_type=Path))
+@click.option("--league", default="free-style", show_default=True, help="League it is to compete in.")
+def check_command(archive: Path, league: str) -> None:
+    """Check a submission at home as 'submit' does before it takes it; nothing is run and no competition is needed.
+
+    \b
+    Example:
+      longshot compete check proto.zip --league meta-learning
+    """
+    from longshot.competition import check_submission
+
+    checked = check_submission(archive, league=league)
+    size = (
+        f"{checked.bytes / 2**20:,.1f} MB" if checked.bytes >= 1 << 20 else f"{checked.bytes / 2**10:,.1f} KB"
+    )
+    click.echo(f"{archive} can be submitted: {checked.files} files, {size}")
+    for line in checked.notes:
+        click.echo(f"note: {line}; the league refuses it where it runs")
 
 
 @click.command("bundle")

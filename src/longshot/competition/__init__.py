@@ -2,8 +2,9 @@
 
 Organisers: ``create``, ``work``, ``status``, ``history``, ``rerun``, ``leaderboard``, ``write_leaderboard``,
 ``enter_final``, ``blank_fact_sheet``, ``export_bundle``. Participants: ``write_baseline``, ``make_submission``,
-``try_submission``, ``submit``, ``fact_sheet_of``, ``hand_in_fact_sheet``. Bundles: ``check_bundle``, ``run_bundle``.
-All take the competition's folder first; they are the commands of ``longshot compete``.
+``check_submission``, ``try_submission``, ``submit``, ``fact_sheet_of``, ``hand_in_fact_sheet``. Bundles:
+``check_bundle``, ``run_bundle``. All but the checks take the competition's folder first. They are the
+commands of ``longshot compete``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.competition.baselines import write_baseline as write_baseline
     from longshot.competition.bundle.check import check_bundle as check_bundle
     from longshot.competition.bundle.run import run_bundle as run_bundle
+    from longshot.competition.check import check_submission as check_submission
     from longshot.competition.new_competition import create as create
     from longshot.competition.organiser import blank_fact_sheet as blank_fact_sheet
     from longshot.competition.organiser import enter_final as enter_final
@@ -40,6 +42,7 @@ _MODULES = {
     "settings": "Competition load",
     "organiser": "work status history rerun leaderboard write_leaderboard enter_final export_bundle "
     "blank_fact_sheet fact_sheet_of hand_in_fact_sheet",
+    "check": "check_submission",
     "participant": "submit try_submission",
     "submission": "make_submission",
     "baselines": "BASELINES write_baseline",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from longshot.competition import ingestion, leagues, queue
+from longshot.competition import check, ingestion, leagues, queue
 from longshot.competition.archive import unpack
 from longshot.competition.data import CompetitionData
 from longshot.competition.fact_sheet import dump, read_sheet
@@ -35,7 +35,10 @@ def submit(
     ranked: bool = True,
     fact_sheet: str | Path | Mapping[str, str] | None = None,
 ) -> Entered:
-    """Put a submission into the queue.
+    """Put a submission into the queue, after the same check as ``check_submission`` makes: what fails it uses no quota.
+
+    The last phase asks for what ``enter_final`` asks for: a valid submission of the team in the same league to the
+    phase before, above the threshold, and a whole fact sheet where one is required; one entry of a team and league.
 
     Parameters
     ----------
@@ -44,13 +47,13 @@ def submit(
     submission : str or Path
         A folder or a zip with a model.py.
     team : str
-        Name of the team, 1 to 100 letters.
+        Name of the team, 1 to 100 letters; upper and lower case, width of letters and white space do not count.
     phase : str, optional
         Phase to submit to; the first that takes submissions unless named.
     league : str
-        League to compete in.
+        League to compete in; a team may compete in several. The meta-learning league has a quota of its own.
     pseudonym : str, optional
-        Name to show in place of the team's.
+        Name to show in place of the team's: 1 to 40 letters, and nobody else's name or pseudonym.
     ranked : bool
         False: the team's entries are shown without a rank (conflict of interest).
     fact_sheet : path or mapping, optional
@@ -119,6 +122,7 @@ def try_submission(
     chosen = competition.phase(phase) if phase else competition.phases[0]
     if out.exists():
         raise UserError(f"{out} is there already", "choose a new folder with {out}")
+    check.check_size(Path(submission))
     try:
         code = unpack(Path(submission), out / "code")
     except UserError:

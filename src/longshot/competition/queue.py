@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import shutil
 import tempfile
 import time
@@ -14,9 +13,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from longshot.competition.archive import ArchiveLimits, unpack_any
-from longshot.competition.settings import Competition, Phase, parse_time
-from longshot.competition.store import Store, note, now, runs, submissions, teams
+from longshot.competition import check, rules
+from longshot.competition.archive import unpack_any
+from longshot.competition.settings import Competition, Phase
+from longshot.competition.store import Store, note, now, runs, submissions
 from longshot.core.errors import UserError
 
 LEASE = 60.0  # seconds without a sign of life after which a worker counts as dead
@@ -51,22 +51,29 @@ def enter(
     ranked: bool = True,
     pseudonym: str | None = None,
 ) -> int:
-    """Take a submission into the queue and give its number. Quotas and dates are checked in the same transaction."""
+    """Take a submission into the queue and give its number.
+
+    Its files are checked first; names, quotas and, in the final, what ``enter_final`` asks for are checked in the
+    transaction that enters it.
+    """
     entered = competition.phase(phase)
-    _check_open(entered)
+    rules.check_open(entered)
     if league not in competition.leagues:
         raise UserError(f"There is no league '{league}' here; there are: {', '.join(competition.leagues)}.")
-    name = team.strip()
-    if not 1 <= len(name) <= 100:
-        raise UserError(f"A team's name has 1 to 100 letters, this one has {len(name)}.")
-    if not (team + (pseudonym or "")).isprintable():
-        raise UserError("A team's name has letters that cannot be shown; leave out control characters.")
-    if not source.exists():
-        raise UserError(f"There is no submission at {source}; give a folder or a zip with a model.py in it.")
-    with _staged(competition, source) as staged, alone(store) as connection:
-        owner = _team(connection, name, ranked, pseudonym)
-        _check_quota(connection, owner, entered, name)
-        number = insert(connection, owner, entered, league, fact_sheet)
+    name = rules.tidy(team, "A team's name", rules.LONGEST_NAME)
+    if pseudonym is not None:
+        pseudonym = rules.tidy(pseudonym, "A pseudonym", rules.LONGEST_PSEUDONYM)
+    with _staged(competition, source, league) as staged, alone(store) as connection:
+        owner = rules.team_number(connection, name, ranked, pseudonym)
+        rules.check_quota(connection, owner, entered, league, name)
+        origin = None
+        if entered.name == competition.final.name:
+            passed = rules.check_final(competition, connection, owner, league, fact_sheet, name)
+            if passed is not None:
+                fact_sheet = passed.fact_sheet
+                original = archive_path(competition, passed.submission)
+                origin = passed.submission if check.same_files(staged, original) else None
+        number = insert(connection, owner, entered, league, fact_sheet, origin)
         target = archive_path(competition, number)
         if target.exists():  # left by an entry that was not committed
             shutil.rmtree(target)
@@ -218,24 +225,23 @@ def alone(store: Store) -> Iterator[Connection]:
 
 
 @contextmanager
-def _staged(competition: Competition, source: Path) -> Iterator[Path]:
-    """The submission, copied to where a rename takes it into its place: nobody waits for the copying."""
-    most = ArchiveLimits().bytes
-    if source.is_file() and source.stat().st_size > most:
-        raise UserError(
-            f"The submission {source.name} has {source.stat().st_size / 2**20:,.0f} MB, at most {most >> 20:,} are "
-            f"allowed",
-            "make it smaller",
-        )
+def _staged(competition: Competition, source: Path, league: str) -> Iterator[Path]:
+    """The submission, checked and copied to where a rename takes it into its place: nobody waits for the copying.
+
+    The copy is checked, not what it was copied from, which may change meanwhile. What fails uses no quota.
+    """
+    check.check_size(source)
     archives = competition.folder / "submissions"
     archives.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=".incoming-", dir=archives))
     try:
         staged.chmod(0o755)
+        copy = staged / ("submission" if source.is_dir() else "submission.zip")
         if source.is_dir():
-            unpack_any(source, staged / "submission")
+            unpack_any(source, copy)
         else:
-            shutil.copyfile(source, staged / "submission.zip")
+            shutil.copyfile(source, copy)
+        check.check_files(copy, league, source.name)
         yield staged
     finally:
         shutil.rmtree(staged, ignore_errors=True)
@@ -254,44 +260,3 @@ def _revive(connection: Connection, lease: float) -> None:
         note(connection, row["submission"], f"seed {row['seed']}: {fate}")
         if not again:
             _settle(connection, row["submission"], f"the process that ran it died {ATTEMPTS} times")
-
-
-def _team(connection: Connection, name: str, ranked: bool, pseudonym: str | None) -> int:
-    row = connection.execute(sa.select(teams.c.id).where(teams.c.name == name)).first()
-    if row is not None:
-        changed: dict[str, Any] = {} if pseudonym is None else {"pseudonym": pseudonym}
-        if not ranked:
-            changed["ranked"] = False  # a conflict of interest holds for all of a team's entries
-        if changed:
-            connection.execute(teams.update().where(teams.c.id == row[0]).values(**changed))
-        return int(row[0])
-    values = {"name": name, "pseudonym": pseudonym, "ranked": ranked, "created": now()}
-    return int(connection.execute(teams.insert().values(**values)).inserted_primary_key[0])  # type: ignore[index]
-
-
-def _check_open(phase: Phase) -> None:
-    if not phase.submissions:
-        raise UserError(f"Phase '{phase.name}' takes no submissions: its data are there to practise on.")
-    moment = dt.datetime.now(dt.UTC)
-    if phase.start is not None and moment < parse_time(phase.start, phase.name):
-        raise UserError(f"Phase '{phase.name}' begins on {phase.start}; submit from then on.")
-    if phase.end is not None and moment > parse_time(phase.end, phase.name):
-        raise UserError(
-            f"Phase '{phase.name}' ended on {phase.end}; nothing can be submitted to it any more."
-        )
-
-
-def _check_quota(connection: Connection, team: int, phase: Phase, name: str) -> None:
-    of_team = (submissions.c.team == team, submissions.c.phase == phase.name)
-    for limit, extra, span in (
-        (phase.per_day, (submissions.c.created >= now()[:10],), "today (UTC)"),
-        (phase.total, (), "in all"),
-    ):
-        made = connection.execute(
-            sa.select(sa.func.count()).select_from(submissions).where(*of_team, *extra)
-        ).scalar_one()
-        if limit and made >= limit:
-            raise UserError(
-                f"Team '{name}' has made {made} submissions to phase '{phase.name}' {span}, and {limit} are allowed",
-                "wait, or ask the organisers",
-            )

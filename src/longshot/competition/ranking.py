@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from longshot.competition import queue
-from longshot.competition.fact_sheet import PRIVATE, FactSheet, dump, missing, stored
+from longshot.competition import queue, rules
+from longshot.competition.fact_sheet import PRIVATE, FactSheet, dump, stored
 from longshot.competition.settings import Competition, parse_time
 from longshot.competition.store import Store, events, note, submissions, teams
 from longshot.core.errors import UserError
@@ -22,21 +22,33 @@ class BoardEntry(NamedTuple):
     team: str
     score: float
     submission: int
-    created: str
+    created: str  # when it was made: of a final entry, the feedback submission it comes from
     sheet: tuple[tuple[str, str], ...] = ()  # fields of the fact sheet that everybody may read
 
 
 def leaderboard(competition: Competition, store: Store, phase: str, league: str) -> list[BoardEntry]:
-    """The last valid submission of every team, best score first, ties to the earlier one."""
+    """The last valid submission of every team, best score first, ties to the earlier one.
+
+    A final entry is as early as the feedback submission it was made from: when the final was entered is no merit.
+    """
     competition.phase(phase)
+    original = submissions.alias("original")
     rows = store.rows(
-        sa.select(submissions, teams.c.name, teams.c.pseudonym, teams.c.ranked)
+        sa.select(
+            submissions,
+            teams.c.name,
+            teams.c.pseudonym,
+            teams.c.ranked,
+            sa.func.coalesce(original.c.created, submissions.c.created).label("made"),
+            sa.func.coalesce(original.c.id, submissions.c.id).label("first"),
+        )
         .join(teams, teams.c.id == submissions.c.team)
+        .outerjoin(original, original.c.id == submissions.c.origin)
         .where(submissions.c.phase == phase, submissions.c.league == league, submissions.c.state == "scored")
         .order_by(submissions.c.id)
     )
     last = {row["team"]: row for row in rows}  # later ones replace earlier ones
-    ordered = sorted(last.values(), key=lambda row: (-row["score"], row["created"], row["id"]))
+    ordered = sorted(last.values(), key=lambda row: (-row["score"], row["made"], row["first"]))
     entries, rank = [], 0
     for row in ordered:
         rank += bool(row["ranked"])
@@ -49,7 +61,7 @@ def leaderboard(competition: Competition, store: Store, phase: str, league: str)
                 shown,
                 row["score"],
                 row["id"],
-                row["created"],
+                row["made"],
                 tuple((name, text) for name, text in sheet.items() if name.lower() not in hidden),
             )
         )
@@ -58,26 +70,13 @@ def leaderboard(competition: Competition, store: Store, phase: str, league: str)
 
 def qualified(competition: Competition, store: Store, phase: str) -> list[dict[str, Any]]:
     """For every team and league, its last valid submission to ``phase`` with ``enters`` and, if not, ``why``."""
-    threshold = competition.final.threshold
     entries = []
     for league in competition.leagues:
         for entry in leaderboard(competition, store, phase, league):
             row = store.submission(entry.submission)
-            needed = threshold.get(league)
-            passed = needed is None or entry.score > needed
-            why = _sheet_lacks(competition, row) if passed else f"{entry.score:.3f} does not exceed {needed}"
+            why = rules.kept_out(competition, league, entry.score, row["fact_sheet"])
             entries.append({**row, "enters": not why, "why": why})
     return entries
-
-
-def _sheet_lacks(competition: Competition, row: dict[str, Any]) -> str:
-    """Why the submission's fact sheet keeps it out of the final; empty when it does not."""
-    if competition.fact_sheet != "required":
-        return ""
-    lacking = missing(stored(row["fact_sheet"]), competition.fact_fields)
-    if not row["fact_sheet"]:
-        return "no fact sheet"
-    return f"its fact sheet lacks {', '.join(lacking)}" if lacking else ""
 
 
 def hand_in_sheet(store: Store, number: int, sheet: FactSheet) -> None:
@@ -92,14 +91,15 @@ def hand_in_sheet(store: Store, number: int, sheet: FactSheet) -> None:
 
 def enter_final(competition: Competition, store: Store) -> list[dict[str, Any]]:
     """Enter every qualified submission of the phase before into the final, once; says what was done with each."""
-    if len(competition.phases) < 2:
+    before = competition.qualifying
+    if before is None:
         raise UserError(
-            "The competition has 1 phase and a final needs one before it", "add it to competition.yaml"
+            "The competition has 0 phases with submissions before its last, and a final needs one",
+            "add it to competition.yaml",
         )
-    before = competition.phases[-2].name
     return [
         {**row, "final": _final_submission(competition, store, row)} if row["enters"] else row
-        for row in qualified(competition, store, before)
+        for row in qualified(competition, store, before.name)
     ]
 
 

@@ -93,6 +93,11 @@ class Competition(Record):
         """The last phase, which ranks for good."""
         return self.phases[-1]
 
+    @property
+    def qualifying(self) -> Phase | None:
+        """The phase whose submissions may enter the final: the last before it that takes any."""
+        return next((phase for phase in reversed(self.phases[:-1]) if phase.submissions), None)
+
 
 def load(folder: str | Path) -> Competition:
     """Read and check ``competition.yaml``.

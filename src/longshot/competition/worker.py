@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
-from longshot.competition import ingestion, leagues, queue, sandbox
+from longshot.competition import check, ingestion, queue, sandbox
 from longshot.competition.archive import unpack
 from longshot.competition.data import CompetitionData
 from longshot.competition.outcomes import RunOutcome
@@ -116,10 +116,7 @@ def _outcome(
     source = archive_path(competition, claimed.submission) / "submission.zip"
     try:
         code = unpack(source if source.is_file() else source.with_suffix(""), folder / "code")
-        if claimed.league == leagues.META and (findings := leagues.shipped_weights(code)):
-            raise UserError(
-                f"The meta-learning league allows no saved weights, but {'; '.join(findings[:3])}."
-            )
+        check.check_code(code, claimed.league, f"{claimed.submission}")
     except UserError as error:
         outcome = RunOutcome(None, str(error))
     else:
