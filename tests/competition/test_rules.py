@@ -15,7 +15,7 @@ from longshot.competition.settings import Competition
 from longshot.competition.store import Store, submissions, teams
 from longshot.core.errors import UserError
 
-FULL = {name: "said" for name in FIELDS}
+FULL = dict.fromkeys(FIELDS, "text")
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_names_that_are_one(first, second):
 )
 def test_names_that_show_something_else_than_they_are(competition, store, submission, name):
     folder = submission()
-    with pytest.raises(UserError, match="cannot be shown|1 to 100"):
+    with pytest.raises(UserError, match=r"cannot be shown|1 to 100"):
         queue.enter(competition, store, folder, team=name, phase="feedback", league="free-style")
 
 
@@ -236,7 +236,9 @@ def pack(path: Path, content: bytes | dict[str, str]) -> Path:
         return path
     with zipfile.ZipFile(path, "w") as archive:
         classes = "class MyMetaLearner: pass\nclass MyLearner: pass\n"
-        for name, text in ({"model.py": classes} | content if "readme.md" not in content else content).items():
+        for name, text in (
+            {"model.py": classes} | content if "readme.md" not in content else content
+        ).items():
             archive.writestr(name, text)
     return path
 

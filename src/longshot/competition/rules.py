@@ -17,7 +17,7 @@ from longshot.core.errors import UserError
 
 LONGEST_NAME = 100
 LONGEST_PSEUDONYM = 40
-# Letters that Python calls printable and that show nothing: fillers, joiners, variation selectors, an empty Braille cell.
+# Letters that Python calls printable and that show nothing: fillers, joiners, variation selectors, empty Braille.
 _UNSEEN = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10)}
 _UNSEEN |= {*range(0xE0100, 0xE01F0)}
 
