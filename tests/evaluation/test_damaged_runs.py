@@ -303,6 +303,23 @@ class TestFiles:
         with pytest.raises(UserError, match="holds another testbed"):
             Results(tmp_path / "run").testbed(copied.stem)
 
+    def test_a_damaged_copy_is_replaced_by_the_next_evaluation(
+        self, base: Path, features: longshot.Features, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shutil.copytree(base, tmp_path / "run")
+        (copied,) = (tmp_path / "run" / "testbeds").iterdir()
+        intact = copied.read_bytes()
+        copied.write_bytes(intact[:900])
+        longshot.evaluate(
+            base.parent / "bed.parquet",
+            backbones=[features],
+            methods="protonet",
+            out=tmp_path / "run",
+            workers=1,
+        )
+        assert copied.read_bytes() == intact
+        assert "was damaged and is replaced" in capsys.readouterr().err
+
 
 def test_the_same_network_under_two_names_counts_once_each(
     base: Path, dataset: longshot.Dataset, features: longshot.Features, tmp_path: Path

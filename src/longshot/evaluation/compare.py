@@ -233,8 +233,13 @@ def _compare(run: Results, jobs: list[_Job], metric: str, seed: int) -> list[Com
 
 
 def _chosen(run: Results, testbed: str | None) -> list[str]:
-    """Content hashes of a run's testbeds, or of the one whose name or hash (or its beginning) is ``testbed``."""
-    names = {content_hash: facts["name"] for content_hash, facts in run.run["testbeds"].items()}
+    """Content hashes of a run's testbeds, or of the one whose name or hash (or its beginning) is ``testbed``.
+
+    In the order asked for, which the cells keep; a file holds the testbeds sorted by hash.
+    """
+    facts = run.run["testbeds"]
+    names = {cell["testbed"]: facts[cell["testbed"]]["name"] for cell in run.run["cells"]}
+    names |= {content_hash: each["name"] for content_hash, each in facts.items()}
     if testbed is None:
         return list(names)
     matched = match_testbeds(names, testbed)

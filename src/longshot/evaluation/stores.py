@@ -12,6 +12,7 @@ import pyarrow as pa
 from longshot.core.errors import UserError
 from longshot.core.files import explain_disk_errors
 from longshot.core.locks import Busy, file_lock
+from longshot.core.wording import note
 from longshot.evaluation import units
 from longshot.evaluation.run_record import new_run, open_folder, read_run, write_run
 from longshot.evaluation.units import Unit
@@ -63,10 +64,15 @@ class RunFolder:
         write_run(self.path, run)
 
     def keep_testbed(self, testbed: Testbed) -> None:
-        """Keep a copy of the testbed, so that reports need nothing but the folder."""
-        copy = testbed_path(self.path, testbed.content_hash)
-        if not copy.is_file():
-            testbed.save(copy)
+        """Keep a copy of the testbed, so that reports need nothing but the folder; a damaged one is replaced."""
+        try:
+            self.testbed(testbed.content_hash)
+            return
+        except FileNotFoundError:
+            pass
+        except UserError:
+            note(f"the copy of the testbed in {self} was damaged and is replaced")
+        testbed.save(testbed_path(self.path, testbed.content_hash))
 
     def testbed(self, content_hash: str) -> Testbed:
         """The run's own copy of a testbed; FileNotFoundError when it is gone."""
@@ -79,7 +85,7 @@ class RunFolder:
         if testbed.content_hash != content_hash:
             raise UserError(
                 f"{path} holds another testbed ({testbed.content_hash[:12]}…)",
-                "call {evaluate()} again as before, without this file",
+                "call {evaluate()} again as before to replace it",
             )
         return testbed
 

@@ -161,6 +161,15 @@ def test_only_what_is_missing_is_done(run_cli, copy: Path) -> None:
     assert part.read_bytes() == rows
 
 
+def test_a_damaged_record_of_the_run_is_one_sentence(run_cli, copy: Path) -> None:
+    record = copy / "run/run.json"
+    record.write_bytes(record.read_bytes()[:500])
+    done = _again(run_cli, copy, check=False)
+    assert done.returncode == 2
+    assert f"error: {record} is damaged: it is not JSON" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_another_method_extends_the_run(run_cli, copy: Path) -> None:
     parts = {p: p.stat().st_mtime_ns for p in (copy / "run").glob("part-*.parquet")}
     _again(run_cli, copy, "--set", "methods=[protonet, simpleshot]")
