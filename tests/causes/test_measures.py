@@ -167,3 +167,25 @@ def test_what_cannot_be_compared_is_told() -> None:
     together = " ".join(notes)
     assert "'name' has 30 different values" in together and "'same' is 1 for every image" in together
     assert "'nothing' is empty" in together and "'kind' is known for 20 of 30 images (67%)" in together
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_attributes_carry_digests_and_refuse_other_images(photos: Path, tmp_path: Path, ending: str) -> None:
+    import shutil
+
+    import pyarrow.parquet as pq
+
+    from longshot.causes.table import image_attributes, measure_attributes
+    from longshot.core.errors import UserError
+    from longshot.datasets import open_dataset
+
+    folder = Path(shutil.copytree(photos, tmp_path / "birds"))
+    out = tmp_path / f"attributes.{ending}"
+    measure_attributes(folder, out=out)
+    if ending == "parquet":
+        assert b"content" in pq.read_schema(out).metadata[b"longshot"]
+        return
+    assert "digest" not in image_attributes(open_dataset(folder), attributes=out).column_names
+    shutil.copyfile(folder / "round/crimson/000.jpg", folder / "square/navy/001.jpg")
+    with pytest.raises(UserError, match=r"1 image of 'birds' changed since \('square/navy/001.jpg'\)"):
+        image_attributes(open_dataset(folder), attributes=out)

@@ -100,3 +100,20 @@ def test_the_record_of_a_run_holds_the_digest_of_the_images(tmp_path: Path) -> N
     record = json.loads((tmp_path / "run" / "run.json").read_text())["testbeds"][bed.content_hash]
     assert record["content"]["a"]["digest"] == bed.content["a"].digest
     assert record["content"]["a"]["identity"] == "content"
+
+
+def test_features_of_other_images_are_refused(tmp_path: Path) -> None:
+    bed = longshot.sample(write_arrays(tmp_path / "a.npz", 0), **SHAPE)
+    (tmp_path / "other").mkdir()
+    features = longshot.embed(write_arrays(tmp_path / "other" / "a.npz", 1), "pixels")
+    with pytest.raises(
+        UserError, match=r"The features 'pixels' were made from other images: .* have other bytes"
+    ):
+        longshot.evaluate(bed, backbones=features, methods="protonet")
+
+
+def test_features_by_names_cannot_tell_and_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bed = longshot.sample(write_arrays(tmp_path / "a.npz", 0), **SHAPE)
+    features = longshot.embed(tmp_path / "a.npz", "pixels", identity="names")
+    longshot.evaluate(bed, backbones=features, methods="protonet")
+    assert "vouch for the names of images only" in capsys.readouterr().err

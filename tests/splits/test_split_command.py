@@ -88,3 +88,16 @@ def test_without_a_file_name_nothing_is_computed(photos: Path, run_cli: Callable
     done = run_cli("split", photos, "--random", check=False)
     assert done.returncode == 2
     assert "name one with -o split.json" in done.stderr
+
+
+def test_a_split_file_carries_the_content_of_the_dataset(photos: Path, tmp_path: Path) -> None:
+    from longshot.datasets import content_digest, image_digests, open_dataset
+    from longshot.splits.make import make_split
+    from longshot.splits.split import Split
+
+    make_split(photos, random=True, out=tmp_path / "a.json")
+    dataset = open_dataset(photos)
+    assert Split.load(tmp_path / "a.json").content == content_digest(dataset.keys, image_digests(dataset))
+    make_split(photos, random=True, out=tmp_path / "b.json", identity="names")
+    split = Split.load(tmp_path / "b.json")
+    assert split.content == "" and split.made["identity"] == "names"

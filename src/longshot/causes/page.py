@@ -17,10 +17,10 @@ from longshot.core.progress import progress
 from longshot.reports.charts import EstimateRow, intervals
 from longshot.reports.frame import Section, write_page
 from longshot.reports.pictures import MAX_QUERY, MAX_SUPPORT, FindImages, Thumbnail, thumbnail
+from longshot.testbeds.content import say_identity
 
 if TYPE_CHECKING:
-    from longshot.testbeds.content import say_identity
-from longshot.testbeds.testbed import Task, Testbed
+    from longshot.testbeds.testbed import Task, Testbed
 
 _PLOTTED = 10  # columns in the plot of gaps
 _MOST_FINDINGS = 4  # of a task, with pictures

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import torch
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 
 from longshot.causes.measures import NUMBERS, SIDE, hue_names, measure
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, cache_dir, cache_places, hash_text
+from longshot.core.files import atomic, cache_dir, cache_places, canonical_json, hash_text
 from longshot.core.progress import progress
+from longshot.core.wording import count, first
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.images import ImageError
@@ -26,6 +28,7 @@ from longshot.features.cache import Shards, lock, open_guarded
 from longshot.features.content import content_of
 from longshot.features.request import unreadable_images
 
+_DIGEST = "digest"  # the column with the first 64 bits of each image's digest, in hex
 _SHARD = 4096  # images that a kill can cost
 _STEP = 64  # images measured at a time
 
@@ -45,8 +48,9 @@ def measure_attributes(
     attributes : path, optional
         A CSV with further attributes: a column ``path``, then one per attribute.
     out : path, optional
-        Write all of them with the images' paths, as CSV (.csv) or Parquet (.parquet). Beside the images as
-        attributes.csv, the file makes every attribute usable in rules such as ``query_where="brightness < 0.3"``.
+        Write all of them with the images' paths and short digests, as CSV (.csv) or Parquet (.parquet). Beside the
+        images as attributes.csv, the file makes every attribute usable in rules such as
+        ``query_where="brightness < 0.3"``.
 
     Returns
     -------
@@ -69,9 +73,33 @@ def measure_attributes(
     table = image_attributes(opened, attributes=attributes)
     if path is not None:
         write = pacsv.write_csv if path.suffix.lower() == ".csv" else pq.write_table
+        content = content_of(opened)
+        named = table.add_column(0, "path", opened.keys).add_column(1, _DIGEST, _hex(content.short))
+        meta = {"fingerprint": opened.fingerprint, "identity": "content", "content": content.digest}
         with atomic(path) as temporary:
-            write(table.add_column(0, "path", opened.keys), temporary)
+            write(named.replace_schema_metadata({b"longshot": canonical_json(meta).encode()}), temporary)
     return table
+
+
+def _hex(digests: NDArray[np.uint64] | None) -> pa.Array:
+    assert digests is not None  # by content there are some
+    return pa.array([f"x{digest:016x}" for digest in digests.tolist()])  # the x: never read as a number
+
+
+def _without_digests(table: pa.Table, dataset: Dataset, where: str) -> pa.Table:
+    """The attributes without the digests of the images; UserError where those are of other images."""
+    if _DIGEST not in table.column_names:
+        return table
+    recorded, now = table.column(_DIGEST), _hex(content_of(dataset).short)
+    differs = pc.fill_null(pc.not_equal(recorded.cast(pa.string()), now), False)  # null: not described
+    changed = dataset.keys.filter(differs).to_pylist()
+    if changed:
+        raise UserError(
+            f"{where} describes other images: {count(changed, 'image')} of '{dataset.name}' changed since "
+            f"({first(changed)})",
+            f"measure them again with {{measure_attributes({dataset.name})}}",
+        )
+    return table.drop_columns([_DIGEST])
 
 
 def image_attributes(
@@ -87,9 +115,9 @@ def image_attributes(
             raise UserError(
                 f"Cannot read the attributes {path}: {(error.strerror or '').lower()}."
             ) from error
-        tables.append(read_attributes(data, dataset.keys, str(path)))
+        tables.append(_without_digests(read_attributes(data, dataset.keys, str(path)), dataset, str(path)))
     if dataset.attributes is not None:
-        tables.append(dataset.attributes)
+        tables.append(_without_digests(dataset.attributes, dataset, f"The attributes of '{dataset.name}'"))
     if not no_pixels:
         tables.append(pixel_attributes(dataset))
     columns: dict[str, pa.ChunkedArray | pa.Array] = {}

@@ -55,6 +55,13 @@ FILE = click.Path(path_type=Path, dir_okay=False)
     "--ratios", metavar="T,V,T", help="Shares of train, validation and test.  [default: 0.6,0.2,0.2]"
 )
 @click.option("-o", "--out", type=FILE, help="split.json to write; a sweep adds -R to the name.")
+@click.option(
+    "--identity",
+    type=click.Choice(["content", "names"]),
+    default="content",
+    show_default=True,
+    help="What the file vouches for: the bytes of the dataset's images, or only their names.",
+)
 @device_option
 @seed_option
 @dry_run_option

@@ -17,7 +17,9 @@ from longshot.competition.inside.drive import BlindTask
 from longshot.competition.inside.scoring import Truth
 from longshot.competition.settings import Competition, Phase
 from longshot.core.arrays import Ints
+from longshot.core.errors import UserError
 from longshot.core.files import atomic, cache_places, hash_text, write_json
+from longshot.core.settings import Loose, read_json
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.part import under
@@ -25,6 +27,13 @@ from longshot.testbeds.pools import ImageLimits as PoolLimits
 from longshot.testbeds.sample import sample
 from longshot.testbeds.shapes import AnyShape
 from longshot.testbeds.testbed import Testbed
+
+
+class _DataRecord(Loose):
+    """What a competition notes of a dataset's images."""
+
+    fingerprint: str
+    content: str
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,8 @@ class CompetitionData:
         from longshot.features.pixels_cache import pixels
 
         dataset, size = self.dataset(name), self.competition.image_size
-        path = self.folder / f"{name}-{size}-{dataset.fingerprint[:12]}.npy"
+        content = self.content(name)
+        path = self.folder / f"{name}-{size}-{hash_text(dataset.fingerprint, content)[:12]}.npy"
         if not path.is_file():
             array = pixels(dataset, f"decode|resize({size},{size})")
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,6 +86,28 @@ class CompetitionData:
             path.chmod(0o644)  # the sandbox's user reads it
         stored: NDArray[np.uint8] = np.load(path, mmap_mode="r", allow_pickle=False)
         return stored
+
+    def content(self, name: str) -> str:
+        """The digest over the images of a dataset, as they were when the competition first used them.
+
+        UserError where they have changed since: scores before and after would not be about the same pictures.
+        """
+        from longshot.features.content import content_of
+
+        dataset = self.dataset(name)
+        now = {"fingerprint": dataset.fingerprint, "content": content_of(dataset).digest}
+        path = self.folder / f"{name}.content.json"
+        if not path.is_file():
+            write_json(path, now)
+        recorded = read_json(_DataRecord, path, "The record of a competition's images")
+        if recorded.model_dump() != now:
+            changed = "bytes" if recorded.fingerprint == now["fingerprint"] else "names"
+            raise UserError(
+                f"The images of '{name}' have other {changed} than when the competition first used them "
+                f"(digest {now['content'][:12]}…, {path} has {recorded.content[:12]}…)",
+                f"bring back the images, or remove {path} where no submission has been scored",
+            )
+        return now["content"]
 
     def training_files(self, phase: Phase) -> dict[str, Path]:
         """File name in the sandbox's data folder → file: the index and the images of the training datasets."""
@@ -88,6 +120,7 @@ class CompetitionData:
                 {
                     "name": name,
                     "file": f"{name}.npy",
+                    "content": self.content(name),
                     "offsets": dataset.offsets.tolist(),
                     "classes": list(dataset.class_ids),
                 }

@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from longshot.core.errors import UserError
 from longshot.core.files import hash_text
+from longshot.core.wording import note
 from longshot.methods.base import AnyMethod, Method
 from longshot.methods.images import ImageMethod
 from longshot.methods.registry import get_method
+from longshot.testbeds.content import say_changed
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -238,6 +243,32 @@ def find_datasets(
         for name, fingerprint in testbed.datasets.items():
             testbed.check_content(name, by_fingerprint[fingerprint])
     return by_fingerprint
+
+
+def check_features(testbed: Testbed, name: str, features: Features) -> None:
+    """UserError where features were made from other images than a testbed's; a note where that cannot be told."""
+    content = testbed.content[name]
+    if content.identity == "names":
+        return
+    if features.digests is None:
+        note(
+            f"the features '{features.backbone}' of '{name}' vouch for the names of images only: whether they were "
+            "made from the bytes that the testbed was drawn from cannot be told"
+        )
+        return
+    keys = testbed.keys(name)
+    rows = (
+        pc.index_in(keys, value_set=features.keys.cast(keys.type)).drop_null().to_numpy(zero_copy_only=False)
+    )
+    if len(rows) < len(keys):
+        return  # binding says what is missing
+    changed = keys.filter(pa.array(content.cut(features.digests[rows]) != content.digests)).to_pylist()
+    if changed:
+        raise UserError(
+            f"The features '{features.backbone}' were made from other images: "
+            f"{say_changed(name, changed, len(keys))}",
+            "embed the images that the testbed was drawn from",
+        )
 
 
 def features_for(

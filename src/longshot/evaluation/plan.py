@@ -20,6 +20,7 @@ from longshot.evaluation.inputs import (
     FeatureSource,
     TestbedLike,
     backbone_parts,
+    check_features,
     features_for,
     find_datasets,
     open_backbones,
@@ -78,7 +79,8 @@ class EvaluationPlan:
         for name in self.given:
             for testbed in self.testbeds.values():
                 for dataset, fingerprint in testbed.datasets.items():
-                    features_for(self.given, name, dataset, fingerprint)
+                    chosen = features_for(self.given, name, dataset, fingerprint)
+                    check_features(testbed, dataset, chosen.features[0])
         for source in self.objects.values():
             if not isinstance(source, Backbone):
                 for opened_dataset in self.datasets.values():
@@ -187,9 +189,22 @@ class EvaluationPlan:
 
                 opened, device = self.datasets[fingerprint], str(self.device)
                 parts = self.parts(backbone)
-                source = FeatureSource(backbone, tuple(embed(opened, part, device=device) for part in parts))
+                identity = self._identity(fingerprint)
+                source = FeatureSource(
+                    backbone, tuple(embed(opened, part, device=device, identity=identity) for part in parts)
+                )
             self._sources[backbone, fingerprint] = source
         return self._sources[backbone, fingerprint]
+
+    def _identity(self, fingerprint: str) -> str:
+        """What features of a dataset must vouch for: names only where that is all that any testbed does."""
+        every = [
+            testbed.content[name].identity
+            for testbed in self.testbeds.values()
+            for name, own in testbed.datasets.items()
+            if own == fingerprint
+        ]
+        return "content" if "content" in every else "names"
 
     def parts(self, backbone: str) -> Sequence[str | Backbone | Precomputed]:
         """What ``embed`` takes for a backbone: the object itself, or the names that stand side by side."""

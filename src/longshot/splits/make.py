@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
@@ -10,6 +11,7 @@ from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
+from longshot.features.content import check_identity, content_of
 from longshot.splits.assign import RATIOS
 from longshot.splits.published import published_split
 from longshot.splits.simple import random_split, semantic_split
@@ -84,6 +86,7 @@ def make_split(
     order: str | Path | None = None,
     ratios: Sequence[float] | None = None,
     out: str | Path | None = None,
+    identity: str = "content",
     device: str = "auto",
     seed: int = 0,
 ) -> Split | list[Split]:
@@ -132,6 +135,8 @@ def make_split(
         classes each, train the others.
     out : path, optional
         split.json to write; a sweep adds -R to the name of each file.
+    identity : str
+        What split.json vouches for: "content", the bytes of the dataset's images, or "names".
     device : str
         Where to compute with the backbone: auto, cpu, cuda or mps.
     seed : int
@@ -150,6 +155,7 @@ def make_split(
     """
     settings = dict(locals())
     kind = split_kind(settings)
+    check_identity(identity)
     opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
     shares = RATIOS if ratios is None else tuple(ratios)
     if kind in _DISTANT:
@@ -161,6 +167,9 @@ def make_split(
     else:
         splits = [published_split(str(published), opened, order)]
     if out is not None:
+        digest = content_of(opened).digest if identity == "content" else ""
+        facts = {"identity": identity, "content": digest}
+        splits = [dataclasses.replace(split, made={**split.made, **facts}) for split in splits]
         for split in splits:
             split.save(sweep_file(out, split) if kind == "sweep" else out)
     return splits if kind == "sweep" else splits[0]

@@ -61,6 +61,11 @@ class Split:
         check_splits(self.parts, f"Split '{self.name}'")
 
     @property
+    def content(self) -> str:
+        """The digest over the bytes of the dataset's images; empty where the split vouches for names only."""
+        return str(self.made.get("content", ""))
+
+    @property
     def parts(self) -> dict[str, tuple[str, ...]]:
         """{part: class ids}, in the order train, validation, test."""
         return {part: getattr(self, part) for part in SPLITS}

@@ -181,7 +181,8 @@ class HardDrawer:
         for batch, scores, labels, ways in score(get_method("protonet"), source, tasks, torch.device("cpu")):
             accuracy[batch] = task_metrics(scores, labels, ways).accuracy.numpy()
         judge = f"protonet on {features.backbone}"
-        return filtered(many, accuracy, self.settings.tasks, judge=judge, features=features.hash)
+        hardest = filtered(many, accuracy, self.settings.tasks, judge=judge, features=features.hash)
+        return hardest.with_content({self.data.name: self.data})
 
     def _draw(
         self,
