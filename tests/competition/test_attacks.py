@@ -17,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longshot.competition import box, ingestion, sandbox
-from longshot.competition.box import Meter, readable
+from longshot.competition.box import Meter
 from longshot.competition.data import CompetitionData
 from longshot.competition.ingestion import RunOutcome
 from longshot.competition.inside import wire
 from longshot.competition.settings import Competition, Phase
+from longshot.competition.shown import readable
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox", "own_user")
 USER = (
@@ -492,4 +493,4 @@ def test_shapes_beyond_all_bounds(shape):
 
 def test_text_of_strangers_is_readable_and_harmless():
     assert readable("fine ü 漢\r\nnext\tone") == "fine ü 漢\nnext    one"
-    assert readable("\x1b[2Jgone\x00\ud800\u202e\x9b") == "\ufffd[2Jgone\ufffd\ufffd\ufffd\ufffd"
+    assert readable("\x1b[2Jgone\x00\ud800\u202e\x9b") == "\\x1b[2Jgone\\x00\\ud800\\u202e\\x9b"

@@ -156,7 +156,7 @@ def test_a_network_is_trained_in_meta_fit(run_cli, competition, tmp_path, method
         (folder / "config.json").write_text(json.dumps(config))
     run_cli("compete", "submit", competition.folder, folder, "--team", "a", "--league", "meta-learning")
     assert "submission 1, seed 1: scored" in run_cli("compete", "work", competition.folder).stdout
-    log = (competition.folder / "submissions" / "000001" / "seed-1" / "log.txt").read_text()
+    log = (competition.folder / "submissions" / "000001" / "seed-1" / "printed.txt").read_text()
     assert [line.partition(":")[0] for line in log.splitlines()] == ["step 1 of 3", "step 3 of 3"]
 
 

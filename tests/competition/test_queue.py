@@ -235,12 +235,18 @@ def test_what_fails_is_told_and_the_queue_goes_on(competition, store, submission
         queue.enter(competition, store, source, team=f"t{team}", phase="feedback", league="free-style")
     (queue.archive_path(competition, 1) / "submission" / "model.py").unlink()
     assert worker.work(competition, store) == len(sources)
-    for number, reason in enumerate(["no model.py", f"ValueError: {script}\ufffd[2J\ufffd\ufffd"], start=1):
+    for number, reason in enumerate(
+        ["no model.py", "it failed in meta_fit with ValueError at model.py"], start=1
+    ):
         row = store.submission(number)
         assert row["state"] == "failed" and reason in row["reason"]
-        folder = queue.archive_path(competition, number)
-        assert reason in (folder / "seed-1" / "log.txt").read_text()
-        assert sorted(path.name for path in (folder / "seed-1").iterdir()) == ["log.txt"]
+        assert reason in (queue.archive_path(competition, number) / "seed-1" / "log.txt").read_text()
+    runs_of = [queue.archive_path(competition, number) / "seed-1" for number in (1, 2)]
+    assert [sorted(path.name for path in run.iterdir()) for run in runs_of] == [
+        ["log.txt"],
+        ["log.txt", "printed.txt"],
+    ]
+    assert f"ValueError: {script}\\x1b[2J\\x00\\ud800" in (runs_of[1] / "printed.txt").read_text()
     assert store.submission(len(sources))["state"] == "scored"
 
 

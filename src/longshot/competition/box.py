@@ -21,6 +21,7 @@ import numpy as np
 from longshot.competition import sandbox
 from longshot.competition.inside import wire
 from longshot.competition.limits import RunLimits
+from longshot.competition.shown import readable, system_reason
 from longshot.core.files import write_text
 
 PIPE = 1 << 20  # bytes a pipe holds, where the kernel allows it
@@ -32,7 +33,14 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 class BoxError(Exception):
-    """The submission failed; the message is one sentence for its author."""
+    """The submission failed; the message is one sentence for its author.
+
+    ``system`` is the same without a word or number that the submission chose: all that a hidden phase shows.
+    """
+
+    def __init__(self, reason: str, system: str | None = None) -> None:
+        super().__init__(reason)
+        self.system = reason if system is None else system
 
 
 class Box:
@@ -54,7 +62,7 @@ class Box:
         stop: threading.Event | None = None,
         trusted: bool = False,
     ) -> None:
-        self.limits, self.log = limits, log
+        self.submission, self.limits, self.log = submission, limits, log
         self.deadline = time.monotonic() + limits.seconds
         self._reason: str | None = None  # why the watch ended it
         self._walled, self._killed = not trusted, list[int]()  # descriptors of processes that were ended
@@ -147,9 +155,12 @@ class Box:
             raise self._explain(error) from error
         if message.kind == "failed":
             stage, reason = (readable(str(message.fields.get(key, ""))[:4000]) for key in ("stage", "reason"))
-            raise BoxError(f"it failed in {stage}: {reason}")
+            raise BoxError(f"it failed in {stage}: {reason}", system_reason(stage, reason, self.submission))
         if message.kind != kind:
-            raise BoxError(f"it sent a message of the kind {message.kind[:40]!r} where {kind!r} was due")
+            raise BoxError(
+                f"it sent a message of the kind {message.kind[:40]!r} where {kind!r} was due",
+                f"it sent another message than {kind!r}, which was due",
+            )
         return message
 
     def close(self) -> None:
@@ -185,7 +196,7 @@ class Box:
             return BoxError(self._reason)
         code = self._process.poll()
         if code is None:
-            return BoxError(f"what it sent is no message: {error}")
+            return BoxError(f"what it sent is no message: {error}", "what it sent is no message")
         return BoxError(f"its process ended early ({_ending(code)})")
 
     def _pump(self) -> None:
@@ -298,12 +309,6 @@ def _bytes(pid: str, file: str, names: tuple[str, ...], unknown: int) -> int:
     except OSError:
         return unknown
     return sum(sizes) if sizes else unknown
-
-
-def readable(text: str) -> str:
-    """Text from a stranger as it may be shown: no control characters (a terminal obeys them), no halves of letters."""
-    plain = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
-    return "".join(c if c == "\n" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in plain)
 
 
 def _pipe() -> tuple[int, int]:

@@ -23,6 +23,8 @@ from longshot.core.files import atomic, write_json, write_text
 from longshot.core.progress import progress
 from longshot.statistics.intervals import mean_interval
 
+NO_PREDICTION = "what it answered is no prediction: n labels or n × N probabilities are needed"
+
 
 def run(
     data: CompetitionData,
@@ -61,8 +63,10 @@ def run(
         ):
             training = drive.begin(box, seed)
             answers = drive.answer_all(box, tasks, data.pixels, lambda: bar.advance(1))
-    except (BoxError, drive.BadAnswer) as error:
-        return RunOutcome(None, str(error))
+    except BoxError as error:
+        return RunOutcome(None, str(error), error.system)
+    except drive.BadAnswer as error:
+        return RunOutcome(None, str(error), NO_PREDICTION)
     with atomic(folder / "answers.jsonl") as temporary:
         temporary.write_text("".join(json.dumps(answer) + "\n" for answer in answers), encoding="utf-8")
     scores = summarize(

@@ -10,10 +10,14 @@ from longshot.core.errors import Face, UserError
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """``scores`` of a run that went through, else the ``reason`` it failed."""
+    """``scores`` of a run that went through, else the ``reason`` it failed.
+
+    ``system`` is the reason without anything of the submission's making, for phases whose data are hidden.
+    """
 
     scores: dict[str, Any] | None
     reason: str | None
+    system: str | None = None
 
 
 class SubmissionFailed(UserError):

@@ -56,6 +56,9 @@ class Phase(Record):
     limits: RunLimits = RunLimits()
     per_day: int = 2  # submissions of a team; 0: no limit
     total: int = 100
+    logs: Literal["system", "printed"] = (
+        "system"  # what participants get of a run; printed: for data that may be seen
+    )
     submissions: bool = True  # False: public data to practise on
     start: _Moment | None = None  # open-ended where they are missing
     end: _Moment | None = None

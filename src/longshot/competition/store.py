@@ -17,6 +17,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
 from longshot.competition.settings import Competition, load
+from longshot.competition.shown import one_line
 from longshot.core.errors import UserError
 
 metadata = sa.MetaData()
@@ -132,8 +133,8 @@ def open_competition(folder: str | Path) -> tuple[Competition, Store]:
 
 
 def note(connection: Connection, submission: int, line: str) -> None:
-    """Write a line into a submission's history."""
-    connection.execute(events.insert().values(submission=submission, time=now(), what=line))
+    """Write a line into a submission's history; what strangers put into it cannot make two of it."""
+    connection.execute(events.insert().values(submission=submission, time=now(), what=one_line(line)))
 
 
 def _sqlite_settings(connection: Any, _record: Any) -> None:

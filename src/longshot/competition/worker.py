@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -26,9 +27,12 @@ from longshot.competition.data import CompetitionData
 from longshot.competition.outcomes import RunOutcome
 from longshot.competition.queue import Claim, archive_path
 from longshot.competition.settings import Competition
+from longshot.competition.shown import one_line
 from longshot.competition.store import Store
 from longshot.core.errors import UserError
+from longshot.core.files import write_text
 
+MOST = 8000  # letters of a failure in the participant's log
 TRIES = 6  # while the database does not answer, with pauses of 1, 2, 4 … seconds
 _Answer = TypeVar("_Answer")
 
@@ -63,7 +67,10 @@ def work(
                 queue.release(store, claimed, worker, f"the worker stopped: {error}", counted=False)
                 raise
             # A fault of the runner and not, or not honestly, of the submission: the queue goes on.
-            traceback.print_exc()
+            for (
+                line
+            ) in traceback.format_exc().splitlines():  # marked: none of it passes for a line of the log
+                print(f"  | {one_line(line)}", file=sys.stderr)
             why = f"the runner failed ({type(error).__name__})"
             queue.release(store, claimed, worker, why, counted=True)
             tell(f"{name}: {why}")
@@ -72,7 +79,7 @@ def work(
             raise
         else:
             done += ending is not None
-            tell(f"{name}: {ending or 'was taken over by another worker'}")
+            tell(one_line(f"{name}: {ending or 'was taken over by another worker'}"))
 
 
 def run_folder(competition: Competition, submission: int, seed: int) -> Path:
@@ -125,9 +132,26 @@ def _outcome(
             data, phase, code, folder, seed=claimed.seed, league=claimed.league, stop=stop
         )
     shutil.rmtree(folder / "code", ignore_errors=True)
-    if outcome.reason is not None:
-        with (folder / "log.txt").open("a", encoding="utf-8") as log:
-            log.write(f"\nfailed: {outcome.reason}\n")
+    return _logged(outcome, folder, hidden=competition.phase(claimed.phase).logs == "system")
+
+
+def _logged(outcome: RunOutcome, folder: Path, *, hidden: bool) -> RunOutcome:
+    """Write the participant's log.txt, and give the outcome as it may be told.
+
+    ``hidden``: what it printed, and its own words on why it failed, go into printed.txt for the organiser alone.
+    Otherwise they stand in the log, each line marked, so that none of them passes for a system message.
+    """
+    log, printed = folder / "log.txt", folder / "printed.txt"
+    text = log.read_text(encoding="utf-8") if log.is_file() else ""
+    if hidden:
+        if text or (outcome.system is not None and outcome.reason != outcome.system):
+            with os.fdopen(os.open(printed, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as out:
+                out.write(text if outcome.reason is None else f"{text}\nfailed: {outcome.reason}\n")
+        outcome = RunOutcome(outcome.scores, outcome.system or outcome.reason)
+        text = ""
+    ending = "scored" if outcome.reason is None else f"failed: {outcome.reason}"
+    lines = [f"| {line}\n" for line in text.splitlines()]
+    write_text(log, "".join([*lines, f"{one_line(ending, MOST)}\n"]))
     return outcome
 
 
