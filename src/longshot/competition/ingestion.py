@@ -61,7 +61,7 @@ def run(
             ) as box,
             progress("tasks", total=len(tasks), unit="tasks") as bar,
         ):
-            training = drive.begin(box, seed)
+            training = drive.begin(box, seed, from_nothing=league == leagues.META)
             answers = drive.answer_all(box, tasks, data.pixels, lambda: bar.advance(1))
     except BoxError as error:
         return RunOutcome(None, str(error), error.system)

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 STAGES = ("import", "config", "meta_fit", "save", "load", "fit", "predict")
+RULE = "it asked for learned weights or the network, and the meta-learning league learns from nothing"
 LINE = 400  # letters of a record
 
 
@@ -42,19 +43,28 @@ def system_reason(stage: str, reason: str, submission: Path) -> str:
     The stage, the kind of exception where it is one of Python's, the file and line where the archive has them; of an
     import that failed also the line as it is written in the archive.
     """
+    if stage == "league":
+        position = _position(reason, submission)
+        return one_line(RULE if position is None else f"{RULE} ({position[0]}, line {position[1]})")
     parts = [f"it failed in {stage}" if stage in STAGES else "it failed"]
     kinds = re.findall(r"^(\w+)(?=:|$)", reason, re.MULTILINE)
     kind = next((name for name in kinds if _is_exception(name)), None)
     if kind is not None:
         parts.append(f" with {kind}")
-    for file, number in reversed(re.findall(r'File "([^"\n]{1,200})", line (\d{1,7})', reason)):
-        lines = _lines(submission, file)
-        if 1 <= int(number) <= len(lines):
-            parts.append(f" at {file}, line {int(number)}")
-            if kind in ("ImportError", "ModuleNotFoundError"):
-                parts.append(f": {lines[int(number) - 1].strip()[:120]}")
-            break
+    if position := _position(reason, submission):
+        file, number = position
+        parts.append(f" at {file}, line {number}")
+        if kind in ("ImportError", "ModuleNotFoundError"):
+            parts.append(f": {_lines(submission, file)[number - 1].strip()[:120]}")
     return one_line("".join(parts))
+
+
+def _position(reason: str, submission: Path) -> tuple[str, int] | None:
+    """The last file and line in a reason that the archive has."""
+    for file, digits in reversed(re.findall(r'File "([^"\n]{1,200})", line (\d{1,7})', reason)):
+        if 1 <= int(digits) <= len(_lines(submission, file)):
+            return file, int(digits)
+    return None
 
 
 def _is_exception(name: str) -> bool:

@@ -39,10 +39,13 @@ class BadAnswer(Exception):
     """The submission answered with something that is no prediction."""
 
 
-def begin(channel: Channel, seed: int) -> float:
-    """Have the submission meta-trained; gives the seconds from the start of its program."""
+def begin(channel: Channel, seed: int, *, from_nothing: bool = False) -> float:
+    """Have the submission meta-trained; gives the seconds from the start of its program.
+
+    ``from_nothing``: it may ask neither for the network nor for weights that others learned.
+    """
     begun = time.monotonic()  # our clock: what it says itself is not to be believed
-    channel.send("begin", {"seed": seed})
+    channel.send("begin", {"seed": seed, "from_nothing": from_nothing})
     channel.receive("trained")
     return time.monotonic() - begun
 

@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import api, feed, wire
+from . import api, feed, league, wire
 
 MAX_MESSAGE = 4 << 30  # from the organiser, who is trusted
 MAX_REASON = 4000  # characters of a traceback that are sent on
+watches: list[league.Watch] = []  # one where the submission must learn from nothing
 
 
 class Failure(Exception):
@@ -61,6 +62,8 @@ def main() -> None:
     incoming, outgoing = int(sys.argv[4]), int(sys.argv[5])
     try:
         begin = wire.receive(incoming, MAX_MESSAGE)
+        if begin.fields.get("from_nothing"):
+            watches.append(league.Watch(str(submission)))
         learner_class = train(submission, data, work, int(begin.fields["seed"]), outgoing)
         serve(learner_class, submission, work / "learner", incoming, outgoing)
     except Failure as failure:
@@ -156,11 +159,20 @@ def stage(name: str, submission: Path) -> Iterator[None]:
     except Failure:
         raise
     except BaseException as error:  # SystemExit included: a submission may not end the host quietly
+        _keep_to_the_rule()
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if frame.filename.startswith(str(submission))]
         lines = traceback.format_list(own or frames[-1:])
         text = "".join(lines).replace(f"{submission}/", "")
         raise Failure(name, f"{text}{type(error).__name__}: {error}") from error
+    _keep_to_the_rule()
+
+
+def _keep_to_the_rule() -> None:
+    """A request that the league does not allow fails the submission, whatever came of it."""
+    for watch in watches:
+        if watch.broken:
+            raise Failure("league", watch.broken)
 
 
 if __name__ == "__main__":
