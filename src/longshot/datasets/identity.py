@@ -141,12 +141,17 @@ def content_digest(keys: pa.Array | Sequence[str], digests: Digests) -> str:
     >>> content_digest(["b", "a"], zeros) == content_digest(["a", "b"], zeros)
     True
     """
-    encoded = [key.encode("utf-8", "surrogatepass") for key in _texts(keys)]
-    order = sorted(range(len(encoded)), key=encoded.__getitem__)
+    if not isinstance(keys, pa.Array):
+        keys = pa.array([key.encode("utf-8", "surrogatepass") for key in _texts(keys)], pa.large_binary())
+    texts = keys.cast(pa.large_binary())
+    order = pc.sort_indices(texts)
+    texts = texts.take(order)
+    lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False)
+    _, _, letters = texts.buffers()
     digest = hashlib.sha256(b"longshot content 1\n")
-    digest.update(np.array([len(encoded[row]) for row in order], "<i8").tobytes())
-    digest.update(b"".join(encoded[row] for row in order))
-    digest.update(np.ascontiguousarray(digests[np.array(order, np.int64)]).tobytes())
+    digest.update(lengths.astype("<i8").tobytes())
+    digest.update(memoryview(letters)[: int(lengths.sum())] if letters is not None else b"")
+    digest.update(np.ascontiguousarray(digests[order.to_numpy()]).data)
     return digest.hexdigest()
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.settings import Loose
 from longshot.core.wording import count, first
@@ -95,13 +96,19 @@ def used_keys(table: pa.Table, name: str) -> pa.Array:
     return distinct.take(pc.sort_indices(distinct))
 
 
-def read_content(table: pa.Table, dataset: Dataset, identity: str = "content") -> ImageContent:
-    """What the images of a dataset that the tasks use are made of now."""
+def read_content(
+    table: pa.Table, dataset: Dataset, identity: str = "content", *, rows: Ints | None = None
+) -> ImageContent:
+    """What the images of a dataset that the tasks use are made of now; ``rows`` are theirs, each once, where known."""
     check_identity(identity)
-    keys = used_keys(table, dataset.name)
+    if rows is None:
+        rows = dataset.find_rows(used_keys(table, dataset.name))
     if identity == "names":
-        return names_only(len(keys), len(dataset))
-    digests = image_digests(dataset, dataset.find_rows(keys))
+        return names_only(len(rows), len(dataset))
+    keys = dataset.keys.take(pa.array(rows))
+    order = pc.sort_indices(keys).to_numpy()
+    keys, rows = keys.take(pa.array(order)), rows[order]
+    digests = image_digests(dataset, rows)
     bits = 8 * _kept_bytes(table, dataset.name, len(keys))
     short = short_digests(digests) & _mask(bits)
     digest = content_digest(keys, digests)

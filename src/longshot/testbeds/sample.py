@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
+
 from longshot.core.arrays import Floats
 from longshot.core.checks import check_count
 from longshot.core.errors import UserError
@@ -281,13 +283,16 @@ def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progre
     if split is not None and dataset.splits_from is not None:
         facts["splits_from"] = dataset.splits_from  # not the dataset's own: the name alone would not tell
     table = to_table(dataset, draft.plan, draft.rows)
+    used = np.zeros(len(dataset), np.bool_)
+    used[draft.rows.support.values], used[draft.rows.query.values] = True, True
+    content = read_content(table, dataset, request.identity, rows=np.flatnonzero(used))
     return Testbed.create(
         table,
         datasets={dataset.name: dataset.fingerprint},
         sampler=facts,
         seed=request.seed,
         features=instances.features_hash,
-        content={dataset.name: read_content(table, dataset, request.identity)},
+        content={dataset.name: content},
     )
 
 
