@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from types import FrameType
 from typing import Any
 
 WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".onnx", ".h5", ".hdf5", ".npz", ".pkl", ".bin", ".tflite")
@@ -39,12 +40,12 @@ class Watch:
 
     def _where(self) -> str:
         """The submission's own line that led here."""
-        frame = sys._getframe()
+        frame: FrameType | None = sys._getframe()
         while frame is not None:
             name = frame.f_code.co_filename
             if name.startswith(self.submission):
                 return f'File "{name.removeprefix(self.submission)}", line {frame.f_lineno}: '
-            frame = frame.f_back  # type: ignore[assignment]
+            frame = frame.f_back
         return ""
 
 
