@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
 import zipfile
@@ -14,9 +15,12 @@ import pytest
 import yaml
 
 from longshot.competition.bundle.check import check_bundle
+from longshot.competition.bundle.describe import dates
+from longshot.competition.bundle.programs.pictures import Pictures, seal
 from longshot.competition.bundle.run import run_bundle
 from longshot.competition.bundle.write import write_bundle
 from longshot.competition.data import CompetitionData
+from longshot.competition.settings import Phase
 from longshot.competition.submission import make_submission
 from longshot.core.errors import UserError
 
@@ -60,16 +64,45 @@ def test_dates_are_quoted_and_the_worst_of_three_seeds_counts(bundle):
 
 
 def test_ingestion_sees_no_query_label_and_no_order_that_tells_it(bundle, competition):
-    with inner(bundle, "input-feedback-1.zip") as archive:
-        tasks = json.loads(archive.read("tasks.json"))["tasks"]
-        shuffled = np.load(io.BytesIO(archive.read("test/two.npy")))
-        assert not any("truth" in name or "label" in name for name in archive.namelist())
-    assert all("query_label" not in task for task in tasks)
+    with inner(bundle, "ingestion-feedback-1.zip") as archive:
+        run = json.loads(archive.read("run.json"))
+    with inner(bundle, "input_data.zip") as archive:
+        sealed = archive.read(run["images"]["two"]["file"])
+    assert all("query_label" not in task for task in run["tasks"])
+    stored = Pictures(seal(sealed, bytes.fromhex(run["images"]["two"]["key"])), 16)
     pixels = CompetitionData(competition).pixels("two")
-    assert not np.array_equal(shuffled, pixels)
     hidden = CompetitionData(competition).test_tasks(competition.phase("feedback"), 1)
-    for task, original in zip(tasks, hidden, strict=True):  # renamed rows are the same images
-        assert np.array_equal(shuffled[task["query"]], pixels[original.query])
+    for task, original in zip(run["tasks"], hidden, strict=True):  # renamed rows are the same images
+        assert np.array_equal(stored[task["query"]], pixels[original.query])
+        assert np.array_equal(stored[task["support"]], pixels[original.support])
+    assert any(
+        task["query"] != original.query.tolist() for task, original in zip(run["tasks"], hidden, strict=True)
+    )
+
+
+def test_images_are_written_once_and_a_phase_has_no_key_to_the_data_of_another(bundle):
+    with zipfile.ZipFile(bundle) as archive:
+        described = yaml.safe_load(archive.read("competition.yaml"))
+    assert {task["input_data"] for task in described["tasks"]} == {"input_data.zip"}
+    with inner(bundle, "input_data.zip") as archive:
+        assert archive.namelist() == [f"images/{number}.bin" for number in range(3)]
+        raw = b"".join(archive.read(name) for name in archive.namelist())
+    assert b"WEBP" not in raw  # encrypted
+    with inner(bundle, "ingestion-feedback-1.zip") as archive:
+        assert set(json.loads(archive.read("run.json"))["images"]) == {"one", "two"}
+        public = [name for name in archive.namelist() if name.startswith("host/")]
+        assert not any("run.json" in name for name in public)
+
+
+def test_small_images_are_kept_as_they_came_and_enlarged_to_the_same_bytes(competition, tmp_path):
+    large = competition.model_copy(update={"image_size": 40})
+    with zipfile.ZipFile(write_bundle(large, tmp_path / "large.zip")) as archive:
+        sealed = zipfile.ZipFile(io.BytesIO(archive.read("input_data.zip")))
+        program = zipfile.ZipFile(io.BytesIO(archive.read("ingestion-feedback-1.zip")))
+    run = json.loads(program.read("run.json"))
+    entry = run["images"]["one"]
+    stored = Pictures(seal(sealed.read(entry["file"]), bytes.fromhex(entry["key"])), 40)
+    assert np.array_equal(stored[run["train"][0]["rows"]], CompetitionData(large).pixels("one"))
 
 
 def test_a_written_out_method_runs_in_a_bundle(bundle, tmp_path, needs_sandbox):
@@ -127,6 +160,33 @@ MISTAKES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         lambda d: d["leaderboards"][0]["columns"][0].update(computation_indexes=["9"]),
         "over the column 9",
     ),
+    "overlap": (lambda d: d["phases"][1].update(start="2020-01-01 00:00:00"), "a start must be later"),
+    "touching": (lambda d: d["phases"][1].update(start=d["phases"][0]["end"]), "a start must be later"),
+    "backwards": (lambda d: d["phases"][0].update(end="2020-01-01 00:00:00"), "before or at its start"),
+    "no tasks": (lambda d: d["phases"][0].update(tasks=[]), "has no 'tasks'"),
+    "no start": (lambda d: d["phases"][1].pop("start"), "has no 'start'"),
+    "no date": (lambda d: d["phases"][0].update(start="soon"), "is no date such as"),
+    "none a day": (
+        lambda d: d["phases"][0].update(max_submissions_per_day=0),
+        "without it there are 5 a day",
+    ),
+    "none at all": (lambda d: d["phases"][0].update(max_submissions=0), "without it there are 100 in all"),
+    "time": (lambda d: d["phases"][0].update(execution_time_limit="long"), "is 'long', not seconds"),
+    "output": (lambda d: d["phases"][0].update(hide_output="yes"), "must be true or false"),
+    "precision": (
+        lambda d: d["leaderboards"][0]["columns"][0].update(precision="four"),
+        "must be a number of decimals",
+    ),
+    "sorting": (lambda d: d["leaderboards"][0]["columns"][0].update(sorting="up"), "must be asc or desc"),
+    "no such computation": (
+        lambda d: d["leaderboards"][0]["columns"][0].update(computation="worst"),
+        "there is no computation 'worst'",
+    ),
+    "same column": (
+        lambda d: d["leaderboards"][0]["columns"][1].update(index=0),
+        "has the index 0 of another column",
+    ),
+    "page": (lambda d: d["pages"][0].update(file="logo.png"), "which is not UTF-8 text"),
     "primary": (lambda d: d["leaderboards"][0].update(primary_index=7), "'primary_index' is 7"),
 }
 
@@ -138,9 +198,75 @@ def test_mistakes_are_named(bundle, mistake):
     assert words in sentence
 
 
-def test_an_unquoted_date_is_named(bundle):
-    import datetime as dt
+def test_an_empty_page_is_named(bundle, tmp_path):
+    path = changed(bundle, lambda d: None, without="terms.md")
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("terms.md", "")
+    assert check_bundle(path) == ["'terms' names the file terms.md, which is empty."]
 
+
+def test_phases_are_ordered_by_their_index_before_they_are_compared(bundle):
+    assert check_bundle(changed(bundle, lambda d: d["phases"].reverse())) == []
+
+
+def test_times_are_compared_across_zones(bundle):
+    def shift(described: dict[str, Any]) -> None:  # 11:30 in UTC, before the end
+        described["phases"][0]["end"] = "2099-01-01 12:00:00"
+        described["phases"][1]["start"] = "2099-01-01 13:30:00+02:00"
+
+    assert any("a start must be later" in text for text in check_bundle(changed(bundle, shift)))
+
+
+def phases_of(*settings: dict[str, Any]) -> list[Phase]:
+    return [
+        Phase(name=f"p{number}", train=("one",), test=("two",), **values)
+        for number, values in enumerate(settings)
+    ]
+
+
+def test_phases_without_dates_follow_each_other():
+    now = dt.datetime(2027, 1, 1, tzinfo=dt.UTC)
+    (first, end), (second, last) = dates(phases_of({}, {}), now)
+    assert first == now and end == now + dt.timedelta(days=60)
+    assert second == end + dt.timedelta(seconds=1) and last is None
+
+
+def test_an_end_that_is_the_next_start_is_a_second_earlier():
+    moments = dates(
+        phases_of({"start": "2027-01-01 12:00", "end": "2027-02-01 12:00"}, {"start": "2027-02-01 12:00"})
+    )
+    assert (
+        str(moments[0][1]) == "2027-02-01 11:59:59+00:00" and str(moments[1][0])[:19] == "2027-02-01 12:00:00"
+    )
+
+
+def test_phases_that_overlap_are_refused_before_any_work():
+    overlapping = phases_of(
+        {"start": "2027-01-01 12:00", "end": "2027-03-01 12:00"}, {"start": "2027-02-01 12:00"}
+    )
+    with pytest.raises(UserError, match="ends at 2027-03-01 12:00:00, after the start of 'p1'"):
+        dates(overlapping)
+    with pytest.raises(UserError, match="change its times"):
+        dates(phases_of({"start": "2027-01-02", "end": "2027-01-01"}))
+
+
+def test_output_of_the_last_phase_is_hidden_scores_have_decimals_and_no_limit_is_zero(competition, tmp_path):
+    feedback, final = competition.phases
+    free = competition.model_copy(
+        update={"phases": (feedback.model_copy(update={"per_day": 0, "total": 0}), final)}
+    )
+    with zipfile.ZipFile(write_bundle(free, tmp_path / "free.zip")) as archive:
+        described = yaml.safe_load(archive.read("competition.yaml"))
+        overview = archive.read("overview.md").decode()
+    assert [phase["hide_output"] for phase in described["phases"]] == [False, True]
+    assert [column["precision"] for column in described["leaderboards"][0]["columns"]] == [4, 4, 1]
+    assert described["phases"][0]["max_submissions_per_day"] == 1_000_000
+    assert "any number of submissions, 1 run." in overview and "0 submissions" not in overview
+    assert "submissions: 2 a day, 100 in all, 3 runs, of which the worst counts" in overview
+    assert check_bundle(tmp_path / "free.zip") == []
+
+
+def test_an_unquoted_date_is_named(bundle):
     path = changed(bundle, lambda d: d["phases"][0].update(start=dt.datetime(2027, 1, 1, 12)))
     assert any("'start' is not quoted" in text for text in check_bundle(path))
 

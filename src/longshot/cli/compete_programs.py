@@ -129,7 +129,9 @@ def check_command(archive: Path, league: str) -> None:
 @click.command("bundle")
 @_folder
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Zip to write.")
-@click.option("--docker-image", help="Image that runs the programs; it needs Python, NumPy and torch.")
+@click.option(
+    "--docker-image", help="Image that runs the programs; it needs Python, NumPy, torch and Pillow."
+)
 def bundle_command(folder: Path, out: Path, docker_image: str | None) -> None:
     """Write the competition as a Codabench bundle (version 2).
 

@@ -203,6 +203,6 @@ def hand_in_fact_sheet(
 def export_bundle(folder: str | Path, out: str | Path, *, docker_image: str = IMAGE) -> Path:
     """Write the competition in ``folder`` as a Codabench bundle (version 2), the zip ``out``; gives ``out``.
 
-    ``docker_image`` runs the bundle's programs; it needs Python, NumPy and torch.
+    ``docker_image`` runs the bundle's programs; it needs Python, NumPy, torch and Pillow.
     """
     return write_bundle(load(folder), Path(out), docker_image=docker_image)

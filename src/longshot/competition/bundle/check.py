@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import itertools
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ class _Checker:
             self.say(f"'version' is {described.get('version')!r} and must be 2.")
         self._text(described, "title", 256)
         self._image(described)
-        self._file(described.get("terms"), "terms")
+        self._words(described.get("terms"), "terms")
         self._pages(described.get("pages"))
         tasks = self._tasks(described.get("tasks"))
         self._phases(described.get("phases"), tasks)
@@ -92,6 +93,16 @@ class _Checker:
         else:
             return True
         return False
+
+    def _words(self, name: Any, where: str) -> None:
+        """A page: a file that is there, is text and is not empty."""
+        if not self._file(name, where):
+            return
+        try:
+            if not self.archive.read(name).decode("utf-8"):
+                self.say(f"'{where}' names the file {name}, which is empty.")
+        except UnicodeDecodeError:
+            self.say(f"'{where}' names the file {name}, which is not UTF-8 text.")
 
     def _image(self, described: dict[str, Any]) -> None:
         from PIL import Image, UnidentifiedImageError
@@ -115,7 +126,7 @@ class _Checker:
     def _pages(self, value: Any) -> None:
         for position, page in enumerate(self._entries(value, "pages")):
             self._text(page, "title", 256, f"page {position}")
-            self._file(page.get("file"), f"file of page {position}")
+            self._words(page.get("file"), f"file of page {position}")
 
     def _tasks(self, value: Any) -> set[int]:
         indices: set[int] = set()
@@ -157,23 +168,13 @@ class _Checker:
             self.say(f"'{key}' of {where} ({name}) cannot be read.")
 
     def _phases(self, value: Any, tasks: set[int]) -> None:
-        phases = self._entries(value, "phases")
+        # the unpacker goes by 'index' where there is one, and numbers the phases anew
+        phases = sorted(self._entries(value, "phases"), key=_index)
         for position, phase in enumerate(phases):
             where = f"phase {phase.get('name', position)!r}"
             self._text(phase, "name", 256, where)
             for key in ("start", "end"):
-                moment = phase.get(key)
-                if moment is None:
-                    if key == "start" or position + 1 < len(phases):
-                        self.say(f"{where} has no '{key}'; only the last phase may go on for ever.")
-                elif isinstance(moment, dt.date):
-                    self.say(
-                        f"{where}: '{key}' is not quoted, so its time of day is lost; write it in quotes."
-                    )
-                elif not _is_moment(moment):
-                    self.say(
-                        f"{where}: '{key}' is {moment!r}, which is no date such as \"2027-06-15 12:00:00\"."
-                    )
+                self._moment(phase.get(key), key, where, needed=key == "start" or position + 1 < len(phases))
             used = phase.get("tasks")
             if not isinstance(used, list) or not used:
                 self.say(f"{where} has no 'tasks'.")
@@ -183,6 +184,45 @@ class _Checker:
                         self.say(f"{where} uses the task {index}, and there is none of that index.")
             if position == 0 and phase.get("auto_migrate_to_this_phase"):
                 self.say(f"{where} is the first and cannot have 'auto_migrate_to_this_phase'.")
+            self._limits(phase, where)
+        self._sequence(phases)
+
+    def _moment(self, moment: Any, key: str, where: str, *, needed: bool) -> None:
+        if moment is None:
+            if needed:
+                self.say(f"{where} has no '{key}'; only the last phase may go on for ever.")
+        elif isinstance(moment, dt.date):
+            self.say(f"{where}: '{key}' is not quoted, so its time of day is lost; write it in quotes.")
+        elif _moment(moment) is None:
+            self.say(f"{where}: '{key}' is {moment!r}, which is no date such as \"2027-06-15 12:00:00\".")
+
+    def _limits(self, phase: dict[str, Any], where: str) -> None:
+        limits = {"max_submissions_per_day": "5 a day", "max_submissions": "100 in all"}
+        for key, default in limits.items():
+            if key in phase and not _is_count(phase[key]):
+                self.say(
+                    f"{where}: '{key}' is {phase[key]!r} and must be a whole number of 1 or more (without it there "
+                    f"are {default})."
+                )
+        if "execution_time_limit" in phase and not _is_count(phase["execution_time_limit"]):
+            self.say(f"{where}: 'execution_time_limit' is {phase['execution_time_limit']!r}, not seconds.")
+        for key in ("hide_output", "auto_migrate_to_this_phase"):
+            if not isinstance(phase.get(key, False), bool):
+                self.say(f"{where}: '{key}' is {phase[key]!r} and must be true or false.")
+
+    def _sequence(self, phases: list[dict[str, Any]]) -> None:
+        """Phases follow each other: every start is later than the end before it, equal times are refused."""
+        for phase in phases:
+            start, end = _moment(phase.get("start")), _moment(phase.get("end"))
+            if start is not None and end is not None and end <= start:
+                self.say(f"phase {phase.get('name')!r} ends at {phase['end']}, before or at its start.")
+        for before, after in itertools.pairwise(phases):
+            end, start = _moment(before.get("end")), _moment(after.get("start"))
+            if end is not None and start is not None and start <= end:
+                self.say(
+                    f"phase {after.get('name')!r} starts at {after['start']}, but phase {before.get('name')!r} ends at "
+                    f"{before['end']}; a start must be later than the end before it, by a second at least."
+                )
 
     def _leaderboards(self, value: Any) -> None:
         boards = self._entries(value, "leaderboards")
@@ -199,6 +239,18 @@ class _Checker:
                 self._text(column, "key", 36, where)
                 if not isinstance(column.get("index"), int):
                     self.say(f"{where} has no 'index'.")
+                elif column["index"] in indices[:position]:
+                    self.say(f"{where} has the index {column['index']} of another column.")
+                if "precision" in column and not _is_count(column["precision"]) and column["precision"] != 0:
+                    self.say(
+                        f"{where}: 'precision' is {column['precision']!r} and must be a number of decimals."
+                    )
+                if column.get("sorting", "desc") not in ("asc", "desc"):
+                    self.say(f"{where}: 'sorting' is {column['sorting']!r} and must be asc or desc.")
+                if column.get("computation", "min") not in ("avg", "sum", "min", "max"):
+                    self.say(
+                        f"{where}: there is no computation {column['computation']!r}; use avg, sum, min or max."
+                    )
                 over = column.get("computation_indexes") or []
                 if column.get("computation") and not over:
                     self.say(
@@ -215,9 +267,19 @@ class _Checker:
                 )
 
 
-def _is_moment(value: Any) -> bool:
+def _moment(value: Any) -> dt.datetime | None:
+    """A date-time in UTC, None where it is none."""
     try:
-        dt.datetime.fromisoformat(str(value))
+        moment = dt.datetime.fromisoformat(str(value))
     except ValueError:
-        return False
-    return True
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _index(phase: dict[str, Any]) -> int:
+    index = phase.get("index", 0)
+    return index if isinstance(index, int) else 0
