@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import os
 import secrets
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from longshot.competition.bundle.programs import pictures
@@ -64,11 +66,15 @@ def seal_images(
 def _encoded(data: CompetitionData, name: str, rows: Ints) -> list[bytes]:
     """The images as WebP without loss: as they came where that is smaller than the competition's size, else at it."""
     dataset, size = data.dataset(name), data.competition.image_size
+    making = threading.Lock()
+    resized: list[NDArray[np.uint8]] = []
 
     def encode(row: int) -> bytes:
         image = dataset.image(row).convert("RGB")
         if image.width * image.height > size * size:
-            image = Image.fromarray(data.pixels(name)[row])
+            with making:  # once, by the first that needs it
+                resized[:] = resized or [data.pixels(name)]
+            image = Image.fromarray(resized[0][row])
         stream = io.BytesIO()
         image.save(stream, "WEBP", lossless=True, method=0, quality=0)
         return stream.getvalue()

@@ -142,8 +142,10 @@ def entries(folder: Path) -> set[Path]:
 
 def devices() -> list[Path]:
     """Devices such as /dev/null and those of graphics processors; not the folder, where files could be left."""
-    found = [path for path in Path("/dev").rglob("*") if SHARED not in path.parents and path.is_char_device()]
-    return [path for path in found if not path.is_symlink()]
+    characters = [
+        path for path in Path("/dev").rglob("*") if SHARED not in path.parents and path.is_char_device()
+    ]
+    return [path for path in characters if not path.is_symlink()]
 
 
 def descendants() -> list[int]:
