@@ -95,13 +95,18 @@ def templates() -> list[Sentence]:
 
 @pytest.fixture(scope="module")
 def python_parameters() -> set[str]:
-    return {parameter for name in (*longshot._VERBS, *longshot._NOUNS) for parameter in _parameters(name)}
+    names = (
+        *longshot._VERBS,
+        *longshot._NOUNS,
+        *(f"competition.{name}" for name in longshot.competition.__all__),
+    )
+    return {parameter for name in names for parameter in _parameters(name)}
 
 
 def _parameters(name: str) -> list[str]:
     try:
-        parameters = signature(getattr(longshot, name)).parameters
-    except ValueError:  # an exception class
+        parameters = signature(attrgetter(name)(longshot)).parameters
+    except (TypeError, ValueError):  # a table, an exception class
         return []
     return [*parameters, *(SampleSettings.__annotations__ if "settings" in parameters else ())]
 

@@ -107,10 +107,10 @@ def _mounted(disk: Path, *options: str) -> None:
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 3 MB."""
-    place = tmp_path / "disk"
-    _mounted(place, "-t", "tmpfs", "-o", "size=3m", "tmpfs")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    folder = tmp_path / "disk"
+    _mounted(folder, "-t", "tmpfs", "-o", "size=3m", "tmpfs")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
 
 
 def _longshot(cache: Path | str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -127,8 +127,8 @@ def test_evaluate_works_where_only_the_results_can_be_written(
     disk: Path, photos: Path, tmp_path: Path
 ) -> None:
     testbed = tmp_path / "t.parquet"
-    drawn = _longshot(tmp_path / "cache", "sample", photos, "--tasks", "5", "-o", testbed)
-    assert drawn.returncode == 0, drawn.stderr
+    sampled = _longshot(tmp_path / "cache", "sample", photos, "--tasks", "5", "-o", testbed)
+    assert sampled.returncode == 0, sampled.stderr
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     dataset = f"{photos.name}={photos}"
     arguments = ("evaluate", testbed, "--backbone", "pixels", "--method", "protonet", "--dataset", dataset)
@@ -209,8 +209,8 @@ def test_damage_of_a_moved_cache_is_noticed(
 def test_two_processes_embed_and_evaluate_on_one_cache(photos: Path, tmp_path: Path) -> None:
     shared = tmp_path / "cache"
     testbed = tmp_path / "t.parquet"
-    drawn = _longshot(shared, "sample", photos, "--tasks", "5", "-o", testbed)
-    assert drawn.returncode == 0, drawn.stderr
+    sampled = _longshot(shared, "sample", photos, "--tasks", "5", "-o", testbed)
+    assert sampled.returncode == 0, sampled.stderr
     evaluate = ("evaluate", testbed, "--backbone", "pixels", "--method", "protonet", "--json")
     commands = [
         ("embed", photos, "--backbone", "pixels"),

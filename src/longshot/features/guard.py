@@ -113,7 +113,7 @@ class LastCheck:
     def holds(self) -> bool:
         """Whether the files were found whole and have not changed since."""
         places = cache_places("checks", self.name)
-        return any(bytes(read_sealed(place) or b"") == self._content() for place in places)
+        return any(bytes(read_sealed(path) or b"") == self._content() for path in places)
 
     def remember(self) -> None:
         """Note that the files are whole, as they were when this object was made; where nothing can be written, not."""

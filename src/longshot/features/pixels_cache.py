@@ -37,8 +37,8 @@ def pixels(
     transform = geometry(preprocessing)
     file = pixels_name(dataset, transform)
     shape = (len(dataset), *transform.size, 3)
-    for place in cache_places("pixels", file):
-        if (array := _open(place, shape)) is not None:
+    for cached in cache_places("pixels", file):
+        if (array := _open(cached, shape)) is not None:
             return array
     path = cache_dir("pixels") / file
     with lock(path):
