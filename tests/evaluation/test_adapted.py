@@ -298,7 +298,7 @@ class TestExtending:
         path.write_text(NETWORK)
         longshot.evaluate(bed, methods=FROZEN, **options)  # type: ignore[arg-type]
         path.write_text(NETWORK.replace("nn.ReLU()", "nn.Tanh()"))
-        with pytest.raises(UserError, match=r"already holds results of the backbone .* another networks"):
+        with pytest.raises(UserError, match=r"already holds results of another network called 'torch:"):
             longshot.evaluate(bed, methods=QUICK, **options)  # type: ignore[arg-type]
 
     def test_facts_that_both_know_must_agree(self) -> None:

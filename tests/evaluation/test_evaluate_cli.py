@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -227,10 +228,9 @@ class TestMistakes:
     def test_nan_features(
         self, run_cli: Any, beds: Path, features: longshot.Features, tmp_path: Path
     ) -> None:
-        features.save(tmp_path / "mine.npy")
-        array = np.load(tmp_path / "mine.npy", mmap_mode="r+")
+        array = np.array(features.array)
         array[17, 3] = np.nan
-        array.flush()
+        dataclasses.replace(features, array=array).save(tmp_path / "mine.npy")
         sentence = self.fails(
             run_cli,
             tmp_path,

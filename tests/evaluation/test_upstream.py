@@ -34,7 +34,12 @@ def _network(folder: Path, dataset: Dataset, classes: list[str]) -> str:
 
 def _record(testbed: Testbed, *backbones: str) -> dict[str, Any]:
     run: dict[str, Any] = {}
-    record_upstream(run, backbones, {testbed.content_hash: testbed}, {testbed.content_hash: "bed"})
+    record_upstream(
+        run,
+        {name: name for name in backbones},
+        {testbed.content_hash: testbed},
+        {testbed.content_hash: "bed"},
+    )
     return run
 
 

@@ -25,7 +25,7 @@ from longshot.core.errors import UserError
     "--backbone",
     "backbones",
     multiple=True,
-    help="Backbone whose features to use; repeat for several; 'A + B' puts two side by side.",
+    help="Backbone whose features to use; repeat for several; 'A + B' puts two side by side, 'mine=A' calls it mine.",
 )
 @click.option(
     "--features",

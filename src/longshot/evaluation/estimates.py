@@ -66,7 +66,7 @@ def estimate(
                     unfinished = sum(len(u) for u in cell_units if store.state(u, save_scores) != "done")
                 per_task, extra = 0.0, 0
                 if unfinished and isinstance(method, ImageMethod):
-                    per_task = _probe_network(testbed, method, plan.networks[backbone])
+                    per_task = _probe_network(testbed, method, plan.adaptable(backbone))
                     if leaves_open(method):
                         extra = method.validation * len(method.candidates()) * len(testbed.datasets)
                 elif unfinished:

@@ -58,6 +58,7 @@ class ImageSource:
             "backbone": self.backbone.name,
             "weights_hash": self.backbone.weights_hash,
             "preprocessing": self.backbone.preprocessing,
+            "identity": self.backbone.identity,
         }
         return {"dataset": self.dataset.name, "networks": [facts]}
 

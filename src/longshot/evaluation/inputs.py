@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,8 @@ class FeatureSource:
                     "preprocessing": features.preprocessing,
                     "dtype": str(features.array.dtype),
                     "features_hash": features.hash,
+                    "identity": features.backbone_identity,
+                    "images": features.identity,
                 }
                 for features in self.features
             ],
@@ -162,31 +164,63 @@ def backbone_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class OpenedBackbones:
-    """The backbones of an evaluation by the names they have in its results, in the order asked for."""
+    """The backbones of an evaluation by the labels they have in its results, in the order asked for."""
 
-    names: list[str]
-    features: dict[str, dict[str, Features]]  # of those that are features: by fingerprint of their dataset
-    objects: dict[str, Backbone | Precomputed]  # of those that are arrays or modules
+    identities: dict[str, str] = field(default_factory=dict)  # label → hash of what computes
+    labelled: set[str] = field(default_factory=set)  # labels that the caller chose
+    features: dict[str, dict[str, Features]] = field(default_factory=dict)  # by fingerprint of their dataset
+    objects: dict[str, Backbone | Precomputed] = field(default_factory=dict)  # arrays or modules
+    names: dict[str, str] = field(default_factory=dict)  # what opens those that are given by name
+
+    def enter(self, label: str, identity: str, *, chosen: bool) -> str:
+        """The label under which a network stands: that of its first mention.
+
+        UserError where the label means another network, or where one network was given two labels.
+        """
+        if self.identities.get(label, identity) != identity:
+            raise UserError(
+                f"Two different networks are both called '{label}', and results are told apart by label",
+                "give one of them a label of its own, such as {backbones:mine=PATH}",
+            )
+        earlier = next((other for other, known in self.identities.items() if known == identity), label)
+        if earlier != label:
+            if chosen and earlier in self.labelled:
+                raise UserError(f"'{earlier}' and '{label}' are one and the same network", "give it once")
+            note(f"'{label}' is the same network as '{earlier}': it is one series, called '{earlier}'")
+        self.identities[earlier] = identity
+        if chosen and earlier == label:
+            self.labelled.add(label)
+        return earlier
+
+    def rename(self, label: str, other: str) -> None:
+        """Let what is called ``label`` be called ``other``; the order stays."""
+        tables: list[dict[str, Any]] = [self.identities, self.features, self.objects, self.names]
+        for table in tables:
+            entries = {other if key == label else key: value for key, value in table.items()}
+            table.clear()
+            table.update(entries)
 
 
 def open_backbones(backbones: object, device: str) -> OpenedBackbones:
-    """Open what serves as backbones: names, features, arrays, modules.
+    """Open what serves as backbones: names, features, arrays, modules; one, several, or a mapping of labels to them.
 
     UserError for an unknown name, a missing library, an object of another kind, before anything is computed.
     """
-    from longshot.features.backbones import load_backbone, open_backbone
+    from longshot.features.backbones import load_backbone, open_backbone, split_label
     from longshot.features.features import Features
 
-    opened = OpenedBackbones([], {}, {})
-    called: set[str] = set()
-    for backbone in as_list(backbones):
+    opened = OpenedBackbones()
+    for label, backbone in _labelled(backbones):
         if isinstance(backbone, str | Path):
-            name = backbone_name(str(backbone))
-            called.add(name)
-            for part in backbone_parts(name):
-                load_backbone(part, device)
+            chosen, name = split_label(str(backbone))
+            chosen, name = label or chosen, backbone_name(name)
+            identities = [load_backbone(part, device).identity for part in backbone_parts(name)]
+            identity = identities[0] if len(identities) == 1 else hash_text("side by side", *identities)
+            opened.names.setdefault(opened.enter(chosen or name, identity, chosen=chosen is not None), name)
         elif isinstance(backbone, Features):
-            name = backbone.backbone
+            name = opened.enter(
+                label or backbone.backbone, backbone.backbone_identity, chosen=label is not None
+            )
             first = opened.features.setdefault(name, {}).setdefault(backbone.fingerprint, backbone)
             if first.hash != backbone.hash:
                 raise UserError(
@@ -196,18 +230,20 @@ def open_backbones(backbones: object, device: str) -> OpenedBackbones:
                 )
         else:
             source = open_backbone(backbone, device, parameter="backbones")
-            name = source.name
+            name = opened.enter(label or source.label, source.identity, chosen=label is not None)
             opened.objects.setdefault(name, source)
-        if name not in opened.names:
-            opened.names.append(name)
-    if not opened.names:
+    if not opened.identities:
         raise UserError("No backbone was given and at least 1 is needed", "pass {backbones:pixels}")
-    if called & set(opened.features):
-        raise UserError(
-            f"The backbone '{min(called & set(opened.features))}' is given by name and as features",
-            "give it once",
-        )
+    if twice := set(opened.names) & set(opened.features):
+        raise UserError(f"The backbone '{min(twice)}' is given by name and as features", "give it once")
     return opened
+
+
+def _labelled(backbones: object) -> list[tuple[str | None, Any]]:
+    """Each backbone with the label that a mapping gives it."""
+    if isinstance(backbones, Mapping):
+        return [(str(label), backbone) for label, backbone in backbones.items()]
+    return [(None, backbone) for backbone in as_list(backbones)]
 
 
 def find_datasets(

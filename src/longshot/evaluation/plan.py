@@ -13,6 +13,7 @@ from longshot.core.arrays import Floats
 from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
 from longshot.core.tasks import TaskRows
+from longshot.core.wording import note
 from longshot.evaluation.choices import leaves_open, validation_split
 from longshot.evaluation.compute import Work
 from longshot.evaluation.image_source import ImageSource, adaptable
@@ -27,7 +28,7 @@ from longshot.evaluation.inputs import (
     open_methods,
     open_testbeds,
 )
-from longshot.evaluation.run_record import add_entry, add_testbed
+from longshot.evaluation.run_record import add_entry, add_network, add_testbed
 from longshot.evaluation.units import Unit, chunks
 from longshot.features.backbones.base import Backbone
 from longshot.methods.base import Method
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from longshot.features.features import Features
 
 Testbeds = TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike]
-Backbones: TypeAlias = "BackboneLike | Sequence[BackboneLike]"
+Backbones: TypeAlias = "BackboneLike | Sequence[BackboneLike] | Mapping[str, BackboneLike]"
 Methods = str | Method | ImageMethod | Sequence[str | Method | ImageMethod]
 _UNIT_OF_IMAGES = 4  # tasks per unit of a method that adapts a network: each may cost seconds or minutes
 
@@ -69,8 +70,7 @@ class EvaluationPlan:
         if workers is not None and workers < 1:
             raise UserError(f"{workers} workers were asked for and at least 1 is needed", "raise {workers}")
         self.workers = workers or _cores()
-        opened = open_backbones(backbones, device)
-        self.backbones, self.given, self.objects = opened.names, opened.features, opened.objects
+        self.opened = open_backbones(backbones, device)
         testbeds_by_name = open_testbeds(testbeds)
         self.testbeds = {bed.content_hash: bed for bed in testbeds_by_name.values()}
         self.names = {bed.content_hash: name for name, bed in reversed(testbeds_by_name.items())}
@@ -81,11 +81,14 @@ class EvaluationPlan:
                 for dataset, fingerprint in testbed.datasets.items():
                     chosen = features_for(self.given, name, dataset, fingerprint)
                     check_features(testbed, dataset, chosen.features[0])
-        for source in self.objects.values():
+        for source in self.opened.objects.values():
             if not isinstance(source, Backbone):
                 for opened_dataset in self.datasets.values():
                     source.rows(opened_dataset)  # an array with other rows than the dataset is refused here
-        self.networks = {name: self._adaptable(name, device) for name in self.backbones if self.on_images}
+        self._device = device
+        self._networks: dict[str, ModuleBackbone] = {}
+        for label in self.backbones if self.on_images else ():
+            self.adaptable(label)
         for method in self.on_images:
             if leaves_open(method):
                 for opened_dataset in self.datasets.values():
@@ -99,7 +102,17 @@ class EvaluationPlan:
         """Those of the methods that need images and a network."""
         return [method for method in self.methods if isinstance(method, ImageMethod)]
 
-    def _adaptable(self, backbone: str, device: str) -> ModuleBackbone:
+    @property
+    def backbones(self) -> list[str]:
+        """The labels of the backbones."""
+        return list(self.opened.identities)
+
+    @property
+    def given(self) -> dict[str, dict[str, Features]]:
+        """Those of the backbones that are features, by label and fingerprint."""
+        return self.opened.features
+
+    def adaptable(self, backbone: str) -> ModuleBackbone:
         """The backbone's network for the methods that adapt one; UserError when there is none."""
         method = self.on_images[0].call
         if backbone in self.given:
@@ -108,10 +121,21 @@ class EvaluationPlan:
                 "given",
                 "give the network itself as {backbones}",
             )
-        return adaptable(backbone, method, device, self.objects.get(backbone))
+        identity, opened = self.opened.identities[backbone], self.opened
+        if identity not in self._networks:
+            name, source = opened.names.get(backbone, backbone), opened.objects.get(backbone)
+            self._networks[identity] = adaptable(name, method, self._device, source)
+        return self._networks[identity]
 
     def register(self, run: dict[str, Any]) -> None:
-        """Enter testbeds and methods into run.json; UserError where a name already means something else."""
+        """Enter testbeds, networks and methods into run.json; UserError where a name already means something else."""
+        for label, identity in list(self.opened.identities.items()):
+            recorded = add_network(run, label, identity)
+            if recorded != label:
+                note(
+                    f"'{label}' is the network that this run calls '{recorded}': its results stand under that"
+                )
+                self.opened.rename(label, recorded)
         for content_hash, testbed in self.testbeds.items():
             self.names[content_hash] = add_testbed(run, self.names[content_hash], testbed)
         for method in self.methods:
@@ -141,11 +165,12 @@ class EvaluationPlan:
         sources: list[tuple[tuple[str, str], FeatureSource | ImageSource]]
         sources = [*self._sources.items(), *self._images.items()]
         for (backbone, fingerprint), source in sources:
-            recorded, facts = run["backbones"].setdefault(backbone, {}), source.story()
-            described = f"the backbone '{backbone}' on '{facts['dataset']}'"
+            recorded, story = run["backbones"].setdefault(backbone, {}), source.story()
+            described = f"the backbone '{backbone}' on '{story['dataset']}'"
             if fingerprint in recorded:  # the same images under another name are still the same
-                facts["dataset"] = recorded[fingerprint]["dataset"]
-            add_entry(recorded, fingerprint, facts, described)
+                story["dataset"] = recorded[fingerprint]["dataset"]
+                _keep_names(story["networks"], recorded[fingerprint]["networks"])
+            add_entry(recorded, fingerprint, story, described)
         return works
 
     def cell(self, testbed: Testbed, backbone: str, method: Method | ImageMethod) -> list[Work]:
@@ -208,11 +233,12 @@ class EvaluationPlan:
 
     def parts(self, backbone: str) -> Sequence[str | Backbone | Precomputed]:
         """What ``embed`` takes for a backbone: the object itself, or the names that stand side by side."""
-        return [self.objects[backbone]] if backbone in self.objects else backbone_parts(backbone)
+        objects = self.opened.objects
+        return [objects[backbone]] if backbone in objects else backbone_parts(self.opened.names[backbone])
 
     def _image_source(self, backbone: str, fingerprint: str) -> ImageSource:
         if (backbone, fingerprint) not in self._images:
-            source = ImageSource(self.networks[backbone], self.datasets[fingerprint])
+            source = ImageSource(self.adaptable(backbone), self.datasets[fingerprint])
             self._images[backbone, fingerprint] = source
         return self._images[backbone, fingerprint]
 
@@ -222,6 +248,13 @@ class EvaluationPlan:
         if key not in self._bound:
             self._bound[key] = testbed.bind(dataset, rows.keys, rows.fingerprint)
         return self._bound[key]
+
+
+def _keep_names(networks: list[dict[str, Any]], recorded: list[dict[str, Any]]) -> None:
+    """Call networks as they were called before: the same one under another path is still the same."""
+    names = {facts.get("identity"): facts["backbone"] for facts in recorded}
+    for facts in networks:
+        facts["backbone"] = names.get(facts["identity"], facts["backbone"])
 
 
 def _cores() -> int:

@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -80,18 +80,21 @@ def _device_name(device: str) -> str:
 
 
 def record_upstream(
-    run: dict[str, Any], backbones: Sequence[str], testbeds: Mapping[str, Testbed], names: Mapping[str, str]
+    run: dict[str, Any],
+    backbones: Mapping[str, str],
+    testbeds: Mapping[str, Testbed],
+    names: Mapping[str, str],
 ) -> None:
     """Enter into run.json what is known about overlap of training and test data, and warn where there is some.
 
     ``run["upstream"][backbone][testbed hash]`` is a list, one entry per dataset of the testbed (see
     ``longshot.datasets.overlap.leaks``). Only networks with a sidecar tell what they were trained on.
-    ``testbeds`` and ``names`` go by content hash.
+    ``backbones`` are label → what opens it; ``testbeds`` and ``names`` go by content hash.
     """
     from longshot.datasets.overlap import find_leak, leak_sentence
 
-    for backbone in backbones:
-        trained = _training_data(backbone)
+    for backbone, opens in backbones.items():
+        trained = _training_data(opens)
         for content_hash, testbed in testbeds.items() if trained else ():
             tested = {name: _tested(testbed, name) for name in testbed.datasets}
             leaks = [

@@ -79,15 +79,22 @@ class RunChoice(Loose):
     measured: dict[str, tuple[tuple[float, float] | None, ...]] = Field(default_factory=dict)
 
 
+class RunNetwork(Loose):
+    """What a run calls a network."""
+
+    label: Name
+
+
 class RunRecord(Loose):
     """What a run.json must hold; it may hold more."""
 
     format: Literal[1]
     testbeds: dict[str, RunTestbed]  # content hash → facts
-    backbones: dict[str, dict[str, dict[str, Any]]]  # name → dataset fingerprint → facts
+    backbones: dict[str, dict[str, dict[str, Any]]]  # label → dataset fingerprint → facts
     methods: dict[str, RunMethod]  # call → facts
     cells: tuple[RunCell, ...]
     sessions: tuple[RunSession, ...]
+    networks: dict[str, RunNetwork] = Field(default_factory=dict)  # identity → what it is called
     # backbone → content hash → what is shared
     upstream: dict[str, dict[str, tuple[RunLeak, ...]]] = Field(default_factory=dict)
     choices: dict[str, RunChoice] = Field(default_factory=dict)
@@ -202,6 +209,22 @@ def add_testbed(run: dict[str, Any], name: str, testbed: Testbed) -> str:
         **{key: value for key, value in testbed.meta.items() if key != "content_hash"},
     }
     return str(run["testbeds"].setdefault(testbed.content_hash, facts)["name"])
+
+
+def add_network(run: dict[str, Any], label: str, identity: str) -> str:
+    """Record a network by its identity; returns the label it has in the run (the first it was given).
+
+    UserError when the label already stands for another network.
+    """
+    networks = run.setdefault("networks", {})
+    for other, facts in networks.items():
+        if facts["label"] == label and other != identity:
+            raise UserError(
+                f"The run already holds results of another network called '{label}' ({other[:12]}…, this one is "
+                f"{identity[:12]}…)",
+                "give it a label, such as {backbones:mine=PATH}, or evaluate into another folder",
+            )
+    return str(networks.setdefault(identity, {"label": label})["label"])
 
 
 def add_entry(entries: dict[str, Any], key: str, facts: dict[str, Any], described: str) -> None:

@@ -52,8 +52,10 @@ def evaluate(
     ----------
     testbeds : Testbed, path, list of those, or mapping of names to those
         A file is called by its name without ending, a Testbed by its hash.
-    backbones : str, Features, list of those
-        ``"pixels"``, ``"a + b"`` for two side by side, or features at hand.
+    backbones : str, Features, list of those, or mapping of labels to those
+        ``"pixels"``, ``"a + b"`` for two side by side, or features at hand. ``"mine=runs/proto"`` and ``{"mine":
+        "runs/proto"}`` say what a network is called in the results; otherwise it is called as it is written. A network
+        is one series, under whatever paths it is given.
     methods : str, method, list of those
         Names with settings, such as ``"protonet(distance='cosine')"``, or method objects.
     out : path, optional
@@ -87,7 +89,7 @@ def evaluate(
         run = store.begin()
         plan.register(run)
         works = plan.works(run)
-        provenance.record_upstream(run, plan.backbones, plan.testbeds, plan.names)
+        provenance.record_upstream(run, plan.opened.names, plan.testbeds, plan.names)
         session = {
             "started": provenance.now(),
             "finished": None,

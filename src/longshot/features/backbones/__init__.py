@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -95,6 +96,7 @@ FAMILIES = (
         "a trained network: its folder, or network.safetensors inside",
     ),
 )
+_LABELLED = re.compile(r"([^=/\\:()+]+)=(.+)")
 _FILES = (
     ".safetensors",
     ".pt",
@@ -120,7 +122,8 @@ def open_backbone(
     Parameters
     ----------
     backbone : str, path, array, Tensor, nn.Module, Features, Backbone or Precomputed
-        A name as in ``list_backbones``, or the folder of a saved network; features [N, d] of floats, rows in the
+        A name as in ``list_backbones``, or the folder of a saved network, either behind a label if you like
+        (``"mine=runs/proto"``); features [N, d] of floats, rows in the
         dataset's order; a module from images [B, 3, H, W] to [B, d] or to maps [B, d, h, w], which are averaged;
         features made before, for their own dataset. What is open already is returned as it is.
     device : str
@@ -148,16 +151,33 @@ def open_backbone(
     return open_object(backbone, device, preprocessing=preprocessing, parameter=parameter)
 
 
+def split_label(text: str) -> tuple[str | None, str]:
+    """The label of a backbone, where it has been given one, and what the backbone is.
+
+    >>> split_label("mine=runs/proto"), split_label("runs/lr=0.1")
+    (('mine', 'runs/proto'), (None, 'runs/lr=0.1'))
+    """
+    match = _LABELLED.match(text)
+    if match is None or Path(text).exists():  # a folder may well be called lr=0.1
+        return None, text
+    return match[1].strip(), match[2].strip()
+
+
 def load_backbone(
     name: str, device: str = "auto", *, preprocessing: str | None = None, allow_download: bool = False
 ) -> Backbone | Precomputed:
-    """The backbone called ``name``; its network is built on first use, so that a cache hit stays cheap."""
+    """The backbone called ``name``, which may stand behind a label; its network is built on first use.
+
+    So that a cache hit stays cheap.
+    """
+    label, name = split_label(name)
     family = find_family(name)
     require(name, family)
     module = import_module(f"longshot.features.backbones.{family.module}")
     backbone: Backbone | Precomputed = module.load(
         name, device=device, preprocessing=preprocessing, allow_download=allow_download
     )
+    backbone.label = label or name
     return backbone
 
 

@@ -18,7 +18,7 @@ from longshot.evaluation.results import Results
 from longshot.evaluation.run_record import add_testbed, new_run, write_run
 from longshot.evaluation.stores import testbed_path
 from longshot.studies.cross_domain.plan import METHODS
-from longshot.studies.engine.rows import numbers, select_rows
+from longshot.studies.engine.rows import backbone_facts, numbers, select_rows
 from longshot.testbeds.testbed import Testbed
 
 WITHIN, CROSS = "within-domain", "cross-domain"
@@ -113,7 +113,7 @@ def join_runs(
                 _write(out, unit, rows)
                 cell["units"].append(unit.id)
                 networks = run["backbones"].setdefault(label, {})
-                for fingerprint, facts in results.run["backbones"][piece.backbone].items():
+                for fingerprint, facts in backbone_facts(results.run, piece.backbone).items():
                     if fingerprint in testbed.datasets.values():
                         blank = {"dataset": facts["dataset"], "networks": []}
                         entry = networks.setdefault(fingerprint, blank)
@@ -134,7 +134,7 @@ def _unit(
     results: Results, piece: DomainScores, rows: pa.Table, testbed: str, start: int, label: str, seed: int
 ) -> units.Unit:
     dataset = str(rows["dataset"][0])
-    facts = results.run["backbones"][piece.backbone].values()
+    facts = backbone_facts(results.run, piece.backbone).values()
     weights = sorted({str(network["weights_hash"]) for entry in facts for network in entry["networks"]})
     return units.Unit(
         testbed=testbed,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,15 @@ def numbers(rows: pa.Table, column: str = "accuracy") -> Floats:
     """A column of result rows as float64 [T]."""
     values: Floats = rows[column].to_numpy().astype(np.float64)
     return values
+
+
+def backbone_facts(run: Mapping[str, Any], backbone: str) -> dict[str, Any]:
+    """What a run says about a backbone, by dataset, wherever the study's folder lay when it was recorded."""
+    network = _inside_study(backbone)
+    facts: dict[str, Any] = next(
+        facts for name, facts in run["backbones"].items() if _inside_study(name) == network
+    )
+    return facts
 
 
 def _inside_study(backbone: str) -> str:
