@@ -31,7 +31,7 @@ def test_from_training_to_results(run_cli: RunCli, photos: Path, tmp_path: Path)
 def test_the_cost_before_it_starts(run_cli: RunCli, photos: Path, tmp_path: Path) -> None:
     arguments = ["matching(way=2, shot=2, query=3)", photos, "--network", "cnn4(width=4)", "--size", "16"]
     shown = run_cli(
-        "train", *arguments, "--steps", "70", "--minutes", "0.0001", "-o", tmp_path / "net", "--dry-run"
+        "train", *arguments, "--steps", "70", "--minutes", "1e-9", "-o", tmp_path / "net", "--dry-run"
     ).stdout
     assert "would train cnn4(width=4)" in shown
     assert "70 steps of 10 images at" in shown
