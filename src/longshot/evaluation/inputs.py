@@ -182,7 +182,7 @@ class OpenedBackbones:
                 f"Two different networks are both called '{label}', and results are told apart by label",
                 "give one of them a label of its own, such as {backbones:mine=PATH}",
             )
-        earlier = next((other for other, known in self.identities.items() if known == identity), label)
+        earlier = next((name for name, entered in self.identities.items() if entered == identity), label)
         if earlier != label:
             if chosen and earlier in self.labelled:
                 raise UserError(f"'{earlier}' and '{label}' are one and the same network", "give it once")
