@@ -133,7 +133,7 @@ def test_damaged_cache_is_made_anew(
     assert not outcome.cached
     assert features.path.read_bytes() == expected
     messages = capsys.readouterr().err
-    assert "note: the cached features of 'many0' through 'pixels' were damaged (Features " in messages
+    assert f"note: the cached features of '{many.name}' through 'pixels' were damaged (Features " in messages
     assert "truncated" in messages
     assert "1,200 of 1,200 images had to be embedded anew" in messages
 

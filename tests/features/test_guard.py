@@ -41,7 +41,8 @@ def cut(file: Path) -> None:
 
 def change_dataset_name(path: Path) -> None:
     text = sidecar(path).read_text(encoding="utf-8")
-    sidecar(path).write_text(text.replace('"many0"', '"other"'), encoding="utf-8")
+    name = json.loads(text)["dataset"]
+    sidecar(path).write_text(text.replace(f'"{name}"', '"other"'), encoding="utf-8")
 
 
 def spoiled(many: Path, spoil: Callable[[Path], None]) -> tuple[bytes, Extraction]:
@@ -82,7 +83,7 @@ def test_damage_in_the_cache_is_told_and_mended(
 ) -> None:
     expected, outcome = spoiled(many, spoil)
     messages = capsys.readouterr().err
-    assert "note: the cached features of 'many0' through 'pixels' were damaged (" in messages
+    assert f"note: the cached features of '{many.name}' through 'pixels' were damaged (" in messages
     assert damage in messages
     assert f"they are whole again, {computed:,} of 1,200 images had to be embedded anew" in messages
     assert outcome.images == computed

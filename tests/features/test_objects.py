@@ -128,7 +128,8 @@ def test_features_serve_for_their_own_dataset(many: Path, photos: Path, fresh_ca
     assert embed(many, features).hash == features.hash
     assert estimate(many, features)["cached"]
     with pytest.raises(
-        UserError, match=r"'pixels' were made from dataset 'many0' .*, not from 'photos0' .*; embed that one"
+        UserError,
+        match=r"'pixels' were made from dataset 'many\d+' .*, not from 'photos\d+' .*; embed that one",
     ):
         embed(photos, features)
 
