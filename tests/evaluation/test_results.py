@@ -139,7 +139,10 @@ class TestSelect:
 
 class TestShown:
     def test_repr_has_at_most_five_lines(self, memory: Results, folder: Results) -> None:
-        means = [f"{100 * record['accuracy']:.2f} %" for record in memory.summary()]
+        means = [
+            f"{100 * record['accuracy']:.2f} ± {100 * record['ci95']:.2f} % ({record['tasks']} tasks)"
+            for record in memory.summary()
+        ]
         assert repr(memory).splitlines() == [
             "<Results results in memory: 4 cells>",
             f"fixed: protonet on pixels: {means[0]}",
@@ -150,11 +153,18 @@ class TestShown:
         assert repr(folder).splitlines()[0] == f"<Results {folder.path}: 4 cells>"
         assert len(repr(memory.select(testbed="any")).splitlines()) == 3
 
+    def test_one_task_has_no_interval_to_show(self, memory: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+        record = {**memory.summary()[0], "tasks": 1, "accuracy": 0.5, "accuracy_ci95": None}
+        monkeypatch.setattr(Results, "summary", lambda self: [record])
+        assert repr(memory).splitlines()[1] == "fixed: protonet on pixels: 50.00 % (1 task)"
+
     def test_html_holds_the_summary(self, memory: Results) -> None:
         html = memory._repr_html_()
         rows = summary_rows(memory)
         assert html.count("<tr>") == 1 + len(rows)
         assert all(f"<td>{row['accuracy %']}</td>" in html for row in rows)
+        assert "<caption>results in memory: means over tasks ± half of their 95 % interval</caption>" in html
+        assert all(" ± " in row[name] for row in rows for name in ("accuracy %", "loss"))
         assert "<th>accuracy %</th>" in html and "<td>protonet(distance=&#x27;cosine&#x27;)</td>" in html
 
     def test_summary_rows_have_half_widths(self, memory: Results) -> None:
@@ -166,7 +176,7 @@ class TestShown:
         """Top-5 where it is below 1 somewhere, seconds for adapted networks, the seed where there are several."""
         record = {
             "testbed": "easy", "backbone": "net", "method": "m", "setting": "inductive", "seed": 0, "tasks": 4,
-            "loss": 0.12345, "seconds": 6.0, "top5_ci95": None,
+            "loss": 0.12345, "loss_ci95": [0.11, 0.13], "seconds": 6.0, "top5_ci95": None,
             "accuracy": 0.5, "accuracy_ci95": [0.25, 0.75],
             "balanced_accuracy": 0.5, "balanced_accuracy_ci95": [0.4, 0.6],
             "normalized_accuracy": 0.375, "normalized_accuracy_ci95": None, "top5": 0.75,
@@ -185,7 +195,7 @@ class TestShown:
             "balanced %": "50.00 ± 10.00",
             "normalized %": "37.50",
             "top-5 %": "75.00",
-            "loss": "0.123",
+            "loss": "0.123 ± 0.010",
             "s/task": "1.5",
             "seed": 0,
         }

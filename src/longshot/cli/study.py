@@ -38,18 +38,15 @@ def list_presets(as_json: bool) -> None:
 
     studies = list_studies()
     if as_json:
-        keys = ("name", "recipe", "version", "title", "paper")
-        rows = [{key: getattr(study, key) for key in keys} for study in studies]
-        settings = [study.settings.plain() for study in studies]
-        print_table([{**row, "settings": own} for row, own in zip(rows, settings, strict=True)], as_json=True)
+        print_table([study._asdict() for study in studies], as_json=True)
         return
     rows = [
         {
             "study": study.name,
             "version": study.version,
             "what": study.title,
-            "tasks": getattr(study.settings, "tasks", ""),
-            "backbone": getattr(study.settings, "backbone", ""),
+            "tasks": study.settings.get("tasks", ""),
+            "backbone": study.settings.get("backbone", ""),
             "paper": ", ".join(study.paper.split(", ")[:2]),
         }
         for study in studies

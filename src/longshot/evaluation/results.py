@@ -69,11 +69,14 @@ class Results:
         return self.store.path
 
     def __repr__(self) -> str:
-        """At most five lines: where the results are, and the first series with their means."""
+        """At most five lines: where the results are, and the first series, mean ± half its 95 % interval."""
+        from longshot.evaluation.views import with_half
+
         records = self.summary()
         lines = [f"<Results {self.name}: {len(self.run['cells'])} cells>"]
         lines += [
-            f"{record['testbed']}: {record['method']} on {record['backbone']}: {100 * record['accuracy']:.2f} %"
+            f"{record['testbed']}: {record['method']} on {record['backbone']}: {with_half(record, 'accuracy')} % "
+            f"({count(record['tasks'], 'task')})"
             for record in records[:_SHOWN]
         ]
         if len(records) > _SHOWN:
@@ -81,10 +84,12 @@ class Results:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """The summary as a table, for notebooks."""
+        """The summary as a table, for notebooks; the caption says what ± stands for."""
         from longshot.evaluation.views import html_table, summary_rows
 
-        return html_table(summary_rows(self), caption=self.name)
+        return html_table(
+            summary_rows(self), caption=f"{self.name}: means over tasks ± half of their 95 % interval"
+        )
 
     def select(
         self, testbed: Selection = None, backbone: Selection = None, method: Selection = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def summary_rows(results: Results) -> list[dict[str, Any]]:
-    """The summary as table rows: percentages with the half width of their 95 % interval."""
+    """The summary as table rows: every mean with half the width of its 95 % interval, where it has one."""
     records = results.summary()
     seeds = {record["seed"] for record in records}
     many_ways = any(record["top5"] < 1 for record in records)
@@ -31,13 +31,13 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
             "method": record["method"],
             "setting": record["setting"],
             "tasks": record["tasks"],
-            "accuracy %": _percent(record, "accuracy"),
-            "balanced %": _percent(record, "balanced_accuracy"),
-            "normalized %": _percent(record, "normalized_accuracy"),
+            "accuracy %": with_half(record, "accuracy"),
+            "balanced %": with_half(record, "balanced_accuracy"),
+            "normalized %": with_half(record, "normalized_accuracy"),
         }
         if many_ways:
-            row["top-5 %"] = _percent(record, "top5")
-        row["loss"] = f"{record['loss']:.3f}"
+            row["top-5 %"] = with_half(record, "top5")
+        row["loss"] = with_half(record, "loss", scale=1, digits=3)
         if adapted:
             seconds = record["seconds"]
             row["s/task"] = "" if seconds is None else f"{seconds / record['tasks']:.2g}"
@@ -47,11 +47,16 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
     return rows
 
 
-def _percent(record: Mapping[str, Any], name: str) -> str:
-    interval = record[f"{name}_ci95"]
-    if interval is None:
-        return f"{100 * record[name]:.2f}"
-    return f"{100 * record[name]:.2f} ± {50 * (interval[1] - interval[0]):.2f}"
+def with_half(record: Mapping[str, Any], name: str, *, scale: float = 100, digits: int = 2) -> str:
+    """A mean of a record of ``Results.summary`` with half the width of its 95 % interval; one task has none.
+
+    >>> with_half({"accuracy": 0.9125, "accuracy_ci95": [0.9, 0.925]}, "accuracy")
+    '91.25 ± 1.25'
+    >>> with_half({"loss": 0.5, "loss_ci95": None}, "loss", scale=1, digits=3)
+    '0.500'
+    """
+    mean, interval = f"{scale * record[name]:.{digits}f}", record[f"{name}_ci95"]
+    return mean if interval is None else f"{mean} ± {scale * (interval[1] - interval[0]) / 2:.{digits}f}"
 
 
 def html_table(rows: Sequence[Mapping[str, Any]], caption: str = "") -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -33,6 +33,17 @@ class Study:
     settings: StudySettings
     text: str
     named: tuple[str, ...]
+
+
+class StudyListing(NamedTuple):
+    """What a list of studies tells of a preset; ``settings`` as they stand in its file."""
+
+    name: str
+    recipe: str
+    version: int
+    title: str
+    paper: str
+    settings: dict[str, Any]
 
 
 class _StudyFile(Record):
@@ -82,7 +93,20 @@ def parse(text: str, subject: str) -> Study:
     return _parse(text, subject, preset=False)
 
 
-def _parse(text: str, subject: str, *, preset: bool) -> Study:
+def list_studies() -> list[StudyListing]:
+    """Every preset as its file says, by name; nothing is checked, so that no method's code has to be loaded."""
+    return [
+        StudyListing(name, file.recipe, file.version, _line(file.title), _line(file.paper), file.settings)
+        for name, preset in sorted(_preset_files().items())
+        for file in [_read_file(preset.read_text(encoding="utf-8"), f"The study '{name}'")]
+    ]
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _read_file(text: str, subject: str) -> _StudyFile:
     import yaml
 
     try:
@@ -92,12 +116,16 @@ def _parse(text: str, subject: str, *, preset: bool) -> Study:
         where = f" in line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "it cannot be parsed"
         raise UserError(f"{subject} is not valid YAML{where}: {problem}.") from error
-    file = read_record(_StudyFile, data, subject)
+    return read_record(_StudyFile, data, subject)
+
+
+def _parse(text: str, subject: str, *, preset: bool) -> Study:
+    file = _read_file(text, subject)
     if file.recipe not in RECIPES:
         raise UserError(f"{subject} has the recipe {file.recipe!r}; the recipes are {', '.join(RECIPES)}.")
     base = {} if preset else get_study(file.recipe).settings.plain()
     settings = read_record(get_recipe(file.recipe).settings, {**base, **file.settings}, subject)
-    texts = {key: " ".join(getattr(file, key).split()) for key in ("name", "title", "paper", "checked")}
+    texts = {key: _line(getattr(file, key)) for key in ("name", "title", "paper", "checked")}
     texts["name"] = texts["name"] or file.recipe
     named = tuple(file.settings)
     return Study(recipe=file.recipe, version=file.version, settings=settings, text=text, named=named, **texts)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from longshot.core.files import write_text
 from longshot.studies.engine.data import Datasets, given_datasets
 from longshot.studies.engine.figures import Drawings
-from longshot.studies.engine.presets import Study, get_study, layered, read_study, study_names
+from longshot.studies.engine.presets import Study, get_study, layered, read_study
 from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome, get_recipe
 
 if TYPE_CHECKING:
@@ -93,11 +93,6 @@ def estimate_study(
     data = open_data(resolved, datasets)
     job = StudyJob(resolved, resolved.settings, data, Path(out), device, workers)
     return get_recipe(resolved.recipe).estimate(job)
-
-
-def list_studies() -> list[Study]:
-    """Every preset, by name."""
-    return [get_study(name) for name in study_names()]
 
 
 def resolve_study(

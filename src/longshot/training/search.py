@@ -1,0 +1,223 @@
+"""The search itself: Optuna proposes, an objective judges, every trial is kept; the same call goes on.
+
+The folder of a search:
+
+    tune.json        what is searched, on what: another search is refused
+    study.journal    Optuna's own record of all trials; ``optuna.load_study`` opens it
+    trials.json      every trial with its parameters, calls, accuracy and time
+    best.yaml        the best calls and settings, for ``train`` and ``evaluate``
+    run/             results of evaluated methods, one row per task: ``report`` reads it
+    networks/…       trained networks; trials that differ only in how tasks are solved share one
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longshot.core.errors import UserError
+from longshot.core.files import explain_disk_errors, write_json
+from longshot.core.progress import progress
+from longshot.core.tuned import Tuned, write_tuned
+from longshot.training.objectives import TrialObjective
+from longshot.training.spaces import Parameter, Space
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
+
+SAMPLERS = ("tpe", "random")
+TRIALS = 20
+_PATIENCE = 3  # failures in a row, with nothing found yet, that stop a search
+
+
+def run_search(
+    space: Space,
+    objective: TrialObjective,
+    out: str | Path,
+    *,
+    trials: int | None = None,
+    minutes: float | None = None,
+    sampler: str = "tpe",
+    seed: int = 0,
+) -> Tuned:
+    """Search ``space`` until there are ``trials`` in all or ``minutes`` have passed; the best is in ``best.yaml``.
+
+    The same call goes on after an interruption: the trial that was cut off is proposed again, since what is proposed
+    depends on the seed and on the finished trials alone. Where the space has no more points than ``trials``, each is
+    tried once. ``sampler``: 'tpe' learns from earlier trials, 'random' does not.
+    """
+    optuna = _optuna()
+    if sampler not in SAMPLERS:
+        raise UserError(f"There is no sampler '{sampler}'; choose {' or '.join(SAMPLERS)}.")
+    folder = Path(out)
+    most = trials if trials is not None else (10**9 if minutes is not None else TRIALS)
+    identity = {"space": space.as_dict(), "sampler": sampler, "seed": seed, **objective.identity}
+    with explain_disk_errors(folder):
+        _claim(folder, identity)
+    study = _study(optuna, folder)
+    points = space.points(most)
+    total = most if points is None else len(points)
+    until = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    with progress("tune", None if most == 10**9 and points is None else total, "trials") as bar:
+        done = _finished(study)
+        bar.skip(len(done))
+        while len(done) < total and time.monotonic() < until:
+            study.sampler = _sampler(optuna, sampler, seed + len(done))
+            _try(optuna, study, space, objective, folder, _proposed(points, done))
+            done = _finished(study)
+            _write(study, space, objective, folder)
+            bar.advance(1, _note(done))
+    if not any(trial.value is not None for trial in done):
+        reason = (
+            f"the last one failed: {done[-1].user_attrs['failed']}" if done else "there was no time for one."
+        )
+        raise UserError(f"No trial of the search in {folder} has succeeded; {reason}")
+    return _write(study, space, objective, folder)
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise UserError(
+            "Searching needs the package optuna, which is not installed: pip install 'longshot[tune]'."
+        ) from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def _claim(folder: Path, identity: dict[str, Any]) -> None:
+    path = folder / "tune.json"
+    if path.is_file():
+        try:
+            earlier = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            raise UserError(f"{path} is damaged", "choose another folder {out}") from None
+        now = json.loads(json.dumps(identity))
+        different = [key for key in {**earlier, **now} if earlier.get(key) != now.get(key)]
+        if different:
+            raise UserError(
+                f"The folder {folder} holds another search (its {' and '.join(different)} differ)",
+                "choose another folder {out}, or repeat its settings to go on with it",
+            )
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(path, identity)
+
+
+def _study(optuna: Any, folder: Path) -> Study:
+    backend = optuna.storages.journal.JournalFileBackend(str(folder / "study.journal"))
+    study: Study = optuna.create_study(
+        storage=optuna.storages.JournalStorage(backend),
+        study_name="longshot",
+        direction="maximize",
+        load_if_exists=True,
+    )
+    for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
+        # It was cut off; without a reason it does not count.
+        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+    return study
+
+
+def _finished(study: Study) -> list[Any]:
+    """Trials that count: with a value, or failed for a reason of their own."""
+    return [trial for trial in study.get_trials() if trial.value is not None or "failed" in trial.user_attrs]
+
+
+def _proposed(points: list[dict[str, Any]] | None, done: Sequence[Any]) -> dict[str, Any] | None:
+    """The first point that was not tried, where all points are to be tried."""
+    if points is None:
+        return None
+    tried = [trial.params for trial in done]
+    return next(point for point in points if point not in tried)
+
+
+def _try(
+    optuna: Any,
+    study: Study,
+    space: Space,
+    objective: TrialObjective,
+    folder: Path,
+    point: dict[str, Any] | None,
+) -> None:
+    """One trial, from the proposal to the record of its value."""
+    if point is not None:
+        study.enqueue_trial(point)
+    proposal = study.ask({name: _distribution(optuna, values) for name, values in space.parameters.items()})
+    trial = space.trial(proposal.params, objective.steps)
+    began = time.monotonic()
+    try:
+        value = objective.value(trial, folder)
+    except UserError as error:
+        proposal.set_user_attr("failed", str(error))
+        study.tell(proposal, state=optuna.trial.TrialState.FAIL)
+        done = _finished(study)
+        if len(done) >= _PATIENCE and not any(trial.value is not None for trial in done):
+            raise UserError(
+                f"The first {len(done)} trials all failed; the last one: {error.template}"
+            ) from error
+        return
+    proposal.set_user_attr("seconds", round(time.monotonic() - began, 1))
+    study.tell(proposal, value)
+
+
+def _sampler(optuna: Any, name: str, seed: int) -> BaseSampler:
+    kind = optuna.samplers.TPESampler if name == "tpe" else optuna.samplers.RandomSampler
+    made: BaseSampler = kind(seed=seed)
+    return made
+
+
+def _distribution(optuna: Any, parameter: Parameter) -> BaseDistribution:
+    kinds = optuna.distributions
+    made: BaseDistribution = (
+        kinds.CategoricalDistribution(parameter.values)
+        if parameter.kind == "choose"
+        else kinds.FloatDistribution(*parameter.values, log=parameter.kind == "log")
+    )
+    return made
+
+
+def _write(study: Study, space: Space, objective: TrialObjective, folder: Path) -> Tuned:
+    """trials.json, and best.yaml where a trial has succeeded."""
+    done = _finished(study)
+    records = []
+    for number, recorded in enumerate(done, 1):
+        trial = space.trial(recorded.params, objective.steps)
+        records.append(
+            {
+                "trial": number,
+                "accuracy": recorded.value,
+                "parameters": recorded.params,
+                "algorithm": trial.algorithm,
+                "method": trial.method,
+                "seconds": recorded.user_attrs.get("seconds"),
+                "failed": recorded.user_attrs.get("failed"),
+            }
+        )
+    write_json(folder / "trials.json", records)
+    good = [record for record in records if record["accuracy"] is not None]
+    if not good:
+        return Tuned()
+    best = max(good, key=lambda record: record["accuracy"])  # the first of equals
+    settings = objective.best(space.trial(best["parameters"], objective.steps), folder)
+    story = {
+        "space": space.name,
+        "trial": f"{best['trial']} of {len(records)}",
+        "validation_accuracy": round(best["accuracy"], 5),
+        "parameters": best["parameters"],
+    }
+    tuned = replace(settings, story=story)
+    write_tuned(folder / "best.yaml", tuned)
+    return tuned
+
+
+def _note(done: Sequence[Any]) -> str:
+    values = [trial.value for trial in done if trial.value is not None]
+    return f"best {100 * max(values):.2f} %" if values else "none succeeded yet"
