@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from longshot.competition import sandbox
+from longshot.competition import cores, sandbox
 from longshot.competition.inside import wire
 from longshot.competition.limits import RunLimits
 from longshot.competition.shown import readable, system_reason
@@ -48,7 +48,7 @@ class Box:
 
     ``data``: name in the submission's data folder → file, read-only. ``log`` receives what it prints. ``hidden`` files
     and folders cannot be read inside. ``stop`` ends it from outside. ``trusted`` runs it without walls, for one's own
-    code only.
+    code only. ``equipment`` is what the competition adds to the box. Cores are claimed before its clock starts.
     """
 
     def __init__(
@@ -61,9 +61,10 @@ class Box:
         hidden: Sequence[Path] = (),
         stop: threading.Event | None = None,
         trusted: bool = False,
+        equipment: sandbox.Equipment = sandbox.BARE,
     ) -> None:
         self.submission, self.limits, self.log = submission, limits, log
-        self.deadline = time.monotonic() + limits.seconds
+        self.equipment = equipment
         self._reason: str | None = None  # why the watch ended it
         self._walled, self._killed = not trusted, list[int]()  # descriptors of processes that were ended
         self._done, self._stop = threading.Event(), stop or threading.Event()
@@ -75,8 +76,11 @@ class Box:
             with contextlib.ExitStack() as lasting:  # for as long as the box lives
                 for end in (self._in, self._out):
                     lasting.callback(os.close, end)
+                self.cores = lasting.enter_context(cores.own_cores(limits.cores, stop))
                 slot = 0 if trusted else lasting.enter_context(sandbox.free_slot())
-                filtered = () if trusted else stack.enter_context(sandbox.system_calls())
+                walls = sandbox.system_calls(pinned=bool(limits.cores))
+                filtered = () if trusted else stack.enter_context(walls)
+                self.deadline = time.monotonic() + limits.seconds  # from here on the time is the submission's
                 self._process = self._start(submission, data, (there, back), slot, filtered, hidden, trusted)
                 self._lasting = lasting.pop_all()
         os.set_blocking(self._out, False)
@@ -95,7 +99,7 @@ class Box:
         hidden: Sequence[Path],
         trusted: bool,
     ) -> subprocess.Popen[bytes]:
-        host = [sys.executable, "-s", "-m", "inside.host"]
+        host = [self._python(trusted), "-s", "-m", "inside.host"]
         pipes = [str(end) for end in ends]
         start: Path | None = None
         environment = {"PATH": os.environ.get("PATH", "")}
@@ -112,7 +116,9 @@ class Box:
             environment = {**os.environ, "PYTHONPATH": str(sandbox.PACKAGE.parent)}
         else:
             # Limits are set inside the box, after root is dropped: the kernel does not count root's processes.
-            bounds = [f"--nproc={self.limits.processes}", f"--as={self.limits.memory}", "--core=0"]
+            bounds = [f"--nproc={self.limits.processes}", "--core=0"]
+            if not self.equipment.device_files:  # whose drivers reserve addresses for all their memory
+                bounds.append(f"--as={self.limits.memory}")
             if self.limits.cpu_seconds:
                 bounds.append(f"--cpu={math.ceil(self.limits.cpu_seconds)}")
             folders = [Path("/box", name) for name in ("submission", "data", "work")]
@@ -121,10 +127,16 @@ class Box:
             binds["/box/program/longshot"] = sandbox.PACKAGE  # submissions may use its networks and methods
             binds |= {f"/box/data/{name}": file.resolve() for name, file in data.items()}
             arguments = sandbox.command(
-                inner, binds=binds, limits=self.limits, slot=slot, hidden=hidden, filtered=filtered
+                inner,
+                binds=binds,
+                limits=self.limits,
+                slot=slot,
+                hidden=hidden,
+                filtered=filtered,
+                equipment=self.equipment,
             )
         return subprocess.Popen(
-            arguments,
+            cores.pinned(self.cores, arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -133,6 +145,12 @@ class Box:
             env=environment,
             start_new_session=True,
         )
+
+    def _python(self, trusted: bool) -> str:
+        """The interpreter: that of the competition's environment where it has one."""
+        if self.equipment.environment is None:
+            return sys.executable
+        return str((self.equipment.environment if trusted else sandbox.ENVIRONMENT) / "bin" / "python")
 
     def __enter__(self) -> Self:
         return self

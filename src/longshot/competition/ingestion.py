@@ -36,33 +36,37 @@ def run(
     league: str = leagues.FREE,
     stop: threading.Event | None = None,
     trusted: bool = False,
+    equipment: sandbox.Equipment = sandbox.BARE,
 ) -> RunOutcome:
     """Run the unpacked ``submission`` once; ``folder`` receives log.txt, answers.jsonl and scores.json.
 
     A failure of the submission is a RunOutcome, not an exception. ``stop`` ends the run from another thread.
-    ``trusted`` needs no sandbox and gives an unofficial result.
+    ``trusted`` needs no sandbox and gives an unofficial result. The images are decoded before the submission's time
+    begins: whoever runs first has as much of it as all others.
     """
     if not trusted:
         sandbox.require()
     folder.mkdir(parents=True, exist_ok=True)
     tasks = data.test_tasks(phase, seed)
-    weights = sandbox.weight_files() if league == leagues.META else ()
+    files, images = data.training_files(phase), {name: data.pixels(name) for name in phase.test}
+    weights = sandbox.weight_files(equipment.environment) if league == leagues.META else ()
     start = time.monotonic()
     try:
         with (
             Box(
                 submission,
-                data.training_files(phase),
+                files,
                 phase.limits,
                 folder / "log.txt",
                 hidden=(*data.private(), *weights),
                 stop=stop,
                 trusted=trusted,
+                equipment=equipment,
             ) as box,
             progress("tasks", total=len(tasks), unit="tasks") as bar,
         ):
             training = drive.begin(box, seed, from_nothing=league == leagues.META)
-            answers = drive.answer_all(box, tasks, data.pixels, lambda: bar.advance(1))
+            answers = drive.answer_all(box, tasks, images.__getitem__, lambda: bar.advance(1))
     except BoxError as error:
         return RunOutcome(None, str(error), error.system)
     except drive.BadAnswer as error:

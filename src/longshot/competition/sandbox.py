@@ -18,6 +18,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -30,12 +31,37 @@ PACKAGE = Path(__file__).parent.parent
 FIRST_USER, USERS = 61184, 4336  # numbers that systemd keeps for services without an account
 WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".onnx", ".h5", ".hdf5", ".npz", ".pkl", ".bin", ".tflite")
 SCRATCH = ("/box/work", "/tmp", "/dev/shm")  # the folders a box may write to
+ENVIRONMENT = Path("/box/environment")  # where a box sees the competition's own packages
+DEVICES = (
+    "nvidia*",
+    "nvidia-caps/*",
+    "dri/renderD*",
+    "kfd",
+    "accel*",
+    "dxg",
+)  # below /dev: what computes, no screens
 LARGE = 1 << 20  # bytes; a smaller file in a package is a test fixture or a table, hardly a network
 REMEDY = (
     "install it ('apt-get install bubblewrap'); where user namespaces are blocked, allow them (Ubuntu: an AppArmor "
     "profile for bwrap, or 'sysctl kernel.apparmor_restrict_unprivileged_userns=0'; Docker: '--security-opt "
     "seccomp=unconfined' or '--privileged'), or run the competition as root"
 )
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """What a competition's boxes have beside Python: a folder with packages of its own, graphics processors."""
+
+    environment: Path | None = None
+    devices: bool = False
+
+    @property
+    def device_files(self) -> list[Path]:
+        """The devices that are passed on, where there are any."""
+        return device_files() if self.devices else []
+
+
+BARE = Equipment()  # a box with nothing but Python and what is installed beside it
 
 
 @cache
@@ -69,21 +95,25 @@ def command(
     hidden: Sequence[Path] = (),
     writable: Mapping[str, Path] | None = None,
     filtered: Sequence[int] = (),
+    equipment: Equipment = BARE,
 ) -> list[str]:
     """The whole command line: ``arguments`` inside walls. ``binds``: path in the box → path outside, read-only.
 
     ``slot`` tells boxes that run at the same time apart; ``hidden`` are files and folders that cannot be read there;
     ``writable`` folders are bound so that the box may write to them; ``filtered`` comes from ``system_calls`` and is
-    to be passed on to the process.
+    to be passed on to the process; ``equipment`` is what the competition adds.
     """
     rules = [word for descriptor in filtered for word in ("--seccomp", str(descriptor))]
-    return [*_walls(limits, hidden, binds, writable or {}), *rules, *_drop(slot), *arguments]
+    return [*_walls(limits, hidden, binds, writable or {}, equipment), *rules, *_drop(slot), *arguments]
 
 
 @contextlib.contextmanager
-def system_calls() -> Iterator[tuple[int, ...]]:
-    """The file descriptor (or none) of the filter of system calls, open within the block."""
-    opened = seccomp.open_program()
+def system_calls(*, pinned: bool = False) -> Iterator[tuple[int, ...]]:
+    """The file descriptor (or none) of the filter of system calls, open within the block.
+
+    ``pinned``: the box may not choose its cores.
+    """
+    opened = seccomp.open_program(pinned=pinned)
     try:
         yield () if opened is None else (opened,)
     finally:
@@ -118,16 +148,26 @@ def python_paths() -> list[Path]:
     return [path for path in named if not path.is_relative_to("/usr")]
 
 
+def device_files() -> list[Path]:
+    """Graphics processors and the like on this machine; none on most."""
+    return sorted(path for pattern in DEVICES for path in Path("/dev").glob(pattern) if path.is_char_device())
+
+
 @cache
-def weight_files() -> tuple[Path, ...]:
+def weight_files(environment: Path | None = None) -> tuple[Path, ...]:
     """Network weights among the installed packages: hidden where a submission must learn from nothing."""
     folders = {Path(folder) for folder in (*site.getsitepackages(), sysconfig.get_path("purelib"))}
+    folders |= set() if environment is None else {environment}
     files = (path for folder in sorted(folders) for path in folder.rglob("*") if path.suffix in WEIGHTS)
     return tuple(path for path in files if path.is_file() and path.stat().st_size >= LARGE)
 
 
 def _walls(
-    limits: RunLimits, hidden: Sequence[Path], binds: Mapping[str, Path], writable: Mapping[str, Path]
+    limits: RunLimits,
+    hidden: Sequence[Path],
+    binds: Mapping[str, Path],
+    writable: Mapping[str, Path],
+    equipment: Equipment,
 ) -> list[str]:
     root = os.geteuid() == 0
     wall = ["bwrap", "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
@@ -151,10 +191,16 @@ def _walls(
     wall += _scratch("/tmp", limits)  # first: what is bound may lie below it
     for path in python_paths():
         wall += [*_parents(path), "--ro-bind", str(path), str(path)]
-    for path in hidden:
-        wall += _cover(path)
-    wall += ["--proc", "/proc", "--dev", "/dev"]
     wall += ["--perms", "0755", "--dir", "/box"]
+    bound = {Path("/usr"): Path("/usr"), **{path: path for path in python_paths()}}
+    if equipment.environment is not None:
+        bound[ENVIRONMENT] = equipment.environment
+        wall += ["--ro-bind", str(equipment.environment), str(ENVIRONMENT)]
+    for path in hidden:
+        wall += _cover(path, bound)
+    wall += ["--proc", "/proc", "--dev", "/dev"]
+    for path in equipment.device_files:
+        wall += [*_parents(path)[4:], "--dev-bind", str(path), str(path)]  # /dev itself is there
     wall += _scratch("/box/work", limits)
     wall += [*_scratch("/dev/shm", limits), "--remount-ro", "/dev"]
     for inside, outside in binds.items():
@@ -162,22 +208,25 @@ def _walls(
     for inside, outside in writable.items():
         wall += [*_parents(Path(inside)), "--bind", str(outside), inside]
     wall += ["--remount-ro", "/", "--chdir", "/box"]
-    for name, value in environment().items():
+    for name, value in environment(limits.cores, devices=equipment.devices).items():
         wall += ["--setenv", name, value]
     return wall
 
 
-def _cover(path: Path) -> list[str]:
-    """Nothing to be read in place of a file or folder, wherever in the box it would be seen."""
+def _cover(path: Path, bound: Mapping[Path, Path]) -> list[str]:
+    """Nothing to be read in place of a file or folder, wherever in the box it would be seen.
+
+    ``bound``: folder in the box → folder outside; a folder and a link to it are bound both.
+    """
     real = path.resolve()
     nothing = ["--ro-bind", "/dev/null"]
     if real.is_dir():
         nothing = ["--size", "4096", "--perms", "0000", "--tmpfs"]
     words: list[str] = []
-    for root in (Path("/usr"), *python_paths()):  # a folder and a link to it are bound both
-        bound = root.resolve()
-        if real != bound and real.is_relative_to(bound):
-            words += [*nothing, str(root / real.relative_to(bound))]
+    for inside, outside in bound.items():
+        root = outside.resolve()
+        if real != root and real.is_relative_to(root):
+            words += [*nothing, str(inside / real.relative_to(root))]
     return words
 
 
@@ -192,13 +241,18 @@ def _parents(path: Path) -> list[str]:
     return [word for parent in made for word in ("--perms", "0755", "--dir", str(parent))]
 
 
-def environment() -> dict[str, str]:
+def environment(cores: int = 0, *, devices: bool = False) -> dict[str, str]:
     """The few variables a submission sees; torch asks for USER and HOME.
 
-    How many threads it takes is the organiser's choice, where it was made: several workers share a machine.
+    How many threads it takes is the organiser's choice, where it was made: as many as the box has ``cores`` of its own,
+    else what the worker was started with. So is which of several graphics processors it sees.
     """
     threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    return {name: os.environ[name] for name in threads if name in os.environ} | {
+    names = (*threads, "CUDA_VISIBLE_DEVICES") if devices else threads
+    passed = {name: os.environ[name] for name in names if name in os.environ}
+    if cores:
+        passed |= dict.fromkeys(threads, str(cores))
+    return passed | {
         "PATH": f"{Path(sys.prefix, 'bin')}:/usr/local/bin:/usr/bin:/bin",
         "HOME": "/box/work",
         "TMPDIR": "/box/work",

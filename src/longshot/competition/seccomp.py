@@ -37,6 +37,7 @@ CALLS = {
     "userfaultfd": (323, 282),
     "io_uring_setup": (425, 425),
 }
+PINNED = {"sched_setaffinity": (203, 122)}  # refused as well where a box has cores of its own
 CLONE = (56, 220)
 NAMESPACES = 0x7E020000  # clone's flags that make a new namespace
 SOCKETS = ((41, 198), (53, 199))  # socket and socketpair, whose first argument is the family
@@ -49,7 +50,7 @@ _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in the kernel's struct seccomp_data
 
 
-def program(machine: str | None = None) -> bytes | None:
+def program(machine: str | None = None, *, pinned: bool = False) -> bytes | None:
     """The filter as the kernel's instructions (BPF); None for a processor whose call numbers are not known here."""
     described = MACHINES.get(machine or platform.machine())
     if described is None:
@@ -59,7 +60,7 @@ def program(machine: str | None = None) -> bytes | None:
     steps = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, name), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER)]
     if column == 0:
         steps += [(_AT_LEAST, 0, 1, X32), (_RETURN, 0, 0, missing)]
-    for numbers in CALLS.values():
+    for numbers in (*CALLS.values(), *(PINNED.values() if pinned else ())):
         steps += [(_EQUAL, 0, 1, numbers[column]), (_RETURN, 0, 0, missing)]
     for numbers in SOCKETS:
         allowed = [step for family in FAMILIES for step in ((_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW))]
@@ -71,9 +72,9 @@ def program(machine: str | None = None) -> bytes | None:
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
-def open_program() -> int | None:
+def open_program(*, pinned: bool = False) -> int | None:
     """A file descriptor from which bubblewrap reads the filter; the caller closes it. None as above."""
-    code = program()
+    code = program(pinned=pinned)
     if code is None:
         return None
     read, write = os.pipe()
