@@ -29,6 +29,7 @@ _OBJECTS = {
     "measures",
 }  # parameters that take objects, which a command line has no flag for
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+_CALL = re.compile(r'"(\{.*?\})"\|call')  # in a page's template
 _COMMAND = re.compile(rf"'longshot (?:{'|'.join(COMMANDS)})")
 
 
@@ -83,14 +84,16 @@ def library() -> Iterator[tuple[str, ast.Module]]:
 
 @pytest.fixture(scope="module")
 def templates() -> list[Sentence]:
-    """Every text inside the making of an error."""
-    return [
+    """Every text inside the making of an error, and every call that a page mentions."""
+    sentences = [
         Sentence(f"{name}:{line}", text)
         for name, tree in library()
         for error in errors(tree)
         for argument in (*error.args, *(keyword.value for keyword in error.keywords))
         for line, text in texts(argument)
     ]
+    pages = {path.name: path.read_text("utf-8") for path in SOURCE.rglob("*.j2")}
+    return sentences + [Sentence(name, call) for name, text in pages.items() for call in _CALL.findall(text)]
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +172,11 @@ def test_the_library_does_not_speak_of_flags_and_commands() -> None:
                 if mentioned:
                     spoken.append(f"{name}:{line}: {mentioned}")
     assert not spoken, "\n".join(spoken)
+
+
+def test_no_template_of_a_page_speaks_of_flags_and_commands() -> None:
+    """A page is made from Python, by a command or by a study: its calls go through the filter ``call``."""
+    command = re.compile(rf"longshot (?:{'|'.join(COMMANDS)})\b")
+    pages = {path.name: path.read_text("utf-8") for path in SOURCE.rglob("*.j2")}
+    spoken = {name: _FLAG.findall(text) + command.findall(text) for name, text in pages.items()}
+    assert len(pages) > 20 and not any(spoken.values()), spoken

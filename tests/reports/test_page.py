@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import longshot
-from longshot.core.errors import UserError
+from longshot.cli.faces import ShellFace
+from longshot.core.errors import UserError, speak_as
 from longshot.reports.data import load
 from longshot.reports.page import SECTIONS
 from longshot.reports.report import render
@@ -60,6 +61,16 @@ def test_nothing_is_fetched(make_run: MakeRun) -> None:
 def test_ids_are_unique(make_run: MakeRun) -> None:
     ids = Tags(page(make_run())).ids
     assert len(ids) == len(set(ids))
+
+
+def test_calls_are_written_as_the_maker_of_the_page_writes_them(make_run: MakeRun) -> None:
+    run = make_run()
+    assert "longshot.evaluate(…, save_scores=True)" in page(run)
+    before = speak_as(ShellFace())
+    try:
+        assert "longshot evaluate … --save-scores<" in page(run)
+    finally:
+        speak_as(before)
 
 
 def test_equal_runs_give_equal_pages(make_run: MakeRun, tmp_path: Path) -> None:

@@ -68,10 +68,21 @@ def card(facts: Mapping[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-_USE = """```
+_USE = """On the command line:
+
+```
 longshot verify THIS_FOLDER --dataset NAME=PATH          # are your images the same?
 longshot evaluate THIS_FOLDER/testbeds/NAME.parquet --backbone YOURS --method protonet -o run
 longshot score predictions.parquet THIS_FOLDER           # scores from any code, task by task
+```
+
+In Python:
+
+```python
+import longshot
+longshot.verify("THIS_FOLDER", datasets={"NAME": "PATH"})
+longshot.evaluate("THIS_FOLDER/testbeds/NAME.parquet", backbones="YOURS", methods="protonet", out="run")
+longshot.score("predictions.parquet", "THIS_FOLDER")
 ```
 
 `SHA256SUMS` covers every file (`sha256sum -c SHA256SUMS`); `release.json` holds all of the above for programs."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from longshot.core.errors import in_words
 from longshot.reports import svg, tables
 from longshot.reports.costs import duration
 
@@ -94,6 +95,7 @@ def environment() -> Environment:
         slope=_slope,
         correlation=_correlation,
         duration=duration,
+        call=_call,
     )
     templates.globals.update(colour=svg.colour, swatch=swatch)
     return templates
@@ -102,6 +104,11 @@ def environment() -> Environment:
 def asset(name: str) -> str:
     """The text of a file beside the templates."""
     return Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8")
+
+
+def _call(template: str) -> str:
+    """A call between braces (see ``core/errors.py``) as whoever makes the page writes it."""
+    return in_words(template).strip("'")
 
 
 def _number(value: float, digits: int = 2) -> str:
