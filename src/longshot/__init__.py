@@ -11,11 +11,10 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot import datasets as datasets
     from longshot import features as features
     from longshot import training as training
-    from longshot.api.datasets import find_overlap as find_overlap
-    from longshot.api.datasets import open_taxonomy as open_taxonomy
     from longshot.api.doctor import doctor as doctor
     from longshot.api.methods import check_method as check_method
     from longshot.api.reports import report as report
+    from longshot.api.taxonomies import open_taxonomy as open_taxonomy
     from longshot.api.testbeds import inspect as inspect
     from longshot.causes.explain import explain as explain
     from longshot.causes.table import measure_attributes as measure_attributes
@@ -23,6 +22,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.datasets import list_datasets as list_datasets
     from longshot.datasets import open_dataset as open_dataset
     from longshot.datasets.dataset import Dataset as Dataset
+    from longshot.datasets.overlap import find_overlap as find_overlap
     from longshot.evaluation.compare import compare as compare
     from longshot.evaluation.results import Results as Results
     from longshot.evaluation.runner import evaluate as evaluate
@@ -68,10 +68,10 @@ __version__ = _version("longshot")
 _VERBS: dict[str, str] = {
     "open_dataset": "longshot.datasets",
     "list_datasets": "longshot.datasets",
-    "find_overlap": "longshot.api.datasets",
+    "find_overlap": "longshot.api.overlap",
     "list_backbones": "longshot.features.backbones",
     "embed": "longshot.features.extract",
-    "open_taxonomy": "longshot.api.datasets",
+    "open_taxonomy": "longshot.api.taxonomies",
     "open_split": "longshot.splits",
     "make_split": "longshot.splits.make",
     "compare_splits": "longshot.splits.comparing",

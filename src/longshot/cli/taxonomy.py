@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.tree import Tree
 
-    from longshot.api.datasets import ClassHierarchy
+    from longshot.api.taxonomies import ClassHierarchy
     from longshot.taxonomy.dag import Taxonomy
     from longshot.taxonomy.tree import Branch
 
@@ -59,7 +59,7 @@ def show(source: str, depth: int | None, picture: Path | None, taxonomy: Path | 
     Single-child chains are shown as one line (a › b › c). A node with several parents stands below the
     first and names the others.
     """
-    from longshot.api.datasets import class_hierarchy
+    from longshot.api.taxonomies import class_hierarchy
     from longshot.taxonomy.tree import display_tree
 
     shown = class_hierarchy(source, taxonomy)
@@ -118,7 +118,7 @@ def distances(
     """
     import numpy as np
 
-    from longshot.api.datasets import class_hierarchy
+    from longshot.api.taxonomies import class_hierarchy
     from longshot.taxonomy.distances import class_distances, lowest_common_ancestors, reduce_taxonomy
 
     hierarchy = class_hierarchy(source, taxonomy)

@@ -25,7 +25,7 @@ from longshot.datasets.identity import (
     short_digests,
 )
 from longshot.datasets.images import ImageError
-from longshot.datasets.opening import load, locate, open_dataset
+from longshot.datasets.opening import DatasetLike, as_dataset, load, locate, open_dataset
 from longshot.datasets.part import branches, take_rows, under
 
 __all__ = [
@@ -33,9 +33,11 @@ __all__ = [
     "SPLITS",
     "ContentChanges",
     "Dataset",
+    "DatasetLike",
     "ImageError",
     "ImageStore",
     "add_dataset",
+    "as_dataset",
     "branches",
     "canonical_split",
     "check_dataset",

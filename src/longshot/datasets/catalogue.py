@@ -12,7 +12,7 @@ from longshot.datasets import registry
 from longshot.datasets.check import find_bad
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats import FORMATS, make_format
-from longshot.datasets.opening import load, locate, open_dataset
+from longshot.datasets.opening import as_dataset, load, locate, open_dataset
 
 
 def list_datasets() -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ def describe_dataset(dataset: str | Path | Dataset) -> dict[str, Any]:
         (name → type), ``skipped`` (keys of images left out), ``left_out`` (what else was, in words), and ``class_list``
         (class, images, split of each).
     """
-    opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+    opened = as_dataset(dataset)
     sizes, taxonomy = opened.sizes, opened.taxonomy
     split_of = {class_id: split for split, members in opened.splits.items() for class_id in members}
     return {

@@ -14,6 +14,7 @@ from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats import make_format, recognise, split_spec
 from longshot.datasets.stores import escape_name, unescape_name
 
+DatasetLike = Dataset | str | Path  # a dataset, or what ``open_dataset`` opens
 _TABLES = (".csv", ".tsv", ".parquet")
 
 
@@ -61,6 +62,11 @@ def open_dataset(
         )
     registry.remember(dataset)
     return dataset
+
+
+def as_dataset(dataset: DatasetLike) -> Dataset:
+    """A dataset as it is, or opened where a name or a path was given."""
+    return dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
 
 
 def locate(spec: str | Path) -> str:

@@ -38,12 +38,11 @@ def find_images(
     opened: dict[str, list[Dataset]] = {}
 
     def open_all(name: str) -> list[Dataset]:
-        from longshot.datasets import open_dataset, registry
-        from longshot.datasets.dataset import Dataset
+        from longshot.datasets import as_dataset, open_dataset, registry
 
         if datasets and name in datasets:
             source = datasets[name]
-            return [source if isinstance(source, Dataset) else open_dataset(source)]
+            return [as_dataset(source)]
         if fingerprints and name in fingerprints:
             return [registry.find(fingerprint, name) for fingerprint in fingerprints[name]]
         return [open_dataset(name)]

@@ -17,7 +17,7 @@ from longshot.core.errors import UserError, in_words
 from longshot.core.files import hash_file
 from longshot.core.progress import progress
 from longshot.core.settings import Loose, read_json
-from longshot.datasets import open_dataset
+from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.registry import find
 from longshot.releases.names import load_names
@@ -181,10 +181,7 @@ def _source(
     """One source: is it here, does every task find its images, and are they made of the same bytes."""
     subject = f"source {source.name}"
     try:
-        if at_hand is None:
-            dataset = find(source.fingerprint, source.name)
-        else:
-            dataset = at_hand if isinstance(at_hand, Dataset) else open_dataset(at_hand)
+        dataset = find(source.fingerprint, source.name) if at_hand is None else as_dataset(at_hand)
     except UserError as error:
         return [ReleaseCheck(subject, error.template, "missing")]
     own = {name: bed for name, bed in beds.items() if source.name in bed.datasets}

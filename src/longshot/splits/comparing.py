@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import UserError
 from longshot.core.wording import note
-from longshot.datasets import open_dataset
+from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.features.extract import embed
 from longshot.features.features import Features
@@ -89,7 +89,7 @@ def compare_splits(
     >>> [comparison.split for comparison in compared]
     ['random(seed=1)', 'semantic']
     """
-    opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+    opened = as_dataset(dataset)
     named = open_splits(splits, opened, order=order)
     parts = {name: split.positions(opened) for name, split in named.items()}
     comparisons = []
@@ -132,7 +132,7 @@ def compare_trees(
     --------
     >>> compare_trees("toybox", backbones="pixels").gaps[0][2].hops  # doctest: +SKIP
     """
-    opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+    opened = as_dataset(dataset)
     class_ids = opened.class_ids
     hierarchy = taxonomy_hops(_taxonomy(opened, taxonomy), class_ids)
     trees = {

@@ -15,7 +15,7 @@ from longshot.core.checks import check_count
 from longshot.core.errors import UserError
 from longshot.core.progress import Progress, progress
 from longshot.core.tasks import TaskRows
-from longshot.datasets import open_dataset
+from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.testbeds.base import Classes, Instances, Shape, settings_of
 from longshot.testbeds.content import check_identity, read_content
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 # (a method's call, tasks as rows of the features, the features, device) → (the method's full call, accuracy [T])
 TaskScorer = Callable[[str, TaskRows, "Features", str], tuple[str, Floats]]
-DatasetLike = Dataset | str | Path
 
 _BLOCK = 4096  # tasks whose images are drawn together: bounds memory, changes no draw
 _TRIAL = 256  # tasks drawn for an estimate
@@ -298,7 +297,7 @@ def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progre
 
 def open_with_splits(dataset: DatasetLike, splits: str | Path | None) -> Dataset:
     """The dataset, with the classes of ``splits`` (see ``open_split``) in place of its own splits where given."""
-    opened = open_dataset(dataset) if isinstance(dataset, str | Path) else dataset
+    opened = as_dataset(dataset)
     if splits is None:
         return opened
     from longshot.splits import with_split

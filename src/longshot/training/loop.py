@@ -14,7 +14,7 @@ import longshot
 from longshot.core.errors import UserError
 from longshot.core.files import explain_disk_errors, write_json
 from longshot.core.progress import Progress, progress
-from longshot.datasets import open_dataset
+from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.networks import checkpoint
 from longshot.testbeds.base import Classes, Shape
@@ -188,7 +188,7 @@ def train(
     if settings.devices == 1:
         trained = _run(prepare(algorithm, dataset, settings), Team(), folder)
     else:
-        opened = open_dataset(dataset) if isinstance(dataset, str | Path) else dataset
+        opened = as_dataset(dataset)
         # Mistakes are told and images cached before any process starts.
         check_folder(folder, prepare(algorithm, opened, settings).identity)
         launch(settings.devices, settings.device, _member, algorithm, opened, settings, folder)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from longshot.core.errors import UserError
-from longshot.datasets import open_dataset
+from longshot.core.files import write_text
+from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.overlap.classes import shared_classes
 from longshot.datasets.overlap.pairs import NEIGHBOURS, SIMILARITY, Embed, find_pairs
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def find_overlap(
-    dataset: str | Path | Dataset,
-    other: str | Path | Dataset,
+    dataset: DatasetLike,
+    other: DatasetLike,
     *,
     backbone: str | None = None,
     similarity: float = SIMILARITY,
@@ -31,6 +32,9 @@ def find_overlap(
     workers: int | None = None,
     device: str = "auto",
     out: str | Path | None = None,
+    page: str | Path | None = None,
+    pictures: int = 48,
+    render: Callable[..., str] | None = None,
 ) -> Overlap:
     """Find images and classes that two datasets share: exact copies, near copies, related class names.
 
@@ -39,7 +43,7 @@ def find_overlap(
 
     Parameters
     ----------
-    dataset, other : str, path or Dataset
+    dataset, other : Dataset, str or Path
         What to compare; the same one twice finds copies within it.
     backbone : str, optional
         Also look at neighbours in this embedding.
@@ -56,11 +60,23 @@ def find_overlap(
         Where to compute: "auto", "cpu", "cuda" or "mps".
     out : path, optional
         Also write the overlap there, as ``.parquet`` or ``.json``.
+    page : path, optional
+        Also write a page with pictures of the pairs.
+    pictures : int
+        Pairs of each kind that the page shows.
+    render : callable, optional
+        What makes the page: ``render(pairs, counts, facts, images=, pictures=)`` → HTML.
 
     Returns
     -------
     Overlap
         ``pairs`` (a table), ``classes``, ``counts()``, ``copies()``, ``save(path)``.
+
+    Examples
+    --------
+    >>> overlap = find_overlap("toybox", "toybox", out="copies.parquet")
+    >>> [row["kind"] for row in overlap.counts()]
+    ['exact', 'near', 'similar']
     """
     if out is not None:
         check_ending(Path(out))  # before a long search
@@ -68,7 +84,7 @@ def find_overlap(
         raise UserError(
             f"At least 1 neighbour of each image is looked at, not {neighbours}; raise {{neighbours}}."
         )
-    a, b = (side if isinstance(side, Dataset) else open_dataset(side) for side in (dataset, other))
+    a, b = (as_dataset(side) for side in (dataset, other))
     pairs = find_pairs(
         a,
         b,
@@ -90,6 +106,10 @@ def find_overlap(
     remember(overlap)
     if out is not None:
         overlap.save(out)
+    if page is not None and render is not None:
+        images = pair_images(a, b)
+        text = render(overlap.pairs, overlap.counts(), overlap.meta(), images=images, pictures=pictures)
+        write_text(Path(page), text)
     return overlap
 
 

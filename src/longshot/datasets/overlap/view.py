@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from longshot.core.errors import UserError
 from longshot.core.files import hash_file
-from longshot.datasets import open_dataset, registry
+from longshot.datasets import as_dataset, registry
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.view import ENDING, ViewFile, ViewFormat, without
 from longshot.datasets.overlap.record import Overlap, check_first_side
@@ -51,7 +51,7 @@ def leave_out_overlap(
     """
     overlap_file, out = Path(overlap_file), Path(out)
     overlap = Overlap.load(overlap_file)
-    original = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+    original = as_dataset(dataset)
     check_first_side(overlap, original, overlap_file)
     images = images or not classes
     chosen = {"relations": relations} if relations else {}

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from longshot.core.errors import UserError
-from longshot.datasets import open_dataset
+from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.dataset import Dataset
 
-DatasetLike = str | Path | Dataset
 # datasets of a study: one, several (a text may be NAME=PATH), or by name
 Datasets = DatasetLike | Sequence[DatasetLike] | Mapping[str, DatasetLike]
 NAME = re.compile(r"(?:(?P<role>[a-z]+):)?(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)")
@@ -30,7 +29,7 @@ class GivenDataset(NamedTuple):
 
     def open(self) -> Dataset:
         """The dataset itself."""
-        return self.data if isinstance(self.data, Dataset) else open_dataset(self.data)
+        return as_dataset(self.data)
 
 
 def given_datasets(datasets: Datasets) -> list[GivenDataset]:
