@@ -10,7 +10,7 @@ import pytest
 
 from longshot.evaluation.paired_tests import SeriesPair, compare_pairs, deciding_tasks, enough_resamples
 from longshot.evaluation.verdicts import Compared, RunComparison, RunSeries
-from longshot.statistics import compare_paired, holm, tasks_to_decide
+from longshot.statistics import Interval, compare_paired, holm, tasks_to_decide
 
 A, B = RunSeries("net", "a", 0), RunSeries("net", "b", 2)
 BELOW = math.nextafter(0.05, 0)
@@ -55,6 +55,28 @@ class TestVerdict:
 
     def test_where_n_tasks_did_not_decide_it_takes_more(self) -> None:
         assert compared([0.5] * 9, [0.25] * 9, 0.05).tasks_to_decide() == 10
+
+
+class TestOverClasses:
+    """The interval for other classes is shown where its width differs from the other by more than a fifth."""
+
+    def pair(self, half: float | None) -> Compared:
+        pair = compared([0.5, 0.5, 0.5], [0.75, 0.5, 0.25])
+        bounds = (None, None) if half is None else (-half, half)
+        return replace(pair, over_classes=Interval(0.0, *bounds, 7))
+
+    def test_shown_where_it_differs(self) -> None:
+        over_tasks = compared([0.5, 0.5, 0.5], [0.75, 0.5, 0.25]).result.difference.half
+        assert over_tasks is not None
+        assert self.pair(1.19 * over_tasks).notable_over_classes is None
+        assert self.pair(1.21 * over_tasks).notable_over_classes is not None
+        assert self.pair(None).notable_over_classes is None
+        assert compared([0.5, 0.5], [0.75, 0.25]).notable_over_classes is None
+
+    def test_in_the_record(self) -> None:
+        lines = [RunComparison("a", "b", "accuracy", (self.pair(half),)).record() for half in (0.5, None)]
+        bounds = [line["comparisons"][0]["difference_ci95_over_classes"] for line in lines]
+        assert bounds == [[-0.5, 0.5], None]
 
 
 class TestGate:

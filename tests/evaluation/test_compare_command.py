@@ -76,6 +76,8 @@ class TestTwoRuns:
         assert (pair["a"]["method"], pair["b"]["method"], pair["tasks"]) == (PLAIN, COSINE, 200)
         assert pair["difference"] == pytest.approx((b - a).mean())
         assert pair["difference_ci95"] == pytest.approx(list(stats.ttest_rel(b, a).confidence_interval()))
+        low, high = pair["difference_ci95_over_classes"]
+        assert (low + high) / 2 == pytest.approx(pair["difference"])
         assert pair["p_exact"]
         assert (pair["wins"], pair["losses"]) == (
             pytest.approx((b > a).mean()),

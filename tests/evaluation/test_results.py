@@ -176,7 +176,7 @@ class TestShown:
         """Top-5 where it is below 1 somewhere, seconds for adapted networks, the seed where there are several."""
         record = {
             "testbed": "easy", "backbone": "net", "method": "m", "setting": "inductive", "seed": 0, "tasks": 4,
-            "loss": 0.12345, "loss_ci95": [0.11, 0.13], "seconds": 6.0, "top5_ci95": None,
+            "ci95": 0.25, "ci95_over_classes": 0.2625, "loss": 0.12345, "loss_ci95": [0.11, 0.13], "seconds": 6.0, "top5_ci95": None,
             "accuracy": 0.5, "accuracy_ci95": [0.25, 0.75],
             "balanced_accuracy": 0.5, "balanced_accuracy_ci95": [0.4, 0.6],
             "normalized_accuracy": 0.375, "normalized_accuracy_ci95": None, "top5": 0.75,
@@ -200,6 +200,13 @@ class TestShown:
             "seed": 0,
         }
         assert (second["top-5 %"], second["s/task"], second["seed"]) == ("100.00", "", 7)
+
+    def test_the_interval_over_classes_has_a_column_where_it_differs(self, memory: Results) -> None:
+        records = memory.summary()
+        differing = [abs(r["ci95_over_classes"] - r["ci95"]) > 0.2 * r["ci95"] for r in records]
+        assert any(differing)  # seven classes of photos: some are much easier than others
+        for record, row, differs in zip(records, summary_rows(memory), differing, strict=True):
+            assert row["over classes"] == (f"± {100 * record['ci95_over_classes']:.2f}" if differs else "")
 
     def test_a_data_frame(self, memory: Results) -> None:
         frame = memory.to_pandas()

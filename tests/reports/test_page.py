@@ -81,7 +81,8 @@ def test_equal_runs_give_equal_pages(make_run: MakeRun, tmp_path: Path) -> None:
 
 def test_every_section_is_there(make_run: MakeRun, tmp_path: Path) -> None:
     beds = {"one": {"coarsity": True}, "two": {"vary": True}}
-    text = page(make_run(beds=beds), training=[write_history(tmp_path / "net")])
+    inductive = [{**series, "setting": "inductive"} for series in DEFAULT]
+    text = page(make_run(beds=beds, series=inductive), training=[write_history(tmp_path / "net")])
     assert {make.__name__ for make in SECTIONS} - {"overlap"} <= set(
         Tags(text).ids
     )  # these runs trained nothing

@@ -25,6 +25,7 @@ from longshot.reports.summary import compare_all, summarise
 from .conftest import MakeRun
 from .runs import DEFAULT, draw_images
 
+INDUCTIVE = [{**series, "setting": "inductive"} for series in DEFAULT]
 FINE: dict[str, Any] = {"coarsity": True, "classes_by": "semantic"}
 
 
@@ -40,7 +41,7 @@ def values(data: ReportData, bed: int, series: int) -> np.ndarray:
 
 
 def test_paired_differences_are_those_to_the_best(make_run: MakeRun) -> None:
-    page = request(make_run(beds={"one": False}, tasks=60))
+    page = request(make_run(beds={"one": False}, tasks=60, series=INDUCTIVE))
     section = paired(page)
     assert section is not None
     panel = section.context["panels"][0]
@@ -59,7 +60,7 @@ def test_one_series_has_no_paired_differences(make_run: MakeRun) -> None:
 
 
 def test_critical_difference_over_tasks(make_run: MakeRun) -> None:
-    page = request(make_run(beds={"one": False}))
+    page = request(make_run(beds={"one": False}, series=INDUCTIVE))
     section = ranks(page)
     assert section is not None
     expected = statistics.critical_difference(page.data.shared(0).accuracy)
@@ -69,6 +70,20 @@ def test_critical_difference_over_tasks(make_run: MakeRun) -> None:
         expected.chi_square,
         30,
     )
+
+
+def test_settings_are_ranked_and_paired_apart(make_run: MakeRun) -> None:
+    twice = [*DEFAULT, *({**series, "backbone": "other", "skill": 0.6} for series in DEFAULT[1:])]
+    page = request(make_run(beds={"one": {"datasets": ("x", "y")}}, series=twice))
+    section, differences = ranks(page), paired(page)
+    assert section is not None and differences is not None
+    assert [panel["setting"] for panel in section.context["panels"]] == ["inductive", "transductive"]
+    ranked = [{line[0] for line in table["lines"]} for table in section.context["tables"]]
+    assert ranked == [{0, 1, 3}, {2, 4}]
+    tested = {
+        panel["index"]: {line["series"] for line in panel["lines"]} for panel in differences.context["panels"]
+    }
+    assert tested == {1: {0, 3}, 2: {4}}
 
 
 def test_many_datasets_are_the_blocks(make_run: MakeRun) -> None:
@@ -84,14 +99,16 @@ def test_two_series_are_ranked_over_several_datasets_only(make_run: MakeRun) -> 
 
 
 def test_meta_dataset_ranks_by_source(make_run: MakeRun) -> None:
-    page = request(make_run(beds={"one": {"datasets": ("x", "y")}}, tasks=40))
+    page = request(make_run(beds={"one": {"datasets": ("x", "y")}}, tasks=40, series=INDUCTIVE))
     section = ranks(page)
-    assert section is not None and section.context["sources"] == [("one", "x"), ("one", "y")]
+    assert section is not None
+    (table,) = section.context["tables"]
+    assert table["sources"] == [("one", "x"), ("one", "y")]
     shared = page.data.shared(0)
     rows = shared.accuracy[np.asarray(shared.datasets) == "x"]
     estimates = [statistics.mean_interval(column) for column in rows.T]
     expected = statistics.meta_dataset_ranks([i.mean for i in estimates], [i.half or 0 for i in estimates])
-    assert {s: places[0] for s, _, places, _ in section.context["lines"]} == dict(enumerate(expected))
+    assert {s: places[0] for s, _, places, _ in table["lines"]} == dict(enumerate(expected))
 
 
 def test_difficulty_needs_something_measured(make_run: MakeRun) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from scipy import stats
 
 from longshot.evaluation.compare import compare_within
 from longshot.evaluation.results import Results
-from longshot.reports.data import METRICS, Cell, load
+from longshot.reports.data import METRICS, Cell, ReportData, load
 from longshot.reports.summary import (
     CorrectedComparison,
     column_marks,
@@ -22,7 +23,7 @@ from longshot.reports.summary import (
     summarise,
     time_spent,
 )
-from longshot.statistics import compare_paired, holm
+from longshot.statistics import compare_paired, crossed_interval, holm
 
 from .conftest import MakeRun
 from .runs import DEFAULT, cell, read_rows, report_of
@@ -210,7 +211,61 @@ def test_median_and_sum_of_the_seconds() -> None:
 
 def test_leaders_are_the_marked_or_the_highest() -> None:
     data = report_of([cell([0.5] * 8), cell([0.75] * 8), cell([0.75] * 8)])
-    series, top = leaders(data, summarise(data), 0)
-    assert ([leader.method for leader in series], top.series) == (["m1", "m2"], 1)
+    (first,) = leaders(data, summarise(data), 0)
+    assert ([leader.method for leader in first.series], first.top.series) == (["m1", "m2"], 1)
     alone = report_of([cell([0.5])])
-    assert [leader.method for leader in leaders(alone, summarise(alone), 0)[0]] == ["m0"]
+    assert [leader.method for leader in leaders(alone, summarise(alone), 0)[0].series] == ["m0"]
+
+
+class TestSettings:
+    """Transductive methods see more: each setting has its own first place, however high the other's is."""
+
+    def data(self) -> ReportData:
+        data = report_of([cell([0.9] * 8), cell([0.5] * 8), cell([0.75] * 8), cell([0.8] * 8)])
+        settings = ("transductive", "inductive", "inductive", "transductive")
+        series = tuple(replace(s, setting=setting) for s, setting in zip(data.series, settings, strict=True))
+        return replace(data, series=series)
+
+    def test_each_has_a_best(self) -> None:
+        data = self.data()
+        entries = summarise(data)
+        assert [entries[0, s].mark for s in range(4)] == ["best", "", "best", ""]
+        assert [math.isnan(entries[0, s].p) for s in range(4)] == [True, False, True, False]
+
+    def test_leaders_stand_inductive_first(self) -> None:
+        data = self.data()
+        first = leaders(data, summarise(data), 0)
+        assert [(place.setting, place.top.series) for place in first] == [
+            ("inductive", 2),
+            ("transductive", 0),
+        ]
+
+    def test_parts_follow_the_same_rule(self) -> None:
+        accuracy = np.array([[0.9, 0.5, 0.75, 0.8]] * 8)
+        assert column_marks(accuracy, ["t", "i", "i", "t"]) == ["best", "", "best", ""]
+        assert column_marks(accuracy) == ["best", "", "", ""]
+        assert column_marks(accuracy[:, :2], ["t", "i"]) == ["", ""]  # nothing was tested
+
+
+def test_the_interval_over_classes_of_a_run(make_run: MakeRun) -> None:
+    data = load(make_run(tasks=40))
+    testbed, rows = data.beds[0].testbed, data.cells[0, 0]
+    assert testbed is not None and rows.predictions is not None
+    right, tasks, classes = [], [], []
+    for task, predicted in zip(rows.tasks.tolist(), rows.predictions.to_pylist(), strict=True):
+        row = testbed.table.slice(task, 1).to_pylist()[0]
+        right += [float(a == b) for a, b in zip(row["query_label"], predicted, strict=True)]
+        tasks += [task] * len(predicted)
+        classes += [row["classes"][label] for label in row["query_label"]]
+    expected = crossed_interval(right, tasks, classes)
+    entry = summarise(data)[0, 0]
+    assert (entry.class_low, entry.class_high) == pytest.approx((expected.low, expected.high))
+
+
+@pytest.mark.parametrize(
+    ("class_half", "shown"), [(0.119, None), (0.121, 0.121), (0.079, 0.079), (math.nan, None)]
+)
+def test_an_interval_over_classes_is_shown_where_it_differs(class_half: float, shown: float | None) -> None:
+    entry = summarise(report_of([cell([0.5, 0.5])]))[0, 0]
+    entry = replace(entry, low=0.4, high=0.6, class_low=0.5 - class_half, class_high=0.5 + class_half)
+    assert entry.notable_class_half == (None if shown is None else pytest.approx(shown))

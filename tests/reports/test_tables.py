@@ -62,7 +62,8 @@ def test_json_equals_csv(make_run: MakeRun) -> None:
 
 
 def test_markdown_numbers_and_marks(make_run: MakeRun) -> None:
-    data = load(make_run(tasks=200))
+    inductive = [{**series, "setting": "inductive"} for series in DEFAULT]
+    data = load(make_run(tasks=200, series=inductive))
     entries = summarise(data)
     line = tables.to_markdown(data).splitlines()[4]
     assert entries[0, 2].mark == "best"
@@ -153,7 +154,7 @@ class TestLetterByLetter:
         first, second = json.loads(tables.to_json(data))
         assert list(first) == [
             *("testbed", "backbone", "method", "setting", "kind", "note"),
-            *("mean", "low", "high", "n", "std"),
+            *("mean", "low", "high", "class_low", "class_high", "n", "std"),
             *("balanced_accuracy", "normalized_accuracy", "top5", "loss", "seconds"),
             *("seconds_median", "seconds_total", "chance", "p_against_best", "mark", "testbed_hash"),
         ]
@@ -170,7 +171,7 @@ class TestLetterByLetter:
     def test_csv_is_the_same(self, data: ReportData) -> None:
         header, first, _ = tables.to_csv(data).splitlines()
         assert header.split(",")[:7] == ["testbed", "backbone", "method", "setting", "kind", "note", "mean"]
-        assert first.startswith("my_bed,net,m0,inductive,frozen,,0.5,0.5,0.5,6,0.0,")
+        assert first.startswith("my_bed,net,m0,inductive,frozen,,0.5,0.5,0.5,,,6,0.0,")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from longshot.core.wording import count
 
 if TYPE_CHECKING:
     from longshot.evaluation.verdicts import Compared, Outcome, Policy, RunComparison
+    from longshot.statistics import Interval
 
 EXIT_CODES: dict[Outcome | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
 _METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
@@ -77,8 +78,9 @@ def command(
       longshot compare runs/old runs/new --fail-if-worse 1.0 || echo "do not ship"
       longshot compare runs/old runs/new --method protonet --against "protonet(distance='cosine')"
 
-    The interval is Student's t of the paired difference (95 %), p is the two-sided sign-flip test, and 'p corr.' is
-    corrected for the number of rows by Holm's method; 'better', 'worse' and 'tied' follow from it.
+    The interval is Student's t of the paired difference (95 %), for other tasks of these classes; 'over classes' is the
+    one for other classes and images too, where it differs by more than a fifth. p is the two-sided sign-flip test, and
+    'p corr.' is corrected for the number of rows by Holm's method; 'better', 'worse' and 'tied' follow from it.
 
     The gate asks for both, a loss that matters and one that is no chance. A loss that matters and that chance may
     explain is undecided: the command says how many tasks would tell.
@@ -107,7 +109,7 @@ def command(
     if as_json:
         echo_json(compared.record())
     else:
-        print_table([_row(pair, compared.scale) for pair in compared.pairs], title=_title(compared))
+        print_table([_row(pair, compared) for pair in compared.pairs], title=_title(compared))
         for line in _lines_below(compared):
             click.echo(f"\n{line}")
     for line in _reasons(compared):
@@ -170,13 +172,15 @@ def _failed(compared: RunComparison) -> str:
     )
 
 
-def _row(pair: Compared, scale: float) -> dict[str, Any]:
+def _row(pair: Compared, compared: RunComparison) -> dict[str, Any]:
     """One line of the table; what A and B share is said once."""
-    result = pair.result
-    difference = f"{scale * result.difference.mean:+.2f}"
-    if result.difference.low is not None and result.difference.high is not None:
-        difference += f" [{scale * result.difference.low:+.2f}, {scale * result.difference.high:+.2f}]"
+    result, scale = pair.result, compared.scale
     shares = (result.wins, result.ties, result.losses)
+    over_classes = (
+        {"over classes": _bounds(pair.notable_over_classes, scale)}
+        if any(each.notable_over_classes is not None for each in compared.pairs)
+        else {}
+    )
     return {
         "testbed": pair.testbed,
         "A": str(pair.a),
@@ -184,12 +188,20 @@ def _row(pair: Compared, scale: float) -> dict[str, Any]:
         "tasks": result.n,
         "mean A": f"{scale * result.mean_a:.2f}",
         "mean B": f"{scale * result.mean_b:.2f}",
-        "B − A": difference,
+        "B − A": f"{scale * result.difference.mean:+.2f} {_bounds(result.difference, scale)}".strip(),
+        **over_classes,
         "B wins / ties / loses %": " / ".join(f"{100 * share:.0f}" for share in shares),
         "p": _p(result.p),
         "p corr.": _p(pair.p_holm),
         "B is": pair.verdict,
     }
+
+
+def _bounds(interval: Interval | None, scale: float) -> str:
+    """``[+0.40, +1.17]``, or nothing where there is no interval."""
+    if interval is None or interval.low is None or interval.high is None:
+        return ""
+    return f"[{scale * interval.low:+.2f}, {scale * interval.high:+.2f}]"
 
 
 def _p(value: float) -> str:

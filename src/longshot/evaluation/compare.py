@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -20,19 +20,39 @@ from longshot.evaluation.paired_tests import SeriesPair, compare_pairs
 from longshot.evaluation.results import METRICS, Results, cell_rows, match_methods, match_testbeds
 from longshot.evaluation.verdicts import LOWER_IS_BETTER, Compared, Policy, RunComparison, RunSeries
 
+if TYPE_CHECKING:
+    from longshot.statistics import Interval
+
+
+class SeriesValues(NamedTuple):
+    """A series on T tasks of a testbed: their numbers, the metric and the predictions of each."""
+
+    tasks: Ints
+    metric: Floats
+    predictions: pa.Array
+
 
 @dataclass(frozen=True)
 class Side:
-    """The values of one run on one testbed: task numbers [T] and a metric [T] for each series."""
+    """The values of one run on one testbed, for each series."""
 
     name: str
-    values: dict[RunSeries, tuple[Ints, Floats]]
+    values: dict[RunSeries, SeriesValues]
     empty: tuple[RunSeries, ...] = ()  # asked for, and without a row
 
 
-_Job = tuple[
-    str, RunSeries, RunSeries, SeriesPair
-]  # a testbed's hash, two series, their values on the same tasks
+class _Job(NamedTuple):
+    """Two series on the same tasks of a testbed."""
+
+    content_hash: str
+    a: RunSeries
+    b: RunSeries
+    before: SeriesValues
+    after: SeriesValues
+
+    @property
+    def pair(self) -> SeriesPair:
+        return SeriesPair((self.content_hash, len(self.before.tasks)), self.before.metric, self.after.metric)
 
 
 def compare(
@@ -225,11 +245,46 @@ def compare_within(
 def _compare(run: Results, jobs: list[_Job], metric: str, seed: int) -> list[Compared]:
     """Test all pairs, those with the same tasks together, and correct over all of them."""
     better = metric not in LOWER_IS_BETTER
-    tested = compare_pairs([pair for *_, pair in jobs], higher_is_better=better, seed=seed)
+    tested = compare_pairs([job.pair for job in jobs], higher_is_better=better, seed=seed)
+    over_classes = _over_classes(run, jobs) if metric == "accuracy" else [None] * len(jobs)
+    facts = run.run["testbeds"]
     return [
-        Compared(run.run["testbeds"][content_hash]["name"], content_hash, a, b, result, p, better, len(jobs))
-        for (content_hash, a, b, _), (result, p) in zip(jobs, tested, strict=True)
+        Compared(
+            testbed=facts[job.content_hash]["name"],
+            testbed_hash=job.content_hash,
+            a=job.a,
+            b=job.b,
+            result=result,
+            p_holm=p,
+            higher_is_better=better,
+            together=len(jobs),
+            over_classes=interval,
+        )
+        for job, (result, p), interval in zip(jobs, tested, over_classes, strict=True)
     ]
+
+
+def _over_classes(run: Results, jobs: list[_Job]) -> list[Interval | None]:
+    """The interval of each difference that holds for other classes too; None where the testbed's copy is gone."""
+    from longshot.evaluation.class_intervals import ClassIntervals
+
+    queries: dict[str, ClassIntervals | None] = {}
+    for job in jobs:
+        if job.content_hash not in queries:
+            try:
+                testbed = run.testbed(job.content_hash)
+                queries[job.content_hash] = ClassIntervals(testbed, job.before.tasks)
+            except (FileNotFoundError, UserError):  # the comparison itself needs no testbed
+                queries[job.content_hash] = None
+    intervals: list[Interval | None] = []
+    for job in jobs:
+        testbed_queries = queries[job.content_hash]
+        if testbed_queries is None:
+            intervals.append(None)
+            continue
+        before, after = (testbed_queries.right(side.predictions) for side in (job.before, job.after))
+        intervals.append(testbed_queries.interval(after - before))
+    return intervals
 
 
 def _chosen(run: Results, testbed: str | None) -> list[str]:
@@ -281,7 +336,7 @@ def _side(run: Results, content_hash: str, metric: str, methods: Sequence[str]) 
     cells = [cell for cell in run.run["cells"] if cell["testbed"] == content_hash]
     calls = list(dict.fromkeys(cell["method"] for cell in cells))
     chosen = match_methods(calls, methods)
-    values: dict[RunSeries, tuple[Ints, Floats]] = {}
+    values: dict[RunSeries, SeriesValues] = {}
     empty: list[RunSeries] = []
     for cell in cells:
         if cell["method"] not in chosen:
@@ -289,7 +344,8 @@ def _side(run: Results, content_hash: str, metric: str, methods: Sequence[str]) 
         rows = cell_rows(table, cell)
         series = RunSeries(cell["backbone"], cell["method"], int(cell["seed"]))
         if rows.num_rows:
-            values[series] = (rows["task"].to_numpy(), _metric(run, series, rows, metric))
+            numbers = _metric(run, series, rows, metric)
+            values[series] = SeriesValues(rows["task"].to_numpy(), numbers, rows["prediction"])
         else:
             empty.append(series)
     if not values:
@@ -338,11 +394,11 @@ def _match(side_a: Side, side_b: Side) -> list[tuple[RunSeries, RunSeries]]:
 
 def _job(content_hash: str, side_a: Side, a: RunSeries, side_b: Side, b: RunSeries) -> _Job:
     """Both series' values in task order; UserError when one lacks tasks that the other has."""
-    (tasks_a, before), (tasks_b, after) = side_a.values[a], side_b.values[b]
-    if not np.array_equal(tasks_a, tasks_b):
+    before, after = side_a.values[a], side_b.values[b]
+    if not np.array_equal(before.tasks, after.tasks):
         raise UserError(
-            f"{a} in {side_a.name} has {len(tasks_a)} tasks and {b} in {side_b.name} has {len(tasks_b)}, and both need "
-            "the same",
+            f"{a} in {side_a.name} has {len(before.tasks)} tasks and {b} in {side_b.name} has {len(after.tasks)}, and "
+            "both need the same",
             "an evaluation was interrupted, call {evaluate()} again as before",
         )
-    return content_hash, a, b, SeriesPair((content_hash, len(tasks_a)), before, after)
+    return _Job(content_hash, a, b, before, after)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -204,9 +205,11 @@ class Results:
         """One record per testbed × backbone × method × seed, in the order asked for.
 
         ``accuracy`` … ``loss`` are means over tasks, each with ``<name>_ci95`` = [low, high] (None for a single
-        task); ``ci95`` is half the width of accuracy's interval.
+        task); ``ci95`` is half the width of accuracy's interval, for other tasks of these classes, and
+        ``ci95_over_classes`` that of the interval for other classes too (None where the testbed's copy is gone).
         """
         table = self.table()
+        testbed = cache(self._copy)
         records = []
         for cell in self.run["cells"]:
             rows = cell_rows(table, cell)
@@ -227,13 +230,31 @@ class Results:
                 record[f"{name}_ci95"] = None if interval.low is None else [interval.low, interval.high]
                 if name == "accuracy":
                     record["ci95"] = interval.half
+                    record["ci95_over_classes"] = _class_half(testbed(cell["testbed"]), rows)
             record["seconds"] = pc.sum(rows["seconds"]).as_py()
             records.append(record)
         return records
 
+    def _copy(self, content_hash: str) -> Testbed | None:
+        """The run's own copy of a testbed, or None: a mean needs none, and a report says what is wrong with it."""
+        try:
+            return self.testbed(content_hash)
+        except (FileNotFoundError, UserError):
+            return None
+
     def testbed(self, content_hash: str) -> Testbed:
         """The run's own copy of a testbed; FileNotFoundError when it is gone."""
         return self.store.testbed(content_hash)
+
+
+def _class_half(testbed: Testbed | None, rows: pa.Table) -> float | None:
+    """Half the width of accuracy's interval over tasks and classes; None without the testbed."""
+    if testbed is None:
+        return None
+    from longshot.evaluation.class_intervals import ClassIntervals
+
+    queries = ClassIntervals(testbed, rows["task"].to_numpy())
+    return queries.interval(queries.right(rows["prediction"])).half
 
 
 def _of_cell(part: pa.Table, cell: dict[str, Any], run: str, unit: str) -> pa.Table:

@@ -91,7 +91,7 @@ def measure_confidences(testbed: Testbed, tasks: ArrayLike, scores: Any) -> tupl
         For each task, the scores of its queries one after the other, one per class.
     """
     numbers = np.asarray(tasks, np.int64).reshape(-1)
-    rows = _as_ragged(scores)
+    rows = as_ragged(scores)
     labels = ragged(testbed.table, "query_label").take(numbers)
     ways = testbed.table.column("way").to_numpy().astype(np.int64)[numbers]
     if len(rows) != len(numbers) or not np.array_equal(rows.lengths, labels.lengths * ways):
@@ -126,11 +126,11 @@ def shared_queries(a: Testbed, b: Testbed) -> Bools:
 def _answers(testbed: Testbed, tasks: ArrayLike, predictions: Any) -> _Answers:
     """The true and the predicted class of every query of the given tasks."""
     numbers = np.asarray(tasks, np.int64).reshape(-1)
-    rows = _as_ragged(predictions)
+    rows = as_ragged(predictions)
     labels = ragged(testbed.table, "query_label").take(numbers)
     if len(rows) != len(numbers) or not np.array_equal(rows.lengths, labels.lengths):
         raise ValueError("every task needs one prediction per query")
-    numbered, names = _numbered_classes(testbed)
+    numbered, names = numbered_classes(testbed)
     classes = numbered.take(numbers)
     start = np.repeat(classes.offsets[:-1], labels.lengths)
     return _Answers(
@@ -142,7 +142,7 @@ def _answers(testbed: Testbed, tasks: ArrayLike, predictions: Any) -> _Answers:
     )
 
 
-def _numbered_classes(testbed: Testbed) -> tuple[Ragged, tuple[tuple[str, str], ...]]:
+def numbered_classes(testbed: Testbed) -> tuple[Ragged, tuple[tuple[str, str], ...]]:
     """The classes of every task as numbers, and what they count: (dataset, class id), sorted."""
     classes = ragged(testbed.table, "classes")
     words = dictionary(testbed.table, "classes").to_pylist()
@@ -159,7 +159,7 @@ def _numbered_classes(testbed: Testbed) -> tuple[Ragged, tuple[tuple[str, str], 
     return classes.with_values(rank[position.reshape(-1)]), tuple(named[i] for i in order)
 
 
-def _as_ragged(lists: Any) -> Ragged:
+def as_ragged(lists: Any) -> Ragged:
     """An Arrow list array (or chunked, or Python sequences) as flat numbers."""
     if isinstance(lists, pa.ChunkedArray):
         lists = lists.combine_chunks()

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from longshot.evaluation.paired_tests import SIGNIFICANCE, deciding_tasks
-from longshot.statistics import Comparison, tasks_to_decide
+from longshot.statistics import Comparison, Interval, tasks_to_decide
+from longshot.statistics.crossed import differs
 from longshot.statistics.intervals import t_quantile
 
 LOWER_IS_BETTER = ("loss",)
@@ -38,12 +39,20 @@ class Compared:
     p_holm: float  # sign-flip p, corrected for all comparisons made together
     higher_is_better: bool
     together: int = 1  # how many comparisons were made together
+    over_classes: Interval | None = None  # of the difference, for other classes too; accuracy alone has one
 
     @property
     def gain(self) -> float:
         """How much better B is, in the metric's unit; negative when it is worse."""
         difference = self.result.difference.mean
         return difference if self.higher_is_better else -difference
+
+    @property
+    def notable_over_classes(self) -> Interval | None:
+        """``over_classes`` where its width differs from the interval over tasks by more than a fifth."""
+        if self.over_classes is None or not differs(self.result.difference, self.over_classes):
+            return None
+        return self.over_classes
 
     @property
     def verdict(self) -> str:
@@ -160,6 +169,9 @@ def _record(pair: Compared, failed: bool, undecided: bool) -> dict[str, Any]:
         "difference_ci95": None
         if result.difference.low is None
         else [result.difference.low, result.difference.high],
+        "difference_ci95_over_classes": None
+        if pair.over_classes is None or pair.over_classes.low is None
+        else [pair.over_classes.low, pair.over_classes.high],
         "wins": result.wins,
         "ties": result.ties,
         "losses": result.losses,

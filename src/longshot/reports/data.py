@@ -113,9 +113,11 @@ class ReportData:
                 by_name[name] = tuple(dict.fromkeys((*by_name.get(name, ()), fingerprint)))
         return by_name
 
-    def shared(self, bed: int) -> Shared:
-        """The tasks that every series of a testbed has, and their accuracies side by side."""
-        column = self.column(bed)
+    def shared(self, bed: int, setting: str | None = None) -> Shared:
+        """The tasks that every series of a testbed (and of one setting) has, and their accuracies side by side."""
+        column = [(s, cell) for s, cell in self.column(bed) if setting in (None, self.series[s].setting)]
+        if not column:
+            return Shared((), np.zeros(0, np.int64), np.zeros((0, 0)), ())
         tasks = column[0][1].tasks
         for _, cell in column[1:]:
             tasks = np.intersect1d(tasks, cell.tasks)

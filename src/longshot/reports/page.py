@@ -134,8 +134,7 @@ def results(request: Request) -> Section:
     ]
     findings = []
     for b, bed in enumerate(data.beds):
-        first, top = leaders(data, entries, b)
-        findings.append({"bed": bed.name, "first": [series.label for series in first], "top": top})
+        findings.append({"bed": bed.name, "leaders": leaders(data, entries, b)})
     full = {b: max(entries[b, s].n for s, _ in data.column(b)) for b in range(len(data.beds))}
     return Section(
         "results",

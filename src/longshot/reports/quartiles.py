@@ -82,7 +82,8 @@ def quartile_table(
         return None
     bins = quantile_bins(coarsity)
     parts = [shared.accuracy[bins == quarter] for quarter in range(4)]
-    marks = [column_marks(part) for part in parts]
+    settings = [data.series[s].setting for s in shared.series]
+    marks = [column_marks(part, settings) for part in parts]
     lines = []
     for i, s in enumerate(shared.series):
         series = data.series[s]
@@ -206,6 +207,6 @@ def _note(table: QuartileTable) -> str:
     ranges = "; ".join(f"{low:.3g}–{high:.3g}" for low, high in table.ranges)
     return (
         f"Mean accuracy in % on {table.bed} ({table.shape}), ± half the 95 % interval; quartiles by coarsity, the "
-        f"finest tasks first ({ranges}). Bold: first place in the column; = where several share it because "
-        "Holm-corrected sign-flip tests on the same tasks do not tell them apart. " + table.note
+        f"finest tasks first ({ranges}). Bold: first place of its setting in the column; = where several share it "
+        "because Holm-corrected sign-flip tests on the same tasks do not tell them apart. " + table.note
     ).strip()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from longshot.core.arrays import Floats
 from longshot.evaluation.paired_tests import SIGNIFICANCE, SeriesPair, compare_pairs, enough_resamples
-from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries
+from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
+from longshot.statistics.crossed import NOTICEABLE
 
 if TYPE_CHECKING:
     from longshot.statistics import Comparison
@@ -31,12 +33,27 @@ class SeriesEstimate:
     metrics: dict[str, float]  # mean of every recorded metric, NaN where there is none
     chance: float  # mean over the tasks of 1 / way
     mark: str  # "best": significantly above all others; "tied": shares the first place; "": neither
-    p: float  # against the best, corrected; NaN for the best itself and where nothing can be tested
+    p: float  # against the best of its setting, corrected; NaN for the best itself and where nothing can be tested
+    class_low: float = (
+        math.nan
+    )  # the interval for other classes too; NaN without predictions or the testbed's copy
+    class_high: float = math.nan
 
     @property
     def half(self) -> float:
         """Half the width of the 95 % interval; NaN for a single task."""
         return (self.high - self.low) / 2
+
+    @property
+    def class_half(self) -> float:
+        """Half the width of the interval over classes; NaN where there is none."""
+        return (self.class_high - self.class_low) / 2
+
+    @property
+    def notable_class_half(self) -> float | None:
+        """``class_half`` where it differs from ``half`` by more than a fifth, else None."""
+        differs = abs(self.class_half - self.half) > NOTICEABLE * self.half  # False with a NaN
+        return self.class_half if differs else None
 
 
 Estimates = dict[tuple[int, int], SeriesEstimate]  # (bed, series) → its numbers
@@ -51,6 +68,7 @@ def summarise(data: ReportData, pairs: ComparedPairs | None = None) -> Estimates
         marks, p_values = first_place(data, bed, pairs)
         for series, cell in column:
             mean, low, high = interval(cell.accuracy)
+            class_low, class_high = _class_bounds(data.beds[bed], cell)
             entries[bed, series] = SeriesEstimate(
                 bed=bed,
                 series=series,
@@ -63,8 +81,26 @@ def summarise(data: ReportData, pairs: ComparedPairs | None = None) -> Estimates
                 chance=_mean(1 / cell.way),
                 mark=marks[series],
                 p=p_values[series],
+                class_low=class_low,
+                class_high=class_high,
             )
     return entries
+
+
+def _class_bounds(bed: ReportTestbed, cell: Cell) -> tuple[float, float]:
+    """The interval that holds for other classes too; NaN where predictions or classes are not at hand."""
+    from longshot.evaluation.class_intervals import ClassIntervals
+
+    if bed.testbed is None or cell.predictions is None:
+        return math.nan, math.nan
+    try:
+        queries = ClassIntervals(bed.testbed, cell.tasks)
+        estimate = queries.interval(queries.right(cell.predictions))
+    except ValueError:  # the copy is of another testbed; the section of pictures says so
+        return math.nan, math.nan
+    if estimate.low is None or estimate.high is None:
+        return math.nan, math.nan
+    return estimate.low, estimate.high
 
 
 def time_spent(cell: Cell) -> tuple[float, float]:
@@ -124,13 +160,34 @@ def compare_all(data: ReportData) -> ComparedPairs:
 
 
 def first_place(data: ReportData, bed: int, pairs: ComparedPairs) -> tuple[dict[int, str], dict[int, float]]:
-    """Who leads a testbed: marks and corrected p against the highest mean, by series.
+    """Who leads a testbed: marks and corrected p against the highest mean of the same setting, by series.
 
-    Every series that the corrected test does not separate from the highest mean shares the first place. A sole
+    Inductive and transductive methods answer different questions, so each setting has its own first place. Every
+    series that the corrected test does not separate from the highest mean shares it. A sole
     leader is "best"; several are all "tied". With one series, or where one cannot be tested (fewer than two
     shared tasks), nobody is marked: a mark always stands for a test that was made.
     """
-    column = data.column(bed)
+    marks: dict[int, str] = {}
+    p_values: dict[int, float] = {}
+    for column in columns_by_setting(data, bed).values():
+        setting_marks, setting_p = _first_of(column, bed, pairs)
+        marks |= setting_marks
+        p_values |= setting_p
+    return marks, p_values
+
+
+def columns_by_setting(data: ReportData, bed: int) -> dict[str, list[tuple[int, Cell]]]:
+    """Setting → the series of a testbed in it, in the report's order; inductive methods first."""
+    columns: dict[str, list[tuple[int, Cell]]] = {}
+    for s, cell in sorted(data.column(bed), key=lambda pair: data.series[pair[0]].transductive):
+        columns.setdefault(data.series[s].setting, []).append((s, cell))
+    return columns
+
+
+def _first_of(
+    column: list[tuple[int, Cell]], bed: int, pairs: ComparedPairs
+) -> tuple[dict[int, str], dict[int, float]]:
+    """Marks and corrected p of the series of one setting."""
     marks = dict.fromkeys((s for s, _ in column), "")
     p_values = dict.fromkeys(marks, math.nan)
     best = highest(column)
@@ -151,34 +208,52 @@ def highest(column: list[tuple[int, Cell]]) -> int:
     return max(column, key=lambda pair: round(float(np.mean(pair[1].accuracy)), 12))[0]
 
 
-def column_marks(accuracy: Floats) -> list[str]:
+def column_marks(accuracy: Floats, settings: Sequence[str] | None = None) -> list[str]:
     """Marks of M series on the same T tasks alone, [T, M]: the same rule, corrected within these tasks.
 
-    For parts of a testbed, such as a quartile.
+    For parts of a testbed, such as a quartile. ``settings`` [M] are those of the series where there is more than one:
+    each setting has its own first place.
     """
     from longshot.statistics import compare_many, holm
 
     tasks, count = accuracy.shape
     if count < 2 or tasks < 2:
         return [""] * count
-    best = int(np.argmax(np.round(accuracy.mean(axis=0), 12)))
-    pairs = list(combinations(range(count), 2))
+    groups = list(settings) if settings is not None else [""] * count
+    pairs = [(i, j) for i, j in combinations(range(count), 2) if groups[i] == groups[j]]
+    if not pairs:
+        return [""] * count
     before, after = (accuracy[:, [pair[side] for pair in pairs]] for side in (0, 1))
     p_values = holm([c.p for c in compare_many(before, after, resamples=enough_resamples(len(pairs)))])
-    tied = {best} | {
-        i + j - best
-        for (i, j), p in zip(pairs, p_values, strict=True)
-        if best in (i, j) and p >= SIGNIFICANCE
-    }
-    return [("tied" if len(tied) > 1 else "best") if i in tied else "" for i in range(count)]
+    apart = {pair for pair, p in zip(pairs, p_values, strict=True) if p < SIGNIFICANCE}
+    means = np.round(accuracy.mean(axis=0), 12)
+    marks = [""] * count
+    for setting in dict.fromkeys(groups):
+        members = [i for i in range(count) if groups[i] == setting]
+        best = max(members, key=lambda i: (means[i], -i))
+        tied = [i for i in members if (min(i, best), max(i, best)) not in apart]
+        for i in tied if len(members) > 1 else ():
+            marks[i] = "tied" if len(tied) > 1 else "best"
+    return marks
 
 
-def leaders(data: ReportData, entries: Estimates, bed: int) -> tuple[list[ReportSeries], SeriesEstimate]:
-    """The series at the first place of a testbed (several when they tie), and the highest entry."""
-    column = [entries[bed, s] for s, _ in data.column(bed)]
-    top = max(column, key=lambda entry: entry.mean)
-    marked = [data.series[entry.series] for entry in column if entry.mark]
-    return marked or [data.series[top.series]], top
+class Leaders(NamedTuple):
+    """The first place of a testbed in one setting."""
+
+    setting: str
+    series: list[ReportSeries]  # several when they tie
+    top: SeriesEstimate  # the highest
+
+
+def leaders(data: ReportData, entries: Estimates, bed: int) -> list[Leaders]:
+    """Who is first on a testbed, setting by setting: a transductive method never stands above an inductive one."""
+    first = []
+    for setting, column in columns_by_setting(data, bed).items():
+        estimates = [entries[bed, s] for s, _ in column]
+        top = max(estimates, key=lambda entry: entry.mean)
+        marked = [data.series[entry.series] for entry in estimates if entry.mark]
+        first.append(Leaders(setting, marked or [data.series[top.series]], top))
+    return first
 
 
 def _mean(values: Floats) -> float:

@@ -16,9 +16,10 @@ from longshot.reports.summary import Estimates, SeriesEstimate, summarise, time_
 MARKDOWN_MARKS = {"best": "**{}**", "tied": "**{}** ="}
 LATEX_MARKS = {"best": r"\textbf{{{}}}", "tied": r"\textbf{{{}}}\rlap{{$^{{=}}$}}"}
 NOTE = (
-    "Mean accuracy over tasks in %, ± half the 95 % interval (Student t). Bold: first place on its testbed; "
-    "= where several share it, because paired sign-flip tests on the same tasks (5 %, corrected by Holm for all "
-    "comparisons) do not separate them from the highest mean."
+    "Mean accuracy over tasks in %, ± half the 95 % interval (Student t); in brackets the one for other classes too, "
+    "where it differs by more than a fifth. Bold: first place of its setting on its testbed; = where several share it, "
+    "because paired sign-flip tests on the same tasks (5 %, corrected by Holm for all comparisons) do not separate "
+    "them from the highest mean."
 )
 
 
@@ -38,8 +39,10 @@ def mean_and_half(mean: float, half: float, digits: int = 2) -> str:
 
 
 def estimate_text(entry: SeriesEstimate) -> str:
-    """``84.3 ± 0.6``, or the mean alone where one task gives no interval."""
-    return mean_and_half(entry.mean, entry.half, 1)
+    """``84.3 ± 0.6``, with ``(± 1.9)`` over classes where that differs; the mean alone without an interval."""
+    text = mean_and_half(entry.mean, entry.half, 1)
+    over_classes = entry.notable_class_half
+    return text if over_classes is None else f"{text} (± {percent(over_classes)})"
 
 
 def rows(data: ReportData, entries: Estimates | None = None) -> list[dict[str, Any]]:
@@ -55,6 +58,8 @@ def _row(data: ReportData, entry: SeriesEstimate) -> dict[str, Any]:
         "mean": entry.mean,
         "low": entry.low,
         "high": entry.high,
+        "class_low": entry.class_low,
+        "class_high": entry.class_high,
         "n": entry.n,
         "std": entry.std,
         **{name: value for name, value in entry.metrics.items() if name != "accuracy"},

@@ -92,8 +92,8 @@ def _measured(
     note = (
         f"Mean over tasks in % ({' to '.join(f'{n:,}' for n in dict.fromkeys((counts[0], counts[-1])))} tasks a "
         "column), ± half the 95 % interval; classes and images drawn uniformly. Top-5 is left out for tasks of five "
-        "classes or fewer, where it is always 100. Bold: first place in the column; = where several share it because "
-        "Holm-corrected sign-flip tests on the same tasks do not tell them apart."
+        "classes or fewer, where it is always 100. Bold: first place of its setting in the column; = where several "
+        "share it because Holm-corrected sign-flip tests on the same tasks do not tell them apart."
     )
     if not_shown:
         note += f" Not uniform, or of several shapes, and not shown: {', '.join(not_shown)}."
@@ -115,7 +115,8 @@ def _top5(data: ReportData, bed: int) -> WayColumn:
         return {}
     tasks = data.shared(bed).tasks
     values = [cell.metrics["top5"][np.searchsorted(cell.tasks, tasks)] for _, cell in column]
-    marks = column_marks(np.stack(values, axis=1))
+    settings = [data.series[s].setting for s, _ in column]
+    marks = column_marks(np.stack(values, axis=1), settings)
     cells = {}
     for (s, cell), mark in zip(column, marks, strict=True):
         mean, low, high = interval(cell.metrics["top5"])

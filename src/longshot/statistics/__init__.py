@@ -16,6 +16,7 @@ from longshot.statistics.confusions import (
     wilson,
 )
 from longshot.statistics.corrections import benjamini_hochberg, holm
+from longshot.statistics.crossed import crossed_interval
 from longshot.statistics.difficulty import (
     DatasetDifficulty,
     Drop,
@@ -84,6 +85,7 @@ __all__ = [
     "confusion",
     "correlation",
     "critical_difference",
+    "crossed_interval",
     "dataset_difficulty",
     "drops",
     "fewest_tasks",

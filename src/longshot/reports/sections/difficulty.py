@@ -159,7 +159,8 @@ def _datasets(request: Request, b: int) -> dict[str, Any] | None:
         return None
     where = np.asarray(shared.datasets, str)
     parts = [shared.accuracy[where == name] for name in names]
-    marks = [column_marks(part) for part in parts]
+    settings = [request.data.series[s].setting for s in shared.series]
+    marks = [column_marks(part, settings) for part in parts]
     lines = [
         (
             s,

@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from longshot.reports.charts import EstimateRow, intervals
 from longshot.reports.sections.base import MAX_ROWS, Request, Section, plot_label, points
-from longshot.reports.summary import CorrectedComparison, highest
+from longshot.reports.summary import CorrectedComparison, columns_by_setting, highest
 
 
-def differences(request: Request, bed: int) -> tuple[int, list[tuple[int, CorrectedComparison, bool]]]:
-    """The best series, and each other from the highest mean down: (series, test, whether the test's sign is turned)."""
-    column = request.data.column(bed)
-    best = highest(column)
-    tests = []
-    for s, _ in column:
-        tested = request.pairs.get((bed, min(s, best), max(s, best)))
-        if s != best and tested is not None:
-            tests.append((s, tested, s < best))
-    return best, sorted(tests, key=lambda test: -request.entries[bed, test[0]].mean)
+class SeriesTest(NamedTuple):
+    """A series against the best of its setting; ``turned`` where the stored test is the best against the series."""
+
+    series: int
+    tested: CorrectedComparison
+    turned: bool
+
+
+def differences(request: Request, bed: int) -> list[tuple[int, list[SeriesTest]]]:
+    """For each setting the best series, and the tests of all others from the highest mean down."""
+    by_setting = []
+    for column in columns_by_setting(request.data, bed).values():
+        best = highest(column)
+        tests = []
+        for s, _ in column:
+            tested = request.pairs.get((bed, min(s, best), max(s, best)))
+            if s != best and tested is not None:
+                tests.append(SeriesTest(s, tested, s < best))
+        by_setting.append((best, sorted(tests, key=lambda test: -request.entries[bed, test.series].mean)))
+    return by_setting
 
 
 def paired(request: Request) -> Section | None:
     """Each series against the best on the same tasks: difference, interval, wins, ties and losses."""
     data, panels = request.data, []
-    for b, bed in enumerate(data.beds):
-        best, tests = differences(request, b)
-        if not tests:
-            continue
-        lines = [_line(request, s, tested, turned) for s, tested, turned in tests]
+    tested_beds = [
+        (b, bed, best, tests)
+        for b, bed in enumerate(data.beds)
+        for best, tests in differences(request, b)
+        if tests
+    ]
+    for b, bed, best, tests in tested_beds:
+        lines = [_line(request, *test) for test in tests]
         rows = [
             EstimateRow(
                 line["series"],
@@ -40,13 +53,18 @@ def paired(request: Request) -> Section | None:
             )
             for line in lines[:MAX_ROWS]
         ]
-        svg = intervals(rows, xlabel="difference to the best (points)", prefix=f"paired{b}", zero=True)
+        svg = intervals(
+            rows,
+            xlabel="difference to the best of its setting (points)",
+            prefix=f"paired{b}s{best}",
+            zero=True,
+        )
         panels.append(
             {
                 "bed": bed.name,
                 "best": data.series[best],
                 "index": best,
-                "tasks": tests[0][1].result.n,
+                "tasks": tests[0].tested.result.n,
                 "svg": svg,
                 "left_out": max(0, len(lines) - MAX_ROWS),
                 "lines": lines,

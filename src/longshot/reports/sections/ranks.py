@@ -16,19 +16,28 @@ DATASET_BLOCKS = 5  # fewer datasets as blocks could never tell anything apart
 
 
 def ranks(request: Request) -> Section | None:
-    """Average ranks with the critical difference per testbed, and a table of Meta-Dataset ranks."""
+    """Average ranks with the critical difference per testbed, and a table of Meta-Dataset ranks, setting by setting."""
     data = request.data
-    shared = {b: data.shared(b) for b in range(len(data.beds))}
-    ranked = {
-        b: bed_tasks
-        for b, bed_tasks in shared.items()
-        if len(bed_tasks.tasks) >= 2
-        and (len(bed_tasks.series) >= 3 or (len(bed_tasks.series) == 2 and len(set(bed_tasks.datasets)) >= 2))
-    }
-    if not ranked:
-        return None
-    panels = [_panel(data, b, bed_tasks) for b, bed_tasks in ranked.items()]
-    return Section("ranks", "Ranks", {"panels": panels, **source_ranks(data, ranked)})
+    panels, tables = [], []
+    for setting in sorted({series.setting for series in data.series}):
+        ranked = {
+            b: bed_tasks for b in range(len(data.beds)) if _rankable(bed_tasks := data.shared(b, setting))
+        }
+        panels += [{"setting": setting, **_panel(data, b, bed_tasks)} for b, bed_tasks in ranked.items()]
+        if ranked:
+            tables.append({"setting": setting, **source_ranks(data, ranked)})
+    several = len({panel["setting"] for panel in panels}) > 1
+    return (
+        Section("ranks", "Ranks", {"panels": panels, "tables": tables, "several": several})
+        if panels
+        else None
+    )
+
+
+def _rankable(shared: Shared) -> bool:
+    """Two tasks, and three series, or two over several datasets: fewer have no ranks worth a plot."""
+    several_datasets = len(set(shared.datasets)) >= 2
+    return len(shared.tasks) >= 2 and len(shared.series) >= (2 if several_datasets else 3)
 
 
 def blocks(shared: Shared) -> tuple[str, Any]:
@@ -60,7 +69,9 @@ def _panel(data: ReportData, b: int, shared: Shared) -> dict[str, Any]:
     ]
     places = [tuple(order.index(i) for i in (group[0], group[-1])) for group in ranking.groups]
     groups = [(first, min(last, MAX_ROWS - 1)) for first, last in places if first < MAX_ROWS - 1]
-    svg = intervals(rows, xlabel="average rank (1 is the best)", prefix=f"rank{b}", groups=groups)
+    svg = intervals(
+        rows, xlabel="average rank (1 is the best)", prefix=f"rank{b}s{shared.series[0]}", groups=groups
+    )
     return {
         "bed": data.beds[b].name,
         "svg": svg,
