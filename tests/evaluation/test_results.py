@@ -176,7 +176,8 @@ class TestShown:
         """Top-5 where it is below 1 somewhere, seconds for adapted networks, the seed where there are several."""
         record = {
             "testbed": "easy", "backbone": "net", "method": "m", "setting": "inductive", "seed": 0, "tasks": 4,
-            "ci95": 0.25, "ci95_over_classes": 0.2625, "loss": 0.12345, "loss_ci95": [0.11, 0.13], "seconds": 6.0, "top5_ci95": None,
+            "ci95": 0.25, "ci95_over_classes": 0.2625, "loss": 0.12345, "loss_ci95": [0.11, 0.13],
+            "seconds": 6.0, "top5_ci95": None,
             "accuracy": 0.5, "accuracy_ci95": [0.25, 0.75],
             "balanced_accuracy": 0.5, "balanced_accuracy_ci95": [0.4, 0.6],
             "normalized_accuracy": 0.375, "normalized_accuracy_ci95": None, "top5": 0.75,

@@ -235,7 +235,7 @@ class TestSettings:
     def test_leaders_stand_inductive_first(self) -> None:
         data = self.data()
         first = leaders(data, summarise(data), 0)
-        assert [(place.setting, place.top.series) for place in first] == [
+        assert [(leader.setting, leader.top.series) for leader in first] == [
             ("inductive", 2),
             ("transductive", 0),
         ]

@@ -13,7 +13,6 @@ from longshot.core.wording import count
 
 if TYPE_CHECKING:
     from longshot.evaluation.verdicts import Compared, Outcome, Policy, RunComparison
-    from longshot.statistics import Interval
 
 EXIT_CODES: dict[Outcome | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
 _METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
@@ -176,11 +175,11 @@ def _row(pair: Compared, compared: RunComparison) -> dict[str, Any]:
     """One line of the table; what A and B share is said once."""
     result, scale = pair.result, compared.scale
     shares = (result.wins, result.ties, result.losses)
-    over_classes = (
-        {"over classes": _bounds(pair.notable_over_classes, scale)}
-        if any(each.notable_over_classes is not None for each in compared.pairs)
-        else {}
-    )
+    wider = pair.notable_over_classes
+    over_classes = {"over classes": "" if wider is None else _bounds(wider.low, wider.high, scale)}
+    if all(each.notable_over_classes is None for each in compared.pairs):
+        over_classes = {}
+    interval = _bounds(result.difference.low, result.difference.high, scale)
     return {
         "testbed": pair.testbed,
         "A": str(pair.a),
@@ -188,7 +187,7 @@ def _row(pair: Compared, compared: RunComparison) -> dict[str, Any]:
         "tasks": result.n,
         "mean A": f"{scale * result.mean_a:.2f}",
         "mean B": f"{scale * result.mean_b:.2f}",
-        "B − A": f"{scale * result.difference.mean:+.2f} {_bounds(result.difference, scale)}".strip(),
+        "B − A": f"{scale * result.difference.mean:+.2f} {interval}".strip(),
         **over_classes,
         "B wins / ties / loses %": " / ".join(f"{100 * share:.0f}" for share in shares),
         "p": _p(result.p),
@@ -197,11 +196,9 @@ def _row(pair: Compared, compared: RunComparison) -> dict[str, Any]:
     }
 
 
-def _bounds(interval: Interval | None, scale: float) -> str:
+def _bounds(low: float | None, high: float | None, scale: float) -> str:
     """``[+0.40, +1.17]``, or nothing where there is no interval."""
-    if interval is None or interval.low is None or interval.high is None:
-        return ""
-    return f"[{scale * interval.low:+.2f}, {scale * interval.high:+.2f}]"
+    return "" if low is None or high is None else f"[{scale * low:+.2f}, {scale * high:+.2f}]"
 
 
 def _p(value: float) -> str:
