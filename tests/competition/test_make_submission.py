@@ -191,7 +191,8 @@ def test_own_code_goes_with_what_it_imports(own, tmp_path):
         ("protonet", {"backbone": "nowhere/net.safetensors"}, "There is no saved network"),
         ("pixels", {"backbone": "pixels"}, "is a network already"),
         ("protonet", {"backbone": "efficientnet-lite0", "league": "meta-learning"}, "has learned weights"),
-        ("protonet", {"train": "metadelta"}, "looks at its whole dataset"),
+        ("protonet", {"train": "autoensemble"}, "looks at its whole dataset"),
+        ("protonet", {"train": "metadelta"}, "chooses among its networks on validation tasks"),
         ("protonet", {"train": "protonet", "backbone": "efficientnet-lite0"}, "Only Longshot's own networks"),
         (
             "protonet",

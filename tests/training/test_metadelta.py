@@ -1,4 +1,4 @@
-"""MetaDelta++: turned images, heads of all members, weights chosen on validation tasks, the whole training."""
+"""MetaDelta++: what is trained and how fast, the perceptron, ten batches to a step, the start as a candidate."""
 
 from __future__ import annotations
 
@@ -9,166 +9,150 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
+from torch import nn
 
-from longshot.core.errors import UserError
-from longshot.features.extract import embed
+from longshot.networks.base import Network
 from longshot.networks.checkpoint import load
-from longshot.networks.ensemble import Ensemble
 from longshot.networks.registry import get_network
+from longshot.statistics.intervals import Interval
 from longshot.training.base import ImageBatch
 from longshot.training.loop import train
-from longshot.training.metadelta import MetaDelta, select, turned
+from longshot.training.metadelta import MetaDelta, perceptron
+from longshot.training.optimisers import make_optimiser
+from longshot.training.settings import training_settings
+from longshot.training.setup import prepare
+from longshot.training.validation import Validation
 
 
-def test_images_are_turned_each_by_its_own() -> None:
-    images = torch.arange(4.0).view(1, 1, 2, 2).repeat(4, 3, 1, 1)  # 0 1 over 2 3
-    corners = turned(images, torch.arange(4))[:, 0].tolist()
-    assert corners == [[[0, 1], [2, 3]], [[1, 3], [0, 2]], [[3, 2], [1, 0]], [[2, 0], [3, 1]]]
-
-
-def prepared(rotation: float) -> tuple[MetaDelta, Ensemble, ImageBatch]:
-    algorithm = MetaDelta(members=2, rotation=rotation)
-    call = algorithm.network("cnn4(width=4)")
-    assert call == "ensemble(of='cnn4(width=4)', members=2)"
-    network = get_network(call, size=(16, 16))
-    assert isinstance(network, Ensemble)
+@pytest.fixture
+def network() -> Network:
+    """A CNN4 with the perceptron of three classes, ready to be trained."""
+    algorithm, made = MetaDelta(), get_network("cnn4(width=8)", size=(16, 16))
     torch.manual_seed(0)
-    for name, value in algorithm.extras(network, 3).items():
-        network.extras[name] = torch.nn.Parameter(value)
-    images = torch.rand(12, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-    return algorithm, network, ImageBatch(images, torch.arange(12) % 3)
+    for name, value in algorithm.extras(made, 3).items():
+        made.extras[name] = nn.Parameter(value)
+    algorithm.begin(made)
+    return made
 
 
-def test_every_member_and_head_is_trained() -> None:
-    algorithm, network, batch = prepared(1.0)
-    algorithm.loss(network, batch).loss.backward()
-    assert sorted(network.extras) == ["head_0", "head_1", "head_turn_0", "head_turn_1"]
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in network.extras.values())
-    for member in network.each():
-        assert all(p.grad is not None for p in member.parameters())
+def images(count: int = 12) -> ImageBatch:
+    pixels = torch.rand(count, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    return ImageBatch(pixels, torch.arange(count) % 3)
 
 
-def test_the_loss_is_that_of_classes_and_turns() -> None:
-    """Written out for two members, in the order in which the turns are drawn."""
-    algorithm, network, batch = prepared(0.5)
-    network.eval()
-    with torch.no_grad():
-        torch.manual_seed(7)
-        loss = algorithm.loss(network, batch).loss
-        torch.manual_seed(7)
-        total = 0.0
-        for number, member in enumerate(network.each()):
-            turns = torch.randint(4, (12,))
-            for image, label, turn in zip(batch.images, batch.labels, turns, strict=True):
-                vector = member(torch.rot90(image, int(turn), (1, 2)).unsqueeze(0))[0]
-                total -= float((network.extras[f"head_{number}"] @ vector).log_softmax(0)[label])
-                total -= 0.5 * float((network.extras[f"head_turn_{number}"] @ vector).log_softmax(0)[turn])
-    assert abs(float(loss) - total / 24) < 1e-4
+def test_the_perceptron_is_three_layers_of_half_the_width(network: Network) -> None:
+    shapes = {name: list(value.shape) for name, value in network.extras.items()}
+    widths = {"head_w0": [4, 8], "head_b0": [4], "head_w1": [4, 4], "head_b1": [4]}
+    assert shapes == {**widths, "head_w2": [3, 4], "head_b2": [3]}
+    bound = (6 / (8 + 4)) ** 0.5  # Xavier's, uniform
+    assert 0.7 * bound < network.extras["head_w0"].abs().max() <= bound
+    vectors = torch.rand(5, 8)
+    layers = [nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3)]
+    for number, layer in enumerate(layers[::2]):
+        layer.weight, layer.bias = network.extras[f"head_w{number}"], network.extras[f"head_b{number}"]
+    torch.testing.assert_close(perceptron(network, vectors), nn.Sequential(*layers)(vectors))
 
 
-def scores(right: list[list[bool]], margin: list[float]) -> torch.Tensor:
-    """[M, 1, Q, 2]: member m gives ``margin`` to class 0, the true one, where it is right, else to class 1."""
-    signs = torch.tensor(right).float() * 2 - 1  # [M, Q]
-    signed = signs * torch.tensor(margin).unsqueeze(1)
-    return torch.stack([signed, -signed], 2).unsqueeze(1)
+def test_only_the_last_two_stages_learn_and_the_perceptron_ten_times_as_fast(network: Network) -> None:
+    algorithm = MetaDelta()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    optimiser = make_optimiser("adam(lr=0.0001)", algorithm.groups(network))
+    assert [group["lr"] for group in optimiser.param_groups] == pytest.approx([1e-4, 1e-3])
+    network.train()
+    algorithm.loss(network, images()).loss.backward()  # type: ignore[no-untyped-call]
+    optimiser.step()
+    moved = {name for name, value in network.state_dict().items() if not torch.equal(value, before[name])}
+    # the bias of a convolution before a batch norm has no gradient but rounding
+    stages = {name for name in moved if name.startswith("blocks.") and not name.endswith("0.bias")}
+    kinds = ("0.weight", "1.weight", "1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked")
+    assert stages == {f"blocks.{block}.{kind}" for block in (2, 3) for kind in kinds}
+    assert all(f"extras.{name}" in moved for name in network.extras)
+    step = (network.extras["head_b2"] - before["extras.head_b2"]).abs()
+    torch.testing.assert_close(
+        step, torch.full_like(step, 1e-3), rtol=1e-3, atol=0
+    )  # Adam's first step is its rate
 
 
-@pytest.mark.parametrize(
-    ("right", "margin", "expected"),
-    [
-        # the second member alone is right, the first is loud and wrong
-        ([[False] * 4, [True] * 4], [5.0, 1.0], [0.0, 1.0]),
-        # each is wrong once, where the two others outvote it: equal weights are as good as any
-        ([[False, True, True], [True, False, True], [True, True, False]], [1.0, 1.0, 1.0], [1 / 3] * 3),
-    ],
-)
-def test_weights_follow_the_accuracy(
-    right: list[list[bool]], margin: list[float], expected: list[float]
-) -> None:
-    scored = scores(right, margin)
-    queries = scored.shape[2]
-    weights = select([(scored, torch.zeros(1, queries).long(), torch.ones(1, queries).bool())], len(margin))
-    assert torch.allclose(weights, torch.tensor(expected))
-
-
-def test_padding_and_absent_classes_do_not_count() -> None:
-    scored = scores([[True, False], [False, True]], [1.0, 2.0])
-    scored = torch.cat([scored, torch.full((2, 1, 2, 1), -torch.inf)], 3)
-    mask = torch.tensor([[True, False]])
-    assert torch.equal(select([(scored, torch.tensor([[0, -1]]), mask)], 2), torch.tensor([1.0, 0.0]))
+def test_batch_norms_have_the_kits_momentum() -> None:
+    network = get_network("resnet18", size=(32, 32))
+    norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
+    norms[0].momentum = 0.01
+    MetaDelta(stages=1).begin(network)
+    assert {norm.momentum for norm in norms} == {0.1}
 
 
 @pytest.fixture(scope="module")
-def bars(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """12 classes × 20 pictures of 16 × 16: bars of a colour and an angle of their own."""
-    root, rng = tmp_path_factory.mktemp("bars"), np.random.default_rng(0)
+def colours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """12 classes × 12 pictures of 16 × 16: a colour each, with noise."""
+    root, rng = tmp_path_factory.mktemp("colours"), np.random.default_rng(0)
     for label in range(12):
         folder = root / f"class{label:02d}"
         folder.mkdir()
-        colour = rng.integers(80, 255, 3)
-        angle = np.pi * label / 12
-        grid = np.arange(16) - 7.5
-        wave = np.cos(angle) * grid[:, None] + np.sin(angle) * grid[None, :]
-        for number in range(20):
-            stripes = np.sin(wave + rng.uniform(0, 0.8)) > 0
-            noise = rng.integers(0, 60, (16, 16, 3))
-            Image.fromarray((stripes[..., None] * colour * 0.7 + noise).astype(np.uint8)).save(
-                folder / f"{number:02d}.png"
-            )
+        colour = rng.integers(60, 200, 3)
+        for number in range(12):
+            pixels = np.clip(colour + rng.integers(-60, 60, (16, 16, 3)), 0, 255)
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number:02d}.png")
     return root
 
 
-def test_a_training_ends_as_a_backbone(bars: Path, tmp_path: Path, fresh_cache: Path) -> None:
-    trained = train(
-        "metadelta(members=2)",
-        bars,
-        network="cnn4(width=8)",
-        out=tmp_path / "run",
-        size=16,
-        steps=30,
-        batch=32,
-        validate_every=15,
-        validation_tasks=20,
-        device="cpu",
-    )
-    network, story = load(tmp_path / "run")
-    assert isinstance(network, Ensemble)
-    assert abs(float(network.weights.sum()) - 1) < 1e-5
-    assert story["network"] == "ensemble(members=2, of='cnn4(width=8)')"
-    assert [member["weight"] for member in story["members"]] == network.weights.tolist()
-    assert not network.extras  # heads serve training alone
-    assert trained.validation_accuracy is not None
-    assert trained.validation_accuracy > 0.3  # chance is 0.2
-    features = embed(bars, str(tmp_path / "run"), device="cpu")
-    assert features.dim == 16
-    assert np.allclose((features.array.astype(np.float32) ** 2).sum(1), 1, atol=1e-2)
+SETTINGS = {"network": "cnn4(width=4)", "size": 16, "validation_tasks": 4, "device": "cpu"}
 
 
-@pytest.mark.parametrize("algorithm", ["metadelta(members=2)", "ctx(width=4, way=3, shot=2, query=2)"])
-def test_a_training_in_two_parts_ends_the_same(
-    bars: Path, tmp_path: Path, fresh_cache: Path, algorithm: str
+def test_a_step_is_ten_batches_of_64(colours: Path, fresh_cache: Path) -> None:
+    job = prepare("metadelta", colours, training_settings(**SETTINGS))
+    assert (job.source.total, job.part, job.clip, job.validate_every) == (640, 64, 5.0, 5)
+    assert job.identity["augment"] == "crop(16)|flip"
+    assert job.validation is not None
+    assert job.validation.method == "metadelta"
+    assert set(job.validation.tasks.query.lengths) == {25}  # 5 ways, 5 queries each
+
+
+def test_added_up_gradients_are_those_of_the_whole(colours: Path, fresh_cache: Path) -> None:
+    """Without batch norms, whose statistics are those of 64 images, parts and the whole agree."""
+    from longshot.training.distributed import Team
+    from longshot.training.steps import Stepper
+
+    settings = {**SETTINGS, "network": "cnn4(width=4, norm='none')"}
+    gradients = []
+    for part in (64, 0):
+        job = prepare("metadelta", colours, training_settings(**settings))
+        Stepper(job, Team(), part)._gradients(job.source.load(0, (0, 1)))
+        gradients.append([p.grad.clone() for p in job.network.parameters() if p.grad is not None])
+    assert len(gradients[0]) == 4 + 6  # two convolutions and three layers, with their biases
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "best"), [([0.9, 0.5, 0.7], 0), ([0.5, 0.9, 0.7], 2), ([0.5, 0.5, 0.9], 4), ([0.5] * 3, 0)]
+)
+def test_the_best_network_is_kept_the_start_among_them(
+    colours: Path,
+    tmp_path: Path,
+    fresh_cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    accuracies: list[float],
+    best: int,
 ) -> None:
-    """Turns and SimCLR episodes are drawn from the step's seed, not from where a run began."""
-    settings = {
-        "network": "cnn4(width=4)",
-        "size": 32,
-        "validation_tasks": 4,
-        "validate_every": 3,
-        "device": "cpu",
-    }
-    if algorithm.startswith("metadelta"):
-        settings["batch"] = 8
-    train(algorithm, bars, out=tmp_path / "whole", steps=6, **settings)
-    for steps in (3, 6):
-        train(algorithm, bars, out=tmp_path / "parts", steps=steps, **settings)
+    """Judged before the first step and after the second and fourth."""
+    judged: list[dict[str, torch.Tensor]] = []
+
+    def planted(_: Validation, network: Network) -> Interval:
+        judged.append({name: value.clone() for name, value in network.state_dict().items()})
+        return Interval(accuracies[len(judged) - 1], None, None, 1)
+
+    monkeypatch.setattr(Validation, "run", planted)
+    train("metadelta", colours, out=tmp_path, steps=4, batch=16, validate_every=2, **SETTINGS)
+    assert len(judged) == 3
+    network, story = load(tmp_path)
+    assert (story["validation"]["step"], story["validation"]["accuracy"]) == (best, max(accuracies))
+    assert not network.extras  # the perceptron serves training alone
+    assert all(torch.equal(value, judged[best // 2][name]) for name, value in network.state_dict().items())
+
+
+def test_a_training_in_two_parts_ends_the_same(colours: Path, tmp_path: Path, fresh_cache: Path) -> None:
+    settings = {**SETTINGS, "batch": 16, "validate_every": 2}
+    train("metadelta", colours, out=tmp_path / "whole", steps=4, **settings)
+    for steps in (2, 4):
+        train("metadelta", colours, out=tmp_path / "parts", steps=steps, **settings)
     uncut, parts = (load_file(tmp_path / name / "state.safetensors") for name in ("whole", "parts"))
-    assert uncut.keys() == parts.keys()
     assert all(torch.equal(uncut[name], parts[name]) for name in uncut)
-
-
-def test_images_that_are_not_square_are_told() -> None:
-    algorithm, network, _ = prepared(1.0)
-    with pytest.raises(UserError, match=r"must be square, not 16 × 32; .*central_crop\(16\)"):
-        algorithm.loss(network, ImageBatch(torch.rand(2, 3, 16, 32), torch.arange(2)))
-    with pytest.raises(UserError, match="members is 0"):
-        MetaDelta(members=0)

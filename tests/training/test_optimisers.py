@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from longshot.core.errors import UserError
+from longshot.training.base import ParameterGroup
 from longshot.training.optimisers import (
     canonical_optimiser,
     canonical_schedule,
@@ -22,7 +23,9 @@ def weight() -> torch.nn.Parameter:
 
 def test_sgd_by_hand() -> None:
     parameter = weight()
-    optimiser = make_optimiser("sgd(lr=0.1, momentum=0.5, weight_decay=0.2)", [parameter])
+    optimiser = make_optimiser(
+        "sgd(lr=0.1, momentum=0.5, weight_decay=0.2)", [ParameterGroup([parameter], 1.0)]
+    )
     value, speed = 2.0, 0.0
     for gradient in (1.0, -3.0):
         parameter.grad = torch.tensor([gradient])
@@ -34,10 +37,19 @@ def test_sgd_by_hand() -> None:
 
 def test_adam_moves_by_its_rate() -> None:
     parameter = weight()
-    optimiser = make_optimiser("adam(lr=0.25)", [parameter])
+    optimiser = make_optimiser("adam(lr=0.25)", [ParameterGroup([parameter], 1.0)])
     parameter.grad = torch.tensor([7.0])
     optimiser.step()
     assert parameter.item() == pytest.approx(1.75, abs=1e-6)
+
+
+def test_groups_learn_at_their_own_rates() -> None:
+    slow, fast = weight(), weight()
+    groups = [ParameterGroup([slow], 1.0), ParameterGroup([fast], 10.0)]
+    optimiser = make_optimiser("sgd(lr=0.01, momentum=0)", groups)
+    slow.grad = fast.grad = torch.tensor([1.0])
+    optimiser.step()
+    assert (slow.item(), fast.item()) == pytest.approx((1.99, 1.9))
 
 
 def test_cosine() -> None:
@@ -71,7 +83,11 @@ def test_one_text_for_one_thing() -> None:
         (canonical_optimiser, "adamm", "did you mean 'adam'"),
         (canonical_optimiser, "sgd(rate=1)", "no setting 'rate'"),
         (canonical_schedule, "cosin", "did you mean 'cosine'"),
-        (lambda text: make_optimiser(text, [weight()]), "sgd(lr=-1)", "Invalid learning rate"),
+        (
+            lambda text: make_optimiser(text, [ParameterGroup([weight()], 1.0)]),
+            "sgd(lr=-1)",
+            "Invalid learning rate",
+        ),
         (lambda text: make_schedule(text, 10), "step(at=['x'])", "not a number"),
     ],
 )

@@ -185,7 +185,8 @@ def train_network(plan: dict[str, Any], generator: Generator, classes: int) -> t
     for name, value in algorithm.extras(network, classes).items():
         network.extras[name] = torch.nn.Parameter(value.detach().clone())
     network.to(device).train()
-    optimiser = make_optimiser(plan["optimiser"], network.parameters())
+    algorithm.begin(network)
+    optimiser = make_optimiser(plan["optimiser"], algorithm.groups(network))
     rates = [group["lr"] for group in optimiser.param_groups]
     factor = make_schedule(plan["schedule"], plan["steps"])
     steps = _episodes if algorithm.episodic else _batches

@@ -201,6 +201,12 @@ def _training(call: str, network: str, overrides: dict[str, Any]) -> tuple[dict[
             f"generators do not offer",
             "choose protonet, matching, multiclass, fomaml or protomaml",
         )
+    if algorithm.judges_start:
+        raise UserError(
+            f"Training with {algorithm.name} chooses among its networks on validation tasks, and what is made of a "
+            f"method has none",
+            f"write the baseline with {{competition.write_baseline({algorithm.name}, FOLDER)}}",
+        )
     if not is_own(network):
         raise UserError(
             f"Only Longshot's own networks can be trained in a submission, not '{network}'",
@@ -216,7 +222,7 @@ def _training(call: str, network: str, overrides: dict[str, Any]) -> tuple[dict[
         **training.model_dump(exclude={"size"}),
     }
     made = get_network(algorithm.network(network), size=preprocessing.size)
-    make_optimiser(training.optimiser, made.parameters())
+    make_optimiser(training.optimiser, algorithm.groups(made))
     make_schedule(training.schedule, training.steps)
     if algorithm.episodic:
         shape = {"N": 5, "min_k": 1, "max_k": 20, "query_images_per_class": 20}

@@ -21,6 +21,7 @@ METHODS: dict[str, str] = {
     "laplacianshot": "longshot.methods.rectify:LaplacianShot",
     "logistic": "longshot.methods.linear:LogisticRegression",
     "matching": "longshot.methods.neighbours:MatchingNetworks",
+    "metadelta": "longshot.methods.metadelta:MetaDeltaDecoder",
     "nearest-neighbour": "longshot.methods.neighbours:NearestNeighbour",
     "protonet": "longshot.methods.protonet:ProtoNet",
     "pt-map": "longshot.methods.pt_map:PTMAP",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from longshot.core.batches import Episode
@@ -49,6 +49,15 @@ class TrainingDefaults:
     )
     augment: str = ""  # as in augment.py, e.g. crop(8)|flip|jitter(0.4)
     clip: float = 0.0  # largest norm of the gradient; 0: not clipped
+    part: int = 0  # images or episodes computed at a time, their gradients added up; 0: all of a step
+    validate_every: int = 0  # steps; 0: about 20 validations in a run
+
+
+class ParameterGroup(NamedTuple):
+    """Parameters that learn at ``rate`` times the optimiser's learning rate."""
+
+    parameters: list[nn.Parameter]
+    rate: float
 
 
 class Algorithm(Called, ABC):
@@ -58,6 +67,8 @@ class Algorithm(Called, ABC):
     episodic: ClassVar[bool]  # True: ``loss`` gets episodes; False: a Batch
     recipe: ClassVar[TrainingDefaults] = TrainingDefaults()
     recipes: ClassVar[Mapping[str, TrainingDefaults]] = {}  # others from the papers, by name
+    judges_start: ClassVar[bool] = False  # the network that training starts from is a candidate too
+    validation_shape: ClassVar[tuple[int, int, int] | None] = None  # way, shot, query; None: as its episodes
 
     @property
     def method(self) -> str:
@@ -80,6 +91,14 @@ class Algorithm(Called, ABC):
     def instances(self, features: Features) -> Instances:
         """Which images the next ``refresh`` steps' episodes have, given the network's features of the train classes."""
         raise TypeError(f"{self.name} does not choose images by features")
+
+    def begin(self, network: Network) -> None:
+        """Make the network ready to be trained, its extras included: freeze what stays; nothing by default."""
+        return
+
+    def groups(self, network: Network) -> list[ParameterGroup]:
+        """What is trained and how fast: everything at the same rate unless overridden."""
+        return [ParameterGroup(list(network.parameters()), 1.0)]
 
     def network(self, call: str) -> str:
         """The call of the network that is trained where the user names ``call``: that one unless overridden."""

@@ -110,7 +110,8 @@ def make_validation(
         return None
     pool = Pool(data, held)
     if shape is None or isinstance(shape, FixedShape):
-        largest = shape if isinstance(shape, FixedShape) else FixedShape()
+        usual = FixedShape(*algorithm.validation_shape) if algorithm.validation_shape else FixedShape()
+        largest = shape or usual
         smallest = int(pool.sizes[held].min())
         shot = min(largest.shot, max(1, smallest - 1))
         shape = FixedShape(min(largest.way, len(held)), shot, max(1, min(largest.query, smallest - shot)))

@@ -17,6 +17,7 @@ from longshot.core.progress import Progress, progress
 from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.networks import checkpoint
+from longshot.statistics.intervals import Interval
 from longshot.testbeds.base import Classes, Shape
 from longshot.testbeds.sample import open_with_splits
 from longshot.training.base import Algorithm
@@ -36,6 +37,7 @@ from longshot.training.settings import CLASS_SETTINGS, TrainingSettings, planned
 from longshot.training.setup import Job, prepare
 from longshot.training.state import last_saved, load_state, save_state
 from longshot.training.steps import Diverged, Stepper
+from longshot.training.validation import Validation
 
 _CHECKPOINT_SECONDS = 60.0
 _RECORDS = 5  # history records between two validations
@@ -261,10 +263,13 @@ class _Training:
     def go(self) -> None:
         """All steps that are missing."""
         job, facts = self.job, self.facts
-        stepper = Stepper(job, self.team, facts.part)
+        stepper = Stepper(job, self.team, facts.part or job.part)
         share = (self.team.rank, self.team.size)
         began, saved = time.monotonic() - facts.seconds, time.monotonic()
         every = max(1, job.validate_every // _RECORDS)
+
+        if facts.step == 0 and job.algorithm.judges_start and job.validation is not None and self.team.leads:
+            self._judge(job.validation)
 
         def load(step: int) -> StepData:
             return job.source.load(step, share)
@@ -314,13 +319,7 @@ class _Training:
             return
         accuracy = None
         if judged and self.job.validation is not None:
-            self.job.algorithm.settle(self.job.network, self.job.validation)
-            accuracy = self.job.validation.run(self.job.network)
-            if facts.best is None or accuracy.mean > facts.best:
-                facts.best, facts.best_step = accuracy.mean, facts.step
-                ends = (accuracy.low, accuracy.high)
-                facts.best_interval = None if None in ends else [float(end or 0.0) for end in ends]
-                self._keep()
+            accuracy = self._judge(self.job.validation)
             facts.seconds = time.monotonic() - began
         line = {
             "step": facts.step,
@@ -336,6 +335,18 @@ class _Training:
             file.write(json.dumps(line) + "\n")
         facts.records += 1
         facts.loss = facts.accuracy = facts.counted = 0
+
+    def _judge(self, validation: Validation) -> Interval:
+        """The network's accuracy on the validation tasks; the best network so far is kept."""
+        facts = self.facts
+        self.job.algorithm.settle(self.job.network, validation)
+        accuracy = validation.run(self.job.network)
+        if facts.best is None or accuracy.mean > facts.best:
+            facts.best, facts.best_step = accuracy.mean, facts.step
+            ends = (accuracy.low, accuracy.high)
+            facts.best_interval = None if None in ends else [float(end or 0.0) for end in ends]
+            self._keep()
+        return accuracy
 
     def _keep(self) -> None:
         """Save the network as it is now."""

@@ -1,4 +1,4 @@
-"""MetaDelta++: several networks trained on batches, told to see rotations too, weighted on validation tasks."""
+"""MetaDelta++ as the winners' code runs it: the last stages of a pre-trained network under a small perceptron."""
 
 from __future__ import annotations
 
@@ -6,132 +6,96 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from longshot.core.batches import Episode
 from longshot.core.checks import check_count, check_number
-from longshot.core.errors import UserError
-from longshot.methods.protonet import ProtoNet
 from longshot.networks.base import Network
-from longshot.networks.ensemble import Ensemble
-from longshot.training.base import Algorithm, ImageBatch, Step, TrainingDefaults
-from longshot.training.validation import Validation
+from longshot.networks.stages import last_stages
+from longshot.training.base import Algorithm, ImageBatch, ParameterGroup, Step, TrainingDefaults
 
-_TURNS = 4
-_ROUNDS = 20  # of greedy selection; weights are multiples of 1/rounds kept
+MOMENTUM = 0.1  # of the running statistics of batch norms
+LAYERS = 3  # of the perceptron
+TASKS = 50  # of a validation
 
 
 class MetaDelta(Algorithm):
-    """L = mean over the members of −log softmax(W f(x)) of the class + ``rotation`` · that of the quarter turn.
+    """L = −log softmax(MLP(f(x))) of the class, for the last ``stages`` of f and a perceptron d → d/2 → d/2 → classes.
 
-    Every member sees every image of the batch in an orientation drawn for it alone, and has a head for the train
-    classes and one for the four orientations. Before each validation the members' weights are chosen on the validation
-    tasks (``choose_weights``). ``members``: how many copies of the network, from different random weights; a network
-    that is an ensemble already is taken as it is.
+    What comes before those stages keeps its weights and its running statistics. The perceptron learns ``head_rate``
+    times as fast as the network and is thrown away afterwards: tasks are solved by the decoder (the method
+    ``metadelta``). A step adds up the gradients of ten batches of 64. The network that did best on validation tasks is
+    kept, the one that training starts from among them.
     """
 
     name: ClassVar[str] = "metadelta"
     paper: ClassVar[str] = "Chen et al. 2021"
     episodic: ClassVar[bool] = False
+    method = "metadelta"
+    judges_start: ClassVar[bool] = True
+    validation_shape: ClassVar[tuple[int, int, int]] = (5, 5, 5)
     recipe: ClassVar[TrainingDefaults] = TrainingDefaults(
-        optimiser="adam(lr=0.001)", batch=64, steps=10_000, augment="crop(8)|flip", clip=5.0
+        optimiser="adam(lr=0.0001)",
+        batch=640,
+        part=64,
+        steps=2_000,
+        augment="crop(16)|flip",
+        clip=5.0,
+        validate_every=5,
     )
 
-    def __init__(self, *, members: int = 3, rotation: float = 1.0) -> None:
-        check_count(self.name, "members", members, least=1)
-        check_number(self.name, "rotation", rotation)
-        self.members, self.rotation = members, rotation
+    def __init__(self, *, stages: int = 2, head_rate: float = 10.0) -> None:
+        check_count(self.name, "stages", stages, least=1)
+        check_number(self.name, "head_rate", head_rate, above=0)
+        self.stages, self.head_rate = stages, head_rate
 
-    def network(self, call: str) -> str:
-        """An ensemble of ``members`` such networks."""
-        return call if call.startswith("ensemble") else f"ensemble(of={call!r}, members={self.members})"
+    def begin(self, network: Network) -> None:
+        """Freeze all but the last stages; all batch norms get the momentum of the winners' code."""
+        network.requires_grad_(False)
+        for block in last_stages(network, self.stages):
+            block.requires_grad_(True)
+        network.extras.requires_grad_(True)
+        for module in network.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.momentum = MOMENTUM
 
     def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
-        """Per member m: head_m [C, d] over the classes and head_turn_m [4, d], uniform in ±1/√d."""
-        heads = {}
-        for number, member in enumerate(members(network)):
-            bound = member.dim**-0.5
-            heads[f"head_{number}"] = torch.empty(classes, member.dim).uniform_(-bound, bound)
-            heads[f"head_turn_{number}"] = torch.empty(_TURNS, member.dim).uniform_(-bound, bound)
-        return heads
+        """The perceptron's weights (Xavier, uniform) and biases (0), layer by layer: head_w0, head_b0, …"""
+        widths = (network.dim, network.dim // 2, network.dim // 2, classes)
+        layers: dict[str, Tensor] = {}
+        for number in range(LAYERS):
+            weight = torch.empty(widths[number + 1], widths[number])
+            layers[f"head_w{number}"] = nn.init.xavier_uniform_(weight)
+            layers[f"head_b{number}"] = torch.zeros(widths[number + 1])
+        return layers
+
+    def groups(self, network: Network) -> list[ParameterGroup]:
+        """The network's last stages at the optimiser's rate, the perceptron at ``head_rate`` times that."""
+        head = {id(parameter) for parameter in network.extras.parameters()}
+        trained = [p for p in network.parameters() if p.requires_grad and id(p) not in head]
+        return [ParameterGroup(trained, 1.0), ParameterGroup([*network.extras.parameters()], self.head_rate)]
 
     def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
-        """Mean over members and images; the accuracy is that of the members' mean probabilities."""
+        """Mean cross-entropy over the batch."""
         assert isinstance(data, ImageBatch)
-        if data.images.shape[2] != data.images.shape[3]:
-            raise UserError(
-                f"metadelta turns images by 90 degrees, so they must be square, not {data.images.shape[2]} × "
-                f"{data.images.shape[3]}; end the preprocessing with central_crop({min(data.images.shape[2:])})."
-            )
-        losses, votes = [], []
-        for number, member in enumerate(members(network)):
-            # The global generator is seeded by the step: a resumed run turns the same images.
-            turns = torch.randint(_TURNS, (len(data.labels),)).to(data.images.device)
-            vectors = member(turned(data.images, turns)).float()
-            logits = functional.linear(vectors, network.extras[f"head_{number}"])
-            aside = functional.linear(vectors, network.extras[f"head_turn_{number}"])
-            loss = functional.cross_entropy(logits, data.labels)
-            losses.append(loss + self.rotation * functional.cross_entropy(aside, turns))
-            votes.append(logits.detach().softmax(1))
-        right = torch.stack(votes).mean(0).argmax(1) == data.labels
-        return Step(torch.stack(losses).mean(), right.float().mean())
-
-    def settle(self, network: Network, validation: Validation) -> None:
-        """Choose the members' weights on the validation tasks."""
-        if isinstance(network, Ensemble) and len(network.dims) > 1:
-            network.weights.copy_(choose_weights(network, validation))
+        hold_frozen(network)
+        logits = perceptron(network, network(data.images).float())
+        right = logits.detach().argmax(1) == data.labels
+        return Step(functional.cross_entropy(logits, data.labels), right.float().mean())
 
 
-def members(network: Network) -> list[Network]:
-    """The networks of an ensemble, or the network itself."""
-    return network.each() if isinstance(network, Ensemble) else [network]
+def perceptron(network: Network, vectors: Tensor) -> Tensor:
+    """[B, C] scores of vectors [B, d] by the perceptron among the network's extras, ReLU between its layers."""
+    for number in range(LAYERS):
+        weight, bias = (network.extras[f"head_{kind}{number}"] for kind in "wb")
+        vectors = functional.linear(vectors if number == 0 else vectors.relu(), weight, bias)
+    return vectors
 
 
-def turned(images: Tensor, turns: Tensor) -> Tensor:
-    """[B, 3, H, H], image b turned by ``turns[b]`` quarters, counter-clockwise."""
-    views = images.clone()
-    for quarter in range(1, _TURNS):
-        chosen = (turns == quarter).nonzero().squeeze(1)
-        views[chosen] = torch.rot90(images[chosen], quarter, (2, 3))
-    return views
-
-
-def choose_weights(network: Ensemble, validation: Validation) -> Tensor:
-    """[M] weights with the best accuracy of nearest class means on the validation tasks.
-
-    Greedy selection with replacement (Caruana et al. 2004): a member is added 20 times over, each time the one that
-    helps most, and the best of the 20 mixtures is taken, or equal weights where none is better. The scores of the joint
-    vectors are the weighted sums of the members' own, so every member is run once.
-    """
-    network.weights.fill_(1.0)  # members side by side, unweighted
-    nearest = ProtoNet()
-    with torch.no_grad():
-        pieces = [
-            (torch.stack([nearest.scores(view) for view in batch.split()]), targets, batch.query_mask)
-            for _, batch, targets in validation.feature_batches(network, nearest, network.dims)
-        ]
-    return select(pieces, len(network.dims)).to(network.weights)
-
-
-def select(pieces: Sequence[tuple[Tensor, Tensor, Tensor]], count: int) -> Tensor:
-    """[M] weights from members' scores [M, B, Q, W] with targets [B, Q] and masks [B, Q] of pieces of the tasks."""
-
-    def accuracy(weights: Tensor) -> float:
-        total, tasks = 0.0, 0
-        for scores, targets, mask in pieces:
-            mixed = torch.einsum("m,mbqw->bqw", weights.to(scores), scores.nan_to_num(neginf=-1e30))
-            right = ((mixed.argmax(2) == targets) & mask).sum(1) / mask.sum(1)
-            total, tasks = total + float(right.sum()), tasks + len(right)
-        return total / tasks
-
-    equal = torch.full((count,), 1 / count)
-    best, weights = accuracy(equal), equal
-    votes = torch.zeros(count)
-    for round_ in range(1, _ROUNDS + 1):
-        tried = [accuracy((votes + vote) / round_) for vote in torch.eye(count)]
-        chosen = max(range(count), key=lambda m: tried[m])
-        votes[chosen] += 1
-        if tried[chosen] > best:
-            best, weights = tried[chosen], votes / round_
-    return weights
+def hold_frozen(network: Network) -> None:
+    """Put what is frozen into evaluation mode: its running statistics stay as they are."""
+    for module in network.modules():
+        parameters = list(module.parameters())
+        if parameters and not any(parameter.requires_grad for parameter in parameters):
+            module.eval()

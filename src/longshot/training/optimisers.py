@@ -6,15 +6,15 @@ A schedule is a pure function of the step, so there is nothing of it to save and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import nn
 
 from longshot.core.calls import check_settings, format_call, parse_call
 from longshot.core.errors import UserError
 from longshot.core.settings import nearest
+from longshot.training.base import ParameterGroup
 
 # name → class and the settings a user may give, with their defaults
 _OPTIMISERS: dict[str, tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]] = {
@@ -34,15 +34,18 @@ _SCHEDULES: dict[str, dict[str, Any]] = {
 Factor = Callable[[int], float]
 
 
-def make_optimiser(text: str, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimiser that ``text`` describes, over the given parameters."""
+def make_optimiser(text: str, groups: Sequence[ParameterGroup]) -> torch.optim.Optimizer:
+    """The optimiser that ``text`` describes; each group learns at its own multiple of the rate."""
     name, settings = _read("optimiser", text, {name: defaults for name, (_, defaults) in _OPTIMISERS.items()})
     make, defaults = _OPTIMISERS[name]
     try:
-        return make(list(parameters), **{**defaults, **settings})
+        optimiser = make([{"params": group.parameters} for group in groups], **{**defaults, **settings})
     except (ValueError, TypeError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise UserError(f"The optimiser '{text}' does not work: {reason}.") from error
+    for chosen, group in zip(optimiser.param_groups, groups, strict=True):
+        chosen["lr"] *= group.rate
+    return optimiser
 
 
 def canonical_optimiser(text: str) -> str:

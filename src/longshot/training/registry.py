@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 ALGORITHMS: dict[str, str] = {
     "adversarial": "longshot.training.adversarial:Adversarial",
     "anil": "longshot.training.maml:ANILTraining",
+    "autoensemble": "longshot.training.autoensemble:AutoEnsemble",
     "ctx": "longshot.training.ctx:CTXTraining",
     "fomaml": "longshot.training.maml:FOMAML",
     "maml": "longshot.training.maml:MAMLTraining",

@@ -59,6 +59,7 @@ class Job:
     steps: int
     validate_every: int
     clip: float
+    part: int  # images or episodes computed at a time; 0: all of a step
     settings: TrainingSettings
     device: torch.device
     half: bool  # whether the network computes in bfloat16
@@ -109,21 +110,23 @@ def prepare(
         for name, value in chosen.extras(network, len(pool.classes)).items():
             network.extras[name] = torch.nn.Parameter(value.detach().clone())
     network.to(device).train()
+    chosen.begin(network)
     rows = int(pool.sizes[pool.classes].sum())
     steps = _steps(settings, recipe, rows, chosen)
     validation = make_validation(data, held, chosen, shape, plain, settings, notes)
-    every = settings.validate_every or min(steps, max(50, min(500, steps // 20)))
+    every = settings.validate_every or recipe.validate_every or min(steps, max(50, min(500, steps // 20)))
     identity = _identity(data, pool, held, chosen, network, transform, recipe, shape, settings, steps, every)
     return Job(
         algorithm=chosen,
         network=network,
         source=source,
         validation=validation,
-        optimiser=make_optimiser(recipe.optimiser, network.parameters()),
+        optimiser=make_optimiser(recipe.optimiser, chosen.groups(network)),
         factor=make_schedule(recipe.schedule, steps),
         steps=steps,
         validate_every=every,
         clip=recipe.clip,
+        part=recipe.part,
         settings=settings,
         device=device,
         half=_half(settings, device),
