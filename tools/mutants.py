@@ -1,7 +1,9 @@
 """Plant small faults and see whether the tests notice: `python tools/mutants.py 60 --seed 0`.
 
-A mutant is one changed operator or constant in a copy of the source. Its room's tests run against the copy until the
-first failure; a mutant that survives is printed with its line, and deserves a test (or is the same program: say why).
+A mutant is one changed operator, constant or word (`min` for `max`, `all` for `any`) in a copy of the source. The test
+files nearest to it run against the copy until the first failure; a mutant that survives is printed with its line, and
+deserves a test (or is the same program: say why). By hand: `--list FILE` with lines `reports/ways.py | old | new`, or
+`--at reports/ways.py:40` for every fault of a line.
 """
 
 from __future__ import annotations
@@ -9,25 +11,54 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import importlib
+import importlib.util
 import os
 import random
+import re
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-# folder of src/longshot → the tests that ought to notice, quickest first
-TARGETS = {
-    "statistics": ["tests/statistics"],
-    "selection": ["tests/selection"],
+SOURCE = ROOT / "src/longshot"
+TARGETS = (
+    "statistics",
+    "selection",
+    "competition/ranking.py",
+    "evaluation",
+    "reports",
+    "studies",
+)
+# What is tested in a file that neither imports it by name nor is called like it.
+NEAREST = {
     "competition/ranking.py": ["tests/competition/test_ranking.py"],
-    "evaluation": ["tests/evaluation", "tests/statistics"],
-    "reports": ["tests/reports"],
-    "studies": ["tests/studies"],
+    "statistics/corrections.py": ["tests/statistics/test_paired.py", "tests/statistics/test_association.py"],
+    "studies/engine/tables.py": ["tests/studies/engine"],
+    "reports/sections": [
+        "tests/reports/test_section_numbers.py",
+        "tests/reports/test_sections.py",
+        "tests/reports/test_overlap_section.py",
+    ],
 }
+# What starts processes or browsers or runs whole studies notices late, and is not near: fixtures, and files by word.
+FAR_FIXTURES = frozenset({"run_cli", "browser", "forks"})
+FAR = re.compile(r"\brun_study\b")
+PRELOADED = (
+    "numpy",
+    "scipy.stats",
+    "pyarrow.compute",
+    "pyarrow.parquet",
+    "torch",
+    "pydantic",
+    "PIL.Image",
+    "pytest",
+)
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -42,6 +73,22 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Mult: ast.Div,
     ast.Div: ast.Mult,
 }
+_PAIRS = (("min", "max"), ("all", "any"), ("argmin", "argmax"), ("minimum", "maximum"), ("floor", "ceil"))
+WORDS = {word: other for pair in _PAIRS for word, other in (pair, pair[::-1])}
+
+
+class Mutant(NamedTuple):
+    """A fault: the file, its line, what changed, and the whole changed text."""
+
+    file: Path
+    line: int
+    change: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        """Where it is and what it is."""
+        return f"{self.file.relative_to(ROOT)}:{self.line}: {self.change}"
 
 
 def sites(tree: ast.Module) -> list[int]:
@@ -50,14 +97,14 @@ def sites(tree: ast.Module) -> list[int]:
     return [position for position, node in enumerate(list(ast.walk(copied))) if _change(node)]
 
 
-def mutant(tree: ast.Module, position: int) -> tuple[int, str, ast.Module]:
-    """(line, what changed, the changed tree) with the fault planted at ``position``."""
+def plant(file: Path, tree: ast.Module, position: int) -> Mutant:
+    """The file with the fault at ``position``."""
     changed = copy.deepcopy(tree)
     node = next(node for number, node in enumerate(ast.walk(changed)) if number == position)
     assert isinstance(node, ast.expr)
     before = ast.unparse(node)
     _change(node)
-    return node.lineno, f"{before} → {ast.unparse(node)}", changed
+    return Mutant(file, node.lineno, f"{before} → {ast.unparse(node)}", ast.unparse(changed))
 
 
 def _change(node: ast.AST) -> bool:
@@ -72,67 +119,175 @@ def _change(node: ast.AST) -> bool:
         node.op = OPERATORS[type(node.op)]()
     elif isinstance(node, ast.BoolOp):
         node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node.op = ast.UAdd()
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
         node.value = node.value + 1 if isinstance(node.value, int) else node.value * 1.5 + 0.01
+    elif isinstance(node, ast.Name) and node.id in WORDS:
+        node.id = WORDS[node.id]
+    elif isinstance(node, ast.Attribute) and node.attr in WORDS:
+        node.attr = WORDS[node.attr]
     else:
         return False
     return True
 
 
-def choose(count: int, seed: int, targets: list[str]) -> list[tuple[str, Path, int, str, ast.Module]]:
-    """``count`` mutants spread evenly over the targets: (target, file, line, change, tree)."""
+def choose(count: int, seed: int, targets: list[str]) -> list[Mutant]:
+    """``count`` mutants spread evenly over the targets, no fault twice."""
     generator = random.Random(seed)
-    chosen = []
-    for number in range(count):
-        target = targets[number % len(targets)]
-        path = ROOT / "src/longshot" / target
+    chosen: dict[str, Mutant] = {}
+    while len(chosen) < count:
+        path = SOURCE / targets[len(chosen) % len(targets)]
         files = [path] if path.is_file() else sorted(path.rglob("*.py"))
-        while True:
-            file = generator.choices(files, weights=[file.stat().st_size for file in files])[0]
-            original = ast.parse(file.read_text(encoding="utf-8"))
-            if possible := sites(original):
-                break
-        line, change, tree = mutant(original, generator.choice(possible))
-        chosen.append((target, file, line, change, tree))
-    return chosen
+        file = generator.choices(files, weights=[file.stat().st_size for file in files])[0]
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        if possible := sites(tree):
+            mutant = plant(file, tree, generator.choice(possible))
+            chosen[mutant.name] = mutant
+    return list(chosen.values())
 
 
-def survives(target: str, file: Path, tree: ast.Module, seconds: int) -> bool:
-    """Whether the target's tests pass with the mutant in place of the file."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "src")
-        shutil.copytree(ROOT / "src", source)
-        (source / file.relative_to(ROOT / "src")).write_text(ast.unparse(tree), encoding="utf-8")
-        tests = [test for test in TARGETS[target] if (ROOT / test).exists()]
-        command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", "--timeout", str(seconds), *tests]
-        environment = {**os.environ, "PYTHONPATH": str(source)}
+def at_line(file_and_line: str) -> list[Mutant]:
+    """Every mutant of a line: ``reports/ways.py:40``."""
+    name, _, line = file_and_line.rpartition(":")
+    file = SOURCE / name
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return [mutant for position in sites(tree) if (mutant := plant(file, tree, position)).line == int(line)]
+
+
+def read_list(path: Path) -> Iterator[Mutant]:
+    """The faults of a file with lines ``reports/ways.py | old | new``; old stands once in its file."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, old, new = (part.strip() for part in line.split(" | "))
+        file = SOURCE / name
+        text = file.read_text(encoding="utf-8")
+        if text.count(old) != 1:
+            sys.exit(f"{name} has '{old}' {text.count(old)} times, but it must have it once.")
+        number = text[: text.index(old)].count("\n") + 1
+        yield Mutant(file, number, f"{old} → {new}", text.replace(old, new))
+
+
+def nearest(file: Path) -> list[str]:
+    """The test files that ought to notice a fault in a source file."""
+    name = file.relative_to(SOURCE).as_posix()
+    for key, tests in NEAREST.items():
+        if name == key or name.startswith(f"{key}/"):
+            return tests
+    folder = ROOT / "tests" / Path(name).parent
+    module = ".".join(("longshot", *Path(name).with_suffix("").parts))
+    parent, _, stem = module.rpartition(".")
+    imports = re.compile(rf"{re.escape(module)}\b|from {re.escape(parent)} import (\([^)]*|.*)\b{stem}\b")
+    near = [
+        test for test in sorted(folder.glob("test_*.py")) if not FAR.search(test.read_text(encoding="utf-8"))
+    ]
+    own = [
+        test
+        for test in near
+        if test.stem == f"test_{stem}" or imports.search(test.read_text(encoding="utf-8"))
+    ]
+    return [str(test.relative_to(ROOT)) for test in own or near or [folder]]
+
+
+class NearTests:
+    """A plugin that leaves out the tests with far fixtures."""
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Keep the near ones."""
+        items[:] = [item for item in items if not FAR_FIXTURES & set(getattr(item, "fixturenames", ()))]
+
+
+class Bench:
+    """Runs tests against a copy of the source, in forks of a process that has the large packages imported."""
+
+    def __init__(self, folder: Path, seconds: int) -> None:
+        self.source, self.log, self.seconds = folder / "src", folder / "log", seconds
+        shutil.copytree(ROOT / "src", self.source)
+        sys.dont_write_bytecode, sys.pycache_prefix = False, str(folder / "bytecode")
+
+    def survives(self, mutant: Mutant) -> bool:
+        """Whether the nearest tests pass with the mutant in place of its file."""
+        file = self.source / mutant.file.relative_to(ROOT / "src")
+        original = file.read_text(encoding="utf-8")
         try:
-            done = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, timeout=10 * seconds
-            )
-        except subprocess.TimeoutExpired:
-            return False  # it hangs: that would be noticed
-        return done.returncode == 0
+            self._write(file, mutant.text)
+            return self.passes(nearest(mutant.file))
+        finally:
+            self._write(file, original)
+
+    def _write(self, file: Path, text: str) -> None:
+        file.write_text(text, encoding="utf-8")
+        # Bytecode is told from that of another text by its second and its size, which two mutants may share.
+        Path(importlib.util.cache_from_source(str(file))).unlink(missing_ok=True)
+
+    def passes(self, tests: Iterable[str]) -> bool:
+        """Whether the tests pass; what hangs fails, as anybody would notice."""
+        process = os.fork()
+        if process == 0:
+            os._exit(self._run(list(tests)))
+        end = time.monotonic() + 10 * self.seconds
+        while time.monotonic() < end:
+            ended, status = os.waitpid(process, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status) == 0
+            time.sleep(0.02)
+        os.killpg(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        return False
+
+    def _run(self, tests: list[str]) -> int:
+        import pytest
+
+        os.setpgid(0, 0)
+        output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for stream in (1, 2):
+            os.dup2(output, stream)
+        os.chdir(ROOT)
+        os.environ["PYTHONPATH"] = str(self.source)
+        sys.path.insert(0, str(self.source))
+        options = ["-n", "0", "-x", "-q", "--timeout", str(self.seconds)]
+        code = int(pytest.main([*options, *tests], plugins=[NearTests()]))
+        return 0 if code == pytest.ExitCode.NO_TESTS_COLLECTED else code
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("count", type=int)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("count", type=int, nargs="?", default=0, help="so many mutants at random")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--target", action="append", choices=list(TARGETS), help="only these (repeatable)")
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--target", action="append", help="a room, folder or file of src/longshot (repeatable)"
+    )
+    parser.add_argument("--at", action="append", default=[], help="every mutant of FILE:LINE (repeatable)")
+    parser.add_argument("--list", action="append", default=[], type=Path, help="mutants by hand, from a file")
     parser.add_argument("--seconds", type=int, default=120, help="limit of a single test")
+    parser.add_argument("--show", action="store_true", help="only tell the mutants and their tests")
     options = parser.parse_args()
     mutants = choose(options.count, options.seed, options.target or list(TARGETS))
-    alive = []
-    with ThreadPoolExecutor(options.jobs) as pool:
-        outcomes = pool.map(lambda m: survives(m[0], m[1], m[4], options.seconds), mutants)
-        for (target, file, line, change, _), lives in zip(mutants, outcomes, strict=True):
-            alive.append(lives)
-            verdict = "SURVIVED" if lives else "killed  "
-            print(f"{verdict} {target:22} {file.relative_to(ROOT)}:{line}: {change}", flush=True)
-    print(f"{len(alive) - sum(alive)} of {len(alive)} mutants killed")
-    return int(any(alive))
+    mutants += [mutant for line in options.at for mutant in at_line(line)]
+    mutants += [mutant for path in options.list for mutant in read_list(path)]
+    if options.show:
+        for mutant in mutants:
+            print(mutant.name, *nearest(mutant.file))
+        return 0
+    for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[variable] = "1"
+    for package in PRELOADED:
+        importlib.import_module(package)
+    alive = 0
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), options.seconds)
+        tests = {test for mutant in mutants for test in nearest(mutant.file)}
+        if not bench.passes(sorted(tests)):
+            sys.exit(f"The tests fail without a mutant:\n{bench.log.read_text(encoding='utf-8')[-2000:]}")
+        for mutant in mutants:
+            survived = bench.survives(mutant)
+            alive += survived
+            print(f"{'SURVIVED' if survived else 'killed  '} {mutant.name}", flush=True)
+    print(f"{len(mutants) - alive} of {len(mutants)} mutants killed")
+    return int(alive > 0)
 
 
 if __name__ == "__main__":

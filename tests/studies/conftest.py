@@ -6,6 +6,7 @@ import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,22 @@ def better(run_cli: RunCli) -> Path:
 def many(run_cli: RunCli) -> Path:
     """``many-way-small`` on toybox's test classes (60, fewer than 100): 6 tasks, three methods."""
     return _once(run_cli, "many-way-small", "tasks=6", "split=test", METHODS)
+
+
+@pytest.fixture
+def canvas(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Path], None]], Any]:
+    """``canvas(drawing)``: the axes that a picture of a study was drawn on; nothing is written."""
+    figures: list[Any] = []
+
+    def draw(drawing: Callable[[Path], None]) -> Any:
+        drawing(Path("unwritten"))
+        return figures.pop().axes
+
+    for module in ("engine", "vtab_md"):
+        monkeypatch.setattr(
+            f"longshot.studies.{module}.figures.save", lambda figure, _: figures.append(figure)
+        )
+    return draw
 
 
 def _once(run_cli: RunCli, name: str, *changes: str) -> Path:

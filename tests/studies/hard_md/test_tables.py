@@ -12,15 +12,17 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from longshot.statistics import Interval
+from longshot.causes.composition import Composition
+from longshot.statistics import Correlation, Interval
 from longshot.studies import get_study, layered
 from longshot.studies.engine.tables import TableFile
 from longshot.studies.hard_md import tables as hard_tables
 from longshot.studies.hard_md.ablations import ablation_tables
-from longshot.studies.hard_md.figures import steps_points, stress_bars, widest_gaps
+from longshot.studies.hard_md.figures import figures, steps_points, stress_bars, widest_gaps
 from longshot.studies.hard_md.scores import HardScores, Mean, ranks_of
 from longshot.studies.hard_md.settings import HardSettings
 from longshot.studies.hard_md.testbeds import HardTestbed, main
+from longshot.studies.hard_md.why import Why
 
 T1 = float(stats.t.ppf(0.975, 1))  # two tasks a, b have the interval ± T1 · |a − b| / 2
 JUDGE, OTHER = "pixels", "sketch"
@@ -65,10 +67,10 @@ class Planted:
         self.rows += [{**facts, "task": task, "accuracy": value} for task, value in enumerate(accuracy)]
         return self
 
-    def scores(self) -> HardScores:
+    def scores(self, *further: str) -> HardScores:
         shuffled = [self.rows[i] for i in np.random.default_rng(0).permutation(len(self.rows))]
         table = pa.Table.from_pylist(shuffled)
-        return HardScores(table, self.testbeds, (JUDGE, OTHER), JUDGE, {OTHER: "a sketch"})
+        return HardScores(table, self.testbeds, (JUDGE, OTHER, *further), JUDGE, {OTHER: "a sketch"})
 
 
 def half(*values: float) -> float:
@@ -256,6 +258,194 @@ def test_more_tasks_may_change_the_order(stress: Planted) -> None:
     assert [row[2] for row in texts(table)] == ["10.0 ± 0.0", "30.0 ± 0.0"]
     assert [row[1].split(" ")[0] for row in texts(table)] == ["40.0", "25.0"]
     assert table.lines == ["The order of the 2 backbones is not the same with more tasks."]
+
+
+@pytest.mark.parametrize(
+    ("more", "lines"),
+    [
+        ((0.4, 0.3, 0.1), ["The order of the 3 backbones is the same with more tasks."]),
+        (
+            (0.4, 0.1, 0.3),
+            ["The order of the 3 backbones is not the same with more tasks."],
+        ),  # one keeps its rank
+        ((0.4, None, None), []),  # one backbone has no order
+    ],
+)
+def test_the_order_is_that_of_all_backbones(more: tuple[float | None, ...], lines: list[str]) -> None:
+    planted = Planted()
+    for backbone, level, many in zip((JUDGE, OTHER, "third"), (0.6, 0.5, 0.2), more, strict=True):
+        planted.add(main("fixed", "difficult", "a"), level, level, backbone=backbone)
+        if many is not None:
+            bed = HardTestbed("a", "tasks", "fixed", "difficult", "80")
+            planted.add(bed, many, many, backbone=backbone)
+    [table] = ablation_tables(settings(ablations=["tasks"]), planted.scores("third"), {})
+    assert table.lines == lines
+
+
+def test_ranks_of_four_backbones_have_a_correlation() -> None:
+    planted = Planted()
+    levels = {JUDGE: (0.9, 0.5), OTHER: (0.8, 0.4), "third": (0.7, 0.2), "fourth": (0.6, 0.3)}
+    for backbone, (uniform, difficult) in levels.items():
+        planted.add(main("fixed", "uniform", "a"), uniform, uniform, backbone=backbone)
+        planted.add(main("fixed", "difficult", "a"), difficult, difficult, backbone=backbone)
+    table = hard_tables.ranks_table(settings(), planted.scores("third", "fourth"))
+    assert [row[-2:] for row in texts(table)] == [["1", "1"], ["2", "2"], ["3", "4"], ["4", "3"]]
+    assert table.lines[0].startswith("fixed, protonet: Spearman of the 4 backbones' means +0.80 [")
+    assert hard_tables.ranks_table(settings(), planted.scores("third")).lines == []  # three have none
+
+
+def test_a_variable_shape_is_described_by_its_limits(stress: Planted) -> None:
+    for kind in ("uniform", "difficult"):
+        stress.add(main("variable", kind, "a"), 0.5, 0.5)
+    changes = settings(shapes=["variable"], max_way=6, max_support=40)
+    table = hard_tables.stress_table(changes, stress.scores())
+    assert table.sheets[0].title == "Stress test, variable way and shot (up to 6 ways, 40 support images)"
+    assert table.sheets[0].heads[2:] == [
+        *(("a", column) for column in ("uniform", "difficult", "easy", "drop")),
+        *(("mean of 1 sources", column) for column in ("uniform", "difficult", "drop")),
+    ]
+
+
+def composition(attribute: str, value: str | None, support: float, query: float) -> Composition:
+    gap, apart = (
+        Interval(support - query, support - query - 0.1, support - query + 0.1, 2),
+        abs(support - query),
+    )
+    share = (Interval(number, None, None, 1) for number in (support, query))
+    return Composition(attribute, value, *share, gap, Interval(apart, None, None, 2), 0.75)
+
+
+def why(tasks: list[bool], causes: dict[str, int]) -> Why:
+    """Compositions of the source a; whether each difficult task has a cause, and in how many each cause is found."""
+    kinds = {
+        "uniform": [composition("pose", "side", 0.3, 0.25), composition("size", None, 0.5, 0.4)],
+        "difficult": [composition("pose", "side", 0.75, 0.25)],
+        "easy": [],
+    }
+    explained: Any = SimpleNamespace(
+        tasks=[SimpleNamespace(findings=["a cause"] if with_cause else []) for with_cause in tasks],
+        causes=[SimpleNamespace(attribute=name, tasks=count) for name, count in causes.items()],
+        loss_and_accuracy=Correlation(0.5, 0.25, 0.75, 0.01, 9, "spearman"),
+    )
+    return Why({"a": kinds}, {"a": explained}, [])
+
+
+def test_why_holds_the_compositions_and_counts_causes() -> None:
+    causes = {"pose": 2, "size": 1, "light": 1, "blur": 1, "night": 0}
+    table = hard_tables.why_table(why([True, False, True], causes))
+    assert table is not None
+    facts = {(record["kind"], record["attribute"]): record for record in table.records}
+    assert list(facts) == [("uniform", "pose"), ("uniform", "size"), ("difficult", "pose")]
+    difficult = facts["difficult", "pose"]
+    assert [difficult[key] for key in ("source", "value", "support", "query", "gap", "coverage")] == [
+        *("a", "side", 0.75, 0.25, 0.5, 0.75)
+    ]
+    assert difficult["gap_half"] == pytest.approx(0.1)
+    assert facts["uniform", "size"]["value"] == ""
+    assert [row[0] for row in texts(table)] == ["pose = side", "size"]  # the widest gap first
+    assert table.lines == [
+        "a: 2 of 3 difficult tasks have a cause among the attributes, most often pose (2), size (1), light (1).",
+        "a: Spearman of accuracy and inverse query loss +0.50 [+0.25, +0.75].",
+    ]
+    without = hard_tables.why_table(why([False], {"pose": 0}))
+    assert without is not None
+    assert without.lines[0] == "a: 0 of 1 difficult tasks have a cause among the attributes."
+    assert hard_tables.why_table(Why({}, {}, [])) is None
+
+
+def test_only_fourteen_attributes_are_shown() -> None:
+    explained = why([True], {})
+    rows = [composition(f"attribute {number:02d}", None, number / 20, 0.0) for number in range(16)]
+    table = hard_tables.why_table(Why({"a": {"uniform": rows}}, explained.explained, []))
+    shown = texts(table)
+    assert len(shown) == 14 and shown[0][0] == "attribute 15" and shown[-1][0] == "attribute 02"
+    assert table is not None and len(table.records) == 16  # the file has them all
+
+
+def test_tables_are_those_that_were_asked_for(stress: Planted) -> None:
+    def stems(explained: Why | None = None, **changes: Any) -> list[str]:
+        changed = settings(ablations=["greedy", "curated"], **changes)
+        return [table.stem for table in hard_tables.tables(changed, stress.scores(), {}, explained)]
+
+    assert stems() == ["stress", "ranks", "greedy"]  # no curated testbeds
+    networks = {name: {"algorithm": "protonet"} for name in (JUDGE, "a sketch")}
+    assert stems(why([True], {}), networks=networks) == ["stress", "ranks", "greedy", "trained", "why"]
+    one_network = {JUDGE: {"algorithm": "protonet"}}
+    assert "trained" not in stems(networks=one_network)
+
+
+def bars(axes: Any) -> dict[str, tuple[list[float], list[float]]]:
+    """Label → middles and heights of its bars."""
+    return {
+        container.get_label(): (
+            [round(bar.get_x() + bar.get_width() / 2, 6) for bar in container],
+            [round(bar.get_height(), 6) for bar in container],
+        )
+        for container in axes.containers
+        if hasattr(container, "patches")
+    }
+
+
+def test_pictures_show_the_numbers(stress: Planted, canvas: Any) -> None:
+    for label, accuracy in (("5 steps", 0.25), ("2 rounds", 0.35)):
+        stress.add(HardTestbed("a", "steps", "fixed", "difficult", label), accuracy, accuracy)
+    for source in "ab":
+        stress.add(HardTestbed(source, "greedy", "fixed", "difficult"), 0.3, 0.3)
+    changed = settings(ablations=["steps", "greedy"], steps=[1, 5], rounds=[2])
+    seconds = {"a-difficult-fixed": 0.004, "a-difficult-fixed-greedy": 0.5}
+    drawings = figures(changed, stress.scores(), seconds, None)
+    assert set(drawings) == {"stress-fixed-protonet", "source-a-fixed", "source-b-fixed", "steps", "greedy"}
+    [axes] = canvas(drawings["stress-fixed-protonet"])
+    assert bars(axes) == {
+        "uniform": ([-0.27, 0.73], [65.0, 75.0]),
+        "difficult": ([0.0, 1.0], [40.0, 25.0]),
+        "easy": ([0.27], [85.0]),  # a sketch has no mean over both sources
+    }
+    assert [text.get_text() for text in axes.get_xticklabels()] == [JUDGE, "a sketch"]
+    [axes] = canvas(drawings["source-b-fixed"])
+    assert bars(axes)["difficult"][1] == [40.0, 30.0]
+    [axes] = canvas(drawings["greedy"])
+    assert {
+        container.get_label(): (container[0].get_xdata()[0], container[0].get_ydata()[0])
+        for container in axes.containers
+    } == {"a, FastDiffSel": pytest.approx((2.0, 40.0)), "a, greedy": pytest.approx((250.0, 30.0))}
+    [axes] = canvas(drawings["steps"])
+    lines = {line.get_label(): line[0] for line in axes.containers}
+    assert lines["a, steps"].get_xdata().tolist() == [1, 5]
+    assert lines["a, steps"].get_ydata() == pytest.approx([40.0, 25.0])
+    assert lines["a, rounds"].get_xdata().tolist() == [0, 2]
+
+
+def test_pictures_of_ways_and_gaps_show_the_numbers(canvas: Any) -> None:
+    planted = Planted()
+    planted.add(main("fixed", "difficult", "a"), 0.4, 0.6, way=[3.0, 3.0])
+    planted.add(main("fixed", "difficult", "b"), 0.4, 0.6, way=[3.0, 3.0])
+    planted.add(HardTestbed("a", "filtered", "fixed", "difficult"), 0.1, 0.2, way=[5.0, 9.0])
+    drawings = figures(settings(ablations=["filtered"]), planted.scores(), {}, why([True], {}))
+    [axes] = canvas(drawings["ways"])
+    assert bars(axes) == {"chosen supports": ([-0.18], [3.0]), "filtered": ([0.18], [7.0])}
+    kinds = {
+        "uniform": [composition("pose", "side", 0.3, 0.25), composition("night", "yes", 0.0, 0.25)],
+        "difficult": [composition("pose", "side", 0.75, 0.25), composition("night", "yes", 0.25, 0.25)],
+        "easy": [composition("pose", "side", 0.25, 0.25), composition("night", "yes", 0.5, 0.25)],
+    }
+    explained = why([True], {})
+    drawings = figures(
+        settings(ablations=[]), planted.scores(), {}, Why({"a": kinds}, explained.explained, [])
+    )
+    [axes] = canvas(drawings["gaps-a"])
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["pose = side", "night"]
+    widths = {
+        container.get_label(): [round(bar.get_width(), 6) for bar in container]
+        for container in axes.containers
+        if hasattr(container, "patches")
+    }
+    assert widths == {"uniform": [5.0, -25.0], "difficult": [50.0, 0.0], "easy": [0.0, 25.0]}
+    numbers_only = {"uniform": [composition("size", None, 0.5, 0.4)]}
+    without = figures(
+        settings(ablations=[]), planted.scores(), {}, Why({"a": numbers_only}, explained.explained, [])
+    )
+    assert "gaps-a" not in without  # a gap is of shares
 
 
 def test_curated_shifts_are_paired_by_task(stress: Planted) -> None:

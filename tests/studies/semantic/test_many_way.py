@@ -72,6 +72,11 @@ def test_small_classes_are_left_out_and_counted() -> None:
     assert notes == ["4 classes with fewer than 15 images are left out of 5-shot tasks."]
 
 
+def test_classes_with_just_enough_images_count() -> None:
+    shapes, notes = _possible([15] * 100)  # 5 shots and 10 queries
+    assert (shapes, notes) == ([(1, 5), (1, 100), (5, 5), (5, 100)], [])
+
+
 def test_impossible_shapes_are_named_in_one_sentence() -> None:
     shapes, notes = _possible([12] * 30)
     assert shapes == [(1, 5), (1, 30)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,18 +11,22 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from longshot.core.errors import UserError
 from longshot.statistics import Rolling
 from longshot.studies import get_study, layered
+from longshot.studies.semantic import figures as pictures
 from longshot.studies.semantic.better_testbed import (
     BetterTestbed,
     BetterTestbedSettings,
+    _order_of_methods,
     appearances,
     class_ids_of,
     quartile_of,
 )
 from longshot.studies.semantic.figures import coloured, rolling_curve
 from longshot.studies.semantic.many_way import ManyWay, ManyWaySettings
-from longshot.studies.semantic.scores import MethodScores, leader, transduction
+from longshot.studies.semantic.scores import MethodScores, leader, read_scores, transduction
+from longshot.studies.semantic.tables import TableColumn, column_records, published_record, sheet
 
 COARSITY = np.array([4.0, 3.0, 2.0, 1.0, 8.0, 7.0, 6.0, 5.0])
 
@@ -141,3 +146,130 @@ def test_the_best_of_each_setting_protonet_and_the_lowest_are_coloured() -> None
     colours = {entry.method: colour for entry, colour in coloured(listed)}
     assert {name for name, colour in colours.items() if colour} == {"best", "protonet", "lowest", "tim"}
     assert len({colour for colour in colours.values() if colour}) == 4
+
+
+def test_a_printed_number_has_the_bounds_of_its_interval() -> None:
+    facts = {"testbed": "tiered", "part": "whole", "way": 5, "shot": 1, "metric": "accuracy"}
+    number: Any = SimpleNamespace(
+        **facts, backbone="resnet", method="protonet", setting="inductive", mean=0.5, half=0.04
+    )
+    record = published_record(number, 600)
+    assert {key: record[key] for key in facts} == facts
+    assert (record["source"], record["mean"], record["low"], record["high"], record["tasks"]) == (
+        *("published", 0.5, 0.46, 0.54, 600),
+    )
+    number.half = None
+    assert (published_record(number, 600)["low"], published_record(number, 600)["high"]) == (None, None)
+
+
+def test_a_missing_number_is_a_dash_and_settings_are_blocks() -> None:
+    key = ("bed", "whole", 5, 1, "accuracy")
+    columns = [TableColumn("group", "head", key), TableColumn("group", "alone", key, interval=False)]
+    columns.append(TableColumn("group", "other", ("none", *key[1:])))
+    entries = [scores("tim", [0.8, 0.6], "transductive"), scores("protonet", [0.4, 0.4])]
+    records = column_records(key, "pixels", entries, [entry.accuracy for entry in entries])
+    made = sheet("title", columns, records, "note")
+    half = 100 * stats.t.ppf(0.975, 1) * 0.1
+    assert [[[cell.text for cell in row] for row in block] for block in made.blocks] == [
+        [["protonet", "inductive", "40.00 ± 0.00", "40.00", "–"]],
+        [["tim", "transductive", f"70.00 ± {half:.2f}", "70.00", "–"]],
+    ]
+
+
+def test_scores_are_read_inductive_methods_first() -> None:
+    def row(method: str, setting: str, accuracy: float, coarsity: float | None) -> dict[str, Any]:
+        facts = {"testbed": "bed", "backbone": "pixels", "method": method, "setting": setting, "task": 0}
+        return {**facts, "accuracy": accuracy, "top5": accuracy / 2, "coarsity": coarsity}
+
+    table = pa.Table.from_pylist(
+        [row("tim", "transductive", 0.5, 2.0), row("protonet", "inductive", 0.25, None)]
+    )
+    results: Any = SimpleNamespace(table=lambda: table)
+    beds: Any = {"name": SimpleNamespace(content_hash="bed")}
+    first, second = read_scores(results, beds, "pixels", ["tim", "protonet"])["name"]  # one task each
+    assert (first.method, first.setting, first.coarsity) == ("protonet", "inductive", None)
+    assert (second.method, second.accuracy.tolist(), second.top5.tolist()) == ("tim", [0.5], [0.25])
+    assert second.coarsity is not None and second.coarsity.tolist() == [2.0]
+
+
+def test_pictures_show_the_numbers(entries: list[MethodScores], canvas: Any) -> None:
+    [axes] = canvas(
+        partial(pictures.histograms, {"uniform": np.array([1.0, 1.0, 5.0]), "semantic": COARSITY})
+    )
+    heights = [sum(bar.get_height() for bar in bars) for bars in axes.containers]
+    assert heights == pytest.approx([100.0, 100.0])
+    assert axes.patches[0].get_x() == pytest.approx(1.0)
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels == ["uniform (mean 2.3)", "semantic (mean 4.5)"]
+    [axes] = canvas(partial(pictures.balance, {"uniform": np.array([0.5, 0.25, 0.25, 0.0])}, 2))
+    line, even = axes.lines
+    assert line.get_xdata().tolist() == [1, 2, 3, 4] and line.get_ydata().tolist() == [50.0, 25.0, 25.0, 0.0]
+    assert even.get_ydata() == [50.0, 50.0] and even.get_label() == "all equal (50 %)"
+    names = ["1st", "2nd", "3rd", "4th", "uniform"]
+    values = [[quartile_of(entry, quartile) for entry in entries] for quartile in range(4)]
+    values.append([np.full(8, 0.9), np.full(8, 0.7)])
+    [axes] = canvas(partial(pictures.parts, entries, names, values, "title"))
+    by_label = {line.get_label(): line for line in axes.lines}
+    assert by_label["protonet"].get_ydata() == pytest.approx([20.0, 40.0, 60.0, 80.0])
+    assert sorted(line.get_ydata()[0] for line in axes.lines if len(line.get_xdata()) == 1) == [70.0, 90.0]
+    by_way = {10: [scores("protonet", [0.2, 0.4])], 2: [scores("protonet", [0.9, 0.7])]}
+    [axes] = canvas(partial(pictures.ways, by_way, "title"))
+    assert axes.containers[0][0].get_xdata() == pytest.approx([2, 10])
+    assert axes.containers[0][0].get_ydata() == pytest.approx([80.0, 30.0])
+    chance = next(line for line in axes.lines if line.get_label() == "chance")
+    assert chance.get_xdata() * chance.get_ydata() == pytest.approx(np.full(50, 100.0))
+
+
+def test_a_rolling_mean_is_no_wider_than_a_quarter_of_the_tasks(
+    entries: list[MethodScores], canvas: Any
+) -> None:
+    for window, width in ((5, 2), (2, 2)):
+        [axes] = canvas(partial(pictures.rolling, entries, window, "1-shot"))
+        assert axes.get_title(loc="left").startswith(f"1-shot: mean of {width} neighbouring tasks")
+    long = MethodScores("tim", "inductive", np.linspace(0, 1, 40), np.ones(40), np.linspace(1, 9, 40))
+    [axes] = canvas(partial(pictures.rolling, [long], 50, "1-shot"))
+    assert axes.get_title(loc="left").startswith("1-shot: mean of 10 neighbouring tasks")
+
+
+def test_equal_pairs_of_testbeds_share_their_pictures(entries: list[MethodScores]) -> None:
+    settings = layered(get_study("better-testbed-small"), None, {"shots": [1, 5], "way": 2}).settings
+    assert isinstance(settings, BetterTestbedSettings)
+    by_testbed = {f"{kind}-{shot}-shot": entries for kind in ("semantic", "uniform") for shot in (1, 5)}
+    same, other = planted([["a", "b"]] * 8), planted([["a", "c"]] * 8)
+    beds = dict.fromkeys(by_testbed, same)
+    each = {f"{kind}-{shot}-shot" for kind in ("accuracy", "quartiles") for shot in (1, 5)}
+    assert set(BetterTestbed().figures(settings, beds, by_testbed)) == {"coarsity", "balance", *each}
+    beds["uniform-5-shot"] = other
+    further = {"coarsity-5-shot", "balance-5-shot"}
+    assert set(BetterTestbed().figures(settings, beds, by_testbed)) == {
+        "coarsity",
+        "balance",
+        *each,
+        *further,
+    }
+
+
+def test_the_order_of_methods_is_compared_between_quartiles() -> None:
+    """b is above a on the first three quartiles and below on the last: τ is 1 three times and −1 three times."""
+    below, above = [0.5] * 8, [0.6] * 4 + [0.4, 0.4, 0.6, 0.6]  # tasks 4 and 5 are the coarsest
+    line = _order_of_methods([scores("a", below), scores("b", above)], 1)
+    assert (
+        "order of the 2 methods" in line and "0.00 on average, -1.00 at least; first on them: b, a." in line
+    )
+    assert _order_of_methods([scores("a", below)], 1) == "1-shot: one method has no order."
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("better-testbed", "way=1"),
+        ("better-testbed", "window=1"),
+        ("better-testbed", "tasks=7"),
+        ("many-way", "tasks=1"),
+    ],
+)
+def test_the_least_settings_are_accepted_and_less_is_not(name: str, change: str) -> None:
+    key, _, value = change.partition("=")
+    with pytest.raises(UserError, match=key):
+        layered(get_study(name), None, [change])
+    assert getattr(layered(get_study(name), None, {key: int(value) + 1}).settings, key) == int(value) + 1

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.studies.transfer.correlation import MEASURES, MODELS, correlations_table
+from longshot.core.errors import UserError
+from longshot.splits.divergences import between
+from longshot.studies import get_study
+from longshot.studies.transfer.correlation import (
+    MEASURES,
+    MODELS,
+    _sources,
+    correlations_table,
+    divergences,
+    task_embeddings,
+)
 from longshot.studies.transfer.figures import method_series
-from longshot.studies.transfer.stats import SplitPlace, TransferScores
+from longshot.studies.transfer.settings import CorrelationSettings
+from longshot.studies.transfer.stats import SplitPlace, TransferScores, targets_differ
 from longshot.studies.transfer.tables import (
     accuracies_table,
     adaptation_table,
@@ -112,3 +125,62 @@ def test_correlations_of_planted_divergences() -> None:
     assert measured[3]["r"] is None  # a constant divergence has no correlation
     assert [cell.mark for row in table.sheets[0].blocks[0] for cell in row[1:]] == ["", "", "best", ""]
     assert "from most to least negative Kullback-Leibler, Wasserstein-2, Euclidean" in table.lines[0]
+
+
+def test_the_sweep_is_in_the_order_of_its_targets(scores: TransferScores) -> None:
+    turned = TransferScores(scores.splits[::-1], scores.methods, scores.shots, scores.accuracy)
+    assert [split.name for split in turned.sweep] == ["R = 0", "R = 1"]
+    assert turned.hardest.name == "R = 1"
+
+
+def test_a_line_needs_divergences_that_differ(scores: TransferScores) -> None:
+    assert targets_differ(scores.splits)
+    assert not targets_differ(scores.splits[:2])  # one target, and the random split has none
+    same = [
+        SplitPlace("a", 0.0, 0.5, 0.1),
+        SplitPlace("b", 1.0, 0.5 + 1e-12, 0.1),
+        SplitPlace("c", None, 0.9, 0.1),
+    ]
+    assert not targets_differ(same)
+
+
+def test_downstream_tasks_come_from_the_test_classes_or_from_other_datasets() -> None:
+    settings = get_study("divergence-correlation-small").settings
+    assert isinstance(settings, CorrelationSettings)
+    dataset = SimpleNamespace(
+        name="herbs",
+        splits={"train": ("a", "b"), "test": ("c",)},
+        split_classes=lambda split: {"train": np.array([0, 1]), None: np.arange(3)}[split],
+    )
+    upstream, sources, notes = _sources(settings, dataset)  # type: ignore[arg-type]
+    assert upstream.tolist() == [0, 1] and list(sources) == ["herbs-test"]
+    assert sources["herbs-test"].split == "test" and len(notes) == 1
+    for part in ("train", "test"):
+        dataset.splits = {part: ("a",)}
+        with pytest.raises(UserError, match="has no train and test classes"):
+            _sources(settings, dataset)  # type: ignore[arg-type]
+
+
+def test_categorical_divergences_are_those_of_the_class_means() -> None:
+    rng = np.random.default_rng(0)
+    upstream, tasks = rng.normal(size=(6, 4)), rng.normal(size=(2, 3, 4))
+    measured = divergences(upstream, tasks, 0.01)
+    for number, task in enumerate(tasks):
+        points = np.concatenate([upstream, task])
+        for measure in MEASURES:
+            expected = between(measure, points, upstream.mean(0), task.mean(0))
+            assert measured["categorical"][measure][number] == pytest.approx(expected)
+
+
+def test_a_task_is_the_unit_means_of_its_classes_whatever_the_order_of_its_support() -> None:
+    bound = SimpleNamespace(
+        ways=np.array([2]),
+        support=SimpleNamespace(values=np.array([0, 3, 1, 2])),
+        support_label=SimpleNamespace(values=np.array([0, 1, 0, 1])),
+    )
+    bound_tasks = type("Bound", (), {**vars(bound), "__len__": lambda self: 1})()
+    testbed = SimpleNamespace(datasets={"herbs": "f"}, bind=lambda *_: bound_tasks)
+    array = np.array([[3.0, 0.0], [0.0, 4.0], [1.0, 0.0], [-1.0, 0.0]])  # the second class has the mean 0
+    features = SimpleNamespace(keys=None, fingerprint="f", array=array, dim=2)
+    embeddings = task_embeddings(testbed, features)  # type: ignore[arg-type]
+    assert embeddings.tolist() == [[pytest.approx([0.6, 0.8]), [0.0, 0.0]]]

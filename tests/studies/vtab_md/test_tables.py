@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from longshot.datasets import open_dataset
-from longshot.studies import get_study
+from longshot.studies import get_study, layered
+from longshot.studies.vtab_md import paper, tables
 from longshot.studies.vtab_md.data import StudySource
-from longshot.studies.vtab_md.plan import ApproachRow
+from longshot.studies.vtab_md.figures import figures as make_figures
+from longshot.studies.vtab_md.plan import ApproachRow, NetworkToTrain
 from longshot.studies.vtab_md.scores import VtabScores
 from longshot.studies.vtab_md.settings import VtabSettings
-from longshot.studies.vtab_md.tables import aggregate_table, choices_table, differences_table, sources_table
+from longshot.studies.vtab_md.tables import (
+    aggregate_table,
+    choices_table,
+    differences_table,
+    networks_table,
+    sources_table,
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +71,96 @@ def test_sources_have_their_means_and_marks(scores: VtabScores) -> None:
     assert cells["B", "dtd"] == (pytest.approx(0.6), "best") and cells["A", "dtd"] == (pytest.approx(0.5), "")
     assert cells["A", "fungi"][1] == "best"
     assert cells["A", "pets"] == cells["B", "pets"] == (pytest.approx(0.7), "tied")
+
+
+def test_printed_aggregates_stand_below_the_measured_ones(scores: VtabScores) -> None:
+    table = aggregate_table([4], scores, ["A note."])
+    printed = [record for record in table.records if record["source"] != "measured"]
+    assert printed and {record["on"] for record in printed} <= set(paper.AGGREGATES)
+    assert all(set(record) == set(table.records[0]) for record in printed)  # one head for all
+    assert [sheet.note.endswith("A note.") for sheet in table.sheets] == [True, False]
+
+
+def test_a_network_is_told_from_its_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = {"steps": 1200, "best_step": 900, "seconds": 61.4, "validation_accuracy": 0.625}
+    monkeypatch.setattr(tables, "training_outcome", lambda path: outcome)
+    data = SimpleNamespace(name="toys", splits={"train": ("a", "b")}, class_ids=("a", "b", "c"))
+
+    def network(**options: object) -> NetworkToTrain:
+        plan: Any = SimpleNamespace(options=options, algorithm="protonet")
+        return NetworkToTrain("one", plan, data, False)  # type: ignore[arg-type]
+
+    table = networks_table(
+        {"one": (network(network="resnet12", size=84), "x"), "two": (network(start="one"), "y")}
+    )
+    rows = [[cell.text for cell in row] for row in table.sheets[0].blocks[0]]
+    assert rows[0] == ["one", "protonet", "resnet12", "84", "toys", "2", "1,200", "900", "61", "62.5"]
+    assert rows[1][2:4] == ["one", "–"]
+    outcome["validation_accuracy"] = None  # type: ignore[assignment]
+    data.splits = {}
+    table = networks_table({"one": (network(), "x")})
+    [row] = [[cell.text for cell in row] for row in table.sheets[0].blocks[0]]
+    assert (row[2], row[5], row[-1]) == ("cnn4", "3", "–")
+
+
+def heights(axes: Any) -> dict[str, list[float]]:
+    return {
+        bars.get_label(): [round(bar.get_height(), 6) for bar in bars]
+        for bars in axes.containers
+        if hasattr(bars, "patches")
+    }
+
+
+def test_pictures_show_the_numbers(scores: VtabScores, canvas: Any) -> None:
+    kinds = {"one": "aggregate", "two": "md", "three": "vtab", "four": "both", "five": "grid"}
+    figures = {
+        name: {"kind": kind, "reference": "A" if kind == "md" else None} for name, kind in kinds.items()
+    }
+    settings = layered(get_study("vtab-md-small"), None, {"figures": figures, "published": []}).settings
+    assert isinstance(settings, VtabSettings)
+    drawings = make_figures(settings, scores)
+    assert set(drawings) == {"one", "two", "three", "four"}  # no row has a resolution
+    [axes] = canvas(drawings["one"])
+    assert heights(axes) == {"A": [65.0, 70.0, 70.0], "B": [60.0, 70.0, 70.0]}
+    [axes] = canvas(drawings["two"])
+    assert heights(axes) == {"A": [50.0, 80.0], "B": [60.0, 60.0]}
+    middles = [
+        bar.get_x() + bar.get_width() / 2
+        for bars in axes.containers
+        if hasattr(bars, "patches")
+        for bar in bars
+    ]
+    assert middles == pytest.approx([-0.15, 0.85, 0.15, 1.15])
+    mean = next(line for line in axes.lines if line.get_label() == "mean of A")
+    assert mean.get_ydata() == pytest.approx([65.0, 65.0])
+    [axes] = canvas(drawings["three"])
+    assert heights(axes) == {"A": [70.0], "B": [70.0]}
+    above, below = canvas(drawings["four"])
+    assert heights(above)["A"] == [50.0, 80.0] and heights(below)["A"] == [70.0]
+
+
+def test_a_grid_has_a_line_per_network(scores: VtabScores, canvas: Any) -> None:
+    sizes = {"A": 84, "B": 64}
+    rows = [replace(row, capacity="cnn4", resolution=sizes[row.name]) for row in scores.rows]
+    sized = VtabScores(rows, scores.sources, scores.values)
+    figures = {"grid": {"kind": "grid"}}
+    settings = layered(get_study("vtab-md-small"), None, {"figures": figures, "published": []}).settings
+    assert isinstance(settings, VtabSettings)
+    first, second = canvas(make_figures(settings, sized)["grid"])
+    assert first.containers[0][0].get_xdata() == pytest.approx([64, 84])
+    assert first.containers[0][0].get_ydata() == pytest.approx([60.0, 50.0])
+    assert second.containers[0][0].get_ydata() == pytest.approx([60.0, 80.0])
+
+
+def test_the_papers_figure_2_has_two_of_its_columns(scores: VtabScores) -> None:
+    figures = {name: {"kind": "md", "rows": ["B"]} for name in ("figure-2", "figure-6")}
+    settings = layered(get_study("vtab-md-small"), None, {"figures": figures, "published": [4, 7]}).settings
+    assert isinstance(settings, VtabSettings)
+    drawings: dict[str, Any] = make_figures(settings, scores)
+    shown = {name: [row.label for row in drawing.args[0].rows] for name, drawing in drawings.items()}
+    assert shown["figure-2"] == shown["figure-6"] == ["B"]
+    assert shown["published-figure-2"] == ["MD-Transfer", "BiT-ResNet-18"]
+    assert shown["published-figure-6"] == ["BiT-ResNet-50 (GNWS)", "BiT-ResNet-50 (BN)"]
 
 
 def test_the_candidate_that_was_taken_is_bold() -> None:
