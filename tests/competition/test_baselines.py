@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,15 +14,24 @@ from longshot.competition.data import CompetitionData
 from longshot.competition.settings import load
 from longshot.core.errors import UserError
 
-SMALL = {
+VALID = {"valid_tasks": 2, "valid_every": 2}
+SMALL: dict[str, dict[str, Any]] = {
     "random": {},
     "train-from-scratch": {"network": "cnn4(width=4)", "steps": 3},
-    "fine-tuning": {"network": "cnn4(width=4)", "train_steps": 3, "task_steps": 5},
-    "matching": {"network": "cnn4(width=4)", "train_tasks": 2},
-    "prototypical": {"network": "cnn4(width=4)", "train_tasks": 2},
-    "fomaml": {"network": "cnn4(width=4)", "train_tasks": 2, "task_steps": 2},
-    "metadelta": {"network": "cnn4(width=4)", "train_steps": 3, "valid_tasks": 2},
+    "fine-tuning": {"network": "cnn4(width=4)", "train_steps": 3, "task_steps": 5, **VALID},
+    "matching": {"network": "cnn4(width=4)", "train_tasks": 2, **VALID},
+    "prototypical": {"network": "cnn4(width=4)", "train_tasks": 2, **VALID},
+    "fomaml": {"network": "cnn4(width=4)", "train_tasks": 2, "task_steps": 2, **VALID},
+    "metadelta": {
+        "network": "cnn4(width=4)",
+        "weights": "none",
+        "size": 24,
+        "accumulate": 1,
+        "train_steps": 2,
+        **VALID,
+    },
 }
+TRAINED = ("fine-tuning", "matching", "prototypical", "fomaml", "metadelta")
 
 
 @pytest.fixture(scope="module")
@@ -54,16 +64,30 @@ def test_a_baseline_runs_to_a_score(data, tmp_path, needs_sandbox, name):
     answers = (tmp_path / "run" / "answers.jsonl").read_text().splitlines()
     tasks = data.test_tasks(phase, 1)
     assert [len(json.loads(line)["predicted"]) for line in answers] == [len(task.query) for task in tasks]
+    log = [
+        json.loads(line) for line in (tmp_path / "run" / "log.txt").read_text().splitlines() if "{" in line
+    ]
+    judged = [line["validation"] for line in log if "validation" in line]
+    chosen = [line["chosen"] for line in log if "chosen" in line]
+    if name in TRAINED:  # one of the two training datasets is held out
+        held_out = {tuple(line["datasets"]) for line in log if "datasets" in line}
+        assert held_out in ({("fish",)}, {("flowers",)})
+        assert judged == {"metadelta": [0, 2], "fine-tuning": [2, 3]}.get(name, [2])
+        assert len(chosen) == 1
+        assert chosen[0] in judged
+    else:
+        assert (judged, chosen) == ([], [])
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_baseline_may_enter_the_meta_learning_league(tmp_path: Path, name: str):
-    assert leagues.shipped_weights(write_baseline(name, tmp_path / "code")) == []
+    code = write_baseline(name, tmp_path / "code", {"weights": "none"} if name == "metadelta" else {})
+    assert leagues.shipped_weights(code) == []
 
 
 def test_a_setting_that_is_not_there_is_named(tmp_path):
     with pytest.raises(
-        UserError, match="'prototypical' has no setting 'steps'; it has: network, train_tasks, lr"
+        UserError, match="'prototypical' has no setting 'steps'; it has: network, weights, train_tasks, lr"
     ):
         write_baseline("prototypical", tmp_path / "code", {"steps": 3})
     assert not (tmp_path / "code").exists()

@@ -105,6 +105,46 @@ def test_datasets_are_held_out_by_number_or_by_name():
             feed.hold_out(sources, validation, rng)
 
 
+@pytest.mark.parametrize(("datasets", "expected"), [(2, 1), (3, 1), (5, 2), (10, 3)])
+def test_a_share_of_the_datasets_is_held_out(datasets, expected):
+    sources = [source(f"d{number}", [2, 2]) for number in range(datasets)]
+    splits = [feed.hold_out(sources, 0.3, np.random.default_rng(seed)) for seed in range(20)]
+    for train, held in splits:
+        assert (len(train), len(held)) == (datasets - expected, expected)
+        assert {each.name for each in (*train, *held)} == {each.name for each in sources}
+    assert len({tuple(each.name for each in held) for _, held in splits}) > 1  # by the seed of the run
+
+
+def test_of_one_dataset_classes_are_held_out():
+    dataset = source("d", [2, 3, 4, 5, 6, 7], first_class=10)
+    (train,), (held,) = feed.hold_out([dataset], 0.3, np.random.default_rng(0))
+    assert (train.name, held.name, len(train.sizes), len(held.sizes)) == ("d", "d", 4, 2)
+    assert sorted([*train.numbers, *held.numbers]) == list(range(10, 16))
+    owner = np.repeat(np.arange(6), [2, 3, 4, 5, 6, 7])  # of each row
+    (images, labels), *_ = feed.batch_generator([train], int(train.sizes.sum()), np.random.default_rng(0))(1)
+    assert {(int(label), int(owner[row])) for label, row in zip(labels, rows(images), strict=True)} == {
+        (position, int(number) - 10) for position, number in enumerate(train.numbers)
+    }
+    settings = config(N=2, k=1, query_images_per_class=1)
+    for seed in range(10):
+        task = feed.draw_task(held, settings, np.random.default_rng(seed))
+        assert set(task.original_class_idx) == set(held.numbers)
+        shown = [int(owner[row]) + 10 for row in rows(task.support_set[0])]
+        assert shown == task.support_set[2].tolist()
+
+
+@pytest.mark.parametrize(
+    ("share", "sizes", "words"),
+    [
+        (0.3, [5, 5, 5], "dataset 'd' has 3 classes; 2 to validate on and 2 to train on are needed"),
+        (1.5, [5] * 9, "validation_datasets is 1.5; a share must lie between 0 and 1"),
+    ],
+)
+def test_a_share_that_cannot_be_held_out(share, sizes, words):
+    with pytest.raises(ConfigError, match=words):
+        feed.hold_out([source("d", sizes)], share, np.random.default_rng(0))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -33,7 +33,7 @@ def command() -> None:
     \b
     Example:
       longshot compete init my-competition
-      longshot compete baseline prototypical proto --set "network=cnn4(width=16)" --set train_tasks=20
+      longshot compete baseline prototypical proto --set network=cnn4 --set train_tasks=20 --set valid_tasks=5
       longshot compete submit my-competition proto --team "The Prototypes" --league meta-learning
       longshot compete work my-competition
       longshot compete leaderboard my-competition
@@ -73,7 +73,7 @@ def baseline_command(name: str | None, folder: Path | None, settings: tuple[str,
 
     \b
     Example:
-      longshot compete baseline prototypical proto --set "network=cnn4(width=16)" --set train_tasks=20
+      longshot compete baseline prototypical proto --set network=cnn4 --set train_tasks=20 --set valid_tasks=5
     """
     from longshot.competition import BASELINES, write_baseline
 

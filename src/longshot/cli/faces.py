@@ -31,6 +31,7 @@ COMMAND_OF = {
     "check_method": "methods check",
     "run_study": "study run",
     "competition.create": "compete init",
+    "competition.write_baseline": "compete baseline",
     "competition.status": "compete status",
     "competition.export_bundle": "compete bundle",
     "competition.check_bundle": "compete validate",

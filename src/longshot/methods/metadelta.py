@@ -67,6 +67,28 @@ class MetaDeltaDecoder(Method):
         return torch.from_numpy(plans).to(means)
 
 
+def decode(support: Tensor, labels: Tensor, query: Tensor, way: int) -> Tensor:
+    """One task: scores [Q, W] of queries [Q, d] from support rows [S, d] with labels [S] in 0…W−1.
+
+    Examples
+    --------
+    >>> rows = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    >>> decode(rows, torch.tensor([0, 1]), torch.tensor([[0.1, 0.9], [0.8, 0.3]]), 2).argmax(1)
+    tensor([1, 0])
+    """
+    batch = TaskBatch(
+        support=support[None],
+        support_label=labels[None].to(support.device),
+        query=query[None],
+        query_mask=torch.ones(1, len(query), dtype=torch.bool, device=query.device),
+        ways=torch.tensor([way], device=query.device),
+        way=way,
+        seeds=torch.zeros(1, dtype=torch.int64),
+        blocks=(support.shape[1],),
+    )
+    return MetaDeltaDecoder().scores(batch)[0]
+
+
 def whitened(rows: Tensor, mask: Tensor) -> Tensor:
     """[B, N, d] rows minus the mean of those in ``mask`` [B, N], at unit length; the others are 0."""
     weights = mask.unsqueeze(2).to(rows.dtype)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 import torch
@@ -17,7 +18,6 @@ from longshot.training.base import Algorithm, ImageBatch, ParameterGroup, Step, 
 
 MOMENTUM = 0.1  # of the running statistics of batch norms
 LAYERS = 3  # of the perceptron
-TASKS = 50  # of a validation
 
 
 class MetaDelta(Algorithm):
@@ -99,3 +99,35 @@ def hold_frozen(network: Network) -> None:
         parameters = list(module.parameters())
         if parameters and not any(parameter.requires_grad for parameter in parameters):
             module.eval()
+
+
+class TimeBudget:
+    """Time from now on; ``has_room`` before each round of work ends it before it is overdrawn.
+
+    Parameters
+    ----------
+    seconds : float
+        How long the work may take.
+    clock : callable
+        Gives the time in seconds.
+
+    Examples
+    --------
+    >>> moments = iter([0.0, 1.0, 5.0, 8.0])  # made at 0; rounds begin at 1 and 5 and would begin at 8
+    >>> budget = TimeBudget(11, clock=lambda: next(moments))
+    >>> budget.has_room(), budget.has_room(), budget.has_room()
+    (True, True, False)
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock, self.end = clock, clock() + seconds
+        self.round_began: float | None = None
+        self.longest = 0.0
+
+    def has_room(self) -> bool:
+        """Whether a round that takes as long as the longest so far would end in time; the next one begins now."""
+        now = self.clock()
+        if self.round_began is not None:
+            self.longest = max(self.longest, now - self.round_began)
+        self.round_began = now
+        return now + self.longest < self.end

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +52,38 @@ class TrainingTask:
 
 @dataclass(frozen=True)
 class FeedSource:
-    """One dataset: pixels uint8 [N, H, W, 3], class-major, and the number of its first class among all."""
+    """One dataset: pixels uint8 [N, H, W, 3], class-major, and the number of its first class among all.
+
+    ``chosen`` are the positions of the classes in use; all where it is None.
+    """
 
     name: str
     pixels: np.ndarray[Any, Any]
     offsets: np.ndarray[Any, Any]
     first_class: int
+    chosen: np.ndarray[Any, Any] | None = None
+
+    @property
+    def classes(self) -> np.ndarray[Any, Any]:
+        """Positions of its classes."""
+        return np.arange(len(self.offsets) - 1) if self.chosen is None else self.chosen
 
     @property
     def sizes(self) -> np.ndarray[Any, Any]:
-        return np.diff(self.offsets)
+        """Images of each class."""
+        sizes: np.ndarray[Any, Any] = np.diff(self.offsets)[self.classes]
+        return sizes
+
+    @property
+    def starts(self) -> np.ndarray[Any, Any]:
+        """Row of each class's first image."""
+        starts: np.ndarray[Any, Any] = self.offsets[self.classes]
+        return starts
+
+    @property
+    def numbers(self) -> np.ndarray[Any, Any]:
+        """Each class's number among those of all datasets."""
+        return self.first_class + self.classes
 
 
 def images(pixels: np.ndarray[Any, Any]) -> torch.Tensor:
@@ -110,10 +132,19 @@ def open_sources(folder: Path) -> list[FeedSource]:
 def hold_out(
     sources: list[FeedSource], validation: Any, rng: np.random.Generator
 ) -> tuple[list[FeedSource], list[FeedSource]]:
-    """Training and validation datasets: ``validation`` is None, a number of datasets, or their names."""
+    """Training and validation datasets: ``validation`` is None, a number of datasets, a share of them, or their names.
+
+    Of a single dataset a share means classes: there is nothing else to hold out.
+    """
     if not validation:
         return sources, []
     names = [source.name for source in sources]
+    if isinstance(validation, float):
+        if not 0 < validation < 1:
+            raise ConfigError(f"validation_datasets is {validation:g}; a share must lie between 0 and 1")
+        if len(sources) == 1:
+            return hold_out_classes(sources[0], validation, rng)
+        validation = min(max(1, round(validation * len(sources))), len(sources) - 1)
     if isinstance(validation, int):
         if validation >= len(sources):
             raise ConfigError(
@@ -131,6 +162,21 @@ def hold_out(
             raise ConfigError("all datasets are held out for validation and none is left to train on")
     train = [source for source in sources if source.name not in chosen]
     return train, [source for source in sources if source.name in chosen]
+
+
+def hold_out_classes(
+    source: FeedSource, share: float, rng: np.random.Generator
+) -> tuple[list[FeedSource], list[FeedSource]]:
+    """One dataset as two with different classes; at least two each, without which there are no tasks."""
+    count = max(2, round(share * len(source.classes)))
+    if len(source.classes) - count < 2:
+        raise ConfigError(
+            f"dataset {source.name!r} has {len(source.classes)} classes; {count} to validate on and 2 to train on are "
+            f"needed"
+        )
+    order = rng.permutation(source.classes)
+    held, train = (replace(source, chosen=np.sort(part)) for part in (order[:count], order[count:]))
+    return [train], [held]
 
 
 def task_generator(
@@ -158,14 +204,14 @@ def draw_task(source: FeedSource, config: dict[str, Any], rng: np.random.Generat
     shots = _amount(config, "k", room, rng)
     classes = rng.choice(able, ways, replace=False)
     rows = np.stack(
-        [source.offsets[c] + rng.choice(source.sizes[c], shots + queries, replace=False) for c in classes]
+        [source.starts[c] + rng.choice(source.sizes[c], shots + queries, replace=False) for c in classes]
     )
     return TrainingTask(
         num_ways=ways,
         num_shots=shots,
         support_set=_set(source, rows[:, :shots], classes),
         query_set=_set(source, rows[:, shots:], classes),
-        original_class_idx=source.first_class + classes,
+        original_class_idx=source.numbers[classes],
         dataset=source.name,
     )
 
@@ -186,7 +232,7 @@ def _set(
     """(X, y, original_y) of rows [N, k]."""
     each = rows.shape[1]
     labels = np.repeat(np.arange(len(classes)), each)
-    original = np.repeat(source.first_class + classes, each)
+    original = np.repeat(source.numbers[classes], each)
     return images(source.pixels[rows.reshape(-1)]), torch.from_numpy(labels), torch.from_numpy(original)
 
 
@@ -194,10 +240,12 @@ def batch_generator(
     sources: list[FeedSource], size: int, rng: np.random.Generator
 ) -> Callable[[int], Iterator[tuple[torch.Tensor, torch.Tensor]]]:
     """``generator(n)`` yields n batches (X, y) of the datasets put together; y numbers the classes 0 … total−1."""
-    lengths = np.array([len(source.pixels) for source in sources])
+    lengths = np.array([source.sizes.sum() for source in sources])
     starts = np.cumsum(lengths) - lengths
-    labels, base = [], 0
+    places, labels, base = [], [], 0  # of the images of each dataset: row and label
     for source in sources:  # counted among the training datasets, so that held-out classes leave no gap
+        pairs = zip(source.starts, source.sizes, strict=True)
+        places.append(np.concatenate([np.arange(start, start + size) for start, size in pairs]))
         labels.append(base + np.repeat(np.arange(len(source.sizes)), source.sizes))
         base += len(source.sizes)
 
@@ -205,10 +253,10 @@ def batch_generator(
         for _ in range(int(count)):
             rows = np.sort(rng.choice(lengths.sum(), size, replace=size > lengths.sum()))
             owner = np.searchsorted(starts, rows, side="right") - 1
-            parts = [
-                (sources[i].pixels[rows[owner == i] - starts[i]], labels[i][rows[owner == i] - starts[i]])
-                for i in np.unique(owner)
-            ]
+            parts = []
+            for i in np.unique(owner):
+                own = rows[owner == i] - starts[i]
+                parts.append((sources[i].pixels[places[i][own]], labels[i][own]))
             order = rng.permutation(size)
             pixels = np.concatenate([part[0] for part in parts])[order]
             yield images(pixels), torch.from_numpy(np.concatenate([part[1] for part in parts])[order])

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 from api import MetaLearner, Predictor
-from helpers import DEVICE, SavedLearner, backbone, embed, prepared, probabilities, settings
+from helpers import DEVICE, BestLearner, SavedLearner, backbone, embed, probabilities, settings
 from torch import nn
 
 SETTINGS = settings(__file__)
@@ -11,24 +11,27 @@ SETTINGS = settings(__file__)
 
 class MyMetaLearner(MetaLearner):
     def meta_fit(self, meta_train_generator, meta_valid_generator):
-        network = backbone(SETTINGS["network"])
+        learner, total = MyLearner(), SETTINGS["train_steps"]
+        network = learner.module
         head = nn.Linear(network.dim, self.train_classes).to(DEVICE)
         optimiser = torch.optim.Adam([*network.parameters(), *head.parameters()], SETTINGS["lr"])
+        best = BestLearner(learner, meta_valid_generator, SETTINGS)
         network.train()
-        for step, (images, labels) in enumerate(meta_train_generator(SETTINGS["train_steps"])):
-            scores = head(network(prepared(images)))
+        for step, (images, labels) in enumerate(meta_train_generator(total)):
+            scores = head(network(images))
             loss = F.cross_entropy(scores, labels.to(DEVICE))
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
             if step % 100 == 0:
                 self.log((images, labels), scores.detach().argmax(1).cpu().numpy(), loss.item())
-        return MyLearner(network)
+            best.after(step + 1, total)
+        return best.chosen()
 
 
 class MyLearner(SavedLearner):
-    def __init__(self, network=None):
-        self.module = network or backbone(SETTINGS["network"])
+    def __init__(self):
+        self.module = backbone(SETTINGS)
 
     def fit(self, support_set):
         images, labels, _, ways, _ = support_set

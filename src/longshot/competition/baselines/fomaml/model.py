@@ -5,7 +5,7 @@ import copy
 import torch
 import torch.nn.functional as F
 from api import MetaLearner, Predictor
-from helpers import DEVICE, SavedLearner, backbone, prepared, probabilities, settings
+from helpers import DEVICE, BestLearner, SavedLearner, backbone, probabilities, settings
 from torch import nn
 
 SETTINGS = settings(__file__)
@@ -16,7 +16,7 @@ class MamlStart(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.network = backbone(SETTINGS["network"])
+        self.network = backbone(SETTINGS)
         self.start = nn.Parameter(torch.zeros(1, self.network.dim, device=DEVICE))
 
     def adapted(self, images, labels, ways):
@@ -25,7 +25,7 @@ class MamlStart(nn.Module):
         head = self.start.detach().repeat(ways, 1).requires_grad_()
         parameters = [*network.parameters(), head]
         for _ in range(SETTINGS["task_steps"]):
-            loss = F.cross_entropy(F.linear(network(prepared(images)), head), labels.to(DEVICE))
+            loss = F.cross_entropy(F.linear(network(images), head), labels.to(DEVICE))
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
             with torch.no_grad():
                 for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -43,17 +43,19 @@ def settled(network, images):
     for layer in network.modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
             layer.momentum = 1.0
-    network.train()(prepared(images))
+    network.train()(images)
     return network.eval()
 
 
 class MyMetaLearner(MetaLearner):
     def meta_fit(self, meta_train_generator, meta_valid_generator):
-        model = MamlStart()
+        learner, total = MyLearner(), SETTINGS["train_tasks"]
+        model = learner.module
         optimiser = torch.optim.Adam(model.parameters(), SETTINGS["lr"])
-        for step, task in enumerate(meta_train_generator(SETTINGS["train_tasks"])):
+        best = BestLearner(learner, meta_valid_generator, SETTINGS)
+        for step, task in enumerate(meta_train_generator(total)):
             network, head = model.adapted(*task.support_set[:2], task.num_ways)
-            scores = F.linear(network(prepared(task.query_set[0])), head)
+            scores = F.linear(network(task.query_set[0]), head)
             loss = F.cross_entropy(scores, task.query_set[1].to(DEVICE))
             moved = [*network.parameters(), head]
             gradients = torch.autograd.grad(loss / SETTINGS["meta_batch"], moved, allow_unused=True)
@@ -66,7 +68,8 @@ class MyMetaLearner(MetaLearner):
                 optimiser.zero_grad()
             if step % 100 == 0:
                 self.log(task, scores.detach().argmax(1).cpu().numpy(), loss.item())
-        return MyLearner(model)
+            best.after(step + 1, total)
+        return best.chosen()
 
 
 def add(parameter, gradient):
@@ -76,8 +79,8 @@ def add(parameter, gradient):
 
 
 class MyLearner(SavedLearner):
-    def __init__(self, model=None):
-        self.module = model or MamlStart()
+    def __init__(self):
+        self.module = MamlStart()
 
     def fit(self, support_set):
         images, labels, _, ways, _ = support_set
@@ -91,5 +94,5 @@ class Adapted(Predictor):
 
     @torch.no_grad()
     def predict(self, query_set):
-        features = torch.cat([self.network(prepared(part)) for part in query_set.split(64)])
+        features = torch.cat([self.network(part) for part in query_set.split(64)])
         return probabilities(F.linear(features, self.head))

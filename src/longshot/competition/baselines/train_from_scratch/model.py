@@ -1,9 +1,9 @@
-"""Train-from-scratch: no meta-training; a network and its last layer learn every task from nothing."""
+"""Train-from-scratch: no meta-training, so nothing to choose; a network and its last layer learn every task anew."""
 
 import torch
 import torch.nn.functional as F
 from api import Learner, MetaLearner, Predictor
-from helpers import DEVICE, backbone, prepared, probabilities, settings
+from helpers import DEVICE, backbone, probabilities, settings
 from torch import nn
 
 SETTINGS = settings(__file__)
@@ -17,12 +17,12 @@ class MyMetaLearner(MetaLearner):
 class MyLearner(Learner):
     def fit(self, support_set):
         images, labels, _, ways, _ = support_set
-        network = backbone(SETTINGS["network"])
+        network = backbone(SETTINGS)
         model = nn.Sequential(network, nn.Linear(network.dim, ways)).to(DEVICE).train()
         optimiser = torch.optim.Adam(model.parameters(), SETTINGS["lr"])
         for _ in range(SETTINGS["steps"]):
             chosen = torch.randint(len(images), (min(SETTINGS["batch"], len(images)),))
-            loss = F.cross_entropy(model(prepared(images[chosen])), labels[chosen].to(DEVICE))
+            loss = F.cross_entropy(model(images[chosen]), labels[chosen].to(DEVICE))
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -41,4 +41,4 @@ class Trained(Predictor):
 
     @torch.no_grad()
     def predict(self, query_set):
-        return probabilities(torch.cat([self.model(prepared(part)) for part in query_set.split(64)]))
+        return probabilities(torch.cat([self.model(part) for part in query_set.split(64)]))
