@@ -28,7 +28,8 @@ def test_the_wheel_holds_the_package_and_its_data_only(wheel: Path) -> None:
     assert "longshot/py.typed" in names
     assert any(name.endswith(".j2") for name in names)
     presets = {
-        path.relative_to(ROOT / "src").as_posix() for path in ROOT.glob("src/longshot/studies/*/*.yaml")
+        path.relative_to(ROOT / "src").as_posix()
+        for path in ROOT.glob("src/longshot/studies/*/presets/*.yaml")
     }
     assert presets
     assert presets <= set(names)

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import UserError
+from longshot.evaluation.judging import method_accuracies
 from longshot.testbeds import sample as drawing
 
 if TYPE_CHECKING:
-    from longshot.core.arrays import Floats
-    from longshot.core.tasks import TaskRows
     from longshot.datasets.dataset import Dataset
-    from longshot.features.features import Features
     from longshot.testbeds.inspection import Inspection
     from longshot.testbeds.sample import SampleEstimate
     from longshot.testbeds.testbed import Testbed
@@ -93,15 +91,3 @@ def _write_page(
     images = find_images(fingerprints, datasets or {}) if pictures else None
     name = Path(inspection.name).name
     write_text(page, render_testbed(inspection.testbed, name=name, images=images, pictures=pictures))
-
-
-def method_accuracies(
-    call: str, tasks: TaskRows, features: Features, device: str = "auto"
-) -> tuple[str, Floats]:
-    """The method's full call, and its accuracy on each task, [T]."""
-    from longshot.core.devices import pick_device
-    from longshot.methods.batching import Gatherer, accuracies
-    from longshot.methods.registry import feature_method
-
-    method = feature_method(call)
-    return method.call, accuracies(tasks, method, Gatherer([features.array], pick_device(device)))

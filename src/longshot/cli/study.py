@@ -152,7 +152,11 @@ def run(
     if as_json:
         echo_json(_facts(outcome))
         return
+    for judged in outcome.claims:
+        click.echo(f"{judged.verdict}: {judged.claim.sentence}.")
     for table in outcome.tables:
+        if table.stem == "claims" and outcome.claims:  # too long for a terminal; it stands on the page
+            continue
         for sheet in table.sheets[:1]:
             heads = [f"{group}: {head}" if group else head for group, head in sheet.heads]
             rows = [row for block in sheet.blocks for row in block]
@@ -161,7 +165,7 @@ def run(
         click.echo("".join(f"{line}\n" for line in table.lines))
     for note in outcome.notes:
         click.echo(f"note: {note}")
-    click.echo(f"{out}: tables/, figures/, report.html; rows per task in {out / 'run'}")
+    click.echo(f"{out / 'report.html'}: the study; tables/ and figures/ beside it, rows per task in run/")
 
 
 def _facts(outcome: StudyOutcome) -> dict[str, Any]:
@@ -171,6 +175,7 @@ def _facts(outcome: StudyOutcome) -> dict[str, Any]:
         "notes": list(outcome.notes),
         "steps": list(outcome.did),
         "tables": {table.stem: list(table.records) for table in outcome.tables},
+        "verdicts": {judged.claim.id: judged.verdict for judged in outcome.claims},
         "findings": [line for table in outcome.tables for line in table.lines],
         "figures": list(outcome.figures),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,9 +97,15 @@ def environment() -> Environment:
         correlation=_correlation,
         duration=duration,
         call=_call,
+        groupby_runs=_runs_of_groups,
     )
     templates.globals.update(colour=svg.colour, swatch=swatch)
     return templates
+
+
+def _runs_of_groups(heads: Sequence[tuple[str, str]]) -> list[tuple[str, int]]:
+    """(group, columns) of neighbouring heads (group, head) that share their group."""
+    return [(group, len(list(members))) for group, members in groupby(heads, key=lambda head: head[0])]
 
 
 def asset(name: str) -> str:

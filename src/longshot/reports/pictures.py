@@ -104,11 +104,17 @@ def albums(
     count: int,
     marked: dict[int, int],
     judges: Sequence[int] | None,
+    beds: Sequence[int] | None = None,
 ) -> list[Album]:
-    """One album per testbed; ``marked``: whose predictions are shown, ``judges``: who chooses the tasks."""
+    """One album per testbed; ``marked``: whose predictions are shown, ``judges``: who chooses the tasks.
+
+    ``beds`` are the places of the testbeds to show; None: all.
+    """
     pages = []
-    with progress("pictures", total=2 * count * len(data.beds), unit="tasks") as bar:
-        for b, bed in enumerate(data.beds):
+    shown = range(len(data.beds)) if beds is None else beds
+    with progress("pictures", total=2 * count * len(shown), unit="tasks") as bar:
+        for b in shown:
+            bed = data.beds[b]
             column = [(s, cell) for s, cell in data.column(b) if judges is None or s in judges]
             if column:
                 pages.append(

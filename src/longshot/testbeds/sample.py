@@ -29,12 +29,12 @@ from longshot.testbeds.words import (
     JUDGED,
     SampleSettings,
     check_settings,
+    choice_of,
     judge_features,
     make_classes,
     make_instances,
     make_limits,
     make_shape,
-    of_instances,
 )
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def estimate_sample(
     """Draw a few tasks, without looking at features, and multiply; takes what ``sample`` takes."""
     looks = instances in JUDGED or getattr(instances, "features_hash", None) is not None
     if looks:
-        settings = {name: value for name, value in settings.items() if not of_instances(name)}
+        settings = {name: value for name, value in settings.items() if choice_of(name) != "instances"}
         instances = "uniform"
     count = min(tasks, _TRIAL)
     start = time.monotonic()

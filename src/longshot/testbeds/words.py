@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -79,7 +79,7 @@ class SampleSettings(TypedDict, total=False):
 class _Word:
     """What a word makes, and which settings go with it: setting → parameter of ``make``."""
 
-    make: Callable[..., Any]
+    make: type[Any]
     settings: Mapping[str, str]
 
 
@@ -195,9 +195,41 @@ def check_settings(
         )
 
 
-def of_instances(setting: str) -> bool:
-    """Whether a setting belongs to instances alone."""
-    return _BELONGINGS.get(setting, ("",))[0] == "instances"
+def choice_of(setting: str) -> str:
+    """The choice that a setting belongs to: "shape", "classes" or "instances"; empty where to none alone."""
+    return _BELONGINGS.get(setting, ("",))[0]
+
+
+def described(choice: str, word: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A choice by its word as plain values: its name and all its parameters, defaults included; nothing is made.
+
+    Parameters
+    ----------
+    choice : {"shape", "classes", "instances"}
+        Which of the three.
+    word : str
+        Its word.
+    settings : mapping
+        As :class:`SampleSettings`; those of other choices are left aside.
+
+    Examples
+    --------
+    >>> described("instances", "greedy", {"judge": "pixels"})["objective"]
+    'prototype'
+    >>> described("classes", "uniform", {"way": 5})
+    {'name': 'uniform'}
+    """
+    made = {"shape": _SHAPES, "classes": _CLASSES, "instances": _INSTANCES}[choice][word]
+    values = {
+        each.name: each.default
+        for each in fields(made.make)
+        if each.init and each.default is not MISSING and each.metadata.get("setting", True)
+    }
+    values |= _given(settings, made.settings)
+    for name, (owner, words) in _BELONGINGS.items():  # settings without a parameter, as the judge
+        if owner == choice and word in words and name not in made.settings and settings.get(name) is not None:
+            values[name] = settings[name]
+    return {"name": word, **values}
 
 
 def make_shape(shape: Shape | str, settings: Mapping[str, Any]) -> Shape:

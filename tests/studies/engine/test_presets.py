@@ -17,11 +17,13 @@ def test_a_preset_names_all_settings_and_its_source(name: str) -> None:
     study = get_study(name)
     assert study.name == name
     fields = get_recipe(study.recipe).settings.model_fields
-    assert set(study.named) == set(fields)
+    assert set(study.settings.plain()) >= {field.alias or key for key, field in fields.items()}
+    extends = yaml.safe_load(study.text).get("extends")
+    assert extends in study_names() or set(study.named) == set(fields)
     assert all(field.description for field in fields.values())
     assert layered(study, None, study.settings.plain()) == study  # settings can be read again
     assert study.paper and study.checked and study.title
-    assert yaml.safe_load(study.text)["recipe"] in RECIPES
+    assert study.recipe in RECIPES
 
 
 def test_the_paper_preset_has_the_papers_settings() -> None:
@@ -103,3 +105,31 @@ def test_a_missing_or_binary_file_is_named(tmp_path: Path) -> None:
     for path, why in ((tmp_path / "none.yaml", "No such file"), (binary, "not UTF-8")):
         with pytest.raises(UserError, match=why):
             read_study(path)
+
+
+def test_a_file_extends_a_preset_and_a_file_extends_that(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("extends: better-testbed-small\nsettings: {tasks: 50, way: 4}\n")
+    (tmp_path / "mine.yaml").write_text("name: mine\nextends: base.yaml\nsettings: {way: 3}\n")
+    study = read_study(tmp_path / "mine.yaml")
+    small = get_study("better-testbed-small")
+    assert (study.name, study.recipe, study.title) == ("mine", "better-testbed", small.title)
+    expected = {**small.settings.plain(), "tasks": 50, "way": 3}
+    assert study.settings.plain() == expected
+    assert study.named == ("way",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("extends: better-testbedd", "There is no study 'better-testbedd'; did you mean 'better-testbed'"),
+        ("extends: none.yaml", "none.yaml, which cannot be read"),
+        ("extends: self.yaml", "extend each other without end"),
+        ("extends: many-way\nrecipe: better-testbed", "but what it extends is of 'many-way'"),
+        ("settings: {tasks: 5}", "lacks 'extends' and 'recipe'"),
+    ],
+)
+def test_a_wrong_base_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "self.yaml").write_text(text)
+    with pytest.raises(UserError) as caught:
+        read_study(tmp_path / "self.yaml")
+    assert message in str(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from PIL import Image
 from scipy import stats
 
 from longshot.evaluation.results import Results
+from longshot.studies import get_study
+from longshot.studies.semantic.better_testbed import BetterTestbed
 from longshot.testbeds.testbed import Testbed
 
 
@@ -79,13 +82,12 @@ def test_published_numbers_stand_beside_and_are_marked(better: Path) -> None:
 
 
 def test_claims_equal_scipys(better: Path) -> None:
-    claims = {(r["shot"], r["method"], r["what"]): r for r in _csv(better / "tables/claims.csv")}
+    claims = {(r["claim"], r["number"]): r for r in _csv(better / "tables/claims.csv")}
     coarsity, fine = _values(better, "semantic-5-shot", "protonet")
     _, coarse = _values(better, "uniform-5-shot", "protonet")
-    assert float(claims["5", "protonet", "spearman"]["value"]) == pytest.approx(
-        stats.spearmanr(coarsity, fine)[0]
-    )
-    drop = claims["5", "protonet", "drop"]
+    rank = stats.spearmanr(coarsity, fine)[0]
+    assert float(claims["correlated", "protonet, 5-shot"]["value"]) == pytest.approx(rank)
+    drop = claims["harder", "protonet, 5-shot"]
     bounds = stats.ttest_ind(coarse, fine, equal_var=False).confidence_interval(0.95)
     assert [float(drop[key]) for key in ("low", "high")] == pytest.approx([bounds.low, bounds.high])
 
@@ -118,12 +120,29 @@ def test_figures_are_pictures(better: Path) -> None:
         assert "<svg" in (better / f"figures/{name}.svg").read_text("utf-8")
 
 
-def test_the_page_and_the_story_are_there(better: Path) -> None:
-    assert "semantic-5-shot" in (better / "report.html").read_text("utf-8")
+def test_the_page_is_the_study(better: Path) -> None:
+    page = (better / "report.html").read_text("utf-8")
+    assert len(page.encode()) < 3_000_000
+    for claim in BetterTestbed().claims(get_study("better-testbed-small").settings):  # type: ignore[arg-type]
+        assert f'id="claim-{claim.id}"' in page
+        assert html.escape(claim.sentence, quote=False).replace("'", "&#39;") in page
+    for stem in ("1-shot", "5-shot", "testbeds"):
+        assert f'id="table-{stem}"' in page
+    for text in (
+        "What was asked",
+        "Published: Bennequin et al., 2022, table 1",
+        "testbed.classes",
+        "The rule.",
+    ):
+        assert text in page
+    assert page.count("<figure") > 6 and 'href="run.html"' in page
+    assert "uniform-5-shot" in (better / "run.html").read_text("utf-8")
     story = json.loads((better / "study.json").read_text("utf-8"))
     assert story["settings"]["tasks"] == 24
     assert story["dataset"]["name"] == "toybox"
     assert "Bennequin" in story["paper"]
+    assert story["verdicts"]["coarse"] == "confirmed"
+    assert story["title"].endswith(": toybox")
 
 
 def _again(run_cli, out: Path, *more: str, check: bool = True):

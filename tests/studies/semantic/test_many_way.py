@@ -63,23 +63,23 @@ def _possible(sizes: list[int], **changes: Any) -> tuple[list[tuple[int, int]], 
 
 
 def test_enough_of_everything_gives_all_shapes_and_no_note() -> None:
-    assert _possible([20] * 120) == ([(1, 5), (1, 100), (5, 5), (5, 100)], [])
+    assert _possible([20] * 120) == ([(5, 1), (100, 1), (5, 5), (100, 5)], [])
 
 
 def test_small_classes_are_left_out_and_counted() -> None:
     shapes, notes = _possible([20] * 110 + [12] * 4)
-    assert shapes == [(1, 5), (1, 100), (5, 5), (5, 100)]
+    assert shapes == [(5, 1), (100, 1), (5, 5), (100, 5)]
     assert notes == ["4 classes with fewer than 15 images are left out of 5-shot tasks."]
 
 
 def test_classes_with_just_enough_images_count() -> None:
     shapes, notes = _possible([15] * 100)  # 5 shots and 10 queries
-    assert (shapes, notes) == ([(1, 5), (1, 100), (5, 5), (5, 100)], [])
+    assert (shapes, notes) == ([(5, 1), (100, 1), (5, 5), (100, 5)], [])
 
 
 def test_impossible_shapes_are_named_in_one_sentence() -> None:
     shapes, notes = _possible([12] * 30)
-    assert shapes == [(1, 5), (1, 30)]
+    assert shapes == [(5, 1), (30, 1)]
     assert notes[-1] == (
         "Impossible on 'herbs': 5-way 5-shot, 100-way 5-shot; 0 of 30 classes have the 15 images that 5-shot tasks "
         "need; ask for fewer ways, shots or query."
@@ -89,12 +89,12 @@ def test_impossible_shapes_are_named_in_one_sentence() -> None:
 def test_few_classes_do_not_shrink_below_the_next_ways() -> None:
     with pytest.raises(UserError, match="5-way 1-shot, 100-way 1-shot, 5-way 5-shot, 100-way 5-shot; 4 of 4"):
         _possible([50] * 4)
-    assert _possible([50] * 5)[0] == [(1, 5), (5, 5)]
+    assert _possible([50] * 5)[0] == [(5, 1), (5, 5)]
 
 
 def test_without_dropping_a_small_class_makes_the_shape_impossible() -> None:
     shapes, notes = _possible([20] * 119 + [12], drop_small=False)
-    assert shapes == [(1, 5), (1, 100)]
+    assert shapes == [(5, 1), (100, 1)]
     assert "119 of 120 classes" in notes[0] and "drop_small=True" in notes[0]
 
 
@@ -105,7 +105,7 @@ def test_a_dataset_without_taxonomy_works_and_an_impossible_one_stops(
     changes = ("--set", "methods=[protonet, bd-cspn]", "--set", "tasks=5", "--set", "ways=[2, 100]", "--json")
     done = json.loads(run_cli("study", "run", "many-way-small", flat, *changes, "-o", tmp_path / "a").stdout)
     assert "100-way 1-shot became 4-way 1-shot" in done["notes"][0]
-    assert done["tables"]["claims"][0]["what"] == "drop 2 to 4 ways"
+    assert done["tables"]["claims"][0]["number"] == "protonet, 2 → 4 ways, 1-shot"
     done = run_cli("study", "run", "many-way-small", flat, "-o", tmp_path / "b", check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("error: Impossible on 'round': 5-way 1-shot")

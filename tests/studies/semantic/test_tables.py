@@ -14,19 +14,18 @@ from scipy import stats
 from longshot.core.errors import UserError
 from longshot.statistics import Rolling
 from longshot.studies import get_study, layered
+from longshot.studies.engine.claims import Measured, NotMeasured, judge, unpaired
 from longshot.studies.semantic import figures as pictures
 from longshot.studies.semantic.better_testbed import (
     BetterTestbed,
-    BetterTestbedSettings,
-    _order_of_methods,
     appearances,
     class_ids_of,
+    order_of_methods,
     quartile_of,
 )
+from longshot.studies.semantic.common import MethodScores, leader, printed_records, transduction
 from longshot.studies.semantic.figures import coloured, rolling_curve
-from longshot.studies.semantic.many_way import ManyWay, ManyWaySettings
-from longshot.studies.semantic.scores import MethodScores, leader, read_scores, transduction
-from longshot.studies.semantic.tables import TableColumn, column_records, published_record, sheet
+from longshot.studies.semantic.many_way import ManyWay
 
 COARSITY = np.array([4.0, 3.0, 2.0, 1.0, 8.0, 7.0, 6.0, 5.0])
 
@@ -59,16 +58,45 @@ def test_a_quartile_is_the_tasks_of_its_coarsities(entries: list[MethodScores]) 
     assert quartile_of(entries[0], None).mean() == pytest.approx(0.5)
 
 
-def test_better_testbed_tables_hold_the_planted_numbers(entries: list[MethodScores]) -> None:
-    settings = layered(get_study("better-testbed-small"), None, {"shots": [5], "way": 2}).settings
-    assert isinstance(settings, BetterTestbedSettings)
+class Planted:
+    """As much of a lab as recipes look at: planted testbeds and scores."""
+
+    def __init__(
+        self, study: str, changes: dict[str, Any], listed: dict[str, list[MethodScores]], draws: Any
+    ) -> None:
+        methods = [entry.method for entry in next(iter(listed.values()))]
+        self.settings = layered(get_study(study), None, {**changes, "methods": methods}).settings
+        self.listed, self.scores, self.plan = listed, self, SimpleNamespace(draws=draws)
+        first = next(iter(listed.values()))[0].coarsity
+        tasks = {name: planted([["a", "b"]] * len(own[0].accuracy)) for name, own in listed.items()}
+        self.testbeds = tasks if first is not None else {}
+
+    def _entry(self, testbed: str, method: str) -> MethodScores:
+        return next(entry for entry in self.listed[testbed] if entry.method == method)
+
+    def values(self, testbed: str, backbone: str, method: str, metric: str = "accuracy") -> np.ndarray:
+        return np.asarray(getattr(self._entry(testbed, method), metric))
+
+    def column(self, testbed: str, name: str) -> np.ndarray:
+        return np.asarray(self.listed[testbed][0].coarsity)
+
+    def setting(self, method: str) -> str:
+        return next(entry.setting for own in self.listed.values() for entry in own if entry.method == method)
+
+    def by_setting(self, methods: list[str]) -> list[str]:
+        return sorted(methods, key=self.setting)
+
+    def difference(self, label: str, first: Any, second: Any, printed: Any = None, **which: str) -> Measured:
+        return unpaired(
+            label, *(self.values(s.testbed.name, "", which["method"]) for s in (first, second)), printed
+        )
+
+
+def test_better_testbed_tables_and_claims_hold_the_planted_numbers(entries: list[MethodScores]) -> None:
     uniform = [scores("protonet", [0.9, 0.7] * 4), scores("tim", [0.8] * 8, "transductive")]
     by_testbed = {"semantic-5-shot": entries, "uniform-5-shot": uniform}
-    beds = {
-        "semantic-5-shot": planted([["a", "b"]] * 6 + [["a", "c"]] * 2),
-        "uniform-5-shot": planted([["a", "b"], ["b", "c"], ["c", "d"], ["d", "a"]] * 2),
-    }
-    results, claims = BetterTestbed().tables(settings, beds, by_testbed)
+    lab: Any = Planted("better-testbed-small", {"shots": [5], "way": 2}, by_testbed, [])
+    results, testbeds = BetterTestbed().tables(lab)
     means = {
         (record["testbed"], record["part"], record["method"]): record["mean"]
         for record in results.records
@@ -83,36 +111,54 @@ def test_better_testbed_tables_hold_the_planted_numbers(entries: list[MethodScor
     shown = [cell.text for cell in results.sheets[0].blocks[0][0]]
     assert shown[:3] == ["protonet", "inductive", f"50.00 ± {100 * half:.2f}"]
     assert shown[3:7] == ["20.00", "40.00", "60.00", "80.00"]
-    values = {(record["method"], record["what"]): record["value"] for record in claims.records}
-    assert values["protonet", "drop"] == pytest.approx(0.3)  # 0.8 − 0.5
-    assert values["protonet", "rise"] == pytest.approx(0.6)  # 0.8 − 0.2
-    assert values["tim", "spearman"] is None  # all its accuracies are the same
-    assert values["semantic", "tim - protonet"] == pytest.approx(0.1)
-    assert (
-        "coarsity from 1.0 to 8.0, quartiles 2.8, 4.5, 6.2, mean 4.5; 4 classes in 0 to 8 tasks each"
-        in claims.lines[-2]
-    )
-    assert "4 classes in 4 to 4 tasks each" in claims.lines[-1]
+    assert [cell.text for cell in testbeds.sheets[0].blocks[0][0]][:4] == [
+        "semantic-5-shot",
+        "1.0",
+        "2.8",
+        "4.5",
+    ]
+    judged = {claim.claim.id: claim for claim in judge(BetterTestbed().claims(lab.settings), lab)}
+    values = {(key, n.measured.label): n.measured for key, claim in judged.items() for n in claim.numbers}
+    assert values["harder", "protonet, 5-shot"].value == pytest.approx(0.3)  # 0.8 − 0.5
+    assert values["harder", "protonet, 5-shot"].printed == pytest.approx(0.8279 - 0.7077)
+    assert values["finer", "protonet, 5-shot"].value == pytest.approx(0.6)  # 0.8 − 0.2
+    assert values["finer", "protonet, 5-shot"].printed == pytest.approx(0.8041 - 0.5972)
+    assert judged["correlated"].verdict == "not measured"  # all accuracies of tim are the same
+    assert judged["one-shot"].reason == "it needs 1 shot and another number of shots, and the study has [5]"
+    assert judged["order"].reason == "an order needs at least 3 methods, and the study has 2"
+    gain = values["transductive", "5-shot: tim − protonet"]
+    assert gain.value == pytest.approx(0.6 - np.mean([0.5, 0.3, 0.9, 0.7]))  # on every other task
+    assert gain.printed == pytest.approx(0.7332 - 0.716)
 
 
 def test_many_way_drops_and_times_chance() -> None:
-    settings = layered(get_study("many-way-small"), None, {"ways": [2, 10], "shots": [1]}).settings
-    assert isinstance(settings, ManyWaySettings)
-    beds = {"2-way-1-shot": planted([["a", "b"]] * 2), "10-way-1-shot": planted([["a"]] * 2, way=10)}
     by_testbed = {
         "2-way-1-shot": [scores("protonet", [0.9, 0.7])],
         "10-way-1-shot": [scores("protonet", [0.2, 0.4])],
     }
-    results, claims = ManyWay().tables(settings, beds, by_testbed)
+    draws = [SimpleNamespace(words={"way": way, "shot": 1}) for way in (2, 10)]
+    lab: Any = Planted("many-way-small", {"ways": [2, 10], "shots": [1]}, by_testbed, draws)
+    (results,) = ManyWay().tables(lab)
     measured = [record for record in results.records if record["source"] == "measured"]
     assert [(record["way"], record["metric"], round(record["mean"], 9)) for record in measured] == [
         (2, "accuracy", 0.8),
         (10, "accuracy", 0.3),
         (10, "top5", 0.8),
     ]
-    assert claims.records[0]["value"] == pytest.approx(0.5)
-    assert [cell.text for cell in claims.sheets[0].blocks[0][0]][-1] == "3.0 ×"  # 0.3 of 1 in 10
-    assert list(ManyWay().figures(settings, beds, by_testbed)) == ["ways-1-shot"]
+    assert "10-way 1-shot: top-1 is 3.0 to 3.0 times chance" in results.lines[0]  # 0.3 of 1 in 10
+    judged = {claim.claim.id: claim for claim in judge(ManyWay().claims(lab.settings), lab)}
+    assert judged["drop"].numbers[0].measured.value == pytest.approx(0.5)
+    assert judged["best-1-shot"].reason.startswith("the paper speaks of 100-way 1-shot tasks")
+    assert list(ManyWay().figures(lab)) == ["ways-1-shot"]
+
+
+def test_the_order_of_methods_is_measured_between_quartiles() -> None:
+    ordered = [scores(name, [level] * 8) for name, level in (("a", 0.2), ("b", 0.4), ("c", 0.6))]
+    assert order_of_methods(ordered, "τ").value == 1
+    turned = [0.9, 0.9, 0.9, 0.9, 0.1, 0.1, 0.1, 0.1]  # above on the finer half, below on the coarser
+    mixed = [*ordered[1:], scores("d", turned)]
+    # on the halves the pairs with d turn round: 2 of 3 signs differ in 4 of the 6 pairs of quartiles
+    assert order_of_methods(mixed, "τ").value == pytest.approx((2 * 1 + 4 * (1 - 2) / 3) / 6)
 
 
 def test_classes_are_counted_over_both_testbeds() -> None:
@@ -124,9 +170,8 @@ def test_classes_are_counted_over_both_testbeds() -> None:
 def test_leaders_and_transduction(entries: list[MethodScores]) -> None:
     best = leader([*entries, scores("ridge", [0.55] * 8)], "inductive")
     assert best is not None and best.method == "ridge"
-    assert transduction(entries[:1]) is None
-    gain = transduction(entries)
-    assert gain is not None and gain[1]["value"] == pytest.approx(0.1)
+    with pytest.raises(NotMeasured, match="a transductive and an inductive method"):
+        transduction(entries[:1], "x")
 
 
 def test_windows_at_the_same_coarsity_are_one_point() -> None:
@@ -153,43 +198,14 @@ def test_a_printed_number_has_the_bounds_of_its_interval() -> None:
     number: Any = SimpleNamespace(
         **facts, backbone="resnet", method="protonet", setting="inductive", mean=0.5, half=0.04
     )
-    record = published_record(number, 600)
+    (record,) = printed_records([number])
     assert {key: record[key] for key in facts} == facts
     assert (record["source"], record["mean"], record["low"], record["high"], record["tasks"]) == (
-        *("published", 0.5, 0.46, 0.54, 600),
+        *("published", 0.5, 0.46, 0.54, 5000),
     )
     number.half = None
-    assert (published_record(number, 600)["low"], published_record(number, 600)["high"]) == (None, None)
-
-
-def test_a_missing_number_is_a_dash_and_settings_are_blocks() -> None:
-    key = ("bed", "whole", 5, 1, "accuracy")
-    columns = [TableColumn("group", "head", key), TableColumn("group", "alone", key, interval=False)]
-    columns.append(TableColumn("group", "other", ("none", *key[1:])))
-    entries = [scores("tim", [0.8, 0.6], "transductive"), scores("protonet", [0.4, 0.4])]
-    records = column_records(key, "pixels", entries, [entry.accuracy for entry in entries])
-    made = sheet("title", columns, records, "note")
-    half = 100 * stats.t.ppf(0.975, 1) * 0.1
-    assert [[[cell.text for cell in row] for row in block] for block in made.blocks] == [
-        [["protonet", "inductive", "40.00 ± 0.00", "40.00", "–"]],
-        [["tim", "transductive", f"70.00 ± {half:.2f}", "70.00", "–"]],
-    ]
-
-
-def test_scores_are_read_inductive_methods_first() -> None:
-    def row(method: str, setting: str, accuracy: float, coarsity: float | None) -> dict[str, Any]:
-        facts = {"testbed": "bed", "backbone": "pixels", "method": method, "setting": setting, "task": 0}
-        return {**facts, "accuracy": accuracy, "top5": accuracy / 2, "coarsity": coarsity}
-
-    table = pa.Table.from_pylist(
-        [row("tim", "transductive", 0.5, 2.0), row("protonet", "inductive", 0.25, None)]
-    )
-    results: Any = SimpleNamespace(table=lambda: table)
-    beds: Any = {"name": SimpleNamespace(content_hash="bed")}
-    first, second = read_scores(results, beds, "pixels", ["tim", "protonet"])["name"]  # one task each
-    assert (first.method, first.setting, first.coarsity) == ("protonet", "inductive", None)
-    assert (second.method, second.accuracy.tolist(), second.top5.tolist()) == ("tim", [0.5], [0.25])
-    assert second.coarsity is not None and second.coarsity.tolist() == [2.0]
+    (record,) = printed_records([number])
+    assert (record["low"], record["high"]) == (None, None)
 
 
 def test_pictures_show_the_numbers(entries: list[MethodScores], canvas: Any) -> None:
@@ -232,31 +248,13 @@ def test_a_rolling_mean_is_no_wider_than_a_quarter_of_the_tasks(
 
 
 def test_equal_pairs_of_testbeds_share_their_pictures(entries: list[MethodScores]) -> None:
-    settings = layered(get_study("better-testbed-small"), None, {"shots": [1, 5], "way": 2}).settings
-    assert isinstance(settings, BetterTestbedSettings)
     by_testbed = {f"{kind}-{shot}-shot": entries for kind in ("semantic", "uniform") for shot in (1, 5)}
-    same, other = planted([["a", "b"]] * 8), planted([["a", "c"]] * 8)
-    beds = dict.fromkeys(by_testbed, same)
+    lab: Any = Planted("better-testbed-small", {"shots": [1, 5], "way": 2}, by_testbed, [])
     each = {f"{kind}-{shot}-shot" for kind in ("accuracy", "quartiles") for shot in (1, 5)}
-    assert set(BetterTestbed().figures(settings, beds, by_testbed)) == {"coarsity", "balance", *each}
-    beds["uniform-5-shot"] = other
+    assert set(BetterTestbed().figures(lab)) == {"coarsity", "balance", *each}
+    lab.testbeds["uniform-5-shot"] = planted([["a", "c"]] * 8)
     further = {"coarsity-5-shot", "balance-5-shot"}
-    assert set(BetterTestbed().figures(settings, beds, by_testbed)) == {
-        "coarsity",
-        "balance",
-        *each,
-        *further,
-    }
-
-
-def test_the_order_of_methods_is_compared_between_quartiles() -> None:
-    """b is above a on the first three quartiles and below on the last: τ is 1 three times and −1 three times."""
-    below, above = [0.5] * 8, [0.6] * 4 + [0.4, 0.4, 0.6, 0.6]  # tasks 4 and 5 are the coarsest
-    line = _order_of_methods([scores("a", below), scores("b", above)], 1)
-    assert (
-        "order of the 2 methods" in line and "0.00 on average, -1.00 at least; first on them: b, a." in line
-    )
-    assert _order_of_methods([scores("a", below)], 1) == "1-shot: one method has no order."
+    assert set(BetterTestbed().figures(lab)) == {"coarsity", "balance", *each, *further}
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from longshot.reports.learning_curves import POINTS, plots
+from collections.abc import Sequence
+
+from longshot.reports.learning_curves import POINTS, TrainingHistory, plots
 from longshot.reports.sections.base import MAX_LINES, Request, Section
 
 
 def training(request: Request) -> Section | None:
     """Loss and validation accuracy against the step; there when folders of trainings were given."""
-    if not request.trainings:
-        return None
-    shown = request.trainings[:MAX_LINES]
+    return training_section(request.trainings) if request.trainings else None
+
+
+def training_section(trainings: Sequence[TrainingHistory]) -> Section:
+    """The curves of at least one training."""
+    shown = trainings[:MAX_LINES]
     context = {
         "panels": plots(shown),
-        "trainings": list(enumerate(request.trainings)),
-        "left_out": len(request.trainings) - len(shown),
+        "trainings": list(enumerate(trainings)),
+        "left_out": len(trainings) - len(shown),
         "limit": MAX_LINES,
         "thinned": any(len(history.step) > POINTS for history in shown),
         "points": POINTS,

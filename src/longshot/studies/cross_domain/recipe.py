@@ -25,8 +25,9 @@ from longshot.studies.cross_domain.scores import (
 )
 from longshot.studies.cross_domain.settings import CrossDomainSettings
 from longshot.studies.cross_domain.training import DomainTrainer, DomainTraining, random_network
-from longshot.studies.engine.recipe import OneDataset, StudyEstimate, StudyJob, StudyOutcome
-from longshot.studies.engine.run import finish
+from longshot.studies.engine.finish import Findings, finish
+from longshot.studies.engine.job import StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.recipe import OneDataset
 from longshot.studies.engine.training import TRAININGS, training_step
 from longshot.testbeds.sample import sample
 
@@ -78,7 +79,7 @@ class CrossDomain(OneDataset[CrossDomainSettings]):
         written = tables(settings, tasks, networks)
         drawings = figures(settings, dataset.name, tasks)
         datasets = [dataset, *data_by_name.values()]
-        return finish(job, folder, joined, written, drawings, plan.notes, datasets)
+        return finish(job, folder, joined, Findings(written, drawings, notes=plan.notes), datasets)
 
     def estimate(self, job: CrossDomainJob) -> StudyEstimate:
         """The trainings that are left, by what a step costs on black pictures; validation and test come on top."""

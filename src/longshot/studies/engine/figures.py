@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,21 @@ from longshot.reports.svg import save_figure
 from longshot.statistics import mean_interval
 
 SUFFIXES = (".png", ".svg")
-Drawings = dict[
-    str, Callable[[Path], None]
-]  # figure name → a function that draws it to a path without suffix
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with what it shows, for the page; called with a path without suffix it draws itself."""
+
+    caption: str
+    draw: Callable[[Path], None]
+
+    def __call__(self, path: Path) -> None:
+        self.draw(path)
+
+
+# figure name → what draws it to a path without suffix
+Drawings = dict[str, Callable[[Path], None]]
 _STYLE: Any = {
     "svg.hashsalt": "longshot",  # equal pictures give equal bytes
     "svg.fonttype": "none",

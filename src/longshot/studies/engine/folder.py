@@ -34,6 +34,7 @@ class StudyStory(Loose):
     settings: dict[str, Any]
     steps: dict[str, str]
     sources: dict[str, dict[str, str]] = Field(default_factory=dict)
+    draws: dict[str, str] = Field(default_factory=dict)
     extraction_seconds: dict[str, float] = Field(default_factory=dict)
 
 
@@ -59,7 +60,8 @@ class StudyFolder:
         self.did: list[dict[str, str]] = []
         settings = study.settings.plain()
         bound = settings if binding is None else {key: settings[key] for key in binding}
-        identity = {"recipe": study.recipe, "version": study.version, "dataset": dict(dataset)}
+        recipe = Path(study.recipe).name  # one's own recipe is a file, which may be moved
+        identity = {"recipe": recipe, "version": study.version, "dataset": dict(dataset)}
         self.before = self._read()
         if self.before is not None:
             now = {**bound, **identity}
@@ -73,13 +75,15 @@ class StudyFolder:
         self.facts: dict[str, Any] = {
             "format": FORMAT,
             "study": study.name,
-            "recipe": study.recipe,
+            "recipe": recipe,
             "version": study.version,
             "paper": study.paper,
             "dataset": dict(dataset),
             "settings": bound,
             "notes": [],
             "steps": {} if self.before is None else self.before.steps,
+            "draws": {} if self.before is None else self.before.draws,
+            "extraction_seconds": {} if self.before is None else self.before.extraction_seconds,
         }
 
     def _read(self) -> StudyStory | None:
@@ -106,22 +110,26 @@ class StudyFolder:
 
     def step(self, name: str, inputs: Any, files: Sequence[Path], work: Callable[[], None]) -> None:
         """Do ``work`` unless it was done with the same inputs and its files are there."""
-        digest = hash_json(inputs)
-        if self.facts["steps"].get(name) == digest and all(file.is_file() for file in files):
+        if self.done(name, inputs) and all(file.is_file() for file in files):
             self.log(name, "kept")
             return
         work()
-        self.facts["steps"][name] = digest
+        self.facts["steps"][name] = hash_json(inputs)
         self.save()
         self.log(name, "written")
 
-    def draw(self, name: str, draw: Callable[[], Testbed], *, timed: bool = False) -> Testbed:
-        """The testbed from the folder; drawn when it is not there or damaged.
+    def done(self, name: str, inputs: Any) -> bool:
+        """Whether a step was done with these inputs."""
+        return bool(self.facts["steps"].get(name) == hash_json(inputs))
 
-        With ``timed`` the seconds of drawing are remembered in study.json under ``extraction_seconds``.
+    def draw(self, name: str, draw: Callable[[], Testbed], settings: Any = None) -> Testbed:
+        """The testbed from the folder; drawn where it is not there, damaged, or of other ``settings``.
+
+        The seconds of drawing are remembered in study.json under ``extraction_seconds``.
         """
         path = self.path / "testbeds" / f"{name}.parquet"
-        if path.is_file():
+        digest = "" if settings is None else hash_json(settings)
+        if path.is_file() and self.facts["draws"].get(name, digest) == digest:
             try:
                 testbed = Testbed.load(path)
             except UserError:
@@ -131,11 +139,12 @@ class StudyFolder:
                 return testbed
         began = time.monotonic()
         testbed = self.sampled(draw)
+        spent = time.monotonic() - began
         testbed.save(path)
+        self.facts["draws"][name] = digest
+        self.facts["extraction_seconds"][name] = round(spent, 4)
+        self.save()
         self.log(f"testbed {name}", "written")
-        if timed:
-            self.facts.setdefault("extraction_seconds", {})[name] = round(time.monotonic() - began, 4)
-            self.save()
         return testbed
 
     def sampled(self, draw: Callable[[], Testbed]) -> Testbed:

@@ -16,12 +16,15 @@ from longshot.core.settings import Record, nearest, read_record
 from longshot.studies.engine.recipe import RECIPES, get_recipe
 from longshot.studies.engine.settings import StudySettings
 
+_DEEPEST = 20  # files that extend one another
+
 
 @dataclass(frozen=True)
 class Study:
     """A recipe with its settings.
 
-    ``text`` is the YAML it was read from, ``named`` the settings that it names: all of them in a preset.
+    ``text`` is the file it was read from, ``named`` the settings that the file itself names; ``recipe`` is the name
+    of a recipe, or the path of a Python file that defines one.
     """
 
     name: str
@@ -49,9 +52,10 @@ class StudyListing(NamedTuple):
 class _StudyFile(Record):
     """The keys of a study file."""
 
-    recipe: str
+    recipe: str = ""
+    extends: str = ""
     name: str = ""
-    version: int = 1
+    version: int | None = None
     title: str = ""
     paper: str = ""
     checked: str = ""
@@ -64,9 +68,9 @@ def study_names() -> list[str]:
 
 
 def _preset_files() -> dict[str, Traversable]:
-    """Preset name → its file, in the package of its paper."""
+    """Preset name → its file, in ``presets/`` of the package of its paper."""
     packages = dict.fromkeys(module.rpartition(".")[0] for module in RECIPES.values())
-    listed = (file for package in packages for file in files(package).iterdir())
+    listed = (file for package in packages for file in files(package).joinpath("presets").iterdir())
     return {file.name.removesuffix(".yaml"): file for file in listed if file.name.endswith(".yaml")}
 
 
@@ -79,13 +83,20 @@ def get_study(name: str) -> Study:
 
 
 def read_study(path: str | Path) -> Study:
-    """A study file of the user's own: a recipe and those settings that differ from the preset called like it."""
+    """A study file of the user's own.
+
+    YAML: ``extends`` names a preset or another file (or ``recipe`` the recipe, whose preset of the same name it then
+    extends), ``settings`` are those that differ. Python: a file that defines ``RECIPE``; see :mod:`.own`.
+    """
+    file = Path(path)
+    if file.suffix == ".py":
+        return _from_python(file)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UserError(f"The study file {path} cannot be read: {why}; give a YAML file.") from error
-    return parse(text, f"The study file {path}")
+    return _parse(text, f"The study file {path}", preset=False, folder=file.resolve().parent)
 
 
 def parse(text: str, subject: str) -> Study:
@@ -94,41 +105,96 @@ def parse(text: str, subject: str) -> Study:
 
 
 def list_studies() -> list[StudyListing]:
-    """Every preset as its file says, by name; nothing is checked, so that no method's code has to be loaded."""
-    return [
-        StudyListing(name, file.recipe, file.version, _line(file.title), _line(file.paper), file.settings)
-        for name, preset in sorted(_preset_files().items())
-        for file in [_read_file(preset.read_text(encoding="utf-8"), f"The study '{name}'")]
-    ]
+    """Every preset as its files say, by name; nothing is checked, so that no method's code has to be loaded."""
+    return [_listing(name) for name in study_names()]
+
+
+def _listing(name: str) -> StudyListing:
+    """A preset with what it takes from the one it extends."""
+    file = read_record(
+        _StudyFile, _load_yaml(_preset_files()[name].read_text("utf-8"), name), f"The study '{name}'"
+    )
+    base = _listing(file.extends) if file.extends else StudyListing("", file.recipe, 1, "", "", {})
+    settings = {**base.settings, **file.settings}
+    title, paper = _line(file.title) or base.title, _line(file.paper) or base.paper
+    return StudyListing(name, base.recipe, file.version or base.version, title, paper, settings)
 
 
 def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _read_file(text: str, subject: str) -> _StudyFile:
+def _from_python(path: Path) -> Study:
+    """A study from a Python file: the recipe's settings, each with a default."""
+    recipe = get_recipe(str(path))
+    settings = read_record(recipe.settings, {"seed": 0}, f"The study file {path}")
+    text = path.read_text(encoding="utf-8")
+    title = recipe.title or path.stem
+    return Study(path.stem, str(path.resolve()), 1, title, recipe.paper, "", settings, text, ())
+
+
+def _parse(text: str, subject: str, *, preset: bool, folder: Path | None = None, inside: int = 0) -> Study:
+    """A study from YAML; files that it extends are read from ``folder``, at most 20 one inside the other."""
+    file = read_record(_StudyFile, _load_yaml(text, subject), subject)
+    if not file.recipe and not file.extends:
+        raise UserError(
+            f"{subject} lacks 'extends' and 'recipe'; add extends: with a study, as in many-way-small."
+        )
+    base: Study | None = None
+    if file.extends:
+        base = _extended(file.extends, subject, folder, inside)
+    elif not preset:
+        if file.recipe not in RECIPES:
+            raise UserError(
+                f"{subject} has the recipe {file.recipe!r}; the recipes are {', '.join(RECIPES)}."
+            )
+        base = get_study(file.recipe)
+    recipe = base.recipe if base is not None else file.recipe
+    if file.recipe and file.recipe != recipe:
+        raise UserError(
+            f"{subject} has the recipe '{file.recipe}', but what it extends is of '{recipe}'; leave recipe out."
+        )
+    values = {**({} if base is None else base.settings.plain()), **file.settings}
+    settings = read_record(get_recipe(recipe).settings, values, subject)
+    texts = {key: _line(getattr(file, key)) for key in ("name", "title", "paper", "checked")}
+    texts["name"] = texts["name"] or recipe
+    for key in ("title", "paper", "checked"):
+        texts[key] = texts[key] or ("" if base is None else getattr(base, key))
+    version = file.version or (1 if base is None else base.version)
+    named = tuple(file.settings)
+    return Study(recipe=recipe, version=version, settings=settings, text=text, named=named, **texts)
+
+
+def _load_yaml(text: str, subject: str) -> Any:
     import yaml
 
     try:
-        data = yaml.safe_load(text)
+        return yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "it cannot be parsed"
         raise UserError(f"{subject} is not valid YAML{where}: {problem}.") from error
-    return read_record(_StudyFile, data, subject)
 
 
-def _parse(text: str, subject: str, *, preset: bool) -> Study:
-    file = _read_file(text, subject)
-    if file.recipe not in RECIPES:
-        raise UserError(f"{subject} has the recipe {file.recipe!r}; the recipes are {', '.join(RECIPES)}.")
-    base = {} if preset else get_study(file.recipe).settings.plain()
-    settings = read_record(get_recipe(file.recipe).settings, {**base, **file.settings}, subject)
-    texts = {key: _line(getattr(file, key)) for key in ("name", "title", "paper", "checked")}
-    texts["name"] = texts["name"] or file.recipe
-    named = tuple(file.settings)
-    return Study(recipe=file.recipe, version=file.version, settings=settings, text=text, named=named, **texts)
+def _extended(name: str, subject: str, folder: Path | None, inside: int) -> Study:
+    """The study that another extends: a preset, or a file beside it."""
+    if not name.endswith((".yaml", ".yml", ".py")):
+        return get_study(name)
+    if inside >= _DEEPEST:
+        raise UserError(
+            f"{subject} extends files that extend each other without end; let one extend a preset."
+        )
+    path = Path(name) if folder is None else folder / name
+    if path.suffix == ".py":
+        return _from_python(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{subject} extends {path}, which cannot be read; name a preset or a file beside it."
+        ) from error
+    return _parse(text, f"The study file {path}", preset=False, folder=path.parent, inside=inside + 1)
 
 
 def layered(

@@ -1,24 +1,26 @@
-"""What a recipe is: how a study opens its data, runs, and tells beforehand what it will cost."""
+"""What a recipe is: a question, settings, a plan of networks, testbeds and evaluations, and what is read off them."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic
 
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
+from longshot.studies.engine.claims import Claim, judge
+from longshot.studies.engine.comparisons import Comparison
 from longshot.studies.engine.data import GivenDataset
+from longshot.studies.engine.figures import Drawings
+from longshot.studies.engine.finish import Findings, finish
 from longshot.studies.engine.folder import StudyFolder
-from longshot.studies.engine.settings import StudySettings
-
-if TYPE_CHECKING:
-    from longshot.evaluation.results import Results
-    from longshot.studies.engine.presets import Study
-    from longshot.studies.engine.tables import TableFile
-    from longshot.testbeds.testbed import Testbed
+from longshot.studies.engine.job import Data, Settings, StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.lab import Lab, Plan
+from longshot.studies.engine.tables import TableFile
+from longshot.studies.engine.training import training_step
 
 # recipe → its class, imported when a study of it is used
 RECIPES = {
@@ -30,91 +32,118 @@ RECIPES = {
     "cross-domain": "longshot.studies.cross_domain.recipe:CrossDomain",
     "hard-md": "longshot.studies.hard_md.recipe:HardMd",
 }
-Settings = TypeVar("Settings", bound=StudySettings)
-Data = TypeVar("Data")
-Testbeds = Mapping[str, "Testbed"]
-DatasetsByName = Mapping[str, Dataset]
-Calls = str | Sequence[str]  # methods
 
 
-@dataclass(frozen=True)
-class StudyOutcome:
-    """What a study left in its folder."""
+class Recipe(ABC, Generic[Settings, Data]):
+    """A paper's protocol, or one's own. The engine has the rest: folder, resuming, estimates, verdicts, the page.
 
-    path: Path
-    notes: Sequence[str]
-    did: Sequence[dict[str, str]]
-    tables: Sequence[TableFile]
-    figures: Sequence[str]
+    A recipe says what it asks (``question``), declares its ``settings``, plans, and reads tables, figures and claims
+    off the :class:`Lab` in which the plan was carried out. ``binding`` names the settings that decide testbeds and may
+    not change in one folder; None: all but methods and backbone.
+    """
 
+    settings: type[Settings]
+    title: str = ""  # of a recipe in a file of one's own; presets have theirs
+    paper: str = ""
+    question: str = ""
+    binding: Sequence[str] | None = None
 
-class StudyEstimate(NamedTuple):
-    """What is left to do (step, testbed, method, left, seconds, bytes of each), and what there is to know about it."""
-
-    steps: list[dict[str, Any]]
-    notes: Sequence[str]
-
-
-@dataclass(frozen=True, eq=False)
-class StudyJob(Generic[Settings, Data]):
-    """A study to run: its settings, the data it runs on, the folder it goes to, and what computes."""
-
-    study: Study
-    settings: Settings
-    data: Data
-    out: Path
-    device: str = "auto"
-    workers: int | None = None
-
-    def evaluate(
-        self, testbeds: Testbeds, backbone: str, methods: Calls, datasets: DatasetsByName, into: str = "run"
-    ) -> Results:
-        """Methods on testbeds through a backbone, into a folder of the study."""
-        from longshot.evaluation.runner import evaluate
-
-        options = self._options(testbeds, datasets, into)
-        return evaluate(testbeds, backbones=backbone, methods=methods, **options)
-
-    def estimate(
-        self, testbeds: Testbeds, backbone: str, methods: Calls, datasets: DatasetsByName
-    ) -> list[dict[str, Any]]:
-        """What ``evaluate`` would take in time and disk; nothing is written."""
-        from longshot.evaluation.estimates import estimate
-
-        options = self._options(testbeds, datasets, "run")
-        return estimate(testbeds, backbones=backbone, methods=methods, **options)
-
-    def _options(self, testbeds: Testbeds, datasets: DatasetsByName, into: str) -> dict[str, Any]:
-        """Where to and with what; of the datasets those that are used."""
-        used = {name for testbed in testbeds.values() for name in testbed.datasets}
-        machine = {"device": self.device, "workers": self.workers, "seed": self.settings.seed}
-        own = {name: data for name, data in datasets.items() if name in used}
-        return {"out": self.out / into, "datasets": own, **machine}
-
-
-class Recipe(Protocol[Settings, Data]):
-    """A paper's protocol: ``settings`` is the model of its settings."""
-
-    @property
-    def settings(self) -> type[Settings]:
-        """The settings that every study of the recipe has."""
-        ...
-
+    @abstractmethod
     def open_data(self, settings: Settings, datasets: Sequence[GivenDataset], name: str) -> Data:
         """What the study called ``name`` runs on; UserError where the datasets do not fit it."""
-        ...
+
+    @abstractmethod
+    def sources(self, data: Data) -> Mapping[str, Dataset]:
+        """The datasets by the names that draws use, in the order of the page."""
+
+    @abstractmethod
+    def plan(self, settings: Settings, data: Data) -> Plan:
+        """What is to be trained, drawn and evaluated; nothing is computed. UserError where it cannot be had."""
+
+    @abstractmethod
+    def tables(self, lab: Lab[Settings, Data]) -> Sequence[TableFile]:
+        """Every table of the study."""
+
+    def figures(self, lab: Lab[Settings, Data]) -> Drawings:
+        """Figure name → what draws it to a path without suffix."""
+        return {}
+
+    def comparisons(self, settings: Settings) -> Sequence[Comparison]:
+        """What is set against what; made before anything runs, so that an unfair one stops the study."""
+        return ()
+
+    def claims(self, settings: Settings) -> Sequence[Claim[Lab[Settings, Data]]]:
+        """What the paper says and the study tests."""
+        return ()
+
+    def work(self, lab: Lab[Settings, Data]) -> None:
+        """Carry the plan out: networks, then testbeds, then evaluations."""
+        for name, training in lab.plan.networks.items():
+            lab.train(name, training)
+        for draw in lab.plan.draws:
+            lab.draw(draw)
+        for evaluation in lab.plan.evaluations:
+            lab.evaluate(evaluation.testbeds, evaluation.backbone, evaluation.methods)
 
     def run(self, job: StudyJob[Settings, Data]) -> StudyOutcome:
         """Everything that is missing in the study's folder."""
-        ...
+        comparisons = list(self.comparisons(job.settings))
+        plan = self.plan(job.settings, job.data)
+        lab = self._lab(job, plan)
+        lab.folder.save(notes=[*plan.absent, *plan.notes])
+        self.work(lab)
+        findings = Findings(
+            tables=list(self.tables(lab)),
+            figures=self.figures(lab),
+            claims=judge(self.claims(job.settings), lab),
+            comparisons=comparisons,
+            absent=lab.absent,
+            notes=lab.notes,
+            question=self.question,
+            trainings=lab.networks,
+        )
+        return finish(job, lab.folder, lab.results, findings, list(lab.datasets.values()))
 
     def estimate(self, job: StudyJob[Settings, Data]) -> StudyEstimate:
-        """What ``run`` would take; nothing is written."""
-        ...
+        """What ``run`` would take: trainings by a few steps, evaluation with backbones that are there."""
+        list(self.comparisons(job.settings))
+        plan = self.plan(job.settings, job.data)
+        lab = self._lab(job, plan)
+        steps = []
+        for name, training in plan.networks.items():
+            if not training.finished(lab.folder):
+                cost = training.cost(job.device)
+                steps.append(training_step(name, len(training.data), cost["seconds"], cost["bytes"]))
+        notes = [*plan.absent, *plan.notes]
+        if steps:
+            notes.append("Times are those of the trainings; drawing and evaluation come on top.")
+            return StudyEstimate(steps, notes)
+        testbeds = {
+            draw.name: lab.folder.sampled(partial(draw.draw, lab.datasets[draw.source], lab.backbone))
+            for draw in plan.draws
+        }
+        for evaluation in plan.evaluations:
+            named = {name: testbeds[name] for name in evaluation.testbeds}
+            steps += job.estimate(named, evaluation.backbone, evaluation.methods, lab.datasets)
+        return StudyEstimate(steps, notes)
+
+    def identity(self, data: Data) -> Mapping[str, str]:
+        """``name`` and ``fingerprint`` of what a folder is bound to; constant where sources may be added later."""
+        datasets = self.sources(data)
+        prints = ", ".join(dataset.fingerprint for dataset in datasets.values())
+        return {"name": ", ".join(datasets), "fingerprint": prints}
+
+    def _lab(self, job: StudyJob[Settings, Data], plan: Plan) -> Lab[Settings, Data]:
+        folder = StudyFolder(job.out, job.study, self.identity(job.data), self.binding)
+        return Lab(job, plan, folder, self.sources(job.data), list(plan.absent), list(plan.notes))
 
 
 def get_recipe(name: str) -> Recipe[Any, Any]:
-    """The recipe by name; UserError with those there are."""
+    """The recipe by name, or from a Python file of one's own; UserError with those there are."""
+    if name.endswith(".py"):
+        from longshot.studies.engine.own import load_recipe
+
+        return load_recipe(Path(name))
     if name not in RECIPES:
         raise UserError(f"There is no recipe {name!r}; the recipes are {', '.join(RECIPES)}.")
     module, _, class_name = RECIPES[name].partition(":")
@@ -130,6 +159,10 @@ class OneDataset(Generic[Settings]):
         if len(datasets) != 1:
             raise UserError(f"The study '{name}' takes one dataset and {len(datasets)} were given.")
         return datasets[0].open()
+
+    def sources(self, data: Dataset) -> Mapping[str, Dataset]:
+        """The one dataset by its name."""
+        return {data.name: data}
 
     def folder(self, job: StudyJob[Settings, Dataset]) -> StudyFolder:
         """The study's folder; UserError when it holds another study or another dataset's."""

@@ -1,23 +1,15 @@
-"""Run a study: settings, data, the recipe; then tables, figures and the page, each only where something is missing."""
+"""Run a study by name, or from a file of one's own: settings, data, then its recipe."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from longshot.core.files import write_text
 from longshot.studies.engine.data import Datasets, given_datasets
-from longshot.studies.engine.figures import Drawings
+from longshot.studies.engine.job import StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.presets import Study, get_study, layered, read_study
-from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome, get_recipe
-
-if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
-    from longshot.evaluation.results import Results
-    from longshot.studies.engine.folder import StudyFolder
-    from longshot.studies.engine.tables import TableFile
+from longshot.studies.engine.recipe import get_recipe
 
 
 def run_study(
@@ -106,7 +98,7 @@ def resolve_study(
     changes = {**(settings or {}), **({} if backbone is None else {"backbone": backbone})}
     if isinstance(study, Study):
         base = study
-    elif isinstance(study, Path) or study.endswith((".yaml", ".yml")):
+    elif isinstance(study, Path) or study.endswith((".yaml", ".yml", ".py")):
         base = read_study(study)
     else:
         base = get_study(study)
@@ -123,52 +115,3 @@ def run_opened(
 ) -> StudyOutcome:
     """Run a study with its final settings on data that its recipe has opened."""
     return get_recipe(study.recipe).run(StudyJob(study, study.settings, data, Path(out), device, workers))
-
-
-def finish(
-    job: StudyJob[Any, Any],
-    folder: StudyFolder,
-    results: Results,
-    tables: Sequence[TableFile],
-    figures: Drawings,
-    notes: Sequence[str],
-    datasets: Sequence[Dataset],
-    title: str | None = None,
-) -> StudyOutcome:
-    """Tables, figures and the page, each written only where something changed.
-
-    ``figures`` draw to a path without suffix; the page shows pictures of ``datasets``; ``title`` stands in the page's
-    title, by default the first dataset's name.
-    """
-    study, out = job.study, folder.path
-    hashes = {facts["name"]: content_hash for content_hash, facts in results.run["testbeds"].items()}
-    units = sorted(unit for cell in results.run["cells"] for unit in cell["units"])
-    inputs = [study.settings.plain(), hashes, units, study.version, version("longshot")]
-    texts = {out / "tables" / name: text for table in tables for name, text in table.texts().items()}
-
-    def write_tables() -> None:
-        for path, text in texts.items():
-            write_text(path, text)
-
-    folder.step("tables", [inputs, list(texts.values())], list(texts), write_tables)
-    pictures = [out / "figures" / f"{name}{suffix}" for name in figures for suffix in (".png", ".svg")]
-
-    def draw_figures() -> None:
-        for name, draw in figures.items():
-            draw(out / "figures" / name)
-
-    folder.step("figures", inputs, pictures, draw_figures)
-    page = out / "report.html"
-    heading = f"{study.title}: {title or datasets[0].name}"
-    folder.step("report", inputs, [page], lambda: _report(datasets, out / "run", page, heading))
-    return StudyOutcome(out, notes, folder.did, tables, [str(path.relative_to(out)) for path in pictures])
-
-
-def _report(datasets: Sequence[Dataset], run: Path, page: Path, heading: str) -> None:
-    """The page of the run, with pictures from the datasets at hand."""
-    from longshot.evaluation.pictures import find_images
-    from longshot.reports.data import load
-    from longshot.reports.report import render
-
-    images = find_images(datasets={dataset.name: dataset for dataset in datasets})
-    write_text(page, render(load(run), images=images, title=heading))

@@ -5,17 +5,25 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from longshot.core.arrays import Floats
 from longshot.reports.sheets import Sheet, SheetCell, markdown, to_latex
 from longshot.reports.tables import escape_markdown
+from longshot.statistics import mean_interval
 
 if TYPE_CHECKING:
     from longshot.statistics import Interval
+    from longshot.studies.engine.claims import JudgedClaim, Measured
 
 Fact = dict[str, Any]  # one line of a CSV file
+FIRST_PLACE = (
+    "Bold: first place of its column among the methods of its kind; = where several share it, because paired sign-flip "
+    "tests (5 %, Holm over all pairs of this table) do not separate them from the highest mean."
+)
 
 
 @dataclass(frozen=True)
@@ -91,3 +99,162 @@ def _with_bounds(value: float, low: float | None, high: float | None, scale: flo
 def present(tables: Iterable[TableFile | None]) -> list[TableFile]:
     """The tables that could be made."""
     return [table for table in tables if table is not None]
+
+
+# --- tables of scores, declared: rows × columns ---
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A row of a table of scores: the words at its left, what it is ranked among, and its columns of a CSV file."""
+
+    labels: tuple[str, ...]
+    group: str = ""  # rows of a group stand together and are ranked among themselves: inductive, transductive
+    facts: Fact = field(default_factory=dict, compare=False)
+    ranked: bool = True  # a judge is shown, but never ranked
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of a table of scores: its head, its columns of a CSV file, whether ± is shown."""
+
+    group: str
+    head: str
+    facts: Fact = field(default_factory=dict, compare=False)
+    interval: bool = True
+
+
+def score_table(
+    stem: str,
+    title: str,
+    labels: Sequence[str],
+    rows: Sequence[TableRow],
+    columns: Sequence[TableColumn],
+    values: Callable[[TableRow, TableColumn], Floats | None],
+    *,
+    note: str = "",
+    digits: int = 2,
+    published: Sequence[Sheet] = (),
+    records: Sequence[Fact] = (),
+    lines: Sequence[str] = (),
+) -> TableFile:
+    """Mean accuracies with intervals, rows × columns, first places marked by the one rule of all studies.
+
+    Parameters
+    ----------
+    stem, title : str
+        Name of the files; title of the table.
+    labels : sequence of str
+        Heads of the words at the left.
+    rows, columns : sequence of TableRow, of TableColumn
+        What stands where.
+    values : callable
+        ``values(row, column)``: the shares [T] of a cell, tasks in the same order for all rows; None for a dash.
+    note : str
+        Below the table; :data:`FIRST_PLACE` is added.
+    digits : int
+        Of per cent.
+    published : sequence of Sheet
+        Printed tables that stand beside, with their ``records``.
+    lines : sequence of str
+        Findings in words.
+
+    Returns
+    -------
+    TableFile
+        One sheet, then the published ones; a record per cell: facts of row and column, mean, low, high, tasks, mark.
+    """
+    cells = {(r, c): values(row, column) for r, row in enumerate(rows) for c, column in enumerate(columns)}
+    marks = first_places([[cells[r, c] for r in range(len(rows))] for c in range(len(columns))], rows)
+    blocks: dict[str, list[list[SheetCell]]] = {}
+    own: list[Fact] = []
+    for r, line in enumerate(rows):
+        shown = row(*line.labels)
+        for c, column in enumerate(columns):
+            scores = cells[r, c]
+            if scores is None:
+                shown.append(SheetCell("–"))
+                continue
+            interval, mark = mean_interval(scores), marks[c][r]
+            half = interval.half if column.interval else None
+            shown.append(SheetCell(percent(interval.mean, half, digits), mark))
+            own.append({"source": "measured", **column.facts, **line.facts, **bounds(interval), "mark": mark})
+        blocks.setdefault(line.group, []).append(shown)
+    titles = [*heads(*labels), *((column.group, column.head) for column in columns)]
+    sheet = Sheet(title, titles, list(blocks.values()), f"{note} {FIRST_PLACE}".strip(), labels=len(labels))
+    return TableFile(stem, [sheet, *published], [*own, *records], lines)
+
+
+def first_places(columns: Sequence[Sequence[Floats | None]], rows: Sequence[TableRow]) -> list[list[str]]:
+    """Marks of a table's cells, ``columns[c][r]`` [T] each: the one rule for bold and ties.
+
+    All pairs of rows of a group are tested on the same tasks in every column (sign flips), Holm corrects over all pairs
+    of the table; who is not told apart from the highest mean of its group shares the first place. "best" alone there,
+    "tied" where several are, "" for all others, and where a row has no numbers or no neighbour to be tested against.
+    """
+    from longshot.evaluation.paired_tests import SIGNIFICANCE, SeriesPair, compare_pairs
+
+    keys: list[tuple[int, int, int]] = []
+    pairs: list[SeriesPair] = []
+    for c, column in enumerate(columns):
+        for a, b in combinations(range(len(rows)), 2):
+            first, second = column[a], column[b]
+            if first is None or second is None or rows[a].group != rows[b].group:
+                continue
+            if rows[a].ranked and rows[b].ranked and len(first) == len(second) > 1:
+                keys.append((c, a, b))
+                tasks: Hashable = (c, len(first))
+                pairs.append(SeriesPair(tasks, first, second))
+    p_values = {key: p for key, (_, p) in zip(keys, compare_pairs(pairs), strict=True)} if pairs else {}
+    marks = [[""] * len(rows) for _ in columns]
+    for c, column in enumerate(columns):
+        for group in dict.fromkeys(row.group for row in rows):
+            members = {
+                r: round(float(own.mean()), 12)
+                for r, own in enumerate(column)
+                if own is not None and rows[r].group == group and rows[r].ranked
+            }
+            if len(members) < 2:
+                continue
+            best = max(members, key=lambda r: members[r])
+            against = {r: p_values.get((c, min(r, best), max(r, best))) for r in members if r != best}
+            if any(p is None for p in against.values()):
+                continue
+            tied = [best, *(r for r, p in against.items() if p is not None and p >= SIGNIFICANCE)]
+            for r in tied:
+                marks[c][r] = "tied" if len(tied) > 1 else "best"
+    return marks
+
+
+# --- claims ---
+
+
+def claims_table(claims: Sequence[JudgedClaim]) -> TableFile:
+    """Every claim with its verdict and numbers."""
+    rows = []
+    for judged in claims:
+        claim = judged.claim
+        if not judged.numbers:
+            rows.append(row(claim.sentence, claim.where, judged.verdict, "–", judged.reason, "–", "–"))
+        for number in judged.numbers:
+            measured = number.measured
+            texts = [measured.label, printed_text(measured, claim.unit), measured_text(measured, claim.unit)]
+            rows.append(row(claim.sentence, claim.where, judged.verdict, *texts, number.counts))
+    names = heads("the paper says", "where", "verdict", "of", "published", "measured here", "counts")
+    sheet = Sheet("What the paper claims, and what was seen", names, [rows], "", labels=5)
+    return TableFile("claims", [sheet], [fact for judged in claims for fact in judged.facts()])
+
+
+def measured_text(measured: Measured, unit: str) -> str:
+    """A number of a claim with its interval: points of accuracy, or plain."""
+    scale, digits = (100, 1) if unit == "points" else (1, 2)
+    return _with_bounds(scale * measured.value, measured.low, measured.high, scale, digits)
+
+
+def printed_text(measured: Measured, unit: str) -> str:
+    """What the paper printed for it; a dash where it printed nothing."""
+    scale, digits = (100, 1) if unit == "points" else (1, 2)
+    if measured.printed is None:
+        return "–"
+    ends = measured.printed if isinstance(measured.printed, tuple) else (measured.printed,)
+    return " to ".join(f"{scale * end:+.{digits}f}" for end in ends)

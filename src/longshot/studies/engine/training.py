@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +57,36 @@ class StudyTraining:
             options = {**self.options, **self.limits, "device": device, "curves": folder_curves}
             train(self.algorithm, self.data, out=path, **options)
 
-        inputs = [path.name, dict(self.limits)] if self.limits else path.name
-        folder.step(f"training {self.label}", inputs, [path / "training.json"], work)
+        folder.step(f"training {self.label}", self._inputs, [path / "training.json"], work)
         return str(path)
+
+    @property
+    def _inputs(self) -> Any:
+        return [self.folder, dict(self.limits)] if self.limits else self.folder
+
+    def record(self, folder: StudyFolder, device: str) -> TrainingRecord:
+        """Train, or find trained; then what it came to."""
+        path = Path(self.run(folder, device))
+        own = {**self.options, **self.limits}
+        outcome = training_outcome(path)
+        limit, budget = own.get("minutes"), own.get("steps")
+        late = limit is not None and outcome["seconds"] >= 59.9 * limit
+        ceiling = late and (budget is None or outcome["steps"] < budget)
+        return TrainingRecord(self.label, str(path), budget, limit, ceiling=ceiling, **outcome)
+
+    def finished(self, folder: StudyFolder) -> bool:
+        """Whether the study's folder has the network, trained to its end."""
+        return folder.done(f"training {self.label}", self._inputs)
+
+    def started_from(self, trained: Mapping[str, str]) -> StudyTraining:
+        """The training with a start that names another network of the study taken from where that one lies."""
+        start = self.options.get("start")
+        if start not in trained:
+            return self
+        path = trained[str(start)]
+        return replace(
+            self, options={**self.options, "start": path}, identity=[self.identity, Path(path).name]
+        )
 
     def cost(self, device: str, **options: Any) -> dict[str, Any]:
         """``seconds`` and ``bytes`` of the training, measured on a few steps; ``options`` replace its own."""
@@ -68,6 +95,31 @@ class StudyTraining:
 
         own = {**self.options, **self.limits, **options}
         return estimate(self.algorithm, self.data, training_settings(**own, device=device))
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """What a training came to: steps done of its budget, and whether it ended at its ceiling in time.
+
+    A cell of a comparison whose training hit the ceiling had a smaller budget than its neighbours: mark it, and leave
+    it out of slopes.
+    """
+
+    label: str
+    path: str
+    budget: int | None  # steps that were asked for
+    minutes: float | None  # the ceiling in time
+    steps: int
+    best_step: int
+    seconds: float
+    validation_accuracy: float | None
+    ceiling: bool = False
+
+    @property
+    def in_words(self) -> str:
+        """``120 of 400 steps in 2 minutes``."""
+        budget = "" if self.budget is None else f" of {self.budget:,}"
+        return f"{self.steps:,}{budget} steps in {self.seconds / 60:.1f} minutes"
 
 
 def training_folder(label: str, identity: Any) -> str:

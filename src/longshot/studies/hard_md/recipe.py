@@ -15,9 +15,9 @@ from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
 from longshot.evaluation.inputs import backbone_name
 from longshot.studies.engine.data import GivenDataset, check_names, read_given
+from longshot.studies.engine.finish import Findings, finish
 from longshot.studies.engine.folder import StudyFolder
-from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome
-from longshot.studies.engine.run import finish
+from longshot.studies.engine.job import StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.training import StudyTraining, training_step
 from longshot.studies.hard_md import paper
@@ -92,7 +92,7 @@ class HardMd:
         seconds = folder.facts["extraction_seconds"]
         written = tables(settings, scores, seconds, why)
         drawings = figures(settings, scores, seconds, why)
-        return finish(job, folder, results, written, drawings, notes, list(sources.values()))
+        return finish(job, folder, results, Findings(written, drawings, notes=notes), list(sources.values()))
 
     def estimate(self, job: HardJob) -> StudyEstimate:
         """What there is to do, in tasks; trainings by their limits."""
@@ -118,7 +118,6 @@ def _folder(job: HardJob) -> StudyFolder:
         name: {"source": data.source, "fingerprint": data.fingerprint} for name, data in job.data.items()
     }
     folder.save(
-        extraction_seconds={} if before is None else dict(before.extraction_seconds),
         sources={**({} if before is None else before.sources), **sources},
     )
     return folder

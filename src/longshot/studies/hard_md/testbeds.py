@@ -154,7 +154,7 @@ class HardDrawer:
                 for kind, chosen in instances.items():
                     bed = self._fixed("curated", rule, kind)
                     draw = partial(self._sample, "fixed", tasks, chosen, None, query=query)
-                    self.testbeds[bed] = self.folder.draw(bed.name, draw, timed=True)
+                    self.testbeds[bed] = self.folder.draw(bed.name, draw)
             except UserError as error:
                 reasons.append(str(error).rstrip("."))
         if not any(bed.purpose == "curated" for bed in self.testbeds):
@@ -206,7 +206,7 @@ class HardDrawer:
         if bed.shape in self.impossible:
             return
         try:
-            self.testbeds[bed] = self.folder.draw(bed.name, draw, timed=True)
+            self.testbeds[bed] = self.folder.draw(bed.name, draw)
         except UserError as error:
             if bed.purpose == "main":
                 self.impossible[bed.shape] = str(error)

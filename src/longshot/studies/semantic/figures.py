@@ -11,7 +11,7 @@ import numpy as np
 from longshot.core.arrays import Floats
 from longshot.statistics import Rolling, rolling_mean
 from longshot.studies.engine.figures import axes_of, means_and_halves
-from longshot.studies.semantic.scores import MethodScores, leader
+from longshot.studies.semantic.common import MethodScores, leader
 
 KINDS = {"uniform": "#3b6fb6", "semantic": "#c8412b"}
 _COLOURS = ("#c8412b", "#3b6fb6", "#8a6d1b", "#6b4c9a")

@@ -8,33 +8,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from pydantic import Field
 
+from longshot.core.arrays import Floats
 from longshot.core.errors import UserError
 from longshot.reports.published import published
-from longshot.reports.sheets import Sheet
 from longshot.reports.ways import head, metrics
-from longshot.statistics import welch
-from longshot.studies.engine.drawing import draw_fixed
-from longshot.studies.engine.figures import Drawings
-from longshot.studies.engine.recipe import Testbeds
+from longshot.studies.engine.claims import Claim, Measured, NotMeasured, of_values
+from longshot.studies.engine.comparisons import Comparison, Side
+from longshot.studies.engine.draws import Draw
+from longshot.studies.engine.figures import Drawings, Picture
+from longshot.studies.engine.lab import Evaluation, Lab, Plan
+from longshot.studies.engine.recipe import OneDataset, Recipe
 from longshot.studies.engine.settings import Counts, Ways
-from longshot.studies.engine.tables import Fact, TableFile, heads, points, row
+from longshot.studies.engine.tables import TableColumn, TableFile, score_table
 from longshot.studies.semantic import figures as pictures
-from longshot.studies.semantic.recipe import Scores, StudyPlan, TestbedRecipe, TestbedSettings
-from longshot.studies.semantic.scores import transduction
-from longshot.studies.semantic.tables import FIRST_PLACE, TableColumn, column_records, published_record, sheet
+from longshot.studies.semantic.common import (
+    KEYS,
+    PAPER,
+    TestbedSettings,
+    entries,
+    method_rows,
+    printed_by_method,
+    printed_difference,
+    printed_records,
+    printed_sheet,
+    transduction,
+)
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
 
 _NOTE = (
     "Mean over tasks in %, ± half the 95 % interval (Student t); classes drawn uniformly. Top-5 is left out for tasks "
-    f"of five classes or fewer, where it is always 100. {FIRST_PLACE}"
+    "of five classes or fewer, where it is always 100."
 )
+_MANY = 100  # ways of the paper's wide tasks
+_BEST = {1: 0.10, 5: 0.20}  # what the best model of the paper stays below at so many shots
 
 
 class ManyWaySettings(TestbedSettings):
@@ -45,45 +57,138 @@ class ManyWaySettings(TestbedSettings):
     shots: Counts = Field(description="Support images per class, a testbed for each")
 
 
-class NamedShape(NamedTuple):
-    """Way and shot of a testbed, and its name."""
+class WayShot(NamedTuple):
+    """The shape of a testbed."""
 
     way: int
     shot: int
-    name: str
+
+    @property
+    def name(self) -> str:
+        """The testbed's name."""
+        return f"{self.way}-way-{self.shot}-shot"
 
 
-class ManyWay(TestbedRecipe[ManyWaySettings]):
+ManyLab = Lab[ManyWaySettings, "Dataset"]
+
+
+class ManyWay(OneDataset[ManyWaySettings], Recipe[ManyWaySettings, "Dataset"]):
     """Few and many classes in a task."""
 
     settings = ManyWaySettings
+    question = (
+        "Few-shot methods are mostly compared on tasks of five classes. What remains of their accuracy, and of their "
+        "order, when a task has a hundred?"
+    )
 
-    def plan(self, settings: ManyWaySettings, dataset: Dataset) -> StudyPlan:
+    def plan(self, settings: ManyWaySettings, data: Dataset) -> Plan:
         """One testbed for every shape that the dataset can give, and what it cannot."""
-        shapes, notes = possible(settings, dataset)
-        small = {"drop_small": settings.drop_small}
-        draw = partial(draw_fixed, settings, dataset, split=settings.split, **small)
-        draws = {f"{way}-way-{shot}-shot": partial(draw, way, shot) for shot, way in shapes}
-        return StudyPlan(draws, notes)
+        shapes, absent = possible(settings, data)
+        draws = [draw_of(settings, data.name, shape) for shape in shapes]
+        evaluation = Evaluation([draw.name for draw in draws], settings.backbone, settings.calls)
+        return Plan(draws=draws, evaluations=[evaluation], absent=absent)
 
-    def tables(self, settings: ManyWaySettings, testbeds: Testbeds, scores: Scores) -> list[TableFile]:
-        """The results, and what becomes of them as classes are added."""
-        shapes = _shapes(testbeds)
-        return [_results_table(settings, shapes, scores), _claims_table(shapes, scores)]
+    def comparisons(self, settings: ManyWaySettings) -> list[Comparison]:
+        """Few and many ways; few shots and more."""
+        listed = []
+        if len(settings.ways) > 1:
+            for shot in settings.shots:
+                sides = [
+                    Side(f"{way}-way", draw_of(settings, "", WayShot(way, shot))) for way in settings.ways
+                ]
+                listed.append(Comparison(f"Ways, {shot}-shot", "testbed.shape.way", sides))
+        if len(settings.shots) > 1:
+            for way in settings.ways:
+                sides = [Side(f"{n}-shot", draw_of(settings, "", WayShot(way, n))) for n in settings.shots]
+                listed.append(Comparison(f"Shots, {way}-way", "testbed.shape.shot", sides))
+        return listed
 
-    def figures(self, settings: ManyWaySettings, testbeds: Testbeds, scores: Scores) -> Drawings:
+    def claims(self, settings: ManyWaySettings) -> list[Claim[ManyLab]]:
+        """The paper's section 6 on Danish Fungi, table 3."""
+        return [
+            Claim(
+                "drop",
+                "All methods lose accuracy from few ways to many",
+                "section 6, table 3",
+                _drops,
+                factor="testbed.shape.way",
+            ),
+            *(
+                Claim(
+                    f"best-{shot}-shot",
+                    f"At 100 ways and {shot} {'shot' if shot == 1 else 'shots'} the best model stays below {bound:.0%}",
+                    "section 6, table 3",
+                    partial(_best, shot, bound),
+                    expects="below",
+                    than=bound,
+                    printed=f"{100 * max(_printed(_MANY, shot).values()):.2f} % for the best",
+                )
+                for shot, bound in _BEST.items()
+            ),
+            Claim(
+                "transductive",
+                "A transductive method is first on five ways",
+                "table 3",
+                _transductive,
+                printed="PT-MAP",
+                factor="method",
+            ),
+        ]
+
+    def tables(self, lab: ManyLab) -> list[TableFile]:
+        """Top-1 and top-5 of every shape, beside the paper's table 3."""
+        settings = lab.settings
+        listed = {shape: {e.method: e for e in entries(lab, shape.name)} for shape in _shapes(lab)}
+        facts = [
+            {"testbed": shape.name, "part": "whole", "way": shape.way, "shot": shape.shot, "metric": metric}
+            for shape in listed
+            for metric in metrics(shape.way)
+        ]
+
+        def values(line: Any, column: TableColumn) -> Floats:
+            entry = listed[WayShot(column.facts["way"], column.facts["shot"])][line.labels[0]]
+            scores: Floats = getattr(entry, column.facts["metric"])
+            return scores
+
+        numbers = published(PAPER).select(table=3)
+        keys = list(dict.fromkeys(tuple(getattr(number, key) for key in KEYS) for number in numbers))
+        theirs = [_column(dict(zip(KEYS, key, strict=True))) for key in keys]
+        title = f"table 3: {numbers[0].testbed}, {numbers[0].backbone}"
+        table = score_table(
+            "many-way",
+            f"Few and many ways, {settings.backbone}",
+            ("method", "setting"),
+            method_rows(list(next(iter(listed.values())).values()), settings.backbone),
+            [_column(each) for each in facts],
+            values,
+            note=_NOTE,
+            published=[printed_sheet(title, numbers, theirs)],
+            records=printed_records(numbers),
+            lines=_times_chance(lab),
+        )
+        return [table]
+
+    def figures(self, lab: ManyLab) -> Drawings:
         """Accuracy against the number of ways for every number of shots that has at least two."""
-        figures: Drawings = {}
-        for shot, shapes in _by_shot(_shapes(testbeds)).items():
+        drawings: Drawings = {}
+        for shot, shapes in _by_shot(_shapes(lab)).items():
             if len(shapes) > 1:
-                by_way = {shape.way: scores[shape.name] for shape in shapes}
-                title = f"{shot}-shot, {settings.backbone}"
-                figures[f"ways-{shot}-shot"] = partial(pictures.ways, by_way, title)
-        return figures
+                by_way = {shape.way: entries(lab, shape.name) for shape in shapes}
+                drawings[f"ways-{shot}-shot"] = Picture(
+                    f"Top-1 accuracy against the number of classes in a task, {shot}-shot, with chance.",
+                    partial(pictures.ways, by_way, f"{shot}-shot, {lab.settings.backbone}"),
+                )
+        return drawings
 
 
-def possible(settings: ManyWaySettings, dataset: Dataset) -> tuple[list[tuple[int, int]], list[str]]:
-    """(shot, way) of the shapes to draw, and sentences on those that are smaller, or impossible.
+def draw_of(settings: ManyWaySettings, source: str, shape: WayShot) -> Draw:
+    """A testbed of the study as data."""
+    words = {name: getattr(settings, name) for name in ("tasks", "query", "seed", "split", "drop_small")}
+    return Draw(shape.name, source, {**words, "way": shape.way, "shot": shape.shot})
+
+
+def possible(settings: ManyWaySettings, dataset: Dataset) -> tuple[list[WayShot], list[str]]:
+    """The shapes to draw, and sentences on those that are smaller, or impossible.
 
     The most ways become as many as there are classes with enough images, if that is more than the next fewer ways.
     """
@@ -98,9 +203,9 @@ def possible(settings: ManyWaySettings, dataset: Dataset) -> tuple[list[tuple[in
         )
         for position, way in enumerate(ways):
             if way <= enough:
-                shapes.append((shot, way))
+                shapes.append(WayShot(way, shot))
             elif way == ways[-1] and enough > (ways[position - 1] if position else 1):
-                shapes.append((shot, enough))
+                shapes.append(WayShot(enough, shot))
                 notes.append(f"{way}-way {shot}-shot became {enough}-way {shot}-shot: {count}.")
             else:
                 impossible.append((f"{way}-way {shot}-shot", count))
@@ -121,65 +226,74 @@ def possible(settings: ManyWaySettings, dataset: Dataset) -> tuple[list[tuple[in
     return shapes, notes
 
 
-def _shapes(testbeds: Testbeds) -> list[NamedShape]:
+def _shapes(lab: ManyLab) -> list[WayShot]:
     """The shapes that were drawn, by ways then shots."""
-    first_tasks = {name: testbed[0] for name, testbed in testbeds.items()}
-    return sorted(NamedShape(task.way, int(task.shots[0]), name) for name, task in first_tasks.items())
+    return sorted(WayShot(draw.words["way"], draw.words["shot"]) for draw in lab.plan.draws)
 
 
-def _by_shot(shapes: Sequence[NamedShape]) -> dict[int, list[NamedShape]]:
+def _by_shot(shapes: Sequence[WayShot]) -> dict[int, list[WayShot]]:
     shots = dict.fromkeys(shape.shot for shape in shapes)
     return {shot: [shape for shape in shapes if shape.shot == shot] for shot in shots}
 
 
-def _results_table(settings: ManyWaySettings, shapes: Sequence[NamedShape], scores: Scores) -> TableFile:
-    """Top-1 and top-5 of every shape, beside the paper's table 3."""
-    backbone = settings.backbone
-    columns: list[TableColumn] = []
-    records: list[Fact] = []
-    for way, shot, name in shapes:
-        for metric in metrics(way):
-            key = (name, "whole", way, shot, metric)
-            columns.append(TableColumn(f"{way}-way", head(shot, metric), key))
-            values = [np.asarray(getattr(entry, metric)) for entry in scores[name]]
-            records += column_records(key, backbone, scores[name], values)
-    paper = published("semantic")
-    numbers = paper.select(table=3)
-    printed = [published_record(number, paper.tasks) for number in numbers]
-    keys = dict.fromkeys((n.testbed, n.part, n.way, n.shot, n.metric) for n in numbers)
-    printed_columns = [TableColumn(f"{key[2]}-way", head(key[3], key[4]), key) for key in keys]
-    title = f"Published: {paper.source['short']}, {numbers[0].testbed}, {numbers[0].backbone}"
-    note = f"Published numbers of another dataset and backbone, {paper.tasks:,} tasks; not measured here."
-    sheets = [
-        sheet(f"Few and many ways, {backbone}", columns, records, _NOTE),
-        sheet(title, printed_columns, printed, note),
+def _column(facts: dict[str, Any]) -> TableColumn:
+    return TableColumn(f"{facts['way']}-way", head(facts["shot"], facts["metric"]), facts)
+
+
+def _printed(way: int, shot: int) -> dict[str, float]:
+    return printed_by_method(table=3, way=way, shot=shot, metric="accuracy")
+
+
+def _side(lab: ManyLab, shape: WayShot) -> Side:
+    return Side(f"{shape.way}-way", draw_of(lab.settings, "", shape))
+
+
+def _drops(lab: ManyLab) -> list[Measured]:
+    """From the fewest ways to the most, per method and number of shots."""
+    measured = []
+    for shot, shapes in _by_shot(_shapes(lab)).items():
+        fewest, most = shapes[0], shapes[-1]
+        if fewest == most:
+            continue
+        printed = printed_difference(_printed(fewest.way, shot), _printed(most.way, shot))
+        for method in lab.scores.by_setting(lab.settings.calls):
+            label = f"{method}, {fewest.way} → {most.way} ways, {shot}-shot"
+            which = {"method": method, "backbone": lab.settings.backbone}
+            narrow, wide = _side(lab, fewest), _side(lab, most)
+            measured.append(lab.scores.difference(label, narrow, wide, printed.get(method), **which))
+    if not measured:
+        raise NotMeasured("it needs two numbers of ways, and this data gives one")
+    return measured
+
+
+def _best(shot: int, bound: float, lab: ManyLab) -> list[Measured]:
+    """The accuracy of the best method, chosen on every other task and measured on the rest."""
+    shape = WayShot(_MANY, shot)
+    if shape not in _shapes(lab):
+        ways = ", ".join(f"{each.way}-way {each.shot}-shot" for each in _shapes(lab))
+        raise NotMeasured(f"the paper speaks of {_MANY}-way {shot}-shot tasks, and these are {ways}")
+    listed = entries(lab, shape.name)
+    best = max(listed, key=lambda entry: float(entry.accuracy[::2].mean()))
+    return [
+        of_values(f"{best.method}, {shape.name}", best.accuracy[1::2], max(_printed(*shape).values()), bound)
     ]
-    return TableFile("many-way", sheets, [*records, *printed])
 
 
-def _claims_table(shapes: Sequence[NamedShape], scores: Scores) -> TableFile:
-    """The drop from the fewest ways to the most, and how far above chance accuracy stays."""
-    blocks, lines = [], []
-    records: list[Fact] = []
-    for shot, of_shot in _by_shot(shapes).items():
-        fewest, most = of_shot[0], of_shot[-1]
-        block = []
-        for before, after in zip(scores[fewest.name], scores[most.name], strict=True):
-            drop = welch(before.accuracy, after.accuracy)
-            shown = points(drop) if fewest.way != most.way else "–"
-            times = f"{float(after.accuracy.mean()) * most.way:.1f} ×"
-            span = f"{fewest.way} → {most.way}"
-            block.append(row(after.method, after.setting, span, str(shot), shown, times))
-            facts = {"what": f"drop {fewest.way} to {most.way} ways", "value": drop.mean}
-            records.append(
-                {"shot": shot, "method": after.method, **facts, "low": drop.low, "high": drop.high}
-            )
-        blocks.append(block)
-        for way, _, name in of_shot:
-            gain = transduction(scores[name])
-            if gain:
-                lines.append(f"{way}-way {shot}-shot: {gain[0]}.")
-                records.append({"shot": shot, "method": name, **gain[1]})
-    names = heads("method", "setting", "ways", "shots", "drop of top-1", "top-1 at most ways ÷ chance")
-    note = "Points of accuracy with 95 % intervals (Welch)."
-    return TableFile("claims", [Sheet("From few ways to many", names, blocks, note)], records, lines)
+def _transductive(lab: ManyLab) -> list[Measured]:
+    shapes = [shape for shape in _shapes(lab) if shape.way == 5]
+    if not shapes:
+        raise NotMeasured("the study has no tasks of five ways")
+    return [transduction(entries(lab, shape.name), f"5-way {shape.shot}-shot") for shape in shapes]
+
+
+def _times_chance(lab: ManyLab) -> list[str]:
+    """How far above chance the methods stay at the most ways."""
+    lines = []
+    for shot, shapes in _by_shot(_shapes(lab)).items():
+        most = shapes[-1]
+        times = [float(entry.accuracy.mean()) * most.way for entry in entries(lab, most.name)]
+        lines.append(
+            f"{most.way}-way {shot}-shot: top-1 is {min(times):.1f} to {max(times):.1f} times chance, "
+            f"{100 / most.way:.1f} %."
+        )
+    return lines

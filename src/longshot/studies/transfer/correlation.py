@@ -27,9 +27,10 @@ from longshot.splits.divergences import between, fit_gaussian, gaussian_divergen
 from longshot.splits.embeddings import class_embeddings
 from longshot.studies.engine.drawing import draw_fixed
 from longshot.studies.engine.figures import Drawings, on_both
-from longshot.studies.engine.recipe import OneDataset, StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.finish import Findings, finish
+from longshot.studies.engine.job import StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.recipe import OneDataset
 from longshot.studies.engine.rows import numbers, select_rows
-from longshot.studies.engine.run import finish
 from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.tables import Fact, TableFile, heads, ratio, row
 from longshot.studies.transfer import paper
@@ -104,7 +105,7 @@ class DivergenceCorrelation(OneDataset[CorrelationSettings]):
         }
         tables = [correlations_table(settings.backbone, measured, accuracies)]
         datasets = [dataset, *downstream.values()]
-        return finish(job, folder, results, tables, drawings, notes, datasets)
+        return finish(job, folder, results, Findings(tables, drawings, notes=notes), datasets)
 
     def estimate(self, job: CorrelationJob) -> StudyEstimate:
         """What evaluating would take; the divergences themselves are quick beside it in most cases."""

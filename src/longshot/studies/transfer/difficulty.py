@@ -15,9 +15,10 @@ import numpy as np
 
 from longshot.datasets.dataset import Dataset
 from longshot.studies.engine.drawing import draw_fixed
-from longshot.studies.engine.recipe import OneDataset, StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.finish import Findings, finish
+from longshot.studies.engine.job import StudyEstimate, StudyJob, StudyOutcome
+from longshot.studies.engine.recipe import OneDataset
 from longshot.studies.engine.rows import numbers, select_rows
-from longshot.studies.engine.run import finish
 from longshot.studies.engine.training import slug, training_step
 from longshot.studies.transfer import plan
 from longshot.studies.transfer.settings import TransferSettings
@@ -96,7 +97,7 @@ class TransferDifficulty(OneDataset[TransferSettings]):
         )
         drawings = figures(settings, dataset.name, features, splits, scores, accuracy)
         written = [*tables(scores, settings.way), trainings_table(networks)]
-        return finish(job, folder, results, written, drawings, notes, [dataset])
+        return finish(job, folder, results, Findings(written, drawings, notes=notes), [dataset])
 
     def estimate(self, job: TransferJob) -> StudyEstimate:
         """The trainings with their limits; evaluation comes on top."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from longshot.core.errors import UserError
 from longshot.evaluation.inputs import backbone_name, backbone_parts
 from longshot.studies.engine.data import GivenDataset, check_names, read_given
+from longshot.studies.engine.finish import Findings, finish
 from longshot.studies.engine.folder import StudyFolder
-from longshot.studies.engine.recipe import StudyEstimate, StudyJob, StudyOutcome
-from longshot.studies.engine.run import finish
+from longshot.studies.engine.job import StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.training import training_step
 from longshot.studies.vtab_md.data import (
     GROUPS,
@@ -112,8 +112,7 @@ class VtabMd:
         written = tables(settings, scores, evaluation.validated, evaluation.chosen, paths, notes)
         drawings = figures(settings, scores)
         datasets = [source.data for source in evaluated]
-        title = ", ".join(data.name for data in datasets[:3]) + (" and others" if len(datasets) > 3 else "")
-        return finish(job, folder, evaluation.results, written, drawings, notes, datasets, title)
+        return finish(job, folder, evaluation.results, Findings(written, drawings, notes=notes), datasets)
 
     def estimate(self, job: VtabJob) -> StudyEstimate:
         """What the trainings take, measured on a few steps each; evaluation comes on top."""

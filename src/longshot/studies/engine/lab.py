@@ -1,0 +1,137 @@
+"""Where a study does its work: trains, draws and evaluates in its folder, each only where something is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic
+
+from longshot.core.errors import UserError
+from longshot.studies.engine.job import Calls, Data, Settings, StudyJob
+from longshot.studies.engine.scores import Scores
+
+if TYPE_CHECKING:
+    from longshot.datasets.dataset import Dataset
+    from longshot.evaluation.results import Results
+    from longshot.features.features import Features
+    from longshot.studies.engine.draws import Draw
+    from longshot.studies.engine.folder import StudyFolder
+    from longshot.studies.engine.training import StudyTraining, TrainingRecord
+    from longshot.testbeds.testbed import Testbed
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Methods to run on testbeds through a backbone: any backbone, or a network of the study by its name."""
+
+    testbeds: Sequence[str]
+    backbone: str
+    methods: Calls
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study will do, before anything is computed.
+
+    ``networks`` are trained in order (one may start from an earlier one by its name), then ``draws`` are drawn, then
+    ``evaluations`` run. ``absent`` are sentences on what cannot be had and why, ``notes`` on what is worth knowing.
+    """
+
+    networks: Mapping[str, StudyTraining] = field(default_factory=dict)
+    draws: Sequence[Draw] = ()
+    evaluations: Sequence[Evaluation] = ()
+    absent: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+@dataclass(eq=False)
+class Lab(Generic[Settings, Data]):
+    """A study at work: its job, plan, folder and datasets by name, and what there is so far."""
+
+    job: StudyJob[Settings, Data]
+    plan: Plan
+    folder: StudyFolder
+    datasets: Mapping[str, Dataset]
+    absent: list[str]
+    notes: list[str]
+    testbeds: dict[str, Testbed] = field(default_factory=dict)
+    networks: dict[str, TrainingRecord] = field(default_factory=dict)
+    _results: Results | None = None
+    _scores: Scores | None = None
+    _features: dict[tuple[str, str], Features] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> Settings:
+        """The study's settings."""
+        return self.job.settings
+
+    @property
+    def data(self) -> Data:
+        """What the study was given."""
+        return self.job.data
+
+    def train(self, name: str, training: StudyTraining) -> TrainingRecord:
+        """Train a network, or find it trained; afterwards it goes by its name as a backbone, judge or start."""
+        trained = {label: record.path for label, record in self.networks.items()}
+        self.networks[name] = training.started_from(trained).record(self.folder, self.job.device)
+        record = self.networks[name]
+        if record.ceiling:
+            self.notes.append(f"The training of {name} hit its ceiling in time: {record.in_words}.")
+        return record
+
+    def backbone(self, name: str) -> str:
+        """Where a network of the study lies; any other backbone stays itself. ``A + B`` names several."""
+        from longshot.evaluation.inputs import backbone_name, backbone_parts
+
+        parts = [self.networks[part].path if part in self.networks else part for part in backbone_parts(name)]
+        return backbone_name(" + ".join(str(part) for part in parts))
+
+    def draw(self, draw: Draw) -> Testbed:
+        """Draw a testbed, or find it drawn; the seconds it took are remembered in study.json."""
+        data = self.datasets[draw.source]
+        testbed = self.folder.draw(
+            draw.name, lambda: draw.draw(data, self.backbone, self.job.device), draw.settings
+        )
+        self.testbeds[draw.name] = testbed
+        return testbed
+
+    def seconds(self, testbed: str) -> float | None:
+        """How long drawing a testbed took; None where it was not timed."""
+        seconds: float | None = self.folder.facts.get("extraction_seconds", {}).get(testbed)
+        return seconds
+
+    def features(self, source: str, backbone: str) -> Features:
+        """A dataset through a backbone, or through a network of the study."""
+        from longshot.features.extract import embed
+
+        key = (source, self.backbone(backbone))
+        if key not in self._features:
+            self._features[key] = embed(self.datasets[source], key[1], device=self.job.device)
+        return self._features[key]
+
+    def evaluate(self, testbeds: Iterable[str], backbone: str, methods: Calls, into: str = "run") -> Results:
+        """Methods on testbeds; rows that are there already are kept."""
+        named = {name: self.testbeds[name] for name in testbeds}
+        results = self.job.evaluate(named, self.backbone(backbone), methods, self.datasets, into)
+        if into == "run":
+            self._results, self._scores = results, None
+        return results
+
+    @property
+    def results(self) -> Results:
+        """All that was evaluated into the study's run."""
+        if self._results is None:
+            raise UserError("The study evaluated nothing, so there is nothing to report.")
+        return self._results
+
+    @property
+    def scores(self) -> Scores:
+        """The numbers of the run."""
+        if self._scores is None:
+            paths = {name: str(record.path) for name, record in self.networks.items()}
+            self._scores = Scores(self.results, self.testbeds, paths)
+        return self._scores
+
+    def step(self, name: str, inputs: Any, files: Sequence[Any], work: Any) -> None:
+        """Anything else that is done once: see ``StudyFolder.step``."""
+        self.folder.step(name, inputs, files, work)
