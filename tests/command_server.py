@@ -10,33 +10,53 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import importlib
 import json
 import os
+import pkgutil
+import re
 import signal
 import sys
 import traceback
 from typing import Any
 
+import PIL.Image
+
 import few_toys
 
 PR_SET_PDEATHSIG = 1
+# What commands, and the libraries under them, import on use.
+LIBRARIES = (
+    "efficientnet_lite_pytorch",
+    "filelock",
+    "jinja2",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+    "matplotlib.figure",
+    "pandas",  # by pyarrow, to find out whether what it is given comes from there
+    "pyarrow.compute",
+    "pyarrow.csv",
+    "pyarrow.dataset",
+    "pyarrow.pandas_compat",
+    "pyarrow.parquet",
+    "rich.progress",
+    "rich.table",
+    "rich.tree",
+    "safetensors.torch",
+    "scipy.cluster.hierarchy",
+    "scipy.sparse.csgraph",
+    "scipy.stats",
+    "torch._dynamo",  # by every optimiser with its first step, and SymPy with it
+    "xml.etree.ElementTree",
+)
 
 
 def serve() -> None:
     """Answer requests until the input ends: a program to start, or one to wait for."""
-    import matplotlib.figure  # noqa: F401  what commands import on use
-    import pyarrow.compute
-    import pyarrow.parquet  # noqa: F401
-    import scipy.stats  # noqa: F401
-    import torch._dynamo  # noqa: F401  every optimiser imports it with its first step, and SymPy with it
-
-    import longshot.cli.main
-    import longshot.evaluation.runner
-    import longshot.reports.report
-    import longshot.training.loop
-
-    with contextlib.suppress(ImportError):  # SQLAlchemy is an extra
-        import longshot.competition.worker  # noqa: F401
+    for name in (*LIBRARIES, *_own_modules()):
+        with contextlib.suppress(ImportError):  # some are extras or need one
+            importlib.import_module(name)
+    PIL.Image.init()
 
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -45,6 +65,15 @@ def serve() -> None:
         answers.write(f"{_wait(request) if 'wait' in request else _start(request)}\n")
         answers.flush()
     os._exit(0)  # taking torch down again would cost a second and tells nobody anything
+
+
+def _own_modules() -> list[str]:
+    """Longshot's modules, but for those that are programs or run inside a submission's box."""
+    import longshot
+
+    apart = re.compile(r"\.(baselines|programs|inside|__main__)(\.|$)")
+    walked = pkgutil.walk_packages(longshot.__path__, "longshot.", onerror=lambda _: None)
+    return [module.name for module in walked if not apart.search(module.name)]
 
 
 def _start(request: dict[str, Any]) -> int:

@@ -25,9 +25,10 @@ from longshot.competition.submission import make_submission
 from longshot.core.errors import UserError
 
 
-@pytest.fixture
-def bundle(competition, tmp_path) -> Path:
-    return write_bundle(competition, tmp_path / "bundle.zip")
+@pytest.fixture(scope="module")
+def bundle(room) -> Path:
+    """Of the room's competition; nobody changes it."""
+    return write_bundle(room.competition, room.folder / "bundle.zip")
 
 
 def inner(bundle: Path, name: str) -> zipfile.ZipFile:
@@ -63,15 +64,15 @@ def test_dates_are_quoted_and_the_worst_of_three_seeds_counts(bundle):
     assert second["hidden"] and described["leaderboards"][0]["primary_index"] == first["index"]
 
 
-def test_ingestion_sees_no_query_label_and_no_order_that_tells_it(bundle, competition):
+def test_ingestion_sees_no_query_label_and_no_order_that_tells_it(bundle, room):
     with inner(bundle, "ingestion-feedback-1.zip") as archive:
         run = json.loads(archive.read("run.json"))
     with inner(bundle, "input_data.zip") as archive:
         sealed = archive.read(run["images"]["two"]["file"])
     assert all("query_label" not in task for task in run["tasks"])
     stored = Pictures(seal(sealed, bytes.fromhex(run["images"]["two"]["key"])), 16)
-    pixels = CompetitionData(competition).pixels("two")
-    hidden = CompetitionData(competition).test_tasks(competition.phase("feedback"), 1)
+    data = CompetitionData(room.competition)
+    pixels, hidden = data.pixels("two"), data.test_tasks(room.competition.phase("feedback"), 1)
     for task, original in zip(run["tasks"], hidden, strict=True):  # renamed rows are the same images
         assert np.array_equal(stored[task["query"]], pixels[original.query])
         assert np.array_equal(stored[task["support"]], pixels[original.support])

@@ -133,7 +133,7 @@ def noise(tmp_path: Path) -> Competition:
         image_size: 16
         shape: {{min_way: 2, max_way: 3, min_shot: 3, max_shot: 4, query: 4}}
         limits: {{seconds: 600, memory: 8589934592}}
-        phases: {{feedback: {{train: [one], test: [two], tasks: 40}}}}
+        phases: {{feedback: {{train: [one], test: [two], tasks: 20}}}}
         """)
     )
     return load(folder)

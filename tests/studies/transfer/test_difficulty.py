@@ -33,6 +33,7 @@ CHANGES = [
         "tasks=6",
         "steps=2",
         "train_shot=2",
+        "inner_steps=1",
         "size=16",
     ),
     "network=cnn4(width=8)",
