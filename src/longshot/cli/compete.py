@@ -129,6 +129,28 @@ def submit_command(
     )
 
 
+@command.command("environment")
+@_folder
+def environment_command(folder: Path) -> None:
+    """Build the packages that the competition's 'requirements' ask for, once; boxes mount them read-only.
+
+    \b
+    Example:
+      longshot compete environment my-competition
+    """
+    from longshot.competition import build_environment
+
+    built = build_environment(folder, tell=lambda line: click.echo(line, err=True))
+    if built is None:
+        click.echo(
+            f"{folder}/competition.yaml names no requirements: submissions have what Longshot runs with"
+        )
+        return
+    click.echo(f"{built.path}: {', '.join(built.packages) or 'nothing beyond what Longshot runs with'}")
+    for note in built.notes:
+        click.echo(f"note: {note}")
+
+
 @command.command("work")
 @_folder
 @click.option("--forever", is_flag=True, help="Wait for further submissions when none is left.")

@@ -32,6 +32,7 @@ COMMAND_OF = {
     "run_study": "study run",
     "competition.create": "compete init",
     "competition.write_baseline": "compete baseline",
+    "competition.build_environment": "compete environment",
     "competition.status": "compete status",
     "competition.export_bundle": "compete bundle",
     "competition.check_bundle": "compete validate",

@@ -1,9 +1,9 @@
 """Blind competitions: other people's code on hidden tasks, in a sandbox, scored and ranked.
 
-Organisers: ``create``, ``work``, ``status``, ``history``, ``rerun``, ``leaderboard``, ``write_leaderboard``,
-``enter_final``, ``blank_fact_sheet``, ``export_bundle``. Participants: ``write_baseline``, ``make_submission``,
-``check_submission``, ``try_submission``, ``submit``, ``fact_sheet_of``, ``hand_in_fact_sheet``. Bundles:
-``check_bundle``, ``run_bundle``. All but the checks take the competition's folder first. They are the
+Organisers: ``create``, ``build_environment``, ``work``, ``status``, ``history``, ``rerun``, ``leaderboard``,
+``write_leaderboard``, ``enter_final``, ``blank_fact_sheet``, ``export_bundle``. Participants: ``write_baseline``,
+``make_submission``, ``check_submission``, ``try_submission``, ``submit``, ``fact_sheet_of``, ``hand_in_fact_sheet``.
+Bundles: ``check_bundle``, ``run_bundle``. All but the checks take the competition's folder first. They are the
 commands of ``longshot compete``.
 """
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.competition.bundle.check import check_bundle as check_bundle
     from longshot.competition.bundle.run import run_bundle as run_bundle
     from longshot.competition.check import check_submission as check_submission
+    from longshot.competition.environments import build_environment as build_environment
     from longshot.competition.new_competition import create as create
     from longshot.competition.organiser import blank_fact_sheet as blank_fact_sheet
     from longshot.competition.organiser import enter_final as enter_final
@@ -43,6 +44,7 @@ _MODULES = {
     "organiser": "work status history rerun leaderboard write_leaderboard enter_final export_bundle "
     "blank_fact_sheet fact_sheet_of hand_in_fact_sheet",
     "check": "check_submission",
+    "environments": "build_environment",
     "participant": "submit try_submission",
     "submission": "make_submission",
     "baselines": "BASELINES write_baseline",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from longshot.competition import check, ingestion, leagues, queue
+from longshot.competition import check, environments, ingestion, leagues, queue
 from longshot.competition.archive import unpack
 from longshot.competition.data import CompetitionData
 from longshot.competition.fact_sheet import dump, read_sheet
@@ -123,6 +123,7 @@ def try_submission(
     if out.exists():
         raise UserError(f"{out} is there already", "choose a new folder with {out}")
     check.check_size(Path(submission))
+    equipment = environments.equipment(competition)
     try:
         code = unpack(Path(submission), out / "code")
     except UserError:
@@ -135,6 +136,7 @@ def try_submission(
         out,
         seed=chosen.seeds[0] if seed is None else seed,
         trusted=unsafe,
+        equipment=equipment,
     )
     shutil.rmtree(out / "code")
     if outcome.scores is None:

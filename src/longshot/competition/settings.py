@@ -80,6 +80,8 @@ class Competition(Record):
     pseudonyms: bool = True
     fact_sheet: Literal["optional", "required"] = "optional"  # required: nobody enters the final without
     fact_fields: _Listed[str] = tuple(FIELDS)  # what a fact sheet must say
+    requirements: str = ""  # file in the folder that names packages for submissions, as pip reads it
+    devices: bool = False  # pass graphics processors on to the boxes
     database: str = ""  # SQLAlchemy URL; empty: a SQLite file in the folder
 
     def phase(self, name: str) -> Phase:

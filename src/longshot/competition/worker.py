@@ -21,7 +21,7 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
-from longshot.competition import check, ingestion, queue, sandbox
+from longshot.competition import check, environments, ingestion, queue, sandbox
 from longshot.competition.archive import unpack
 from longshot.competition.data import CompetitionData
 from longshot.competition.outcomes import RunOutcome
@@ -50,6 +50,7 @@ def work(
     ``lease``: seconds without a sign of life after which another worker's run is taken over.
     """
     sandbox.require()
+    equipment = environments.equipment(competition)
     data, done = CompetitionData(competition), 0
     worker = f"{socket.gethostname()[:40]}:{os.getpid()}:{time.time_ns()}"
     while True:
@@ -61,7 +62,7 @@ def work(
             continue
         name = f"submission {claimed.submission}, seed {claimed.seed}"
         try:
-            ending = _run(competition, store, data, claimed, worker, lease)
+            ending = _run(competition, store, data, claimed, worker, lease, equipment)
         except Exception as error:
             if isinstance(error, UserError):  # the data, the disk: nobody's run would go better
                 queue.release(store, claimed, worker, f"the worker stopped: {error}", counted=False)
@@ -88,7 +89,13 @@ def run_folder(competition: Competition, submission: int, seed: int) -> Path:
 
 
 def _run(
-    competition: Competition, store: Store, data: CompetitionData, claimed: Claim, worker: str, lease: float
+    competition: Competition,
+    store: Store,
+    data: CompetitionData,
+    claimed: Claim,
+    worker: str,
+    lease: float,
+    equipment: sandbox.Equipment,
 ) -> str | None:
     """Run and record one claim; gives how it ended, None when it was no longer this worker's."""
     begun = time.monotonic()
@@ -96,7 +103,7 @@ def _run(
     folder = Path(tempfile.mkdtemp(prefix=f"{final.name}.", dir=final.parent))
     try:
         with _signs_of_life(store, claimed, worker, lease) as taken_over:
-            outcome = _outcome(competition, data, claimed, folder, taken_over)
+            outcome = _outcome(competition, data, claimed, folder, taken_over, equipment)
             score = None if outcome.scores is None else outcome.scores["overall"]["normalized_accuracy"]
             recorded = _insist(
                 lambda: queue.finish(
@@ -117,7 +124,12 @@ def _run(
 
 
 def _outcome(
-    competition: Competition, data: CompetitionData, claimed: Claim, folder: Path, stop: threading.Event
+    competition: Competition,
+    data: CompetitionData,
+    claimed: Claim,
+    folder: Path,
+    stop: threading.Event,
+    equipment: sandbox.Equipment,
 ) -> RunOutcome:
     """Unpack, check, run; every failure of the submission is a RunOutcome, with its reason at the end of the log."""
     source = archive_path(competition, claimed.submission) / "submission.zip"
@@ -129,7 +141,14 @@ def _outcome(
     else:
         phase = competition.phase(claimed.phase)
         outcome = ingestion.run(
-            data, phase, code, folder, seed=claimed.seed, league=claimed.league, stop=stop
+            data,
+            phase,
+            code,
+            folder,
+            seed=claimed.seed,
+            league=claimed.league,
+            stop=stop,
+            equipment=equipment,
         )
     shutil.rmtree(folder / "code", ignore_errors=True)
     return _logged(outcome, folder, hidden=competition.phase(claimed.phase).logs == "system")
