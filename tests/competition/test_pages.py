@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from longshot.competition import queue, sandbox
 from longshot.competition.board import leaderboard_page
 from longshot.competition.bundle import write as bundle
+from longshot.competition.difficulty import FILE
 from longshot.competition.fact_sheet import dump
 from longshot.competition.figures import Difficulty, curve, difficulties
 from longshot.competition.inside.scoring import METRICS, TaskScore, student, summarize
@@ -68,6 +70,15 @@ def fill(competition: Competition, store: Store, folder: Path) -> None:
         folder_of_run = run_folder(competition, entered, 1)
         folder_of_run.mkdir()
         (folder_of_run / "scores.json").write_text(json.dumps(scores))
+        tasks = [level - hard for hard in (0.0, 0.15, 0.3) for _ in range(2)]
+        names = [name for name in DATASETS for _ in range(2)]
+        write_tasks(folder_of_run, names, tasks)
+
+
+def write_tasks(folder: Path, datasets: list[str], scores: list[float], draw: str = "same") -> None:
+    """The record of a run task by task."""
+    record = {"draw": draw, "dataset": datasets, "normalized_accuracy": scores}
+    (folder / FILE).write_text(json.dumps(record))
 
 
 @pytest.fixture
@@ -148,6 +159,10 @@ def enter_planted(
         assert queue.finish(store, claimed, "w", score=score, duration=1.0, reason=None)
         run_folder(competition, number, seed).mkdir()
         (run_folder(competition, number, seed) / "scores.json").write_text(json.dumps(scores))
+        means = {name: group[METRICS[0]] for name, group in scores["by_dataset"].items()}
+        names = [name for name in means for _ in range(2)]
+        values = [means[name] + change for name in means for change in (-0.0625, 0.0625)]
+        write_tasks(run_folder(competition, number, seed), names, values, f"seed {seed}")
 
 
 def table_rows(text: str, heading: str) -> list[list[str]]:
@@ -176,11 +191,23 @@ def test_the_board_shows_the_worst_run_and_the_difficulty_of_datasets(competitio
         ["1", "good", "", "0.5000", "± 0.0123", "3"],
         ["2", "bad", "", "0.1250", "–", "4"],
     ]
-    assert table_rows(text, "Difficulty of the datasets") == [
-        ["easy", "0.125", "0.625"],  # 1 − best, best − worst
-        ["hard", "0.500", "0.625"],
+    rows = table_rows(text, "Difficulty of the datasets")
+    # over the tasks of all three runs: (0.9 + 0.875 + 0.9) / 3 and (0.6 + 0.5 + 0.6) / 3 of the best
+    assert [row[:5] for row in rows] == [
+        ["easy", "good · free-style", "bad · free-style", "0.892", "0.250"],
+        ["hard", "good · free-style", "bad · free-style", "0.567", "-0.125"],
     ]
-    assert "entries" not in text  # all of them are drawn
+    for row, best in zip(rows, ([0.9, 0.875, 0.9], [0.6, 0.5, 0.6]), strict=True):
+        tasks = np.array([mean + change for mean in best for change in (-0.0625, 0.0625)])
+        worst = 0.25 if row[0] == "easy" else -0.125
+        paired = np.array(
+            [mean - worst for mean in best for _ in range(2)]
+        )  # both move alike from task to task
+        for cell, values in ((row[5], 1 - tasks), (row[6], paired)):
+            half = stats.t.ppf(0.975, 5) * values.std(ddof=1) / 6**0.5
+            assert cell == f"{values.mean():.3f} ± {half:.3f}"
+    assert "Over all 2 entries of the phase and all their runs." in text
+    assert "Here and in" not in text  # all of them are drawn
 
 
 def test_the_figures_show_the_first_eight_of_nine(competition, submission):
@@ -191,12 +218,16 @@ def test_the_figures_show_the_first_eight_of_nine(competition, submission):
         enter_planted(
             generous, store, folder, f"team {number}", "feedback", planted(number / 10, 0.01, easy=0.5)
         )
-    assert "Here and below" not in leaderboard_page(generous, store, "feedback")
+    assert "Here and in the next figure" not in leaderboard_page(generous, store, "feedback")
     enter_planted(generous, store, folder, "last", "feedback", planted(-0.1, 0.01, easy=-0.5))
     text = leaderboard_page(generous, store, "feedback")
-    assert "Here and below: the first 8 of 9 entries." in text
+    assert "Here and in the next figure: the first 8 of 9 entries." in text
     assert len(table_rows(text, "League free-style")) == 9
-    assert table_rows(text, "Difficulty of the datasets") == [["easy", "0.500", "0.000"]]
+    (row,) = table_rows(text, "Difficulty of the datasets")
+    # over all nine, the last included; of equal ones the first on the board
+    assert row[1:5] == ["team 7 · free-style", "last · free-style", "0.500", "-0.500"]
+    assert row[6] == "1.000 ± 0.000"
+    assert "Over all 9 entries" in text
 
 
 def test_a_curve_has_its_points_in_order_and_its_band():
@@ -239,6 +270,7 @@ def test_bars_of_difficulty_reach_from_the_worst_to_the_best():
     figure = difficulties([Difficulty(ATTACK, 0.25, 0.75), Difficulty("b", -0.1, 0.5)], "d")
     assert "25.0 / 75.0" in figure and "-10.0 / 50.0" in figure
     assert ATTACK not in figure
+    assert "25.0 / 75.0 ± 4.0" in difficulties([Difficulty("a", 0.25, 0.75, 0.04)], "d")
 
 
 @pytest.mark.browser

@@ -29,6 +29,7 @@ DEFAULTS = {
     },
     "critical_difference": {"alpha": 0.05, "higher_is_better": True},
     "dataset_difficulty": {"level": 0.95},
+    "unpaired_difficulty": {"level": 0.95},
     "drops": {"level": 0.95},
     "fewest_tasks": {"comparisons": 1, "level": 0.05},
     "mean_interval": {"level": 0.95},

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from longshot.statistics import Interval, dataset_difficulty, drops, mean_interval, welch
+from longshot.statistics import (
+    Interval,
+    dataset_difficulty,
+    drops,
+    mean_interval,
+    unpaired_difficulty,
+    welch,
+)
 
 
 class TestWelch:
@@ -113,3 +120,29 @@ class TestDatasetDifficulty:
     def test_refuses_what_is_no_table(self, scores: list[object], datasets: list[str]) -> None:
         with pytest.raises(ValueError, match=r"scores are \[tasks, methods\]"):
             dataset_difficulty(scores, datasets)  # type: ignore[arg-type]
+
+
+class TestUnpairedDifficulty:
+    def test_by_hand(self) -> None:
+        """Two methods with tasks of their own: means 0.6 and 0.8 on a, 0.5 and 0.1 on b."""
+        scores = [[0.5, 0.7, 0.5], [0.9, 0.7, 0.8, 0.0, 0.2]]
+        first, second = unpaired_difficulty(scores, [["a", "a", "b"], ["a", "a", "a", "b", "b"]])
+        assert (first.dataset, first.best, first.worst) == ("a", 1, 0)
+        assert (first.intrinsic.mean, first.modelling.mean) == pytest.approx((0.2, 0.2))
+        low, high = stats.ttest_ind(scores[1][:3], scores[0][:2], equal_var=False).confidence_interval()
+        assert (first.modelling.low, first.modelling.high) == pytest.approx((low, high))
+        assert first.intrinsic.half == pytest.approx(mean_interval([0.1, 0.3, 0.2]).half)
+        assert (second.best, second.worst) == (0, 1)
+        assert (second.intrinsic.mean, second.modelling.mean) == pytest.approx((0.5, 0.4))
+        assert second.modelling.low is None  # one task on a side
+
+    @pytest.mark.parametrize(
+        ("datasets", "words"),
+        [
+            ([["a"], ["a"]], "every task needs its dataset"),
+            ([["a"], ["b", "b"]], "every method needs tasks of 'a'"),
+        ],
+    )
+    def test_refuses_what_does_not_fit(self, datasets: list[list[str]], words: str) -> None:
+        with pytest.raises(ValueError, match=words):
+            unpaired_difficulty([[0.1], [0.2, 0.3]], datasets)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from longshot.competition import figures
+from longshot.competition.difficulty import PhaseDifficulty, TaskRecord, phase_difficulty, read_records
 from longshot.competition.pages import Facts, PagePart, render
 from longshot.competition.ranking import BoardEntry, leaderboard, standing
 from longshot.competition.settings import Competition
 from longshot.competition.store import Store, now
 from longshot.competition.worker import run_folder
+from longshot.statistics import Interval
 
 COLUMNS = ("rank", "team", "method", "normalised accuracy", "95 % interval", "submission", "submitted (UTC)")
 SHOWN = 8  # teams drawn in the figures: more colours cannot be told apart
@@ -20,6 +23,7 @@ SHOWN = 8  # teams drawn in the figures: more colours cannot be told apart
 def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
     """The leaderboards of all leagues of a phase, then who is how good on what."""
     parts, everyone = [], dict[str, Mapping[str, Any]]()
+    records: dict[str, list[TaskRecord] | None] = {}
     sheets: list[Facts] = []
     for league in competition.leagues:
         entries = leaderboard(competition, store, phase, league)
@@ -31,6 +35,7 @@ def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
             for entry in worst
         }
         everyone |= {named[entry]: scores for entry, scores in worst.items() if scores is not None}
+        records |= {named[entry]: read_records(_run_folders(competition, phase, entry)) for entry in entries}
         sheets += [(named[entry], entry.sheet) for entry in entries if entry.sheet]
         rows = [
             [
@@ -55,6 +60,8 @@ def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
         )
     if everyone:
         parts += _figures(dict(list(everyone.items())[:SHOWN]), len(everyone))
+    if difficulty := phase_difficulty(records):
+        parts.append(_difficulty(difficulty))
     if sheets:
         parts.append(PagePart("Fact sheets", "What the teams say of their methods.", facts=sheets))
     state = standing(competition, store, phase)
@@ -62,7 +69,7 @@ def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
 
 
 def _figures(teams: Mapping[str, Mapping[str, Any]], entries: int) -> list[PagePart]:
-    """Figures 1 to 3 of the Cross-Domain MetaDL paper for the teams at hand, which may be the first of more."""
+    """Figures 1 and 2 of the Cross-Domain MetaDL paper for the teams at hand, which may be the first of more."""
     overall = {team: scores["overall"] for team, scores in teams.items()}
     lines = [
         figures.curves(
@@ -70,12 +77,12 @@ def _figures(teams: Mapping[str, Mapping[str, Any]], entries: int) -> list[PageP
         )
         for key, counted in (("ways", "classes"), ("shots", "shots"))
     ]
-    parts = [
+    return [
         PagePart(
             "Methods",
             "Mean normalised accuracy of the worst run with its 95 % interval over tasks; 0 is guessing."
             + (
-                f" Here and below: the first {len(teams)} of {entries} entries."
+                f" Here and in the next figure: the first {len(teams)} of {entries} entries."
                 if entries > len(teams)
                 else ""
             ),
@@ -89,23 +96,54 @@ def _figures(teams: Mapping[str, Mapping[str, Any]], entries: int) -> list[PageP
             legend=list(enumerate(teams)),
         ),
     ]
-    names = list(next(iter(teams.values()))["by_dataset"])
-    means = {name: [scores["by_dataset"][name][figures.MAIN] for scores in teams.values()] for name in names}
-    datasets = [figures.Difficulty(name, min(values), max(values)) for name, values in means.items()]
-    rows = [[each.name, f"{1 - each.best:.3f}", f"{each.best - each.worst:.3f}"] for each in datasets]
-    parts.append(
-        PagePart(
-            "Difficulty of the datasets",
-            "Intrinsic: what the best team leaves (1 − best). Modelling: how much the choice of method matters "
-            "(best − worst).",
-            ["dataset", "intrinsic difficulty", "modelling difficulty"],
-            rows,
-            plots=[figures.difficulties(datasets, "difficulty")],
-            legend=list(figures.LEGEND),
-            squares=True,
+
+
+def _difficulty(difficulty: PhaseDifficulty) -> PagePart:
+    """Figure 3 and its numbers, over all entries of the phase."""
+    count = len(difficulty.entries)
+    bars, rows = [], []
+    for each in difficulty.datasets:
+        best, worst = 1 - each.intrinsic.mean, 1 - each.intrinsic.mean - each.modelling.mean
+        bars.append(figures.Difficulty(each.dataset, worst, best, each.intrinsic.half))
+        ends = [difficulty.entries[each.best], difficulty.entries[each.worst]]
+        modelling = _with_half(each.modelling) if count > 1 else "–"
+        rows.append(
+            [each.dataset, *ends, f"{best:.3f}", f"{worst:.3f}", _with_half(each.intrinsic), modelling]
         )
+    note = (
+        f"Over all {count} {'entry' if count == 1 else 'entries'} of the phase and all their runs. Intrinsic: what "
+        "the best entry leaves (1 − best), for 1 can be reached. Modelling: how much the choice of method matters "
+        "(best − worst). ± is half of the 95 % interval over tasks"
+        + ("" if difficulty.paired else ", every entry having tasks of its own")
+        + ", given which entry was best and which worst."
     )
-    return parts
+    if count == 1:
+        note += " One entry says nothing about the choice of method."
+    if difficulty.left_out:
+        note += f" {difficulty.left_out} more without scores task by task: run them again to have them here."
+    columns = [
+        "dataset",
+        "best entry",
+        "worst entry",
+        "best",
+        "worst",
+        "intrinsic difficulty",
+        "modelling difficulty",
+    ]
+    return PagePart(
+        "Difficulty of the datasets",
+        note,
+        columns,
+        rows,
+        texts=3,
+        plots=[figures.difficulties(bars, "difficulty")],
+        legend=list(figures.LEGEND),
+        squares=True,
+    )
+
+
+def _with_half(interval: Interval) -> str:
+    return f"{interval.mean:.3f}" + ("" if interval.half is None else f" ± {interval.half:.3f}")
 
 
 def _half(scores: Mapping[str, Any] | None) -> str:
@@ -115,7 +153,11 @@ def _half(scores: Mapping[str, Any] | None) -> str:
 
 def _worst(competition: Competition, phase: str, entry: BoardEntry) -> dict[str, Any] | None:
     """scores.json of the run that counts."""
-    folders = (run_folder(competition, entry.submission, seed) for seed in competition.phase(phase).seeds)
-    paths = [folder / "scores.json" for folder in folders]
+    paths = [folder / "scores.json" for folder in _run_folders(competition, phase, entry)]
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
     return min(runs, key=lambda scores: float(scores["overall"][figures.MAIN]), default=None)
+
+
+def _run_folders(competition: Competition, phase: str, entry: BoardEntry) -> list[Path]:
+    """Where the runs of an entry lie, one per seed."""
+    return [run_folder(competition, entry.submission, seed) for seed in competition.phase(phase).seeds]

@@ -15,18 +15,19 @@ from longshot.reports.svg import INK, SERIES, WIDTH, new_axes, new_figure, short
 MAIN = METRICS[0]
 AXIS = "normalised accuracy (%)"
 LEGEND = (
-    (0, "worst team"),
+    (0, "worst entry"),
     (1, "modelling difficulty: best − worst"),
     (6, "intrinsic difficulty: 100 − best"),
 )
 
 
 class Difficulty(NamedTuple):
-    """Scores of the worst and the best team on a dataset."""
+    """Scores of the worst and the best entry on a dataset; ``half`` of the 95 % interval of the best."""
 
     name: str
     worst: float
     best: float
+    half: float | None = None
 
 
 def means(groups: Mapping[str, Any], prefix: str, *, one_colour: bool = False) -> str:
@@ -55,7 +56,7 @@ def curve(index: int, label: str, groups: Mapping[str, Any]) -> charts.Curve:
 
 
 def difficulties(datasets: Sequence[Difficulty], prefix: str) -> str:
-    """Bars from 0 to 100 per dataset: the worst team, up to the best, and what the best leaves (figure 3)."""
+    """Bars from 0 to 100 per dataset: the worst entry, up to the best, and what the best leaves (figure 3)."""
     height = 40
     with new_figure(height * len(datasets) + 46) as figure:
         axes = new_axes(figure, (12, 12, 2, 40))
@@ -67,8 +68,12 @@ def difficulties(datasets: Sequence[Difficulty], prefix: str) -> str:
             ends = [min(0.0, 100 * dataset.worst), 100 * dataset.worst, 100 * dataset.best, 100.0]
             for (colour, _), start, end in zip(LEGEND, ends, ends[1:], strict=False):
                 axes.barh(base, end - start, left=start, height=11, color=SERIES[colour])
+            if dataset.half is not None:
+                reach = [ends[2] - 100 * dataset.half, ends[2] + 100 * dataset.half]
+                axes.plot(reach, [base, base], color=INK, linewidth=1.5)
             across = axes.get_yaxis_transform()
             note = f"{ends[1]:.1f} / {ends[2]:.1f}"
+            note += "" if dataset.half is None else f" ± {100 * dataset.half:.1f}"
             room = int((WIDTH - 32 - 6.5 * len(note)) / 7.5)
             style = {"transform": across, "color": INK, "fontsize": 11, "va": "bottom"}
             axes.text(0, base + 8, shorten(dataset.name, room), **style)
@@ -78,4 +83,4 @@ def difficulties(datasets: Sequence[Difficulty], prefix: str) -> str:
         axes.set_xlabel(AXIS)
         percent_axis(axes.xaxis)
         spans = "; ".join(f"{each.name} {100 * each.worst:.1f} to {100 * each.best:.1f}" for each in datasets)
-        return to_svg(figure, prefix, f"Worst and best team by dataset: {spans}")
+        return to_svg(figure, prefix, f"Worst and best entry by dataset: {spans}")

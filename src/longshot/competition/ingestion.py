@@ -14,6 +14,7 @@ from pathlib import Path
 from longshot.competition import leagues, sandbox
 from longshot.competition.box import Box, BoxError
 from longshot.competition.data import CompetitionData
+from longshot.competition.difficulty import write_record
 from longshot.competition.inside import drive
 from longshot.competition.inside.scoring import score_answers, summarize
 from longshot.competition.outcomes import RunOutcome
@@ -38,7 +39,7 @@ def run(
     trusted: bool = False,
     equipment: sandbox.Equipment = sandbox.BARE,
 ) -> RunOutcome:
-    """Run the unpacked ``submission`` once; ``folder`` receives log.txt, answers.jsonl and scores.json.
+    """Run the unpacked ``submission`` once; ``folder`` receives its log, answers.jsonl and its scores, also by task.
 
     A failure of the submission is a RunOutcome, not an exception. ``stop`` ends the run from another thread.
     ``trusted`` needs no sandbox and gives an unofficial result. The images are decoded before the submission's time
@@ -73,9 +74,9 @@ def run(
         return RunOutcome(None, str(error), NO_PREDICTION)
     with atomic(folder / "answers.jsonl") as temporary:
         temporary.write_text("".join(json.dumps(answer) + "\n" for answer in answers), encoding="utf-8")
-    scores = summarize(
-        score_answers([task.truth for task in tasks], answers), lambda values: mean_interval(values).half
-    )
+    scored = score_answers([task.truth for task in tasks], answers)
+    write_record(folder, tasks, scored)
+    scores = summarize(scored, lambda values: mean_interval(values).half)
     scores |= {
         "phase": phase.name,
         "seed": seed,

@@ -22,6 +22,7 @@ from longshot.statistics.difficulty import (
     Drop,
     dataset_difficulty,
     drops,
+    unpaired_difficulty,
     welch,
 )
 from longshot.statistics.groups import Group, breakdown, quantile_bins
@@ -104,6 +105,7 @@ __all__ = [
     "spread",
     "tasks_needed",
     "tasks_to_decide",
+    "unpaired_difficulty",
     "welch",
     "wilson",
     "worst_mean",

@@ -173,3 +173,47 @@ def dataset_difficulty(
         )
 
     return [difficulty(name, table[names == name]) for name in dict.fromkeys(names.tolist())]
+
+
+def unpaired_difficulty(
+    scores: Sequence[ArrayLike], datasets: Sequence[Sequence[str]], level: float = 0.95
+) -> list[DatasetDifficulty]:
+    """The same where every method has tasks of its own: modelling difficulty gets Welch's interval.
+
+    Parameters
+    ----------
+    scores : M arrays [T_m]
+        Shares of each method on its own tasks.
+    datasets : M sequences [T_m]
+        The dataset of each of them.
+    level : float
+        Coverage, between 0 and 1.
+
+    Returns
+    -------
+    list of DatasetDifficulty
+        For the datasets of the first method, in the order in which they come; all methods must have them.
+
+    Examples
+    --------
+    >>> (signs,) = unpaired_difficulty([[0.5, 0.7], [0.9, 0.7, 0.8]], [["signs"] * 2, ["signs"] * 3])
+    >>> signs.best, signs.worst, round(signs.intrinsic.mean, 3), round(signs.modelling.mean, 3)
+    (1, 0, 0.2, 0.2)
+    """
+    values, names = (
+        [checked(one_method) for one_method in scores],
+        [np.asarray(each, str) for each in datasets],
+    )
+    if [len(each) for each in values] != [len(each) for each in names]:
+        raise ValueError("every task needs its dataset")
+
+    def difficulty(name: str) -> DatasetDifficulty:
+        parts = [each[where == name] for each, where in zip(values, names, strict=True)]
+        if not all(map(len, parts)):
+            raise ValueError(f"every method needs tasks of {name!r}")
+        means = np.array([part.mean() for part in parts])
+        best, worst = int(means.argmax()), int(means.argmin())
+        decided = welch(parts[best], parts[worst], level)
+        return DatasetDifficulty(name, best, worst, mean_interval(1 - parts[best], level), decided)
+
+    return [difficulty(name) for name in dict.fromkeys(names[0].tolist())]
