@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot import features as features
     from longshot import training as training
     from longshot.api.doctor import doctor as doctor
+    from longshot.api.estimates import estimate as estimate
     from longshot.api.methods import check_method as check_method
     from longshot.api.reports import report as report
     from longshot.api.taxonomies import open_taxonomy as open_taxonomy
@@ -90,6 +91,7 @@ _VERBS: dict[str, str] = {
     "release": "longshot.releases.write",
     "verify": "longshot.releases.verify",
     "score": "longshot.evaluation.scoring",
+    "estimate": "longshot.api.estimates",
     "doctor": "longshot.api.doctor",
 }
 _NOUNS: dict[str, str] = {

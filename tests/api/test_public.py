@@ -53,5 +53,5 @@ def test_the_verbs_are_those_of_the_design() -> None:
         *("open_dataset", "list_datasets", "find_overlap", "list_backbones", "embed", "open_taxonomy"),
         *("make_split", "compare_splits", "sample", "inspect", "measure_attributes", "explain"),
         *("list_methods", "check_method", "evaluate", "compare", "report", "train", "tune", "run_study"),
-        *("release", "verify", "score", "doctor"),
+        *("release", "verify", "score", "estimate", "doctor"),
     }

@@ -15,7 +15,7 @@ from longshot.core.errors import UserError
 from longshot.datasets import content_digest, image_digests, open_dataset, short_digests
 from longshot.features import extract
 from longshot.features.content import check_unchanged, content_of
-from longshot.features.extract import embed, run
+from longshot.features.extract import embed
 from longshot.features.features import Features
 from longshot.features.pixels_cache import pixels
 
@@ -55,13 +55,13 @@ def test_features_carry_the_content_of_their_dataset(album: Path) -> None:
 @pytest.mark.parametrize("changed", range(0, 60, 7))
 def test_any_changed_image_leads_to_other_features(album: Path, changed: int) -> None:
     dataset = open_dataset(album)
-    before = run(dataset, "pixels", preprocessing=SMALL).features
+    before = embed(dataset, "pixels", preprocessing=SMALL)
     key = dataset.keys[changed].as_py()
     shutil.copy(album / dataset.keys[(changed + 25) % 60].as_py(), album / key)
-    outcome = run(dataset, "pixels", preprocessing=SMALL)
-    assert not outcome.cached
-    assert outcome.features.hash != before.hash
-    assert np.array_equal(outcome.features.array[changed], before.array[(changed + 25) % 60])
+    outcome = embed(dataset, "pixels", preprocessing=SMALL)
+    assert not outcome.work.cached
+    assert outcome.hash != before.hash
+    assert np.array_equal(outcome.array[changed], before.array[(changed + 25) % 60])
 
 
 def test_pixels_follow_a_changed_image(album: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_second_look_reads_no_image(album: Path, monkeypatch: pytest.MonkeyPat
     dataset = open_dataset(album)
     embed(dataset, "pixels", preprocessing=SMALL)
     monkeypatch.setattr(type(dataset.store), "encoded", pytest.fail)
-    assert run(dataset, "pixels", preprocessing=SMALL).cached
+    assert embed(dataset, "pixels", preprocessing=SMALL).work.cached
 
 
 def test_names_are_an_explicit_choice_that_is_shown(album: Path, run_cli) -> None:  # type: ignore[no-untyped-def]

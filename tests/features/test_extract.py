@@ -18,7 +18,7 @@ from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.features.backbones import load_backbone
 from longshot.features.backbones.base import Backbone
-from longshot.features.extract import embed, estimate, run
+from longshot.features.extract import embed, estimate
 from longshot.features.features import Features
 
 Start = Callable[..., ForkedProcess]
@@ -43,9 +43,9 @@ def alone(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The file of 120 photos' features, computed by one process with one thread."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("LONGSHOT_CACHE", str(tmp_path_factory.mktemp("alone")))
-        features = run(
+        features = embed(
             open_dataset(photos / "round"), "efficientnet-lite0", preprocessing=SMALL, workers=0
-        ).features
+        )
     assert features.path is not None
     return features.path.read_bytes()
 
@@ -55,10 +55,10 @@ def test_same_bytes_for_any_workers_and_batch_size(
     photos: Path, alone: bytes, fresh_cache: Path, settings: dict[str, int]
 ) -> None:
     dataset = open_dataset(photos / "round")
-    again = run(dataset, "efficientnet-lite0", preprocessing=SMALL, refresh=True, **settings)  # type: ignore[arg-type]
-    assert not again.cached
-    assert again.features.path is not None
-    assert again.features.path.read_bytes() == alone
+    again = embed(dataset, "efficientnet-lite0", preprocessing=SMALL, refresh=True, **settings)  # type: ignore[arg-type]
+    assert not again.work.cached
+    assert again.path is not None
+    assert again.path.read_bytes() == alone
 
 
 def test_same_bytes_for_any_number_of_threads(photos: Path, alone: bytes, fresh_cache: Path) -> None:
@@ -77,12 +77,12 @@ def test_same_bytes_for_any_number_of_threads(photos: Path, alone: bytes, fresh_
 
 def test_second_time_comes_from_the_cache(many: Path, fresh_cache: Path) -> None:
     dataset = open_dataset(many)
-    assert not run(dataset, "pixels").cached
-    again = run(dataset, "pixels")
-    assert again.cached
-    assert again.images == 0
-    assert run(dataset, "pixels", dtype="float32").cached is False
-    assert run(dataset, "pixels", preprocessing="decode|resize(8,8)").cached is False
+    assert not embed(dataset, "pixels").work.cached
+    again = embed(dataset, "pixels")
+    assert again.work.cached
+    assert again.work.images == 0
+    assert embed(dataset, "pixels", dtype="float32").work.cached is False
+    assert embed(dataset, "pixels", preprocessing="decode|resize(8,8)").work.cached is False
 
 
 def test_nothing_but_array_keys_and_sidecar_is_left(many: Path, fresh_cache: Path) -> None:
@@ -117,9 +117,9 @@ def test_a_moved_copy_shares_the_features(many: Path, fresh_cache: Path, tmp_pat
     embed(many, "pixels")
     copy = tmp_path / "copy"
     shutil.copytree(many, copy)
-    outcome = run(copy, "pixels")
-    assert outcome.cached
-    assert outcome.features.dataset == "copy"
+    outcome = embed(copy, "pixels")
+    assert outcome.work.cached
+    assert outcome.dataset == "copy"
 
 
 def test_damaged_cache_is_made_anew(
@@ -129,8 +129,8 @@ def test_damaged_cache_is_made_anew(
     assert features.path is not None
     expected = features.path.read_bytes()
     features.path.write_bytes(expected[:1000])
-    outcome = run(many, "pixels")
-    assert not outcome.cached
+    outcome = embed(many, "pixels")
+    assert not outcome.work.cached
     assert features.path.read_bytes() == expected
     messages = capsys.readouterr().err
     assert f"note: the cached features of '{many.name}' through 'pixels' were damaged (Features " in messages
@@ -222,9 +222,9 @@ def test_finished_shards_are_not_computed_again(
     process.kill()
     process.communicate()
     finished = list(fresh_cache.glob("features/*/shard-*.npy"))
-    outcome = run(many, f"torch:{network}:make")
-    assert outcome.resumed == len(finished)
-    assert outcome.images == 1200 - 512 * len(finished)
+    outcome = embed(many, f"torch:{network}:make")
+    assert outcome.work.resumed == len(finished)
+    assert outcome.work.images == 1200 - 512 * len(finished)
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])

@@ -15,7 +15,7 @@ from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.features import guard
 from longshot.features.cache import Shards
-from longshot.features.extract import Extraction, embed, run
+from longshot.features.extract import embed
 from longshot.features.features import Features, keys_file, read_keys, sidecar, write_keys
 from longshot.features.guard import Damaged, LastCheck, check_json, guarded_json
 from longshot.features.pixels_cache import pixels
@@ -45,14 +45,14 @@ def change_dataset_name(path: Path) -> None:
     sidecar(path).write_text(text.replace(f'"{name}"', '"other"'), encoding="utf-8")
 
 
-def spoiled(many: Path, spoil: Callable[[Path], None]) -> tuple[bytes, Extraction]:
+def spoiled(many: Path, spoil: Callable[[Path], None]) -> tuple[bytes, Features]:
     """The bytes of features in the cache, and what it took to have them again after some damage."""
     path = embed(many, "pixels", preprocessing=SMALL).path
     assert path is not None
     expected = path.read_bytes()
     spoil(path)
-    outcome = run(many, "pixels", preprocessing=SMALL)
-    assert outcome.features.path == path
+    outcome = embed(many, "pixels", preprocessing=SMALL)
+    assert outcome.path == path
     return expected, outcome
 
 
@@ -86,11 +86,11 @@ def test_damage_in_the_cache_is_told_and_mended(
     assert f"note: the cached features of '{many.name}' through 'pixels' were damaged (" in messages
     assert damage in messages
     assert f"they are whole again, {computed:,} of 1,200 images had to be embedded anew" in messages
-    assert outcome.images == computed
-    assert outcome.features.path is not None
-    assert outcome.features.path.read_bytes() == expected
-    assert outcome.features.keys.equals(open_dataset(many).keys)
-    assert run(many, "pixels", preprocessing=SMALL).cached
+    assert outcome.work.images == computed
+    assert outcome.path is not None
+    assert outcome.path.read_bytes() == expected
+    assert outcome.keys.equals(open_dataset(many).keys)
+    assert embed(many, "pixels", preprocessing=SMALL).work.cached
 
 
 def test_the_command_mends_and_tells(many: Path, fresh_cache: Path, run_cli) -> None:  # type: ignore[no-untyped-def]

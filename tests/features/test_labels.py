@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from longshot.features.backbones import load_backbone, split_label
-from longshot.features.extract import embed, run
+from longshot.features.extract import embed
 from longshot.networks.checkpoint import save
 from longshot.networks.registry import get_network
 
@@ -40,9 +40,9 @@ def test_a_label_changes_neither_identity_nor_features(photos: Path, fresh_cache
     assert load_backbone("mine=pixels").identity == load_backbone("pixels").identity
     features = embed(photos, "mine=pixels", preprocessing="decode|resize(2,2)")
     assert features.backbone == "mine"
-    again = run(photos, "pixels", preprocessing="decode|resize(2,2)")
-    assert again.cached
-    assert again.features.backbone == "pixels"
+    again = embed(photos, "pixels", preprocessing="decode|resize(2,2)")
+    assert again.work.cached
+    assert again.backbone == "pixels"
 
 
 def test_a_copied_network_is_not_embedded_again(

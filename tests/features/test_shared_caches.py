@@ -15,7 +15,7 @@ import pytest
 
 from longshot.core.errors import UserError
 from longshot.features import cache
-from longshot.features.extract import embed, run
+from longshot.features.extract import embed
 from longshot.features.features import sidecar
 from longshot.features.pixels_cache import pixels
 
@@ -36,14 +36,14 @@ def test_features_are_read_from_a_later_cache_and_written_to_the_first(
     shared, own = two_caches
     embed(many, "pixels", preprocessing=SMALL)
     monkeypatch.setenv("LONGSHOT_CACHE", f"{own}{os.pathsep}{shared}")
-    outcome = run(many, "pixels", preprocessing=SMALL)
-    assert outcome.cached
-    assert outcome.features.path is not None
-    assert outcome.features.path.parent == shared / "features"
+    outcome = embed(many, "pixels", preprocessing=SMALL)
+    assert outcome.work.cached
+    assert outcome.path is not None
+    assert outcome.path.parent == shared / "features"
     assert not list(own.glob("features/*"))
-    other = run(many, "pixels", preprocessing="decode|resize(3,3)")
-    assert other.features.path is not None
-    assert other.features.path.parent == own / "features"
+    other = embed(many, "pixels", preprocessing="decode|resize(3,3)")
+    assert other.path is not None
+    assert other.path.parent == own / "features"
 
 
 def test_decoded_images_are_read_from_a_later_cache(
@@ -73,11 +73,11 @@ def test_damage_in_a_later_cache_is_mended_in_the_first(
     array[700] += 1
     array.flush()
     monkeypatch.setenv("LONGSHOT_CACHE", f"{own}{os.pathsep}{shared}")
-    outcome = run(many, "pixels", preprocessing=SMALL)
+    outcome = embed(many, "pixels", preprocessing=SMALL)
     assert "512 of 1,200 images had to be embedded anew" in capsys.readouterr().err
-    assert outcome.features.path is not None
-    assert outcome.features.path.parent == own / "features"
-    assert outcome.features.path.read_bytes() == expected
+    assert outcome.path is not None
+    assert outcome.path.parent == own / "features"
+    assert outcome.path.read_bytes() == expected
 
 
 def test_a_read_only_cache_serves_without_a_lock_or_a_note(
@@ -93,7 +93,7 @@ def test_a_read_only_cache_serves_without_a_lock_or_a_note(
     monkeypatch.setattr("longshot.core.locks.file_lock", pytest.fail)
     monkeypatch.setattr("longshot.core.files.atomic", pytest.fail)
     capsys.readouterr()
-    assert run(many, "pixels", preprocessing=SMALL).cached
+    assert embed(many, "pixels", preprocessing=SMALL).work.cached
     assert capsys.readouterr().err == ""
 
 
@@ -172,8 +172,8 @@ def test_a_disk_that_fills_up_and_then_has_room(
         embed(many, "pixels", preprocessing=SMALL)
     assert not list(fresh_cache.glob("features/*.npy"))
     monkeypatch.setattr(cache, "write_rows", write)
-    outcome = run(many, "pixels", preprocessing=SMALL)
-    assert (outcome.resumed, outcome.images) == (1, 1200 - 512)
+    outcome = embed(many, "pixels", preprocessing=SMALL)
+    assert (outcome.work.resumed, outcome.work.images) == (1, 1200 - 512)
 
 
 def test_a_moved_cache_still_serves(
@@ -184,9 +184,9 @@ def test_a_moved_cache_still_serves(
     shutil.copytree(tmp_path / "here", tmp_path / "there")
     shutil.rmtree(tmp_path / "here")
     monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "there"))
-    outcome = run(many, "pixels", preprocessing=SMALL)
-    assert outcome.cached
-    assert np.array_equal(outcome.features.array, expected)
+    outcome = embed(many, "pixels", preprocessing=SMALL)
+    assert outcome.work.cached
+    assert np.array_equal(outcome.array, expected)
     assert "damaged" not in capsys.readouterr().err
 
 
@@ -202,7 +202,7 @@ def test_damage_of_a_moved_cache_is_noticed(
     os.utime(sidecar(path))
     (tmp_path / "here").rename(tmp_path / "there")
     monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "there"))
-    assert run(many, "pixels", preprocessing=SMALL).images == 1200 - 1024
+    assert embed(many, "pixels", preprocessing=SMALL).work.images == 1200 - 1024
     assert "1 of 3 blocks does not have the checksum" in capsys.readouterr().err
 
 

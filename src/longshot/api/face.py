@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, TypeVar
@@ -31,19 +31,22 @@ def public(function: Verb, name: str) -> Verb:
         ...
     longshot.core.errors.UserError: longshot.draw has no parameter 'wey'; did you mean 'way'?
     """
-    parameters = signature(function).parameters.values()
-    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
-        names = None  # it reads its settings itself
-    else:
-        names = [parameter.name for parameter in parameters]
 
     @wraps(function)
     def call(*arguments: Any, **settings: Any) -> Any:
-        unknown = [] if names is None else [setting for setting in settings if setting not in names]
-        if unknown:
-            hint = nearest(unknown[0], names, "its parameters are")
-            raise UserError(f"longshot.{name} has no parameter '{unknown[0]}'; {hint}")
+        check_names(function, name, settings)
         return function(*arguments, **settings)
 
     call.__module__, call.__qualname__ = "longshot", name  # so that it pickles by its public name
     return call  # type: ignore[return-value]
+
+
+def check_names(function: Callable[..., Any], name: str, settings: Iterable[str]) -> None:
+    """UserError for the first of ``settings`` that is no parameter of ``function``, which is called ``name``."""
+    parameters = signature(function).parameters
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return  # it reads its settings itself
+    for setting in settings:
+        if setting not in parameters:
+            hint = nearest(setting, parameters, "its parameters are")
+            raise UserError(f"longshot.{name} has no parameter '{setting}'; {hint}")

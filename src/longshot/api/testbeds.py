@@ -14,7 +14,6 @@ from longshot.testbeds import sample as drawing
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.testbeds.inspection import Inspection
-    from longshot.testbeds.sample import SampleEstimate
     from longshot.testbeds.testbed import Testbed
 
 
@@ -22,12 +21,6 @@ if TYPE_CHECKING:
 def sample(*arguments: Any, **settings: Any) -> Testbed:
     """Draw tasks as ``longshot.testbeds.sample`` does; filtered tasks are judged by methods."""
     return drawing.sample(*arguments, **{"score": method_accuracies, **settings})
-
-
-@wraps(drawing.estimate_sample)
-def estimate_sample(*arguments: Any, **settings: Any) -> SampleEstimate:
-    """What ``sample`` with the same settings would cost."""
-    return drawing.estimate_sample(*arguments, **settings)
 
 
 def inspect(

@@ -56,6 +56,16 @@ def seed_option(function: F) -> F:
     )(function)
 
 
+def splits_option(function: F) -> F:
+    """``--splits SPEC``: which classes are train, validation and test."""
+    return click.option(
+        "--splits",
+        metavar="SPEC",
+        help="Which classes are train, validation and test: a split.json, random, semantic, cifar-fs, fc100, "
+        "atg:cifar100@0.96.  [default: those of the dataset]",
+    )(function)
+
+
 def datasets_option(
     text: str = "Where a testbed's dataset lives, if not where it was before.",
 ) -> Callable[[F], F]:

@@ -85,7 +85,6 @@ def command(
     """
     import longshot
     from longshot.core.errors import UserError
-    from longshot.features.extract import estimate, run
 
     if out is not None and len(backbones) > 1:
         raise UserError(
@@ -106,10 +105,10 @@ def command(
     rows: list[dict[str, Any]] = []
     for backbone in backbones:
         if dry_run:
-            rows.append(estimate(opened, backbone, **common))
+            rows += longshot.estimate("embed", opened, backbone, **common).steps
             continue
-        outcome = run(opened, backbone, **common, refresh=refresh)
-        features = outcome.features
+        features = longshot.embed(opened, backbone, **common, refresh=refresh)
+        work = features.work
         if out is not None:
             features.save(out)
         rows.append(
@@ -124,11 +123,11 @@ def command(
                 "content": features.content,
                 "backbone_identity": features.backbone_identity,
                 "skipped": len(opened.skipped),
-                "cached": outcome.cached,
-                "resumed_shards": outcome.resumed,
-                "computed_images": outcome.images,
-                "seconds": round(outcome.seconds, 2),
-                "images_per_second": _rate(outcome.images, outcome.seconds),
+                "cached": work.cached,
+                "resumed_shards": work.resumed,
+                "computed_images": work.images,
+                "seconds": round(work.seconds, 2),
+                "images_per_second": _rate(work.images, work.seconds),
                 "hash": features.hash,
                 "path": str(out.resolve() if out is not None else features.path),
             }

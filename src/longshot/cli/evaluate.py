@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from longshot.cli.common import (
     seed_option,
 )
 from longshot.core.errors import UserError
+
+if TYPE_CHECKING:
+    from longshot.api.estimates import Estimate
 
 
 @click.command()
@@ -84,7 +87,6 @@ def command(
     testbeds it extends the run.
     """
     import longshot
-    from longshot.evaluation.estimates import estimate
     from longshot.evaluation.views import summary_rows
     from longshot.methods.registry import get_method
     from longshot.testbeds.content import say_identity
@@ -104,7 +106,7 @@ def command(
         "backbones": [*backbones, *(longshot.Features.load(file) for file in features)],
     }
     if dry_run:
-        _print_estimate(estimate(testbeds, **options), as_json)
+        _print_estimate(longshot.estimate("evaluate", testbeds, **options), as_json)
         return
     results = longshot.evaluate(testbeds, **options)
     if as_json:
@@ -125,9 +127,9 @@ def _seconds(value: float) -> str:
     return f"{value:,.0f} s" if value >= 100 else f"{value:.2g} s"
 
 
-def _print_estimate(records: list[dict[str, Any]], as_json: bool) -> None:
+def _print_estimate(cost: Estimate, as_json: bool) -> None:
     if as_json:
-        echo_json(records)
+        echo_json(cost.steps)
         return
     rows = [
         {
@@ -140,9 +142,9 @@ def _print_estimate(records: list[dict[str, Any]], as_json: bool) -> None:
             "time": f"about {record['seconds']:,.1f} s",
             "disk": f"{record['bytes'] / 1e6:,.1f} MB",
         }
-        for record in records
+        for record in cost.steps
     ]
-    seconds, size = (sum(record[key] for record in records) for key in ("seconds", "bytes"))
     print_table(
-        rows, footer=f"\nIn all about {seconds:,.0f} s and {size / 1e6:,.1f} MB; nothing was written."
+        rows,
+        footer=f"\nIn all about {cost.seconds:,.0f} s and {cost.bytes / 1e6:,.1f} MB; nothing was written.",
     )

@@ -9,7 +9,14 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import device_option, dry_run_option, echo_json, json_option, seed_option
+from longshot.cli.common import (
+    device_option,
+    dry_run_option,
+    echo_json,
+    json_option,
+    seed_option,
+    splits_option,
+)
 from longshot.cli.help import GroupedCommand
 from longshot.cli.sample_options import (
     COUNT,
@@ -18,7 +25,6 @@ from longshot.cli.sample_options import (
     instance_options,
     shape_options,
 )
-from longshot.cli.split_option import splits_option
 from longshot.core.errors import UserError
 
 
@@ -107,20 +113,25 @@ def command(
 
 
 def _estimate(datasets: tuple[str, ...], options: dict[str, Any], as_json: bool) -> None:
-    from longshot.testbeds.sample import estimate_sample
+    import longshot
 
-    cost = estimate_sample(datasets, **options)
+    (cost,) = longshot.estimate("sample", datasets, **options).steps
     if as_json:
-        facts = {"tasks": cost.tasks, "seconds_at_most": round(cost.seconds, 1), "bytes_at_most": cost.bytes}
-        click.echo(json.dumps({**facts, "without_features": cost.without_features}))
+        facts = {
+            "tasks": cost["tasks"],
+            "seconds_at_most": round(cost["seconds"], 1),
+            "bytes_at_most": cost["bytes"],
+        }
+        click.echo(json.dumps({**facts, "without_features": cost["without_features"]}))
         return
     more = (
         "; embedding and selection come on top: see 'longshot embed --dry-run'"
-        if cost.without_features
+        if cost["without_features"]
         else ""
     )
     click.echo(
-        f"would draw {cost.tasks:,} tasks in at most {cost.seconds:.1f} s into at most {_size(cost.bytes)}{more}"
+        f"would draw {cost['tasks']:,} tasks in at most {cost['seconds']:.1f} s into at most "
+        f"{_size(cost['bytes'])}{more}"
     )
 
 

@@ -89,7 +89,7 @@ def command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, **opti
     if out is None and not dry_run:
         raise UserError("No file to write to; name one with -o split.json.")
     if dry_run and kind in ("divergence", "sweep"):
-        _estimate(dataset, options, as_json)
+        _print_cost(longshot.estimate("make_split", dataset, **options).steps[0], as_json)
         return
     began = time.monotonic()
     file = None if dry_run else out
@@ -108,24 +108,14 @@ def _numbers(text: str, option: str) -> tuple[float, ...]:
         ) from None
 
 
-def _estimate(dataset: str, options: dict[str, Any], as_json: bool) -> None:
-    """Embedding is what takes time; the split itself is seconds."""
-    import longshot
-
-    classes = len(longshot.open_dataset(dataset).class_ids)
-    cached, seconds = True, 0.0
-    if options["backbone"] is not None:
-        from longshot.features.extract import estimate
-
-        planned = estimate(dataset, options["backbone"], device=options["device"])
-        cached, seconds = bool(planned["cached"]), float(planned["seconds"])
-    count = 1 if options["sweep"] is None else len(options["sweep"])
+def _print_cost(cost: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        plan = {"splits": count, "classes": classes, "embedded": cached, "seconds": seconds}
-        click.echo(json.dumps(plan))
+        click.echo(json.dumps({key: cost[key] for key in ("splits", "classes", "embedded", "seconds")}))
         return
-    before = "features are there" if cached else f"embedding comes first: about {seconds:,.0f} s"
-    click.echo(f"would make {count} split(s) of {classes:,} classes; {before}")
+    before = (
+        "features are there" if cost["embedded"] else f"embedding comes first: about {cost['seconds']:,.0f} s"
+    )
+    click.echo(f"would make {cost['splits']} split(s) of {cost['classes']:,} classes; {before}")
 
 
 def _tell(splits: list[Split], files: list[Path], seconds: float, as_json: bool) -> None:

@@ -10,6 +10,7 @@ import click
 from longshot.cli.common import device_option, dry_run_option, echo_json, json_option, print_table
 
 if TYPE_CHECKING:
+    from longshot.api.estimates import Estimate
     from longshot.studies import StudyOutcome
 
 
@@ -134,7 +135,7 @@ def run(
     several datasets takes them as NAME=PATH.
     """
     import longshot
-    from longshot.studies import estimate_study, read_changes
+    from longshot.studies import read_changes
 
     options: dict[str, Any] = {
         "out": out,
@@ -145,8 +146,7 @@ def run(
         "device": device,
     }
     if dry_run:
-        estimate = estimate_study(study, datasets, **options)
-        _print_estimate(estimate.steps, list(estimate.notes), as_json)
+        _print_estimate(longshot.estimate("run_study", study, datasets, **options), as_json)
         return
     outcome = longshot.run_study(study, datasets, **options)
     if as_json:
@@ -181,9 +181,9 @@ def _facts(outcome: StudyOutcome) -> dict[str, Any]:
     }
 
 
-def _print_estimate(records: list[dict[str, Any]], notes: list[str], as_json: bool) -> None:
+def _print_estimate(cost: Estimate, as_json: bool) -> None:
     if as_json:
-        echo_json({"steps": records, "notes": notes})
+        echo_json({"steps": cost.steps, "notes": list(cost.notes)})
         return
     rows = [
         {
@@ -194,8 +194,7 @@ def _print_estimate(records: list[dict[str, Any]], notes: list[str], as_json: bo
             "time": f"about {record['seconds']:,.1f} s",
             "disk": f"{record['bytes'] / 1e6:,.1f} MB",
         }
-        for record in records
+        for record in cost.steps
     ]
-    seconds, size = (sum(record[key] for record in records) for key in ("seconds", "bytes"))
-    footer = f"\nIn all about {seconds:,.0f} s and {size / 1e6:,.1f} MB; nothing was written."
-    print_table(rows, footer="".join(f"\nnote: {note}" for note in notes) + footer)
+    footer = f"\nIn all about {cost.seconds:,.0f} s and {cost.bytes / 1e6:,.1f} MB; nothing was written."
+    print_table(rows, footer="".join(f"\nnote: {note}" for note in cost.notes) + footer)

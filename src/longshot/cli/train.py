@@ -14,6 +14,7 @@ from longshot.cli.common import (
     json_option,
     print_table,
     seed_option,
+    splits_option,
 )
 from longshot.cli.help import GroupedCommand
 from longshot.cli.sample_options import (
@@ -23,7 +24,6 @@ from longshot.cli.sample_options import (
     class_options,
     shape_options,
 )
-from longshot.cli.split_option import apply_splits, splits_option
 from longshot.core.errors import UserError
 
 
@@ -109,12 +109,8 @@ def command(
     import longshot
 
     if dry_run:
-        from longshot.training.cost import estimate
-        from longshot.training.settings import planned
-
-        data = apply_splits(longshot.open_dataset(dataset), options.pop("splits"))
-        chosen, checked = planned(algorithm, options)
-        _print_cost(estimate(chosen, data, checked), checked.minutes, as_json)
+        (cost,) = longshot.estimate("train", algorithm, dataset, **options).steps
+        _print_cost(cost, as_json)
         return
     if out is None:
         raise UserError("No folder to write to", "name one: {out:runs/proto}")
@@ -134,7 +130,7 @@ def command(
     click.echo(f"{trained.path}  a backbone: longshot embed {dataset} --backbone {trained.path}")
 
 
-def _print_cost(cost: dict[str, Any], minutes: float | None, as_json: bool) -> None:
+def _print_cost(cost: dict[str, Any], as_json: bool) -> None:
     if as_json:
         echo_json(cost)
         return
@@ -152,7 +148,7 @@ def _print_cost(cost: dict[str, Any], minutes: float | None, as_json: bool) -> N
         f"{validations}: about {_time(cost['seconds'])}, {cost['bytes'] / 1e6:,.1f} MB on disk"
     )
     if cost["steps_in_time"] < cost["steps"]:
-        click.echo(f"--minutes {minutes:g} will be over after about {cost['steps_in_time']:,} steps")
+        click.echo(f"--minutes {cost['minutes']:g} will be over after about {cost['steps_in_time']:,} steps")
     for note in cost["notes"]:
         click.echo(note)
 

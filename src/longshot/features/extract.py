@@ -28,7 +28,7 @@ from longshot.features.backbones.objects import GivenFeatures
 from longshot.features.cache import Shards, features_path, find_features, lock, salvage
 from longshot.features.content import check_unchanged, content_of
 from longshot.features.engine import Engine, block_size, probe_speed
-from longshot.features.features import Features, not_finite, sidecar
+from longshot.features.features import EmbedWork, Features, not_finite, sidecar
 from longshot.features.request import EmbedOptions, Request, device_kind, open_request, unreadable_images
 
 if TYPE_CHECKING:
@@ -36,18 +36,6 @@ if TYPE_CHECKING:
 
 _BATCH = 64  # images decoded and moved to the device at a time
 _LARGEST_HALF = 65504.0  # beyond it float16 becomes infinite
-
-
-@dataclasses.dataclass(frozen=True)
-class Extraction:
-    """Features, and what it took to have them."""
-
-    features: Features
-    cached: bool  # nothing was computed
-    shards: int
-    resumed: int  # shards that an earlier run had finished
-    images: int  # images computed in this run
-    seconds: float
 
 
 def embed(
@@ -93,40 +81,24 @@ def embed(
     Returns
     -------
     Features
-        An array [N, d], memory-mapped, in the dataset's order.
+        An array [N, d], memory-mapped, in the dataset's order; ``work`` says what was computed for it.
 
     Examples
     --------
     >>> embed("toybox", "pixels").dim
     3072
     """
-    return run(
-        dataset,
-        backbone,
-        refresh=refresh,
-        dtype=dtype,
-        device=device,
-        workers=workers,
-        batch_size=batch_size,
-        preprocessing=preprocessing,
-        allow_download=allow_download,
-        identity=identity,
-    ).features
-
-
-def run(
-    dataset: Dataset | str | Path,
-    backbone: BackboneLike,
-    *,
-    refresh: bool = False,
-    **options: Unpack[EmbedOptions],
-) -> Extraction:
-    """As :func:`embed`, with an account of the work."""
     started = time.monotonic()
-    request = open_request(dataset, backbone, **options)
+    request = open_request(
+        dataset, backbone, dtype, device, workers, batch_size, preprocessing, allow_download, identity
+    )
 
-    def from_cache(features: Features) -> Extraction:
-        return Extraction(_named(features, request), True, 0, 0, 0, time.monotonic() - started)
+    def from_cache(features: Features) -> Features:
+        """The same content under the names that dataset and backbone have today."""
+        work = EmbedWork(seconds=time.monotonic() - started)
+        return dataclasses.replace(
+            features, dataset=request.dataset.name, backbone=request.source.label, work=work
+        )
 
     if isinstance(request.source, GivenFeatures):
         _check_given(request.source, request)
@@ -186,9 +158,8 @@ def run(
             f"the cached features of '{opened.name}' through '{source.label}' were damaged ({damage}); they are whole "
             f"again, {images:,} of {count(len(opened), 'image')} had to be embedded anew"
         )
-    return Extraction(
-        features, False, len(shards), 0 if damage else resumed, images, time.monotonic() - started
-    )
+    work = EmbedWork(False, len(shards), 0 if damage else resumed, images, time.monotonic() - started)
+    return dataclasses.replace(features, work=work)
 
 
 def estimate(
@@ -229,11 +200,6 @@ def estimate(
         "bytes": 0 if hit is not None else size,
         "path": str(path),
     }
-
-
-def _named(features: Features, request: Request) -> Features:
-    """The same content under the name the dataset has today."""
-    return dataclasses.replace(features, dataset=request.dataset.name, backbone=request.source.label)
 
 
 def _check_given(source: GivenFeatures, request: Request) -> None:

@@ -58,6 +58,17 @@ class FeaturesSidecar(Loose):
     story: dict[str, Any] | None = None
 
 
+@dataclass(frozen=True)
+class EmbedWork:
+    """What it took to have features: nothing where they were computed before."""
+
+    cached: bool = True  # nothing was computed
+    shards: int = 0
+    resumed: int = 0  # shards that an earlier run had finished
+    images: int = 0  # computed in this call
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class Features:
     """N images of C classes as d numbers each; row order and class bounds are those of the dataset.
@@ -83,6 +94,7 @@ class Features:
     identity: str = "names"
     content: str = ""
     digests: NDArray[np.uint64] | None = None
+    work: EmbedWork = EmbedWork()  # what ``embed`` did to have them; not stored
     backbone_identity: str = (
         ""  # of weights, preprocessing, pooling and engine, whatever the backbone is called
     )

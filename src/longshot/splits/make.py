@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
-from longshot.datasets import open_dataset
+from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.features.content import check_identity, content_of
 from longshot.splits.assign import RATIOS
@@ -156,7 +156,7 @@ def make_split(
     settings = dict(locals())
     kind = split_kind(settings)
     check_identity(identity)
-    opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+    opened = as_dataset(dataset)
     shares = RATIOS if ratios is None else tuple(ratios)
     if kind in _DISTANT:
         splits = _distant(opened, settings, shares)
@@ -173,6 +173,34 @@ def make_split(
         for split in splits:
             split.save(sweep_file(out, split) if kind == "sweep" else out)
     return splits if kind == "sweep" else splits[0]
+
+
+def estimate_split(
+    dataset: DatasetLike,
+    *,
+    divergence: float | None = None,
+    sweep: Sequence[float] | None = None,
+    backbone: BackboneLike | None = None,
+    device: str = "auto",
+    **settings: Any,
+) -> dict[str, Any]:
+    """What ``make_split`` with the same parameters would take: embedding is what takes time, a split seconds."""
+    chosen = {"divergence": divergence, "sweep": sweep, "backbone": backbone, **settings}
+    split_kind({**dict.fromkeys((*KINDS, *_KINDS_OF)), **chosen})
+    opened = as_dataset(dataset)
+    cached, seconds, size = True, 0.0, 0
+    if backbone is not None:
+        from longshot.features.extract import estimate
+
+        embedding = estimate(opened, backbone, device=device)
+        cached, seconds, size = embedding["cached"], embedding["seconds"], embedding["bytes"]
+    return {
+        "splits": 1 if sweep is None else len(sweep),
+        "classes": len(opened.class_ids),
+        "embedded": cached,
+        "seconds": seconds,
+        "bytes": size,
+    }
 
 
 def split_kind(settings: Mapping[str, Any]) -> str:

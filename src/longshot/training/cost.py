@@ -54,6 +54,7 @@ def estimate(
         "steps": job.steps,
         "images_per_step": job.images,
         "steps_per_second": round(1 / step, 2),
+        "minutes": settings.minutes,
         "validations": validations,
         "seconds_per_validation": round(validating, 3),
         "seconds": round(total if limit is None else min(total, limit), 3),

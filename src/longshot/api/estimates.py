@@ -1,0 +1,121 @@
+"""``longshot.estimate``: what a verb would take in time and disk, before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from longshot.core.errors import UserError
+from longshot.core.settings import nearest
+
+Records = list[dict[str, Any]]
+
+
+class Estimate(NamedTuple):
+    """The steps of a piece of work, each with its ``seconds`` and ``bytes``, and what there is to know about them."""
+
+    steps: Records
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Of all steps."""
+        return float(sum(step["seconds"] for step in self.steps))
+
+    @property
+    def bytes(self) -> int:
+        """Of all steps."""
+        return int(sum(step["bytes"] for step in self.steps))
+
+
+def estimate(verb: str, *subjects: Any, **settings: Any) -> Estimate:
+    """What a verb with the same parameters would take in time and disk; all is checked, and nothing is written.
+
+    Speeds come from a short probe on this machine: a few images through the network, a few steps, a batch of tasks.
+
+    Parameters
+    ----------
+    verb : {"embed", "make_split", "sample", "evaluate", "train", "run_study"}
+        A function of ``longshot``.
+    *subjects : objects
+        What the verb is given by place.
+    **settings
+        What the verb is given by name.
+
+    Returns
+    -------
+    Estimate
+        ``steps`` (a dict each, with ``seconds`` and ``bytes``), ``notes``, and the sums ``seconds`` and ``bytes``.
+
+    Examples
+    --------
+    >>> cost = estimate("sample", "toybox", tasks=100, way=3, shot=1, query=5)
+    >>> cost.steps[0]["tasks"], cost.seconds < 60
+    (100, True)
+    >>> estimate("evaluate", "easy.parquet", backbones="pixels", methods="ridge").steps[-1]["left"]
+    20
+    """
+    import longshot
+    from longshot.api.face import check_names
+
+    if verb not in _ESTIMATES:
+        raise UserError(
+            f"There is no estimate of '{verb}'; {nearest(verb, _ESTIMATES, 'there is one of each of')}"
+        )
+    check_names(getattr(longshot, verb), verb, settings)
+    return _ESTIMATES[verb](*subjects, **settings)
+
+
+def _embed(*subjects: Any, refresh: bool = False, **settings: Any) -> Estimate:
+    from longshot.features.extract import estimate
+
+    return Estimate([estimate(*subjects, **settings)])
+
+
+def _make_split(*subjects: Any, **settings: Any) -> Estimate:
+    from longshot.splits.make import estimate_split
+
+    return Estimate([estimate_split(*subjects, **settings)])
+
+
+def _sample(*subjects: Any, out: object = None, **settings: Any) -> Estimate:
+    from longshot.testbeds.sample import estimate_sample
+
+    return Estimate([asdict(estimate_sample(*subjects, **settings))])
+
+
+def _evaluate(*subjects: Any, **settings: Any) -> Estimate:
+    from longshot.evaluation.estimates import estimate
+
+    return Estimate(estimate(*subjects, **settings))
+
+
+def _train(
+    algorithm: Any, dataset: Any, *, out: object = None, splits: Any = None, **settings: Any
+) -> Estimate:
+    from longshot.testbeds.sample import open_with_splits
+    from longshot.training.cost import estimate
+    from longshot.training.settings import planned
+
+    data = open_with_splits(dataset, splits)
+    chosen, checked = planned(algorithm, settings)
+    cost = estimate(chosen, data, checked)
+    return Estimate([cost], tuple(cost["notes"]))
+
+
+def _run_study(*subjects: Any, **settings: Any) -> Estimate:
+    from longshot.studies import estimate_study
+
+    steps, notes = estimate_study(*subjects, **settings)
+    return Estimate(steps, tuple(notes))
+
+
+_ESTIMATES: dict[str, Callable[..., Estimate]] = {
+    "embed": _embed,
+    "make_split": _make_split,
+    "sample": _sample,
+    "evaluate": _evaluate,
+    "train": _train,
+    "run_study": _run_study,
+}
