@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.api.estimates import estimate as estimate
     from longshot.api.methods import check_method as check_method
     from longshot.api.reports import report as report
+    from longshot.api.taxonomies import measure_distances as measure_distances
     from longshot.api.taxonomies import open_taxonomy as open_taxonomy
     from longshot.api.testbeds import inspect as inspect
     from longshot.causes.explain import explain as explain
@@ -73,6 +74,7 @@ _VERBS: dict[str, str] = {
     "list_backbones": "longshot.features.backbones",
     "embed": "longshot.features.extract",
     "open_taxonomy": "longshot.api.taxonomies",
+    "measure_distances": "longshot.api.taxonomies",
     "open_split": "longshot.splits",
     "make_split": "longshot.splits.make",
     "compare_splits": "longshot.splits.comparing",

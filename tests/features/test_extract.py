@@ -43,9 +43,7 @@ def alone(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The file of 120 photos' features, computed by one process with one thread."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("LONGSHOT_CACHE", str(tmp_path_factory.mktemp("alone")))
-        features = embed(
-            open_dataset(photos / "round"), "efficientnet-lite0", preprocessing=SMALL, workers=0
-        )
+        features = embed(open_dataset(photos / "round"), "efficientnet-lite0", preprocessing=SMALL, workers=0)
     assert features.path is not None
     return features.path.read_bytes()
 

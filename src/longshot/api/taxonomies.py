@@ -1,11 +1,14 @@
-"""``longshot.open_taxonomy``: the hierarchy of a dataset or a file."""
+"""``longshot.open_taxonomy`` and ``longshot.measure_distances``: hierarchies of datasets and files."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from longshot.core.arrays import Ints
+from longshot.core.arrays import Floats, Ints
+from longshot.core.errors import UserError
+from longshot.core.wording import count
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -19,6 +22,28 @@ class ClassHierarchy(NamedTuple):
     taxonomy: Taxonomy
     class_ids: tuple[str, ...]
     images: Ints | None  # per class; None where only the taxonomy is known
+
+
+class ClassPair(NamedTuple):
+    """Two classes, how far they are apart, and the lowest node above both."""
+
+    which: str  # "nearest" or "farthest"
+    distance: float
+    first: str
+    second: str
+    below: str
+
+
+class ClassDistances(NamedTuple):
+    """Distances between the classes of a hierarchy."""
+
+    name: str
+    class_ids: tuple[str, ...]
+    labels: Mapping[str, str]  # of nodes and classes that have one
+    matrix: Floats  # [C, C]
+    pairs: list[ClassPair]
+    mean_square: float  # over all pairs of different classes
+    assumed: bool  # no images were known, so that every class counted as one
 
 
 def open_taxonomy(source: str | Path | Dataset, *, taxonomy: str | Path | Taxonomy | None = None) -> Taxonomy:
@@ -45,6 +70,84 @@ def open_taxonomy(source: str | Path | Dataset, *, taxonomy: str | Path | Taxono
     ('fish', 'wren')
     """
     return class_hierarchy(source, taxonomy).taxonomy
+
+
+def measure_distances(
+    source: str | Path | Dataset,
+    *,
+    kind: str = "jiang-conrath",
+    reduction: str | None = None,
+    pairs: int = 5,
+    taxonomy: str | Path | Taxonomy | None = None,
+    counts: str | Path | Mapping[str, int] | None = None,
+    out: str | Path | None = None,
+) -> ClassDistances:
+    """Distances between all classes of a dataset or a taxonomy file, and which are the nearest and the farthest.
+
+    Parameters
+    ----------
+    source : str, Path or Dataset
+        What ``open_taxonomy`` opens.
+    kind : {"jiang-conrath", "lin", "wu-palmer", "path"}
+        Which distance; the first two look at how many images lie below a node. ``longshot.taxonomy.class_distances``
+        has the formulas.
+    reduction : {"shortest-paths"}, optional
+        Compute on one shortest path per class, as the published tieredImageNet distances do.
+    pairs : int
+        How many of the nearest and of the farthest pairs to name.
+    taxonomy : str, Path or Taxonomy, optional
+        Use this hierarchy in place of the dataset's own.
+    counts : mapping or path, optional
+        Images per class, or a JSON file of them, where the source does not tell.
+    out : path, optional
+        Also write the matrix as CSV.
+
+    Returns
+    -------
+    ClassDistances
+        ``matrix`` [C, C] in the order of ``class_ids``, ``pairs``, ``mean_square``.
+
+    Examples
+    --------
+    >>> file = Path("animals.csv")
+    >>> _ = file.write_text("parent,child\\nanimal,bird\\nanimal,fish\\nbird,wren\\nbird,crow\\n")
+    >>> distances = measure_distances(file, kind="path", pairs=1)
+    >>> distances.pairs[0]
+    ClassPair(which='nearest', distance=2.0, first='crow', second='wren', below='bird')
+    """
+    import numpy as np
+
+    from longshot.taxonomy.distances import (
+        by_images,
+        class_distances,
+        extreme_pairs,
+        lowest_common_ancestors,
+        reduce_taxonomy,
+    )
+    from longshot.taxonomy.readers import read_counts, write_matrix
+
+    name, tree, class_ids, images = class_hierarchy(source, taxonomy)
+    if len(class_ids) < 2:
+        raise UserError(f"{name} has {count(class_ids, 'class', 'classes')}; distances need at least 2.")
+    if counts is not None:
+        images = read_counts(counts, class_ids)
+    weights = np.ones(len(class_ids)) if images is None else images
+    matrix = class_distances(tree, class_ids, weights, kind, reduction)
+    if out is not None:
+        write_matrix(out, class_ids, matrix)
+    part = reduce_taxonomy(tree, class_ids, reduction)
+    lowest = lowest_common_ancestors(part, class_ids, weights)
+    chosen = [
+        ClassPair(
+            which, float(matrix[i, j]), class_ids[i], class_ids[j], part.label(part.nodes[lowest[i, j]])
+        )
+        for which, sign in (("nearest", 1), ("farthest", -1))
+        for i, j in extreme_pairs(sign * matrix, pairs)
+    ]
+    mean = float(np.square(matrix).sum() / (len(matrix) * (len(matrix) - 1)))
+    return ClassDistances(
+        name, class_ids, tree.labels, matrix, chosen, mean, images is None and by_images(kind)
+    )
 
 
 def class_hierarchy(

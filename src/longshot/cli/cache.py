@@ -92,11 +92,7 @@ def prune(older_than: float | None, chosen: str | None, yes: bool, dry_run: bool
 
     if chosen is None and older_than is None:
         raise UserError("Say what to delete: --features, --scans, --all, or --older-than DAYS.")
-    # The registry says where datasets live, which no command can find out again: it stays.
-    prunable = [entry for entry in store.entries() if entry.kind != "registry"]
-    entries = [entry for entry in prunable if chosen in (None, "all", entry.kind)]
-    if older_than is not None:
-        entries = store.older_than(entries, older_than)
+    entries = store.prunable(None if chosen == "all" else chosen, days=older_than or 0.0)
     total = sum(entry.bytes for entry in entries)
     if not as_json:
         print_table([{"kind": e.kind, "size": _size(e.bytes), "entry": e.name} for e in entries])

@@ -24,6 +24,7 @@ COMMAND_OF = {
     "list_backbones": "backbones",
     "features.cache.entries": "cache",
     "open_taxonomy": "taxonomy show",
+    "measure_distances": "taxonomy distances",
     "make_split": "split",
     "compare_splits": "splits compare",
     "measure_attributes": "attributes",

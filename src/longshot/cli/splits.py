@@ -67,14 +67,9 @@ def list_splits(as_json: bool) -> None:
     Example:
       longshot splits list
     """
-    from longshot.splits.published import names, partition
+    from longshot.splits.published import list_published
 
-    rows = []
-    for name in names():
-        made_for = name.removeprefix("atg:").partition("@")[0] if name.startswith("atg:") else "cifar100"
-        sizes = "/".join(str(len(members)) for members in partition(name).values())
-        rows.append({"split": name, "made for": made_for, "train/validation/test": sizes})
-    print_table(rows, as_json=as_json)
+    print_table(list_published(), as_json=as_json)
 
 
 @command.command("show")
@@ -234,14 +229,7 @@ def plot(
       longshot split toybox --backbone pixels --divergence 0.64 -o far.json
       longshot splits plot far.json random --dataset toybox --backbone pixels -o splits.png
     """
-    import longshot
-    from longshot.reports.split_plots import SplitPanel, class_map
-    from longshot.splits.comparing import open_splits
-    from longshot.splits.embeddings import class_embeddings
+    from longshot.api.splits import plot_splits
 
-    opened = longshot.open_dataset(dataset)
-    named = open_splits(splits, opened, order=order)
-    panels = [SplitPanel(name, split.positions(opened)) for name, split in named.items()]
-    title = f"{opened.name}, {len(opened.class_ids):,} classes, {backbone}"
-    class_map(class_embeddings(longshot.embed(opened, backbone, device=device)), panels, out, title)
+    plot_splits(splits, dataset, backbone=backbone, order=order, out=out, device=device)
     click.echo(f"wrote {out}")

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from longshot.cli.common import echo_json, json_option, print_table
-from longshot.core.errors import UserError
-from longshot.core.files import write_text
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from rich.tree import Tree
 
-    from longshot.api.taxonomies import ClassHierarchy
     from longshot.taxonomy.dag import Taxonomy
     from longshot.taxonomy.tree import Branch
 
@@ -116,43 +108,31 @@ def distances(
     \b
     Example:  longshot taxonomy distances toybox --kind jiang-conrath -o distances.csv
     """
-    import numpy as np
+    import longshot
 
-    from longshot.api.taxonomies import class_hierarchy
-    from longshot.taxonomy.distances import class_distances, lowest_common_ancestors, reduce_taxonomy
-
-    hierarchy = class_hierarchy(source, taxonomy)
-    if len(hierarchy.class_ids) < 2:
-        raise UserError(f"{hierarchy.name} has {len(hierarchy.class_ids)} class; distances need at least 2.")
-    images = _read_counts(counts, hierarchy.class_ids) if counts is not None else hierarchy.images
-    assumed = images is None and kind in _KINDS[:2]
-    weights = np.ones(len(hierarchy.class_ids)) if images is None else images
-    matrix = class_distances(hierarchy.taxonomy, hierarchy.class_ids, weights, kind, reduction)
+    measured = longshot.measure_distances(
+        source, kind=kind, reduction=reduction, pairs=pairs, taxonomy=taxonomy, counts=counts, out=out
+    )
     if out is not None:
-        _write_matrix(out, hierarchy.class_ids, matrix)
         click.echo(f"wrote {out}", err=True)
-    part = reduce_taxonomy(hierarchy.taxonomy, hierarchy.class_ids, reduction)
-    lca = lowest_common_ancestors(part, hierarchy.class_ids, weights)
     rows = [
         {
-            "pair": which,
-            "distance": round(float(matrix[i, j]), 4),
-            "class": _show(hierarchy, i),
-            "other": _show(hierarchy, j),
-            "below": part.label(part.nodes[lca[i, j]]),
+            "pair": pair.which,
+            "distance": round(pair.distance, 4),
+            "class": _show(pair.first, measured.labels),
+            "other": _show(pair.second, measured.labels),
+            "below": pair.below,
         }
-        for which, sign in (("nearest", 1), ("farthest", -1))
-        for i, j in _extreme_pairs(sign * matrix, pairs)
+        for pair in measured.pairs
     ]
-    size = len(matrix)
-    mean = float(np.square(matrix).sum() / (size * (size - 1)))
-    note = "; every class counted as one image (give --counts)" if assumed else ""
+    size = len(measured.class_ids)
+    note = "; every class counted as one image (give --counts)" if measured.assumed else ""
     how = f"{kind}{', one shortest path per class' if reduction else ''}"
     print_table(
         rows,
         as_json=as_json,
-        title=f"{hierarchy.name}: {size:,} classes, {how}",
-        footer=f"mean squared distance over {size * (size - 1) // 2:,} pairs: {mean:.3f}{note}",
+        title=f"{measured.name}: {size:,} classes, {how}",
+        footer=f"mean squared distance over {size * (size - 1) // 2:,} pairs: {measured.mean_square:.3f}{note}",
     )
 
 
@@ -172,10 +152,10 @@ def wordnet(classes: Path, file: Path | None, reduction: str | None, out: Path) 
     ancestors of the classes are kept. In a CSV the first column holds the ids.
     """
     from longshot.taxonomy.distances import reduce_taxonomy
-    from longshot.taxonomy.readers import write_csv
+    from longshot.taxonomy.readers import read_ids, write_csv
     from longshot.taxonomy.wordnet import read_wordnet
 
-    ids = _read_ids(classes)
+    ids = read_ids(classes)
     part = reduce_taxonomy(read_wordnet(file), ids, reduction).restrict(ids)
     write_csv(part, out)
     click.echo(f"wrote {out}: {len(ids):,} classes, {len(part):,} nodes, {len(part.edges):,} edges")
@@ -215,58 +195,5 @@ def _rich_tree(top: Branch, depth: int | None) -> Tree:
     return tree
 
 
-def _show(hierarchy: ClassHierarchy, at: int) -> str:
-    class_id = hierarchy.class_ids[at]
-    label = hierarchy.taxonomy.labels.get(class_id)
-    return f"{class_id} ({label})" if label else class_id
-
-
-def _extreme_pairs(matrix: NDArray[np.float64], count: int) -> list[tuple[int, int]]:
-    """The ``count`` pairs i < j of the smallest values, ties in the order of the classes."""
-    import numpy as np
-
-    best: list[tuple[float, int, int]] = []
-    for i in range(len(matrix) - 1):
-        row = matrix[i, i + 1 :]
-        best += [(float(row[j]), i, i + 1 + int(j)) for j in np.argsort(row, kind="stable")[:count]]
-        if len(best) > 1000 * count:
-            best = sorted(best)[:count]
-    return [(i, j) for _, i, j in sorted(best)[:count]]
-
-
-def _write_matrix(path: Path, class_ids: Sequence[str], matrix: NDArray[np.float64]) -> None:
-    lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(["class", *class_ids])
-    for class_id, row in zip(class_ids, matrix.tolist(), strict=True):
-        writer.writerow([class_id, *row])
-    write_text(path, lines.getvalue())
-
-
-def _read_counts(path: Path, class_ids: Sequence[str]) -> NDArray[np.int64]:
-    import numpy as np
-
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        missing = [class_id for class_id in class_ids if class_id not in value]
-        if missing:
-            raise UserError(
-                f"{path} has no count for the class '{missing[0]}' "
-                f"({len(missing)} of {len(class_ids)} are missing); add them."
-            )
-        return np.array([int(value[class_id]) for class_id in class_ids], np.int64)
-    except FileNotFoundError:
-        raise UserError(f"There is no file of counts at {path}; check the path.") from None
-    except (ValueError, TypeError):
-        raise UserError(f'{path} is not JSON of the form {{"class": images}}; mend it.') from None
-
-
-def _read_ids(path: Path) -> list[str]:
-    """First column of a text or CSV file, in order, each once."""
-    if not path.is_file():
-        raise UserError(f"There is no file of class ids at {path}; check the path.")
-    with path.open(encoding="utf-8-sig", newline="") as lines:
-        ids = list(dict.fromkeys(row[0].strip() for row in csv.reader(lines) if row and row[0].strip()))
-    if not ids:
-        raise UserError(f"{path} has no class id; write one a line, such as n01440764.")
-    return ids
+def _show(class_id: str, labels: Mapping[str, str]) -> str:
+    return f"{class_id} ({labels[class_id]})" if labels.get(class_id) else class_id

@@ -256,10 +256,17 @@ def prune(chosen: list[CacheEntry]) -> int:
     return freed
 
 
-def older_than(listed: list[CacheEntry], days: float) -> list[CacheEntry]:
-    """Entries that were last used more than ``days`` ago."""
+def prunable(kind: str | None = None, *, days: float = 0.0) -> list[CacheEntry]:
+    """Entries of a kind (None: of all) that were last used more than ``days`` ago.
+
+    The registry says where datasets live, which no command can find out again: it is none of them.
+    """
     limit = time.time() - days * 86400
-    return [entry for entry in listed if entry.used < limit]
+    return [
+        entry
+        for entry in entries()
+        if entry.kind != "registry" and kind in (None, entry.kind) and (not days or entry.used < limit)
+    ]
 
 
 def _title(kind: str, name: str, files: list[Path]) -> str:

@@ -89,6 +89,26 @@ def class_distances(
     return result
 
 
+def by_images(kind: str) -> bool:
+    """Whether a distance depends on how many images lie below a node."""
+    return kind in KINDS[:2]
+
+
+def extreme_pairs(matrix: Floats, count: int) -> list[tuple[int, int]]:
+    """The ``count`` pairs i < j with the smallest values of ``matrix`` [C, C], ties in the order of the classes.
+
+    >>> extreme_pairs(np.array([[0.0, 2.0, 1.0], [2.0, 0.0, 3.0], [1.0, 3.0, 0.0]]), 2)
+    [(0, 2), (0, 1)]
+    """
+    best: list[tuple[float, int, int]] = []
+    for i in range(len(matrix) - 1):
+        row = matrix[i, i + 1 :]
+        best += [(float(row[j]), i, i + 1 + int(j)) for j in np.argsort(row, kind="stable")[:count]]
+        if len(best) > 1000 * count:
+            best = sorted(best)[:count]
+    return [(i, j) for _, i, j in sorted(best)[:count]]
+
+
 def lowest_common_ancestors(
     taxonomy: Taxonomy, class_ids: Sequence[str], counts: ArrayLike | None = None
 ) -> NDArray[np.int32]:

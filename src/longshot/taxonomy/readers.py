@@ -6,11 +6,14 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 from longshot.core.files import write_text
 from longshot.taxonomy.dag import Taxonomy
@@ -65,6 +68,45 @@ def write_csv(taxonomy: Taxonomy, path: str | os.PathLike[str]) -> None:
     for parent, child in (("", taxonomy.root), *taxonomy.edges):
         writer.writerow([parent, child, taxonomy.labels.get(child, "")])
     write_text(path, lines.getvalue())
+
+
+def write_matrix(path: str | os.PathLike[str], class_ids: Sequence[str], matrix: Floats) -> None:
+    """Write numbers [C, C] between classes as CSV, with the classes as first row and first column."""
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(["class", *class_ids])
+    for class_id, row in zip(class_ids, matrix.tolist(), strict=True):
+        writer.writerow([class_id, *row])
+    write_text(path, lines.getvalue())
+
+
+def read_counts(source: str | Path | Mapping[str, int], class_ids: Sequence[str]) -> Ints:
+    """Images [C] of ``class_ids`` from {class: images}, or from a JSON file of it; UserError where one is missing."""
+    try:
+        value = source if isinstance(source, Mapping) else json.loads(Path(source).read_text("utf-8"))
+        missing = [class_id for class_id in class_ids if class_id not in value]
+        if missing:
+            subject = "{counts}" if isinstance(source, Mapping) else source
+            raise UserError(
+                f"{subject} has no count for the class '{missing[0]}' "
+                f"({len(missing)} of {len(class_ids)} are missing); add them."
+            )
+        return np.array([int(value[class_id]) for class_id in class_ids], np.int64)
+    except FileNotFoundError:
+        raise UserError(f"There is no file of counts at {source}; check the path.") from None
+    except (ValueError, TypeError):
+        raise UserError(f'{source} is not JSON of the form {{"class": images}}; mend it.') from None
+
+
+def read_ids(path: Path) -> list[str]:
+    """First column of a text or CSV file, in order, each once."""
+    if not path.is_file():
+        raise UserError(f"There is no file of class ids at {path}; check the path.")
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        ids = list(dict.fromkeys(row[0].strip() for row in csv.reader(lines) if row and row[0].strip()))
+    if not ids:
+        raise UserError(f"{path} has no class id; write one a line, such as n01440764.")
+    return ids
 
 
 def from_parent_column(pairs: Iterable[tuple[str, str | None]]) -> Taxonomy:

@@ -33,6 +33,18 @@ def names() -> list[str]:
     return [*atg, *_CIFAR]
 
 
+def list_published() -> list[dict[str, str]]:
+    """Every published split, the dataset it was made for, and how many classes its parts have."""
+    return [
+        {
+            "split": name,
+            "made for": "cifar100" if name in _CIFAR else name.removeprefix("atg:").partition("@")[0],
+            "train/validation/test": "/".join(str(len(members)) for members in partition(name).values()),
+        }
+        for name in names()
+    ]
+
+
 def partition(name: str) -> dict[str, list[int]]:
     """{part: class numbers} of a published split, in the order it was printed in."""
     if name in _CIFAR:
