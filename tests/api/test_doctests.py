@@ -7,16 +7,23 @@ import inspect
 import os
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import longshot
 from longshot.datasets import take_rows
+from longshot.testbeds.base import Classes, Instances, Shape
 
+_FUNCTIONS = (  # of rooms, that messages mention
+    *("datasets.add_dataset", "datasets.check_dataset", "datasets.describe_dataset", "datasets.list_formats"),
+    *("training.list_algorithms", "training.list_spaces"),
+)
 _ELSEWHERE = re.compile(r"\.(baselines|programs|inside)\.")  # programs that run beside other modules
 
 
@@ -53,6 +60,12 @@ def _lay_out() -> None:
     write_predictions("predictions.parquet", easy, answers)
 
 
+def _run(examples: doctest.DocTest) -> None:
+    output: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert runner.run(examples, out=output.append).failed == 0, "".join(output)
+
+
 @pytest.mark.parametrize("name", longshot._VERBS)
 def test_the_examples_run(desk: Path, name: str) -> None:
     verb = inspect.unwrap(getattr(longshot, name))
@@ -61,9 +74,53 @@ def test_the_examples_run(desk: Path, name: str) -> None:
     )
     shown = [example for example in examples.examples if not example.options.get(doctest.SKIP)]
     assert shown, f"longshot.{name} shows no example that runs"
-    output: list[str] = []
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    assert runner.run(examples, out=output.append).failed == 0, "".join(output)
+    _run(examples)
+
+
+@pytest.mark.parametrize("name", longshot._NOUNS)
+def test_the_examples_of_a_class_run(desk: Path, name: str) -> None:
+    """Those of the class and of its methods."""
+    noun = getattr(longshot, name)
+    names = {**vars(import_module(noun.__module__)), "longshot": longshot}
+    for examples in doctest.DocTestFinder().find(noun, name, globs=names):
+        _run(examples)
+
+
+def _is_method(member: object) -> bool:
+    return inspect.isfunction(member) or inspect.ismethod(member)
+
+
+def _public_callables() -> Iterator[tuple[str, Callable[..., Any], str]]:
+    """(name, callable, examples of the class it belongs to): verbs, classes and their methods, functions of rooms."""
+    for name in (*longshot._VERBS, *_FUNCTIONS):
+        yield name, inspect.unwrap(attrgetter(name)(longshot)), ""
+    # What samplers draw is documented once, with the protocols that they follow.
+    shared = {name for protocol in (Shape, Classes, Instances) for name in vars(protocol)}
+    for name in longshot._NOUNS:
+        noun = getattr(longshot, name)
+        examples = (inspect.getdoc(noun) or "").partition("Examples\n--------\n")[2]
+        yield name, noun, examples
+        for method_name, method in inspect.getmembers(noun, _is_method):
+            own = method_name in vars(noun) and not method_name.startswith("_")
+            if own and not (method_name in shared and noun.__module__.startswith("longshot.testbeds.")):
+                yield f"{name}.{method_name}", method, examples
+    for protocol in (Shape, Classes, Instances):
+        for method_name, method in inspect.getmembers(protocol, inspect.isfunction):
+            if not method_name.startswith("_"):
+                yield f"{protocol.__name__}.{method_name}", method, f".{method_name}("
+
+
+def test_every_public_callable_documents_its_parameters_and_shows_an_example() -> None:
+    """An example of a method may stand with its class."""
+    lacking = []
+    for name, called, of_class in _public_callables():
+        text = inspect.getdoc(called) or ""
+        parameters = {*inspect.signature(called).parameters} - {"self", "cls"}
+        if parameters and "Parameters\n----------\n" not in text:
+            lacking.append(f"{name} does not document {', '.join(sorted(parameters))}")
+        if "Examples\n--------\n" not in text and f".{name.rpartition('.')[2]}(" not in of_class:
+            lacking.append(f"{name} shows no example")
+    assert not lacking, "\n".join(lacking)
 
 
 @pytest.mark.parametrize("name", longshot._VERBS)
@@ -91,7 +148,8 @@ def test_all_other_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         if module.name.endswith("__main__") or _ELSEWHERE.search(module.name):
             continue
         for examples in doctest.DocTestFinder().find(import_module(module.name), module.name):
-            if examples.name.rpartition(".")[2] not in longshot._VERBS:
+            parts = examples.name.split(".")
+            if parts[-1] not in longshot._VERBS and not {*longshot._NOUNS} & {*parts}:
                 runner.run(examples, out=output.append)
     assert runner.tries > 100
     assert runner.failures == 0, "".join(output)

@@ -73,7 +73,18 @@ class UserError(Exception):
         return f"{self.fact}; {self.remedy}." if self.remedy else self.fact
 
     def render(self, face: Face) -> str:
-        """The sentence as ``face`` words it."""
+        """The sentence as ``face`` words it.
+
+        Parameters
+        ----------
+        face : Face
+            How parameters and calls are written.
+
+        Examples
+        --------
+        >>> UserError("There are 3 classes", "lower {way}").render(PythonFace())
+        'There are 3 classes; lower way.'
+        """
         return render(self.template, face)
 
     def __str__(self) -> str:

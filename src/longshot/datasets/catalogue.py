@@ -60,6 +60,18 @@ def add_dataset(
         Leave unreadable images out, and record them.
     refresh : bool
         Scan anew, and drop the record of images left out.
+
+    Returns
+    -------
+    AddedDataset
+        The dataset, and where the name pointed before.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.savez("birds.npz", images=np.zeros((4, 8, 8), np.uint8), labels=["wren", "crow", "wren", "crow"])
+    >>> add_dataset("my-birds", "birds.npz").dataset.name
+    'my-birds'
     """
     registry.check_name(name)  # before a long scan
     if form:
@@ -94,6 +106,11 @@ def list_formats() -> list[dict[str, str]]:
 def describe_dataset(dataset: str | Path | Dataset) -> dict[str, Any]:
     """What there is to say of a dataset, as plain values.
 
+    Parameters
+    ----------
+    dataset : Dataset, str or Path
+        A dataset, or what ``open_dataset`` opens.
+
     Returns
     -------
     dict
@@ -101,6 +118,14 @@ def describe_dataset(dataset: str | Path | Dataset) -> dict[str, Any]:
         median, most), ``splits`` (classes in each), ``taxonomy`` (nodes, levels, edges, or None), ``attributes``
         (name → type), ``skipped`` (keys of images left out), ``left_out`` (what else was, in words), and ``class_list``
         (class, images, split of each).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.savez("birds.npz", images=np.zeros((4, 8, 8), np.uint8), labels=["wren", "crow", "wren", "crow"])
+    >>> facts = describe_dataset("birds.npz")
+    >>> facts["classes"], facts["images_per_class"]["median"]
+    (2, 2.0)
     """
     opened = as_dataset(dataset)
     sizes, taxonomy = opened.sizes, opened.taxonomy
@@ -164,6 +189,18 @@ def check_dataset(
         Threads that decode; all cores by default.
     refresh : bool
         Decode every image again, also those known to be good.
+
+    Returns
+    -------
+    CheckedDataset
+        The dataset, and key and reason of each image that cannot be read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> np.savez("birds.npz", images=np.zeros((4, 8, 8), np.uint8), labels=["wren", "crow", "wren", "crow"])
+    >>> check_dataset("birds.npz").bad
+    []
     """
     opened = load(locate(dataset), refresh=refresh)
     return CheckedDataset(opened, find_bad(opened, workers, refresh=refresh))

@@ -70,7 +70,7 @@ class EncodedStore(ImageStore, Protocol):
 class Dataset:
     """N images in C classes, class-major: the rows of class c are ``offsets[c]:offsets[c + 1]``.
 
-    Attributes
+    Parameters
     ----------
     name : str
         What the dataset is called.
@@ -96,6 +96,20 @@ class Dataset:
         Keys of unreadable images that were left out on request.
     left_out : tuple of str
         What else was left out when the dataset was opened, in words: empty class folders, files of other kinds.
+
+    Examples
+    --------
+    >>> toybox = longshot.open_dataset("toybox")
+    >>> toybox.rows(0)
+    slice(0, 16, None)
+    >>> toybox.class_index(toybox.class_ids[3])
+    3
+    >>> toybox.image(0).mode
+    'RGB'
+    >>> toybox.find_rows(toybox.keys[2:4]).tolist()
+    [2, 3]
+    >>> len(toybox.split_classes("test"))
+    32
     """
 
     name: str
@@ -182,7 +196,13 @@ class Dataset:
         return np.repeat(np.arange(len(self.class_ids), dtype=np.int32), self.sizes)
 
     def rows(self, class_index: int) -> slice:
-        """The rows of a class."""
+        """The rows of a class.
+
+        Parameters
+        ----------
+        class_index : int
+            Position in ``class_ids``.
+        """
         return slice(int(self.offsets[class_index]), int(self.offsets[class_index + 1]))
 
     @cached_property
@@ -190,7 +210,13 @@ class Dataset:
         return {class_id: i for i, class_id in enumerate(self.class_ids)}
 
     def class_index(self, class_id: str) -> int:
-        """Position of a class id in ``class_ids``."""
+        """Position of a class id in ``class_ids``.
+
+        Parameters
+        ----------
+        class_id : str
+            A class; UserError with the nearest name where there is none.
+        """
         index = self._index.get(class_id)
         if index is None:
             same_name = [c for c in self.class_ids if c.rsplit("/", 1)[-1] == class_id]
@@ -204,11 +230,32 @@ class Dataset:
         return index
 
     def image(self, row: int) -> Image:
-        """Read one image: RGB, upright."""
+        """Read one image: RGB, upright.
+
+        Parameters
+        ----------
+        row : int
+            Which image, 0 to N − 1.
+
+        Returns
+        -------
+        PIL.Image.Image
+            Mode RGB.
+        """
         return self.store.read(int(row))
 
     def find_rows(self, keys: pa.Array) -> Ints:
-        """The rows [M] of some ``keys`` [M]; keys that are not in the dataset are named in the error."""
+        """The rows [M] of some ``keys`` [M]; keys that are not in the dataset are named in the error.
+
+        Parameters
+        ----------
+        keys : pyarrow.Array [M] of str
+            Names of images.
+
+        Returns
+        -------
+        array [M] of int
+        """
         indices = pc.index_in(keys, value_set=self.keys)
         if isinstance(indices, pa.ChunkedArray):
             indices = indices.combine_chunks()
@@ -222,7 +269,17 @@ class Dataset:
         return rows
 
     def split_classes(self, split: str | None) -> Ints:
-        """Class indices of a split (``train``, ``validation``, ``test``), or of all classes when ``None``."""
+        """Class indices of a split (``train``, ``validation``, ``test``), or of all classes when ``None``.
+
+        Parameters
+        ----------
+        split : str or None
+            train, validation or test, in any usual spelling.
+
+        Returns
+        -------
+        array of int, ascending
+        """
         if split is None:
             return np.arange(len(self.class_ids), dtype=np.int64)
         members = self.splits.get(canonical_split(split) or split)

@@ -77,6 +77,44 @@ class Features:
     until rows are read. ``hash`` is the content-address: images, network, preprocessing, dtype. ``identity`` says what
     the features vouch for: "content" (``content`` is one digest over the bytes of all images, ``digests`` [N] the first
     64 bits of each image's own) or "names".
+
+    Parameters
+    ----------
+    array : array [N, d] of float16 or float32
+        One row per image.
+    keys : pyarrow.Array [N] of str
+        The images' keys.
+    class_ids : tuple [C] of str
+        The classes.
+    offsets : array [C + 1] of int
+        Where the rows of each class begin and end.
+    dataset, fingerprint : str
+        Name and fingerprint of the dataset.
+    backbone, weights_hash, preprocessing : str
+        What computed them.
+    hash : str
+        Content-address.
+    path : Path, optional
+        Where the array lies.
+    story : dict
+        How they were made: device, versions.
+    identity, content, digests
+        What they vouch for, see above.
+    work : EmbedWork
+        What ``embed`` computed to have them.
+    backbone_identity : str
+        Of weights, preprocessing, pooling and engine, whatever the backbone is called.
+
+    Examples
+    --------
+    >>> features = longshot.embed("toybox", "pixels")
+    >>> features.array.shape == (len(features), features.dim)
+    True
+    >>> features.rows(1)
+    slice(16, 32, None)
+    >>> features.save("pixels.npy")
+    >>> longshot.Features.load("pixels.npy").hash == features.hash
+    True
     """
 
     array: NDArray[np.float16] | NDArray[np.float32]
@@ -134,7 +172,13 @@ class Features:
         }
 
     def rows(self, class_index: int) -> slice:
-        """The rows of a class."""
+        """The rows of a class.
+
+        Parameters
+        ----------
+        class_index : int
+            Position in ``class_ids``.
+        """
         return slice(int(self.offsets[class_index]), int(self.offsets[class_index + 1]))
 
     @classmethod
@@ -196,7 +240,13 @@ class Features:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write a copy as ``path`` (.npy) with its sidecar, each whole or not at all."""
+        """Write a copy as ``path`` (.npy) with its sidecar, each whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            Ends in ``.npy``; the sidecar ends in ``.json``.
+        """
         path = Path(path)
         if path.suffix != ".npy":
             raise UserError(f"Features are saved as .npy with a .json beside it; '{path}' ends otherwise.")
@@ -218,6 +268,12 @@ class Features:
             The checksum of every ``BLOCK`` rows; computed from the array unless given.
         keys_apart : bool
             Keys and digests go into a file of their own.
+
+        Examples
+        --------
+        >>> features = longshot.embed("toybox", "pixels")
+        >>> features.save("again.npy")
+        >>> features.write_sidecar(Path("again.npy"))
         """
         rows: dict[str, Any]
         if keys_apart:

@@ -40,6 +40,31 @@ class Split:
 
     ``fingerprint`` is empty for a list that a person wrote. ``made`` tells the mode, the divergence asked and
     achieved, the objective, the gap, backbone, features hash, seed, versions: whatever the maker knew.
+
+    Parameters
+    ----------
+    name : str
+        What the split is called.
+    fingerprint : str
+        Of the dataset.
+    made : dict
+        The story of the split.
+    train, validation, test : tuple of str
+        Class ids.
+
+    Examples
+    --------
+    >>> split = longshot.make_split("toybox", random=True)
+    >>> split.save("random.json")
+    >>> Split.load("random.json").sizes == split.sizes
+    True
+    >>> toybox = longshot.open_dataset("toybox")
+    >>> list(split.resolve(toybox)), [len(part) for part in split.positions(toybox).values()]
+    (['train', 'validation', 'test'], [58, 19, 19])
+    >>> len(split.classes(toybox, "test"))
+    19
+    >>> len(split.apply(toybox).splits["test"])
+    19
     """
 
     name: str
@@ -76,13 +101,29 @@ class Split:
         return {part: len(members) for part, members in self.parts.items()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write split.json, whole or not at all."""
+        """Write split.json, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            File to write, ``.json``.
+        """
         content = {"format": FORMAT, "name": self.name, "fingerprint": self.fingerprint, "made": self.made}
         write_json(path, {**content, **{part: list(members) for part, members in self.parts.items()}})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Split:
-        """Read what ``save`` wrote, or a plain list by hand: train, validation (or val) and test suffice."""
+        """Read what ``save`` wrote, or a plain list by hand: train, validation (or val) and test suffice.
+
+        Parameters
+        ----------
+        path : path
+            What ``save`` wrote, or a list by hand.
+
+        Returns
+        -------
+        Split
+        """
         path = Path(path)
         content = _read(path)
         facts = read_record(SplitFile, _with_parts(content, path), f"The split file {path}")
@@ -100,6 +141,11 @@ class Split:
 
         Another fingerprint over the same class ids (a copy with more or fewer images) is told in a note: a
         split is about classes. Other classes are an error.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The dataset whose classes the split names.
         """
         named = [c for members in self.parts.values() for c in members]
         if not self.fingerprint:
@@ -128,7 +174,13 @@ class Split:
         return check_splits(self.parts, f"Split '{self.name}'")
 
     def positions(self, dataset: Dataset) -> dict[str, Ints]:
-        """{part: positions of its classes in ``dataset.class_ids``, ascending}; empty for a part the split lacks."""
+        """{part: positions of its classes in ``dataset.class_ids``, ascending}; empty for a part the split lacks.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The dataset whose classes the split names.
+        """
         parts = self.resolve(dataset)
         position = {class_id: number for number, class_id in enumerate(dataset.class_ids)}
         return {
@@ -137,11 +189,25 @@ class Split:
         }
 
     def classes(self, dataset: Dataset, part: str) -> Ints:
-        """Positions of the classes of ``part`` in ``dataset.class_ids``, ascending."""
+        """Positions of the classes of ``part`` in ``dataset.class_ids``, ascending.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The dataset whose classes the split names.
+        part : str
+            train, validation or test.
+        """
         return self.apply(dataset).split_classes(part)
 
     def apply(self, dataset: Dataset) -> Dataset:
-        """The same dataset with this split in place of the one it came with."""
+        """The same dataset with this split in place of the one it came with.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The dataset whose classes the split names.
+        """
         parts = self.resolve(dataset)
         identity = hash_json({part: sorted(ids) for part, ids in parts.items()})[:12]
         return dataclasses.replace(dataset, splits=parts, splits_from=f"{self.name} {identity}")

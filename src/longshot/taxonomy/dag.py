@@ -24,9 +24,36 @@ class Taxonomy:
     The order of the edges is part of the taxonomy: where a class has several shortest paths from the
     root, it decides which of them :meth:`shortest_paths` takes.
 
+    Parameters
+    ----------
+    nodes : tuple of str
+        Sorted, each once; :meth:`from_edges` and :meth:`from_class_ids` find them.
+    edges : tuple of (str, str)
+        Parent and child.
+    labels : mapping
+        Node → the name to show.
+
+    Examples
+    --------
     >>> taxonomy = Taxonomy.from_class_ids(["Fruit/Apple", "Fruit/Pear", "Milk"])
-    >>> taxonomy.children("Fruit")
-    ('Fruit/Apple', 'Fruit/Pear')
+    >>> taxonomy.children("Fruit"), taxonomy.parents("Milk")
+    (('Fruit/Apple', 'Fruit/Pear'), ('',))
+    >>> sorted(taxonomy.ancestors("Fruit/Pear")), len(taxonomy.descendants("Fruit"))
+    (['', 'Fruit', 'Fruit/Pear'], 3)
+    >>> taxonomy.depth("Fruit/Pear"), taxonomy.label("Fruit/Pear"), taxonomy.index("Fruit")
+    (2, 'Pear', 1)
+    >>> taxonomy.indices(["Milk", "Fruit"]).tolist()
+    [4, 1]
+    >>> taxonomy.groups(["Fruit/Apple", "Fruit/Pear", "Milk"])
+    {'': ('Milk',), 'Fruit': ('Fruit/Apple', 'Fruit/Pear')}
+    >>> taxonomy.groups_at(["Fruit/Apple", "Fruit/Pear"], 1)
+    {'Fruit': ('Fruit/Apple', 'Fruit/Pear')}
+    >>> taxonomy.restrict(["Milk"]).nodes, taxonomy.shortest_paths(["Milk"]).nodes
+    (('', 'Milk'), ('', 'Milk'))
+    >>> Taxonomy.from_json(taxonomy.to_json()).nodes == taxonomy.nodes
+    True
+    >>> Taxonomy.from_edges([("food", "milk"), ("food", "bread")]).root
+    'food'
     """
 
     nodes: tuple[str, ...]
@@ -48,13 +75,34 @@ class Taxonomy:
         """Build from (parent, child) pairs; an edge given twice counts once.
 
         UserError on a cycle (named) or several roots (named).
+
+        Parameters
+        ----------
+        edges : iterable of (str, str)
+            Parent and child.
+        labels : mapping, optional
+            Node → the name to show.
+
+        Returns
+        -------
+        Taxonomy
         """
         unique = tuple(dict.fromkeys((str(parent), str(child)) for parent, child in edges))
         return cls(tuple(sorted({node for edge in unique for node in edge})), unique, dict(labels or {}))
 
     @classmethod
     def from_class_ids(cls, class_ids: Iterable[str]) -> Taxonomy:
-        """Nested paths: class ``a/b/c`` lies below ``a/b`` below ``a`` below the root ``""``."""
+        """Nested paths: class ``a/b/c`` lies below ``a/b`` below ``a`` below the root ``""``.
+
+        Parameters
+        ----------
+        class_ids : iterable of str
+            Nested ids, parts joined by slashes.
+
+        Returns
+        -------
+        Taxonomy
+        """
         edges: dict[tuple[str, str], None] = {}
         for class_id in class_ids:
             parts = class_id.split("/")
@@ -90,31 +138,73 @@ class Taxonomy:
         return tuple(self.nodes[i] for i in np.flatnonzero(np.diff(offsets) == 0))
 
     def parents(self, node: str) -> tuple[str, ...]:
-        """Direct parents in the order of the edges."""
+        """Direct parents in the order of the edges.
+
+        Parameters
+        ----------
+        node : str
+            A node; UserError with the nearest name where there is none.
+        """
         return self._neighbours(self.parent_lists, node)
 
     def children(self, node: str) -> tuple[str, ...]:
-        """Direct children in the order of the edges."""
+        """Direct children in the order of the edges.
+
+        Parameters
+        ----------
+        node : str
+            A node; UserError with the nearest name where there is none.
+        """
         return self._neighbours(self.child_lists, node)
 
     def ancestors(self, node: str) -> frozenset[str]:
-        """Every node from which ``node`` can be reached, ``node`` included."""
+        """Every node from which ``node`` can be reached, ``node`` included.
+
+        Parameters
+        ----------
+        node : str
+            A node; UserError with the nearest name where there is none.
+        """
         return frozenset(self.nodes[i] for i in self._reach(self.parent_lists, [self.index(node)]))
 
     def descendants(self, node: str) -> frozenset[str]:
-        """Every node that can be reached from ``node``, ``node`` included."""
+        """Every node that can be reached from ``node``, ``node`` included.
+
+        Parameters
+        ----------
+        node : str
+            A node; UserError with the nearest name where there is none.
+        """
         return frozenset(self.nodes[i] for i in self._reach(self.child_lists, [self.index(node)]))
 
     def depth(self, node: str) -> int:
-        """Length of the shortest path from the root; the root has depth 0."""
+        """Length of the shortest path from the root; the root has depth 0.
+
+        Parameters
+        ----------
+        node : str
+            A node; UserError with the nearest name where there is none.
+        """
         return int(self.depths[self.index(node)])
 
     def label(self, node: str) -> str:
-        """The name to show: the given label, else the last part of the path; the empty id shows as "root"."""
+        """The name to show: the given label, else the last part of the path; the empty id shows as "root".
+
+        Parameters
+        ----------
+        node : str
+            A node; UserError with the nearest name where there is none.
+        """
         return self.labels.get(node) or node.rsplit("/", 1)[-1] or node or "root"
 
     def index(self, node: str) -> int:
-        """Position of ``node`` in :attr:`nodes`; UserError with the nearest name when it is not there."""
+        """Position of ``node`` in :attr:`nodes`; UserError with the nearest name when it is not there.
+
+        Parameters
+        ----------
+        node : str
+            A node; UserError with the nearest name where there is none.
+        """
         try:
             return self._index[node]
         except KeyError:
@@ -123,14 +213,26 @@ class Taxonomy:
     # ---- sets of classes ----------------------------------------------------------------------------
 
     def indices(self, class_ids: Sequence[str]) -> Ints:
-        """[C] positions in :attr:`nodes`; UserError naming classes that the taxonomy lacks."""
+        """[C] positions in :attr:`nodes`; UserError naming classes that the taxonomy lacks.
+
+        Parameters
+        ----------
+        class_ids : sequence [C] of str
+            Nodes of the taxonomy.
+        """
         missing = [class_id for class_id in class_ids if class_id not in self._index]
         if missing:
             raise self._missing(missing)
         return np.fromiter((self._index[c] for c in class_ids), np.int64, len(class_ids))
 
     def groups(self, class_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Siblings: {parent: classes below it}, both sorted. A class with two parents is in two groups."""
+        """Siblings: {parent: classes below it}, both sorted. A class with two parents is in two groups.
+
+        Parameters
+        ----------
+        class_ids : sequence [C] of str
+            Nodes of the taxonomy.
+        """
         self.indices(class_ids)
         siblings: dict[str, list[str]] = {}
         for class_id in sorted(set(class_ids)):
@@ -142,6 +244,13 @@ class Taxonomy:
         """Classes below each node of depth ``level``: level 1 groups by the children of the root.
 
         A class that lies higher than ``level`` is a group of its own, so that every class is in a group.
+
+        Parameters
+        ----------
+        class_ids : sequence [C] of str
+            Nodes of the taxonomy.
+        level : int
+            0 is the root.
         """
         if level < 0:
             raise UserError(f"There is no level {level}; levels count from 0 (the root) downwards.")
@@ -154,7 +263,13 @@ class Taxonomy:
         return {top: tuple(sorted(groups[top])) for top in sorted(groups)}
 
     def restrict(self, class_ids: Sequence[str]) -> Taxonomy:
-        """The part that matters for ``class_ids``: they, all their ancestors, and the edges among these."""
+        """The part that matters for ``class_ids``: they, all their ancestors, and the edges among these.
+
+        Parameters
+        ----------
+        class_ids : sequence [C] of str
+            Nodes of the taxonomy.
+        """
         return self._induced(self._reach(self.parent_lists, self.indices(class_ids).tolist()))
 
     def shortest_paths(self, class_ids: Sequence[str]) -> Taxonomy:
@@ -163,6 +278,11 @@ class Taxonomy:
         The reduction of the published tieredImageNet distances. Where a class has several shortest paths, the
         search decides: breadth-first from both ends, the smaller frontier moves (the root's when equal),
         neighbours in the order of the edges, until the two meet.
+
+        Parameters
+        ----------
+        class_ids : sequence [C] of str
+            Nodes of the taxonomy.
         """
         root = self._index[self.root]
         paths = [self._shortest_path(root, at) for at in self.indices(class_ids).tolist()]
@@ -176,7 +296,17 @@ class Taxonomy:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Taxonomy:
-        """The taxonomy that :meth:`to_json` described."""
+        """The taxonomy that :meth:`to_json` described.
+
+        Parameters
+        ----------
+        value : mapping
+            ``edges``, and perhaps ``labels`` and ``root``.
+
+        Returns
+        -------
+        Taxonomy
+        """
         edges = tuple((str(parent), str(child)) for parent, child in value["edges"])
         nodes = {node for edge in edges for node in edge} | (
             {str(value["root"])} if "root" in value else set()

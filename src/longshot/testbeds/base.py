@@ -127,11 +127,38 @@ class Shape(Choice, Protocol):
         ...
 
     def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Classes per task, [T]; task t can draw from ``available[t]`` ≥ ``min_way`` classes."""
+        """Classes per task, [T]; task t can draw from ``available[t]`` ≥ ``min_way`` classes.
+
+        Parameters
+        ----------
+        streams : Streams
+            The random stream of every task.
+        available : array [T] of int
+            Classes that each task can draw from.
+
+        Returns
+        -------
+        array [T] of int
+        """
         ...
 
     def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:
-        """Shots and queries for every class of every task."""
+        """Shots and queries for every class of every task.
+
+        Parameters
+        ----------
+        streams : Streams
+            The random stream of every task.
+        classes : Ragged
+            Class numbers of each task, as ``Classes.draw`` gave them.
+        pool : Pool
+            What may be drawn.
+
+        Returns
+        -------
+        TaskPlan
+            ``shots`` and ``queries`` beside the classes.
+        """
         ...
 
 
@@ -143,6 +170,20 @@ class Classes(Choice, Protocol):
 
         Sees all tasks of a testbed at once, so that it may draw them one after the other
         (``streams.generator``).
+
+        Parameters
+        ----------
+        streams : Streams
+            The random stream of every task.
+        shape : Shape
+            Asked for the number of ways.
+        pool : Pool
+            What may be drawn.
+
+        Returns
+        -------
+        Ragged
+            Class numbers, [T] rows.
         """
         ...
 
@@ -159,6 +200,20 @@ class Instances(Choice, Protocol):
         """Support and query rows of each task of the plan, disjoint.
 
         The result for a task must not depend on the other tasks of the block.
+
+        Parameters
+        ----------
+        streams : Streams
+            The random stream of every task of the block.
+        pool : Pool
+            What may be drawn.
+        plan : TaskPlan
+            Classes, shots and queries of every task of the block.
+
+        Returns
+        -------
+        TaskRows
+            Rows of the dataset.
         """
         ...
 

@@ -16,12 +16,40 @@ from longshot.testbeds.streams import Streams
 
 @dataclass(frozen=True)
 class UniformClasses:
-    """Every set of classes is equally likely; their order is random too."""
+    """Every set of classes is equally likely; their order is random too.
+
+    Examples
+    --------
+    >>> testbed = longshot.sample("toybox", tasks=5, classes=UniformClasses(), way=3, split="test")
+    >>> {task.way for task in testbed}
+    {3}
+    """
 
     name: ClassVar[str] = "uniform"
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
-        """One group: all classes that may be drawn."""
+        """One group: all classes that may be drawn.
+
+        Parameters
+        ----------
+        shape : Shape
+            Says how few classes a task can have.
+        pool : Pool
+            What may be drawn.
+
+        Returns
+        -------
+        Ragged
+            Class numbers, one row per group.
+
+        Examples
+        --------
+        >>> from longshot.testbeds.base import Pool
+        >>> toybox = longshot.open_dataset("toybox")
+        >>> pool = Pool(toybox, toybox.split_classes("test"))
+        >>> UniformClasses().groups(longshot.FixedShape(way=3), pool).lengths.tolist()
+        [32]
+        """
         if len(pool.classes) < shape.min_way:
             raise UserError(
                 f"Dataset '{pool.dataset.name}' has {_classes(len(pool.classes))} to draw from, but a task needs "
@@ -46,6 +74,12 @@ class SiblingClasses:
     ----------
     level : int, optional
         Super-classes are the nodes at this level of the taxonomy (1: below the root), else the direct parents.
+
+    Examples
+    --------
+    >>> testbed = longshot.sample("toybox", tasks=5, classes=SiblingClasses(level=1), way=3, split="test")
+    >>> {len({class_id.split("/")[0] for class_id in task.classes}) for task in testbed}
+    {1}
     """
 
     level: int | None = None
@@ -58,7 +92,28 @@ class SiblingClasses:
             )
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
-        """The classes of each super-class that has at least ``shape.min_way`` of them, sorted by its id."""
+        """The classes of each super-class that has at least ``shape.min_way`` of them, sorted by its id.
+
+        Parameters
+        ----------
+        shape : Shape
+            Says how few classes a task can have.
+        pool : Pool
+            What may be drawn.
+
+        Returns
+        -------
+        Ragged
+            Class numbers, one row per group.
+
+        Examples
+        --------
+        >>> from longshot.testbeds.base import Pool
+        >>> toybox = longshot.open_dataset("toybox")
+        >>> pool = Pool(toybox, toybox.split_classes("test"))
+        >>> int(SiblingClasses(level=1).groups(longshot.FixedShape(way=3), pool).lengths.min()) >= 3
+        True
+        """
         dataset = pool.dataset
         if dataset.taxonomy is None:
             raise UserError(

@@ -153,6 +153,14 @@ class DifficultInstances(_Selected):
         Frank–Wolfe rounds, then exact greedy rounds.
     start, steps, step_size, projection
         The paper's options; with the uniform start and one step the last two change nothing.
+
+    Examples
+    --------
+    >>> features = longshot.embed("toybox", "pixels")
+    >>> chooser = DifficultInstances(features)
+    >>> testbed = longshot.sample("toybox", tasks=4, way=3, shot=2, query=4, instances=chooser)
+    >>> all(task.measured["loss_after"] >= task.measured["loss_before"] for task in testbed)
+    True
     """
 
     refine: int = 0
@@ -199,6 +207,21 @@ class EasyInstances(DifficultInstances):
 
     One step downhill from the pool's mean hardly beats a random support, which is near the mean already;
     so one exact greedy round is the default.
+
+    Parameters
+    ----------
+    features, objective, temperature, distance, normalize, device, base
+        As in :class:`DifficultInstances`.
+    refine, greedy, start, steps, step_size, projection
+        The same.
+
+    Examples
+    --------
+    >>> features = longshot.embed("toybox", "pixels")
+    >>> chooser = EasyInstances(features)
+    >>> testbed = longshot.sample("toybox", tasks=4, way=3, shot=2, query=4, instances=chooser)
+    >>> sum(task.measured["loss_after"] - task.measured["loss_before"] for task in testbed) < 0
+    True
     """
 
     greedy: int = 1
@@ -212,6 +235,21 @@ class GreedyInstances(_Selected):
     """Greedy search of Agarwal et al. from the uniform support: ``rounds`` exact passes over all support images.
 
     The other parameters are those of :class:`DifficultInstances`.
+
+    Parameters
+    ----------
+    features, objective, temperature, distance, normalize, device, base
+        As in :class:`DifficultInstances`.
+    rounds : int
+        Passes over all support images.
+
+    Examples
+    --------
+    >>> features = longshot.embed("toybox", "pixels")
+    >>> chooser = GreedyInstances(features)
+    >>> testbed = longshot.sample("toybox", tasks=4, way=3, shot=2, query=4, instances=chooser)
+    >>> all(task.measured["loss_after"] >= task.measured["loss_before"] for task in testbed)
+    True
     """
 
     objective: str = "prototype"

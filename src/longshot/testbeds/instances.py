@@ -16,7 +16,15 @@ from longshot.testbeds.streams import Streams
 
 @dataclass(frozen=True)
 class UniformInstances:
-    """Every set of images of a class is equally likely: first the query, then the support from the rest."""
+    """Every set of images of a class is equally likely: first the query, then the support from the rest.
+
+    Examples
+    --------
+    >>> testbed = longshot.sample("toybox", tasks=3, way=3, shot=2, query=4, instances=UniformInstances())
+    >>> task = testbed[0]
+    >>> len(task.support), len(task.query), set(task.support) & set(task.query)
+    (6, 12, set())
+    """
 
     name: ClassVar[str] = "uniform"
     features_hash: ClassVar[str | None] = None

@@ -20,7 +20,22 @@ from longshot.testbeds.testbed import Testbed
 
 @dataclass(frozen=True, eq=False)
 class ShapeLike:
-    """Task t has the ways of the other testbed's task t, and its shots and queries per class in their order."""
+    """Task t has the ways of the other testbed's task t, and its shots and queries per class in their order.
+
+    Parameters
+    ----------
+    testbed : Testbed
+        Whose shapes are copied; it must have as many tasks as are drawn.
+    content_hash : str
+        That of the testbed; set by itself.
+
+    Examples
+    --------
+    >>> hard = longshot.Testbed.load("hard.parquet")
+    >>> alike = longshot.sample("toybox", shape=ShapeLike(hard), tasks=len(hard), split="test")
+    >>> alike[0].shots == hard[0].shots
+    True
+    """
 
     testbed: Testbed = field(metadata={"setting": False})
     content_hash: str = ""

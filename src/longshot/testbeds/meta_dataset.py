@@ -27,6 +27,24 @@ class MetaDatasetShape:
     queries  q = min(max_query, min_c ⌊|c|/2⌋), the same for every class
     support  |S| = min(max_support, Σ_c ⌊β · min(max_contribution, |c| − q) + 1⌋) with β ~ U[0, 1)
     shots    k_c = min(⌊R_c · (|S| − n)⌋ + 1, |c| − q), R_c ∝ |c| · e^{a_c}, a_c ~ U[ln ½, ln 2)
+
+    Parameters
+    ----------
+    min_way, max_way : int
+        Bounds of n.
+    max_query : int
+        The most queries per class.
+    max_support : int
+        The most support images of a task, over all classes.
+    max_contribution : int
+        The most images that one class adds to the size of the support.
+
+    Examples
+    --------
+    >>> shape = MetaDatasetShape(max_way=8, max_support=40)
+    >>> varied = longshot.sample("toybox", shape=shape, tasks=20, split="test")
+    >>> max(sum(task.shots) for task in varied) <= 40 and max(task.way for task in varied) <= 8
+    True
     """
 
     min_way: int = 5
@@ -80,6 +98,32 @@ class MetaDatasetShape:
         """The rule for the support, given |c|, q and |c| − q per slot, [M].
 
         ``beta`` [T] and ``weight`` [M] are uniform in [0, 1).
+
+        Parameters
+        ----------
+        classes : Ragged
+            Class numbers of each task, M in all.
+        sizes, query, available : array [M] of int
+            |c|, q and |c| − q.
+        beta : array [T] of float
+            One number per task.
+        weight : array [M] of float
+            One number per class.
+
+        Returns
+        -------
+        TaskPlan
+            Shots and queries of every class.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from longshot.core.ragged import Ragged
+        >>> classes, sizes = Ragged.from_lists([[0, 1]]), np.array([20, 20])
+        >>> plan = MetaDatasetShape(min_way=2).describe(
+        ...     classes, sizes, np.array([10, 10]), np.array([10, 10]), np.array([0.5]), np.array([0.5, 0.5]))
+        >>> plan.shots.values.tolist()
+        [6, 6]
         """
         starts, lengths, owners = classes.offsets[:-1], classes.lengths, classes.owners
         shares = np.floor(beta[owners] * np.minimum(self.max_contribution, available) + 1)
@@ -97,13 +141,46 @@ class HierarchicalClasses:
     A node is drawn uniformly among those that span between the shape's least ways and ``max_span`` classes of
     the pool (nodes with a single child are the same as that child and left out). With Meta-Dataset's shape the task
     takes all its classes, sub-sampled to the shape's most; with other shapes it takes as many as the shape says.
+
+    Parameters
+    ----------
+    max_span : int
+        The most classes that a node may span.
+
+    Examples
+    --------
+    >>> classes = HierarchicalClasses(max_span=40)
+    >>> testbed = longshot.sample("toybox", tasks=5, classes=classes, shape="meta-dataset", split="test")
+    >>> len(testbed)
+    5
     """
 
     max_span: int = 392
     name: ClassVar[str] = "hierarchical"
 
     def groups(self, shape: Shape, pool: Pool) -> Ragged:
-        """The classes below each eligible node, nodes in order of their id."""
+        """The classes below each eligible node, nodes in order of their id.
+
+        Parameters
+        ----------
+        shape : Shape
+            Says how few classes a task can have.
+        pool : Pool
+            What may be drawn.
+
+        Returns
+        -------
+        Ragged
+            Class numbers, one row per group.
+
+        Examples
+        --------
+        >>> from longshot.testbeds.base import Pool
+        >>> toybox = longshot.open_dataset("toybox")
+        >>> pool = Pool(toybox, toybox.split_classes("test"))
+        >>> int(HierarchicalClasses().groups(longshot.FixedShape(way=3), pool).lengths.min()) >= 3
+        True
+        """
         dataset = pool.dataset
         if dataset.taxonomy is None:
             raise UserError(
@@ -141,6 +218,18 @@ class HierarchicalClasses:
 
 @dataclass(frozen=True)
 class BilevelClasses(SiblingClasses):
-    """Meta-Dataset's Omniglot rule on any two-level grouping: a super-class uniformly, then its classes."""
+    """Meta-Dataset's Omniglot rule on any two-level grouping: a super-class uniformly, then its classes.
+
+    Parameters
+    ----------
+    level : int, optional
+        As in :class:`SiblingClasses`.
+
+    Examples
+    --------
+    >>> testbed = longshot.sample("toybox", tasks=5, classes=BilevelClasses(level=1), way=3, split="test")
+    >>> {len({class_id.split("/")[0] for class_id in task.classes}) for task in testbed}
+    {1}
+    """
 
     name: ClassVar[str] = "bilevel"

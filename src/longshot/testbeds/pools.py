@@ -22,6 +22,23 @@ class ImageLimits:
 
     ``query_where`` and ``support_where`` are rules over attributes. With ``disjoint`` an image that is support in one
     task is never a query in another: each class is cut in two once, in the ratio of queries to shots.
+
+    Parameters
+    ----------
+    query_where, support_where : str, optional
+        Which images may be queries, and which support.
+    disjoint : bool
+        Cut each class in two.
+
+    Examples
+    --------
+    >>> limits = ImageLimits(disjoint=True)
+    >>> testbed = longshot.sample("toybox", tasks=10, way=3, shot=2, query=2, limits=limits, split="test")
+    >>> support = {key for task in testbed for key in task.support}
+    >>> any(key in support for task in testbed for key in task.query)
+    False
+    >>> limits.settings()
+    {'disjoint_pools': True}
     """
 
     query_where: str | None = None

@@ -42,6 +42,14 @@ class SemanticClasses:
         n counts the dropped ones too.
     distinct : bool
         False keeps repeated class sets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fine = longshot.sample("toybox", tasks=20, way=3, classes=SemanticClasses(alpha=2.0), split="test")
+    >>> plain = longshot.sample("toybox", tasks=20, way=3, split="test")
+    >>> bool(np.mean(fine.table["coarsity"]) < np.mean(plain.table["coarsity"]))
+    True
     """
 
     alpha: float = ALPHA
@@ -104,6 +112,20 @@ class CoarsityClasses:
 
     Candidates are proposed by semantic draws (without the balance penalty) at five strengths in turn, from uniform
     to very fine; a task keeps its first candidate in the band.
+
+    Parameters
+    ----------
+    low, high : float
+        The band, 0 ≤ low < high. Coarsity is the mean squared distance between the classes of a task.
+    distance, reduction : str
+        Distance between classes, and which paths of the taxonomy count; see ``class_distances``.
+
+    Examples
+    --------
+    >>> band = CoarsityClasses(low=5, high=40)
+    >>> testbed = longshot.sample("toybox", tasks=10, way=3, classes=band, split="test")
+    >>> all(5 <= task.measured["coarsity"] <= 40 for task in testbed)
+    True
     """
 
     low: float = 0.0

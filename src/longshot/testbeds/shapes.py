@@ -21,8 +21,22 @@ MAX_COUNT = 32_767  # labels and shots are stored as int16
 class FixedShape:
     """Every task has ``way`` classes with ``shot`` support and ``query`` query images each.
 
+    Parameters
+    ----------
+    way : int
+        Classes of a task, 2 or more.
+    shot : int
+        Support images per class.
+    query : int
+        Query images per class.
+
+    Examples
+    --------
     >>> FixedShape(way=5, shot=1).min_images
     11
+    >>> testbed = longshot.sample("toybox", tasks=3, shape=FixedShape(way=3, shot=1, query=4))
+    >>> [(task.way, len(task.query)) for task in testbed]
+    [(3, 12), (3, 12), (3, 12)]
     """
 
     way: int = 5
@@ -66,6 +80,23 @@ class AnyShape:
     N ~ U{min_way … min(max_way, available classes)}, k ~ U{min_shot … min(max_shot, m − query)} where m is
     the size of the smallest class that may be drawn; all classes of a task have k support and ``query`` query
     images.
+
+    Parameters
+    ----------
+    min_way, max_way : int
+        The fewest and the most classes of a task.
+    min_shot, max_shot : int
+        The fewest and the most support images per class.
+    query : int
+        Query images per class.
+
+    Examples
+    --------
+    >>> varied = longshot.sample("toybox", shape=AnyShape(max_way=4, max_shot=3, query=2), tasks=20)
+    >>> {task.way for task in varied} <= {2, 3, 4}
+    True
+    >>> AnyShape(max_shot=3).min_images
+    21
     """
 
     min_way: int = 2
@@ -98,7 +129,21 @@ class AnyShape:
         return self.min_way + streams.stage("ways").below(most - self.min_way + 1)
 
     def shot_limit(self, pool: Pool) -> int:
-        """The largest k that can be drawn from the pool."""
+        """The largest k that can be drawn from the pool.
+
+        Parameters
+        ----------
+        pool : Pool
+            What may be drawn.
+
+        Examples
+        --------
+        >>> from longshot.testbeds.base import Pool
+        >>> toybox = longshot.open_dataset("toybox")
+        >>> pool = Pool(toybox, toybox.split_classes("test"))
+        >>> AnyShape(query=4).shot_limit(pool)  # 16 images per class
+        12
+        """
         return min(self.max_shot, int(pool.left(pool.classes, self.query).min()))
 
     def counts(self, streams: Streams, classes: Ragged, pool: Pool) -> TaskPlan:

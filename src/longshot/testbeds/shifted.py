@@ -130,7 +130,24 @@ class Curated:
 
 @dataclass(frozen=True, eq=False)
 class ShiftedInstances(Curated):
-    """The support differs from the query as the rule says."""
+    """The support differs from the query as the rule says.
+
+    Parameters
+    ----------
+    query_where, support_where : str, optional
+        Rules of the shifted tasks, such as ``"viewpoint in (front, back)"``.
+    rule : {"coco-objects", "orbit-clutter", "orbit-quality", "cure-or-viewpoint"}, optional
+        A named set of rules in their place; its attributes are looked up in the dataset.
+    same : str, optional
+        Keep a task within one value of this attribute.
+
+    Examples
+    --------
+    >>> chooser = ShiftedInstances(query_where="viewpoint == front", support_where="viewpoint == side")
+    >>> testbed = longshot.sample("toybox", tasks=3, way=3, shot=1, query=2, instances=chooser, drop_small=True)
+    >>> len(testbed)
+    3
+    """
 
     name: ClassVar[str] = "shifted"
     shifts: ClassVar[bool] = True
@@ -138,7 +155,24 @@ class ShiftedInstances(Curated):
 
 @dataclass(frozen=True, eq=False)
 class MatchedInstances(Curated):
-    """The support is like the query: the same questions as the shifted tasks of the same seed."""
+    """The support is like the query: the same questions as the shifted tasks of the same seed.
+
+    Parameters
+    ----------
+    query_where, support_where : str, optional
+        Rules of the shifted tasks, such as ``"viewpoint in (front, back)"``.
+    rule : {"coco-objects", "orbit-clutter", "orbit-quality", "cure-or-viewpoint"}, optional
+        A named set of rules in their place; its attributes are looked up in the dataset.
+    same : str, optional
+        Keep a task within one value of this attribute.
+
+    Examples
+    --------
+    >>> chooser = MatchedInstances(query_where="viewpoint == front", support_where="viewpoint == side")
+    >>> testbed = longshot.sample("toybox", tasks=3, way=3, shot=1, query=2, instances=chooser, drop_small=True)
+    >>> len(testbed)
+    3
+    """
 
     name: ClassVar[str] = "matched"
     shifts: ClassVar[bool] = False

@@ -63,6 +63,46 @@ class Testbed:
     ``table`` has one row per task (columns: see :mod:`longshot.testbeds.columns`); ``meta`` says which
     datasets, sampler settings and seed it comes from and carries the content hash. ``content`` (dataset name →
     ``ImageContent``) says what the images are made of.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        One row per task.
+    meta : mapping
+        Datasets, sampler, seed, content hash.
+    name : str
+        Of the file it was loaded from.
+    content : mapping
+        Dataset name → ``ImageContent``.
+
+    Examples
+    --------
+    >>> testbed = longshot.sample("toybox", tasks=4, way=3, shot=1, query=2, split="test")
+    >>> testbed.save("few.parquet")
+    >>> Testbed.load("few.parquet").content_hash == testbed.content_hash
+    True
+    >>> task = testbed[0]
+    >>> task.way, len(task.support), len(task.query)
+    (3, 3, 6)
+    >>> len(Testbed.concat([testbed, longshot.sample("toybox", tasks=2, seed=1)]))
+    6
+    >>> len(testbed.keys("toybox")) <= 4 * 9
+    True
+    >>> testbed.column("query").lengths.tolist()
+    [6, 6, 6, 6]
+    >>> toybox = longshot.open_dataset("toybox")
+    >>> testbed.check_content("toybox", toybox)
+    >>> testbed.bind("toybox", toybox.keys, toybox.fingerprint).support.lengths.tolist()
+    [3, 3, 3, 3]
+    >>> len(testbed.changed(testbed.table.slice(0, 2)))
+    2
+    >>> testbed.with_content({"toybox": toybox}, "names").identity
+    'names'
+    >>> again = Testbed.create(testbed.table, datasets=testbed.datasets, sampler={"by": "hand"}, seed=None)
+    >>> again.identity
+    'names'
+    >>> [tuple(part.shape) for part in testbed.episodes("decode|resize(8,8)|value_range(0,1)")[0]]
+    [(3, 3, 8, 8), (3,), (6, 3, 8, 8), (6,)]
     """
 
     __test__ = False  # not a pytest class, whatever its name looks like
@@ -91,6 +131,25 @@ class Testbed:
         ``datasets`` maps each dataset's name to its fingerprint; ``sampler`` is any JSON value that tells how
         the tasks were made; ``features`` is the hash of the features a sampler looked at. ``content`` says what the
         images are made of (``read_content``); for a dataset that it lacks, the testbed vouches for names only.
+
+        Parameters
+        ----------
+        table : pyarrow.Table
+            One row per task, see :mod:`longshot.testbeds.columns`.
+        datasets : mapping
+            Name → fingerprint.
+        sampler : mapping
+            How the tasks were made.
+        seed : int or None
+            The root of the random streams, where there was one.
+        features : str, optional
+            Hash of the features that a sampler looked at.
+        content : mapping, optional
+            Name → ``ImageContent``.
+
+        Returns
+        -------
+        Testbed
         """
         from longshot import __version__
 
@@ -119,13 +178,33 @@ class Testbed:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Testbed:
-        """Read a testbed file and verify its content hash."""
+        """Read a testbed file and verify its content hash.
+
+        Parameters
+        ----------
+        path : path
+            A ``.parquet`` that :meth:`save` wrote; UserError where it was changed since.
+
+        Returns
+        -------
+        Testbed
+        """
         table, meta, contents = read_file(Path(path))
         return cls(table, meta, Path(path).stem, content=contents)
 
     @classmethod
     def concat(cls, testbeds: Sequence[Testbed]) -> Testbed:
-        """One testbed with the tasks of all, numbered anew in the given order."""
+        """One testbed with the tasks of all, numbered anew in the given order.
+
+        Parameters
+        ----------
+        testbeds : sequence of Testbed
+            One or more.
+
+        Returns
+        -------
+        Testbed
+        """
         if not testbeds:
             raise UserError("There is no testbed to join; give at least one.")
         if len(testbeds) == 1:
@@ -160,7 +239,19 @@ class Testbed:
         )
 
     def with_content(self, datasets: Mapping[str, Dataset], identity: str = "content") -> Testbed:
-        """The same tasks, with what the images of ``datasets`` (by name) are made of now."""
+        """The same tasks, with what the images of ``datasets`` (by name) are made of now.
+
+        Parameters
+        ----------
+        datasets : mapping
+            Name → Dataset.
+        identity : {"content", "names"}
+            What to vouch for.
+
+        Returns
+        -------
+        Testbed
+        """
         read = {name: read_content(self.table, dataset, identity) for name, dataset in datasets.items()}
         return self.changed(self.table, content={**self.content, **read})
 
@@ -171,6 +262,19 @@ class Testbed:
 
         ``content`` is carried over from this testbed unless given. ``facts`` replace ``sampler``, ``seed`` and
         ``features``.
+
+        Parameters
+        ----------
+        table : pyarrow.Table
+            The other tasks.
+        content : mapping, optional
+            Name → ``ImageContent``.
+        **facts
+            ``sampler``, ``seed``, ``features``.
+
+        Returns
+        -------
+        Testbed
         """
         table = columns.canonical(table)
         if content is None:
@@ -182,7 +286,17 @@ class Testbed:
         return Testbed.create(table, datasets=self.datasets, content=content, **{**kept_facts, **facts})
 
     def keys(self, name: str) -> pa.Array:
-        """The images that the tasks of dataset ``name`` use: their keys, each once, sorted."""
+        """The images that the tasks of dataset ``name`` use: their keys, each once, sorted.
+
+        Parameters
+        ----------
+        name : str
+            A dataset of the testbed.
+
+        Returns
+        -------
+        pyarrow.Array of str
+        """
         return used_keys(self.table, name)
 
     @property
@@ -192,7 +306,15 @@ class Testbed:
         return "names" if "names" in every else "content"
 
     def check_content(self, name: str, dataset: Dataset) -> None:
-        """UserError unless the images of dataset ``name`` have the bytes that the testbed was drawn from."""
+        """UserError unless the images of dataset ``name`` have the bytes that the testbed was drawn from.
+
+        Parameters
+        ----------
+        name : str
+            A dataset of the testbed.
+        dataset : Dataset
+            The copy that is here.
+        """
         check_content(name, self.content[name], self.keys(name), dataset)
 
     @property
@@ -263,11 +385,28 @@ class Testbed:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the Parquet file, whole or not at all; equal testbeds give equal bytes."""
+        """Write the Parquet file, whole or not at all; equal testbeds give equal bytes.
+
+        Parameters
+        ----------
+        path : path
+            File to write, ``.parquet``.
+        """
         write_file(path, self.table, self.meta, self.content)
 
     def column(self, name: str) -> Ragged:
-        """A list column as flat numbers (strings: numbers into an arbitrary dictionary)."""
+        """A list column as flat numbers (strings: numbers into an arbitrary dictionary).
+
+        Parameters
+        ----------
+        name : str
+            ``support``, ``query``, ``shots`` …
+
+        Returns
+        -------
+        Ragged
+            One row per task.
+        """
         return columns.ragged(self.table, name)
 
     def bind(self, name: str, keys: pa.Array, fingerprint: str) -> TaskRows:
@@ -275,6 +414,20 @@ class Testbed:
 
         The dictionary of distinct keys is looked up once, never string by string. ``fingerprint`` must be the
         one the testbed was drawn from.
+
+        Parameters
+        ----------
+        name : str
+            A dataset of the testbed.
+        keys : pyarrow.Array [N] of str
+            The keys of the dataset that is here.
+        fingerprint : str
+            Its fingerprint.
+
+        Returns
+        -------
+        TaskRows
+            Rows of support and query per task, with their labels.
         """
         if name not in self.datasets:
             raise UserError(f"The testbed has no dataset '{name}'; it has: {', '.join(self.datasets)}.")
@@ -330,7 +483,19 @@ class Testbed:
         | Callable[[str, Sequence[str]], Any] = "decode|resize(96)|central_crop(84)|value_range(0,1)",
         datasets: Mapping[str, Dataset | str | Path] | None = None,
     ) -> EpisodeDataset:
-        """A PyTorch dataset of episodes for other people's training code; see :class:`EpisodeDataset`."""
+        """A PyTorch dataset of episodes for other people's training code; see :class:`EpisodeDataset`.
+
+        Parameters
+        ----------
+        images : str or callable
+            Preprocessing, or ``images(dataset_name, keys)`` → tensor.
+        datasets : mapping, optional
+            Name → dataset or path, if not where it was last seen.
+
+        Returns
+        -------
+        EpisodeDataset
+        """
         from longshot.testbeds.episodes import EpisodeDataset  # imports torch
 
         return EpisodeDataset(self, images, datasets)

@@ -19,7 +19,32 @@ TRAINING, HISTORY = "training.json", "history.jsonl"
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """A finished training. ``path`` is the folder with the best network: a backbone by that path."""
+    """A finished training. ``path`` is the folder with the best network: a backbone by that path.
+
+    Parameters
+    ----------
+    path : Path
+        The folder.
+    validation_accuracy : float or None
+        Mean over the validation tasks at the best step.
+    validation_interval : (float, float) or None
+        Its 95 % interval.
+    best_step, steps : int
+        The step that is kept, and how many there were.
+    seconds : float
+        Of the training.
+    notes : tuple of str
+        What there is to know about it.
+
+    Examples
+    --------
+    >>> network = longshot.train("protonet(way=3, shot=1, query=2)", "toybox", network="cnn4(width=4)", size=16,
+    ...                          steps=2, validation_tasks=4, out="runs/short")
+    >>> network.as_dict()["steps"]
+    2
+    >>> longshot.embed("toybox", str(network.path)).dim
+    4
+    """
 
     path: Path
     validation_accuracy: float | None

@@ -38,7 +38,13 @@ def algorithm_class(name: str) -> type[Algorithm]:
 
 
 def list_algorithms() -> list[dict[str, Any]]:
-    """One row per algorithm and recipe: name, what it trains on, paper, settings, optimiser, schedule, amounts."""
+    """One row per algorithm and recipe: name, what it trains on, paper, settings, optimiser, schedule, amounts.
+
+    Examples
+    --------
+    >>> "protonet" in {row["name"] for row in list_algorithms()}
+    True
+    """
     rows = []
     for name in algorithm_names():
         kind = algorithm_class(name)

@@ -134,7 +134,13 @@ def get_space(name: str) -> Space:
 
 
 def list_spaces() -> list[dict[str, Any]]:
-    """One row per parameter of the spaces that come with Longshot: space, needs, parameter, range, found, source."""
+    """One row per parameter of the spaces that come with Longshot: space, needs, parameter, range, found, source.
+
+    Examples
+    --------
+    >>> sorted({row["needs"] for row in list_spaces()})
+    ['a dataset', 'testbeds']
+    """
     return [
         {
             "space": name,
