@@ -16,7 +16,7 @@ from longshot.datasets import open_dataset
 from longshot.evaluation.results import Results
 from longshot.features.extract import embed
 from longshot.splits.divergences import fit_gaussian, gaussian_divergence
-from longshot.studies.transfer.correlation import MEASURES, divergences, task_embeddings
+from longshot.studies.transfer.task_divergence import MEASURES, divergences, task_embeddings
 from longshot.testbeds.testbed import Testbed
 
 
@@ -98,3 +98,22 @@ def test_without_downstream_and_splits_it_says_what_to_do(photos: Path, run_cli:
     assert done.returncode == 2
     assert "has no train and test classes and no downstream dataset was given" in done.stderr
     assert not (tmp_path / "no").exists()
+
+
+def test_the_page_has_the_claims_and_both_comparisons(folder: Path) -> None:
+    page = (folder / "report.html").read_text("utf-8")
+    for text in (
+        "claim-negative",
+        "Wasserstein-2",
+        "Pearson",
+        "Divergences on the same tasks",
+        "not measured here",
+    ):
+        assert text in page
+    assert len(page.encode()) < 3_000_000
+    with (folder / "tables/claims.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["claim"] for row in rows} == {"negative", "best", "worst", "weak"}
+    own = {row["number"].split(",")[0]: float(row["value"]) for row in rows if row["claim"] == "negative"}
+    gap = next(row for row in rows if row["number"].startswith("symmetrised KL − Euclidean"))
+    assert float(gap["value"]) == pytest.approx(own["symmetrised KL"] - own["Euclidean"])

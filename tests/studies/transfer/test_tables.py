@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,14 +12,7 @@ from scipy import stats
 from longshot.core.errors import UserError
 from longshot.splits.divergences import between
 from longshot.studies import get_study
-from longshot.studies.transfer.correlation import (
-    MEASURES,
-    MODELS,
-    _sources,
-    correlations_table,
-    divergences,
-    task_embeddings,
-)
+from longshot.studies.transfer.correlation import DivergenceCorrelation, correlations_table, most_negative
 from longshot.studies.transfer.figures import method_series
 from longshot.studies.transfer.settings import CorrelationSettings
 from longshot.studies.transfer.stats import SplitPlace, TransferScores, targets_differ
@@ -29,6 +23,7 @@ from longshot.studies.transfer.tables import (
     slopes_table,
     splits_table,
 )
+from longshot.studies.transfer.task_divergence import MEASURES, MODELS, divergences, task_embeddings
 
 SPREAD = np.array([0.02, -0.02, 0.01, -0.01])
 
@@ -112,10 +107,10 @@ def test_the_figure_holds_means_bounds_and_the_line(scores: TransferScores) -> N
 
 
 def test_correlations_of_planted_divergences() -> None:
-    accuracy = np.array([0.9, 0.7, 0.5, 0.3])
-    rising, falling = [1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]
-    weak = [1.0, 3.0, 2.0, 4.0]  # r = −0.8
-    constant = [1.0] * 4
+    accuracy = np.array([0.9, 0.7, 0.5, 0.3] * 10)
+    rising, falling = [1.0, 2.0, 3.0, 4.0] * 10, [4.0, 3.0, 2.0, 1.0] * 10
+    weak = [1.0, 3.0, 2.0, 4.0] * 10  # r = −0.8
+    constant = [1.0] * 40
     by_measure = dict(zip(MEASURES, (falling, weak, rising, constant), strict=True))
     table = correlations_table(
         "pixels", {"bed": dict.fromkeys(MODELS, by_measure)}, {"bed": {"protonet": accuracy}}
@@ -125,6 +120,16 @@ def test_correlations_of_planted_divergences() -> None:
     assert measured[3]["r"] is None  # a constant divergence has no correlation
     assert [cell.mark for row in table.sheets[0].blocks[0] for cell in row[1:]] == ["", "", "best", ""]
     assert "from most to least negative Kullback-Leibler, Wasserstein-2, Euclidean" in table.lines[0]
+
+
+def test_divergences_that_tasks_do_not_tell_apart_share_the_place() -> None:
+    rng = np.random.default_rng(0)
+    accuracy = rng.uniform(0.3, 0.9, 60)
+    first, second = -accuracy + rng.normal(0, 0.1, 60), -accuracy + rng.normal(0, 0.1, 60)
+    by_measure = dict(zip(MEASURES, (first, second, accuracy, rng.normal(size=60)), strict=True))
+    listed = {key: values.tolist() for key, values in by_measure.items()}
+    marks = most_negative({"bed": (listed, accuracy)})["bed"]
+    assert marks == {"euclidean": "tied", "wasserstein": "tied"}
 
 
 def test_the_sweep_is_in_the_order_of_its_targets(scores: TransferScores) -> None:
@@ -152,13 +157,14 @@ def test_downstream_tasks_come_from_the_test_classes_or_from_other_datasets() ->
         splits={"train": ("a", "b"), "test": ("c",)},
         split_classes=lambda split: {"train": np.array([0, 1]), None: np.arange(3)}[split],
     )
-    upstream, sources, notes = _sources(settings, dataset)  # type: ignore[arg-type]
-    assert upstream.tolist() == [0, 1] and list(sources) == ["herbs-test"]
-    assert sources["herbs-test"].split == "test" and len(notes) == 1
+    datasets: list[Any] = [SimpleNamespace(open=lambda: dataset)]
+    data = DivergenceCorrelation().open_data(settings, datasets, "mine")
+    assert data.classes.tolist() == [0, 1] and list(data.tasks) == ["herbs-test"]
+    assert data.tasks["herbs-test"][1] == "test" and len(data.notes) == 1
     for part in ("train", "test"):
         dataset.splits = {part: ("a",)}
         with pytest.raises(UserError, match="has no train and test classes"):
-            _sources(settings, dataset)  # type: ignore[arg-type]
+            DivergenceCorrelation().open_data(settings, datasets, "mine")
 
 
 def test_categorical_divergences_are_those_of_the_class_means() -> None:

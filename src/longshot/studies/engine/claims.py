@@ -257,7 +257,9 @@ def _ends(low: float, high: float) -> tuple[float | None, float | None]:
     return (None, None) if math.isnan(low) else (low, high)
 
 
-def of_resamples(label: str, value: float, resampled: Floats, n: int, than: float = 0.0) -> Measured:
+def of_resamples(
+    label: str, value: float, resampled: Floats, n: int, than: float = 0.0, printed: Any = None
+) -> Measured:
     """A statistic of n tasks with its bootstrap interval; p by the normal law with the error of the resamples [R]."""
     low, high = (float(end) for end in np.quantile(resampled, [0.025, 0.975]))
     error = float(np.std(resampled, ddof=1))
@@ -265,7 +267,7 @@ def of_resamples(label: str, value: float, resampled: Floats, n: int, than: floa
         p = math.erfc(abs(value - than) / error / math.sqrt(2))
     else:
         p = 0.0 if abs(value - than) > 1e-12 else 1.0
-    return Measured(label, value, min(low, value), max(high, value), p, n)
+    return Measured(label, value, min(low, value), max(high, value), p, n, printed)
 
 
 def _p(interval: Interval, freedom: int, than: float) -> float:

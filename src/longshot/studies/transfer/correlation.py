@@ -1,220 +1,320 @@
 """The recipe ``divergence-correlation``: does the divergence of a single task tell how hard it is?
 
-The paper's table 2. Upstream classes are a Gaussian over their class embeddings, a task is a Gaussian over the
-embeddings of its classes (the mean of the support images of each, on the unit sphere); four divergences between the two
-are correlated with the accuracy on the task. The paper's text also speaks of distributions over all upstream classes
-and those of the task, so the same numbers are taken between those categoricals.
+The paper's table 2: four divergences between the upstream classes and a task (:mod:`.task_divergence`), correlated with
+the accuracy on the task.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 from longshot.core.files import write_json
-from longshot.core.progress import progress
+from longshot.datasets.dataset import Dataset
 from longshot.reports.sheets import Sheet, SheetCell
 from longshot.reports.split_plots import Cloud, clouds
 from longshot.splits import with_split
-from longshot.splits.divergences import between, fit_gaussian, gaussian_divergence
 from longshot.splits.embeddings import class_embeddings
-from longshot.studies.engine.drawing import draw_fixed
-from longshot.studies.engine.figures import Drawings, on_both
-from longshot.studies.engine.finish import Findings, finish
-from longshot.studies.engine.job import StudyEstimate, StudyJob, StudyOutcome
-from longshot.studies.engine.recipe import OneDataset
-from longshot.studies.engine.rows import numbers, select_rows
+from longshot.statistics import Correlation, correlation, holm
+from longshot.studies.engine.claims import LEVEL, Claim, Measured, NotMeasured, of_correlation, of_resamples
+from longshot.studies.engine.comparisons import Comparison, Side
+from longshot.studies.engine.data import GivenDataset, check_names
+from longshot.studies.engine.draws import Draw
+from longshot.studies.engine.figures import Drawings, Picture, on_both
+from longshot.studies.engine.lab import Evaluation, Lab, Plan
+from longshot.studies.engine.recipe import Recipe
 from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.tables import Fact, TableFile, heads, ratio, row
 from longshot.studies.transfer import paper
 from longshot.studies.transfer.settings import CorrelationSettings
+from longshot.studies.transfer.task_divergence import (
+    MEASURES,
+    MODELS,
+    Divergences,
+    divergences,
+    task_embeddings,
+)
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
     from longshot.features.features import Features
-    from longshot.statistics import Correlation
     from longshot.testbeds.testbed import Testbed
 
-Divergences = dict[str, dict[str, list[float]]]  # model → measure → one number per task
-MODELS = {"gaussian": "between Gaussians", "categorical": "between categoricals over all classes"}
-# in the order of the paper's table
-MEASURES = {
-    "euclidean": "Euclidean",
-    "wasserstein": "Wasserstein-2",
-    "kl": "Kullback-Leibler",
-    "kl-symmetric": "symmetrised KL",
-}
 _NOTE = (
-    "Pearson's r of divergence and accuracy over tasks, 95 % interval in brackets (Fisher). Bold: the most negative "
-    "of its column; neighbours whose intervals overlap are not told apart by these tasks."
+    "Pearson's r of divergence and accuracy over tasks, 95 % interval in brackets (Fisher). Bold: the most negative of "
+    "its column; = where several share that place, because a bootstrap of the difference over tasks (5 %, Holm over "
+    "all pairs of this table) does not separate them."
 )
-CorrelationJob = StudyJob[CorrelationSettings, "Dataset"]
+_STRONG = -0.71  # r² of one half: beyond it a divergence would tell most of a single task's accuracy
+_RESAMPLES = 1000
 
 
-class DownstreamTasks(NamedTuple):
-    """Where tasks come from: a dataset and the split of its classes, None for all."""
+@dataclass(frozen=True, eq=False)
+class CorrelationData:
+    """Upstream classes of a dataset, and where tasks come from: testbed name → dataset and split (None: all)."""
 
-    data: Dataset
-    split: str | None
+    upstream: Dataset
+    classes: Ints
+    tasks: Mapping[str, tuple[Dataset, str | None]]
+    notes: Sequence[str] = ()
 
 
-class DivergenceCorrelation(OneDataset[CorrelationSettings]):
+CorrelationLab = Lab[CorrelationSettings, CorrelationData]
+
+
+class DivergenceCorrelation(Recipe[CorrelationSettings, CorrelationData]):
     """The divergence of single tasks against the accuracy on them."""
 
     settings = CorrelationSettings
+    question = (
+        "Splits of classes are made hard by moving test classes away from train classes. Does the same divergence, "
+        "taken between the upstream classes and one task, tell how hard that task is, and which divergence tells it "
+        "best?"
+    )
 
-    def run(self, job: CorrelationJob) -> StudyOutcome:
-        """Embed upstream and downstream classes, draw and evaluate tasks, correlate."""
-        from longshot.evaluation.inputs import backbone_name
-        from longshot.features.extract import embed
-
-        settings, dataset = job.settings, job.data
-        upstream_classes, sources, notes = _sources(settings, dataset)
-        folder = self.folder(job)
-        folder.save(notes=notes)
-        testbeds = {
-            name: folder.draw(name, partial(_draw, settings, source)) for name, source in sources.items()
-        }
-        upstream = class_embeddings(embed(dataset, settings.backbone, device=job.device))[upstream_classes]
-        measured: dict[str, Divergences] = {}
-        for name, testbed in testbeds.items():
-            features = embed(sources[name].data, settings.backbone, device=job.device)
-            file = job.out / "divergences" / f"{name}.json"
-            inputs = [testbed.content_hash, features.hash, upstream_classes.tolist(), settings.damping]
-            write = partial(_write_divergences, file, upstream, testbed, features, settings.damping)
-            folder.step(f"divergences {name}", inputs, [file], write)
-            measured[name] = json.loads(file.read_text(encoding="utf-8"))
-        methods = method_calls(settings.methods)
-        downstream = {source.data.name: source.data for source in sources.values()}
-        results = job.evaluate(testbeds, settings.backbone, methods, downstream)
-        table, backbone = results.table(), backbone_name(settings.backbone)
-        accuracies = {
-            name: {method: numbers(select_rows(table, testbed, backbone, method)) for method in methods}
-            for name, testbed in testbeds.items()
-        }
-        drawings: Drawings = {
-            name: partial(_scatter, measured[name], accuracies[name][methods[0]], name, methods[0])
-            for name in testbeds
-        }
-        tables = [correlations_table(settings.backbone, measured, accuracies)]
-        datasets = [dataset, *downstream.values()]
-        return finish(job, folder, results, Findings(tables, drawings, notes=notes), datasets)
-
-    def estimate(self, job: CorrelationJob) -> StudyEstimate:
-        """What evaluating would take; the divergences themselves are quick beside it in most cases."""
-        settings = job.settings
-        _, sources, notes = _sources(settings, job.data)
-        folder = self.folder(job)
-        testbeds = {
-            name: folder.sampled(partial(_draw, settings, source)) for name, source in sources.items()
-        }
-        downstream = {source.data.name: source.data for source in sources.values()}
-        methods = method_calls(settings.methods)
-        return StudyEstimate(job.estimate(testbeds, settings.backbone, methods, downstream), notes)
-
-
-def _sources(
-    settings: CorrelationSettings, dataset: Dataset
-) -> tuple[Ints, dict[str, DownstreamTasks], list[str]]:
-    """Numbers of the upstream classes, where the tasks of each testbed come from, and notes."""
-    from longshot.datasets import open_dataset
-
-    if settings.downstream:
-        opened = [open_dataset(name) for name in settings.downstream]
-        names = [data.name for data in opened]
-        repeated = [name for name in names if names.count(name) > 1]
-        if repeated:
-            raise UserError(f"Two downstream datasets are called '{repeated[0]}'; give each once.")
-        return dataset.split_classes(None), {data.name: DownstreamTasks(data, None) for data in opened}, []
-    dataset = with_split(dataset, settings.splits)
-    if not dataset.splits.get("train") or not dataset.splits.get("test"):
-        raise UserError(
-            f"Dataset '{dataset.name}' has no train and test classes and no downstream dataset was given",
-            "make a split with {make_split(DATASET)} and give it as {splits:FILE}, or name datasets in {downstream}",
+    def open_data(
+        self, settings: CorrelationSettings, datasets: Sequence[GivenDataset], name: str
+    ) -> CorrelationData:
+        """The upstream dataset, and the downstream ones of the settings or its own test classes."""
+        if len(datasets) != 1:
+            raise UserError(f"The study '{name}' takes one dataset and {len(datasets)} were given.")
+        upstream = datasets[0].open()
+        if settings.downstream:
+            opened = [GivenDataset(None, text).open() for text in settings.downstream]
+            check_names([data.name for data in opened])
+            for data in opened:
+                if data.name == upstream.name and data.fingerprint != upstream.fingerprint:
+                    check_names([data.name, upstream.name])
+            tasks = {data.name: (data, None) for data in opened}
+            return CorrelationData(upstream, upstream.split_classes(None), tasks)
+        upstream = with_split(upstream, settings.splits)
+        if not upstream.splits.get("train") or not upstream.splits.get("test"):
+            raise UserError(
+                f"Dataset '{upstream.name}' has no train and test classes and no downstream dataset was given",
+                "make a split with {make_split(DATASET)} and give it as {splits:FILE}, or name others in {downstream}",
+            )
+        note = (
+            f"No downstream dataset was given: the train classes of '{upstream.name}' are upstream, tasks come from "
+            "its test classes."
         )
-    note = (
-        f"No downstream dataset was given: the train classes of '{dataset.name}' are upstream, tasks come from its "
-        "test classes."
-    )
-    tasks = {f"{dataset.name}-test": DownstreamTasks(dataset, "test")}
-    return dataset.split_classes("train"), tasks, [note]
+        of_test = {f"{upstream.name}-test": (upstream, "test")}
+        return CorrelationData(upstream, upstream.split_classes("train"), of_test, [note])
 
+    def sources(self, data: CorrelationData) -> dict[str, Dataset]:
+        """The upstream dataset, then those of the tasks."""
+        return {each.name: each for each in (data.upstream, *(source for source, _ in data.tasks.values()))}
 
-def _draw(settings: CorrelationSettings, source: DownstreamTasks) -> Testbed:
-    small = {"drop_small": settings.drop_small}
-    return draw_fixed(settings, source.data, settings.way, settings.shot, source.split, **small)
+    def identity(self, data: CorrelationData) -> dict[str, str]:
+        """The upstream dataset; the downstream ones are settings."""
+        return {"name": data.upstream.name, "fingerprint": data.upstream.fingerprint}
 
+    def plan(self, settings: CorrelationSettings, data: CorrelationData) -> Plan:
+        """A testbed for every downstream dataset."""
+        draws = [draw_of(settings, name, source.name, split) for name, (source, split) in data.tasks.items()]
+        evaluation = Evaluation(list(data.tasks), settings.backbone, method_calls(settings.methods))
+        return Plan(draws=draws, evaluations=[evaluation], notes=data.notes)
 
-def task_embeddings(testbed: Testbed, features: Features) -> Floats:
-    """Unit class embeddings [T, way, d] of tasks of one shape: the mean of the support images of each class."""
-    bound = testbed.bind(next(iter(testbed.datasets)), features.keys, features.fingerprint)
-    count, way = len(bound), int(bound.ways[0])
-    rows = bound.support.values.reshape(count, -1)
-    order = np.argsort(bound.support_label.values.reshape(count, -1), axis=1, kind="stable")
-    by_class = np.take_along_axis(rows, order, axis=1)
-    means = np.stack(
-        [
-            np.asarray(features.array[task], np.float64).reshape(way, -1, features.dim).mean(1)
-            for task in by_class
+    def comparisons(self, settings: CorrelationSettings) -> list[Comparison]:
+        """Divergences on the same tasks, and the two readings of what they are between."""
+        draw = draw_of(settings, "tasks", "", None)
+
+        def side(label: str, measure: str, model: str) -> Side:
+            more = {"measure": measure, "model": model, "damping": settings.damping}
+            return Side(label, draw, backbone=settings.backbone, more=more)
+
+        measures = [side(label, measure, "gaussian") for measure, label in MEASURES.items()]
+        models = [side(words, "kl-symmetric", model) for model, words in MODELS.items()]
+        return [
+            Comparison("Divergences on the same tasks", "measure", measures),
+            Comparison("What the divergence is between", "model", models),
         ]
-    )
-    norms = np.linalg.norm(means, axis=2, keepdims=True)
-    embeddings: Floats = means / np.where(norms > 0, norms, 1.0)
-    return embeddings
+
+    def claims(self, settings: CorrelationSettings) -> list[Claim[CorrelationLab]]:
+        """Section 5.2 and table 2."""
+        where = "section 5.2, table 2"
+        return [
+            Claim(
+                "negative",
+                "The further a task is from the upstream classes, the lower the accuracy on it",
+                where,
+                _negative,
+                expects="below",
+                unit="",
+            ),
+            Claim(
+                "best",
+                "The symmetrised KL divergence correlates best",
+                where,
+                partial(_against, "kl-symmetric"),
+                expects="below",
+                unit="",
+                factor="measure",
+            ),
+            Claim(
+                "worst",
+                "The Euclidean distance between the centroids correlates worst",
+                where,
+                partial(_against, "euclidean"),
+                unit="",
+                factor="measure",
+            ),
+            Claim(
+                "weak",
+                "The correlations are too low to tell the difficulty of a single task: r is above −0.71, r² below ½",
+                where,
+                _weak,
+                unit="",
+                than=_STRONG,
+                printed="correlations have fairly low magnitudes",
+            ),
+        ]
+
+    def work(self, lab: CorrelationLab) -> None:
+        """Testbeds and evaluation, then the divergence of every task."""
+        super().work(lab)
+        settings, data = lab.settings, lab.data
+        upstream = class_embeddings(lab.features(data.upstream.name, settings.backbone))[data.classes]
+        for name, testbed in lab.testbeds.items():
+            features = lab.features(data.tasks[name][0].name, settings.backbone)
+            inputs = [testbed.content_hash, features.hash, data.classes.tolist(), settings.damping]
+            write = partial(_write, _file(lab, name), upstream, testbed, features, settings.damping)
+            lab.step(f"divergences {name}", inputs, [_file(lab, name)], write)
+
+    def tables(self, lab: CorrelationLab) -> list[TableFile]:
+        """The paper's table 2 for every method and both readings."""
+        methods = method_calls(lab.settings.methods)
+        accuracies = {
+            name: {method: _accuracy(lab, name, method) for method in methods} for name in lab.testbeds
+        }
+        measured = {name: _measured(lab, name) for name in lab.testbeds}
+        return [correlations_table(lab.settings.backbone, measured, accuracies)]
+
+    def figures(self, lab: CorrelationLab) -> Drawings:
+        """A cloud of tasks for every downstream dataset."""
+        method = method_calls(lab.settings.methods)[0]
+        return {
+            name: Picture(
+                f"Accuracy of {method} on each task of {name} against its symmetrised KL divergence.",
+                partial(_scatter, _measured(lab, name), _accuracy(lab, name, method), name, method),
+            )
+            for name in lab.testbeds
+        }
 
 
-def _write_divergences(
-    file: Path, upstream: Floats, testbed: Testbed, features: Features, damping: float
-) -> None:
+def draw_of(settings: CorrelationSettings, name: str, source: str, split: str | None) -> Draw:
+    """A testbed of the study as data."""
+    names = ("tasks", "way", "shot", "query", "seed", "drop_small")
+    return Draw(name, source, {**{key: getattr(settings, key) for key in names}, "split": split})
+
+
+def _write(file: Path, upstream: Floats, testbed: Testbed, features: Features, damping: float) -> None:
     write_json(file, divergences(upstream, task_embeddings(testbed, features), damping))
 
 
-def divergences(upstream: Floats, tasks: Floats, damping: float) -> Divergences:
-    """Every divergence of upstream classes [C, d] and tasks [T, way, d], one number per task.
+def _file(lab: CorrelationLab, name: str) -> Path:
+    return lab.folder.path / "divergences" / f"{name}.json"
 
-    A task and the upstream classes span at most C + way dimensions; outside both Gaussians are the damping alone and no
-    divergence changes, so all is computed on that span where it is the smaller.
-    """
-    measured: Divergences = {model: {measure: [] for measure in MEASURES} for model in MODELS}
-    size, way = len(upstream), tasks.shape[1]
-    narrow = size + way < upstream.shape[1]
-    basis = np.linalg.qr(upstream.T)[0] if narrow else None
-    projected = upstream if basis is None else np.pad(upstream @ basis, ((0, 0), (0, way)))
-    with progress("divergences", total=len(tasks), unit="tasks") as bar:
-        for task in tasks:
-            points = np.concatenate([projected, task if basis is None else _on_span(task, basis)])
-            above, own = points[:size], points[size:]
-            gaussians = fit_gaussian(above, damping), fit_gaussian(own, damping)
-            for measure in MEASURES:
-                measured["gaussian"][measure].append(gaussian_divergence(measure, *gaussians))
-                measured["categorical"][measure].append(between(measure, points, above.mean(0), own.mean(0)))
-            bar.advance()
+
+def _measured(lab: CorrelationLab, name: str) -> Divergences:
+    """The divergences of a testbed's tasks, measures in the order of :data:`MEASURES`."""
+    read = json.loads(_file(lab, name).read_text(encoding="utf-8"))
+    return {model: {measure: read[model][measure] for measure in MEASURES} for model in MODELS}
+
+
+def _accuracy(lab: CorrelationLab, name: str, method: str) -> Floats:
+    return lab.scores.values(name, lab.settings.backbone, method)
+
+
+# --- claims: between Gaussians, as the paper's table ---
+
+
+def _printed(measure: str, against: str = "") -> tuple[float, float]:
+    """The span of the paper's r over its datasets, or of the difference of two."""
+    table: dict[str, dict[str, float]] = {}
+    for dataset, name, r in paper.numbers(2):
+        table.setdefault(name, {})[dataset] = r
+    values = [
+        round(r - (table[against][dataset] if against else 0), 6) for dataset, r in table[measure].items()
+    ]
+    return min(values), max(values)
+
+
+def _negative(lab: CorrelationLab) -> list[Measured]:
+    return [
+        of_correlation(
+            f"{label}, {name}, {method}",
+            correlation(_measured(lab, name)["gaussian"][measure], _accuracy(lab, name, method)),
+            _printed(measure),
+        )
+        for name in lab.testbeds
+        for method in method_calls(lab.settings.methods)
+        for measure, label in MEASURES.items()
+    ]
+
+
+def _against(measure: str, lab: CorrelationLab) -> list[Measured]:
+    """r of one divergence minus r of each other on the same tasks, by a bootstrap over tasks."""
+    measured = []
+    for name in lab.testbeds:
+        for method in method_calls(lab.settings.methods):
+            r, again = _resampled(_measured(lab, name)["gaussian"], _accuracy(lab, name, method))
+            own = list(MEASURES).index(measure)
+            for other, label in enumerate(MEASURES.values()):
+                if other != own:
+                    text = f"{MEASURES[measure]} − {label}, {name}, {method}"
+                    printed = _printed(measure, list(MEASURES)[other])
+                    tasks, gaps = len(lab.testbeds[name]), again[:, own] - again[:, other]
+                    measured.append(of_resamples(text, r[own] - r[other], gaps, tasks, printed=printed))
     return measured
 
 
-def _on_span(task: Floats, basis: Floats) -> Floats:
-    """Class embeddings [way, d] in the span of the upstream classes (basis [d, C]) and their own: [way, C + way]."""
-    inside = task @ basis
-    own = np.linalg.qr((task - inside @ basis.T).T)[1].T
-    return np.concatenate([inside, own], axis=1)
+def _weak(lab: CorrelationLab) -> list[Measured]:
+    measured = []
+    for name in lab.testbeds:
+        for method in method_calls(lab.settings.methods):
+            r, again = _resampled(_measured(lab, name)["gaussian"], _accuracy(lab, name, method))
+            best = int(np.argmin(r))
+            label = f"{list(MEASURES.values())[best]}, {name}, {method}"
+            measured.append(of_resamples(label, r[best], again[:, best], len(lab.testbeds[name]), _STRONG))
+    return measured
+
+
+def _resampled(by_measure: Mapping[str, Sequence[float]], accuracy: Floats) -> tuple[Floats, Floats]:
+    """r of every measure [M], and again on resampled tasks [R, M]; not measured where one is not defined."""
+    x = np.array(list(by_measure.values()))  # [M, T]
+    if float(np.ptp(accuracy)) == 0 or (np.ptp(x, axis=1) == 0).any():
+        raise NotMeasured("accuracy or a divergence is the same for all tasks")
+    rows = np.random.default_rng(0).integers(len(accuracy), size=(_RESAMPLES, len(accuracy)))
+    again = np.stack([_pearson(x[:, own], accuracy[own]) for own in rows])
+    return _pearson(x, accuracy), again[np.isfinite(again).all(axis=1)]
+
+
+def _pearson(x: Floats, y: Floats) -> Floats:
+    """Pearson's r of each row of x [M, T] with y [T]; NaN where one is constant."""
+    dx, dy = x - x.mean(axis=1, keepdims=True), y - y.mean()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        r: Floats = (dx @ dy) / np.sqrt((dx**2).sum(axis=1) * (dy @ dy))
+    return r
+
+
+# --- tables ---
 
 
 def correlations_table(
     backbone: str, measured: Mapping[str, Divergences], accuracies: Mapping[str, Mapping[str, Floats]]
 ) -> TableFile:
-    """The paper's table 2 for every method and both readings, and what of the paper's claim holds.
+    """The paper's table 2 for every method and both readings.
 
     ``measured`` has the divergences and ``accuracies`` the accuracy [T] of each method, both by testbed.
     """
-    from longshot.statistics import correlation
-
     sheets: list[Sheet] = []
     records: list[Fact] = []
     lines: list[str] = []
@@ -228,11 +328,13 @@ def correlations_table(
                 }
                 for name, models in measured.items()
             }
-            strongest = {name: _strongest(correlations) for name, correlations in by_testbed.items()}
+            marks = most_negative(
+                {name: (models[model], accuracies[name][method]) for name, models in measured.items()}
+            )
             block = [
                 row(
                     label,
-                    *(_cell(by_testbed[name][measure], strongest[name] == measure) for name in measured),
+                    *(_cell(by_testbed[name][measure], marks[name].get(measure, "")) for name in measured),
                 )
                 for measure, label in MEASURES.items()
             ]
@@ -247,9 +349,31 @@ def correlations_table(
     return TableFile("correlations", sheets, [*records, *paper.correlations_records()], lines)
 
 
-def _strongest(correlations: Mapping[str, Correlation]) -> str:
-    """The measure with the most negative correlation."""
-    return min(correlations, key=lambda measure: np.nan_to_num(correlations[measure].r, nan=np.inf))
+def most_negative(
+    columns: Mapping[str, tuple[Mapping[str, Sequence[float]], Floats]],
+) -> dict[str, dict[str, str]]:
+    """Marks by testbed and measure: "best" for the most negative r, "tied" where a bootstrap does not separate them.
+
+    ``columns`` has the divergences by measure and the accuracies [T] of each testbed; Holm over all pairs of all.
+    """
+    tests: dict[tuple[str, str, str], float] = {}
+    order: dict[str, list[str]] = {}  # testbed → measures with a correlation, the most negative first
+    for testbed, (by_measure, accuracy) in columns.items():
+        defined = {measure: values for measure, values in by_measure.items() if np.ptp(values) > 0}
+        if not defined or np.ptp(accuracy) == 0:
+            continue
+        r, again = _resampled(defined, accuracy)
+        ranked = np.argsort(r, kind="stable").tolist()
+        order[testbed] = [list(defined)[position] for position in ranked]
+        for a, b in combinations(ranked, 2):
+            gaps = of_resamples("", r[a] - r[b], again[:, a] - again[:, b], len(accuracy))
+            tests[testbed, list(defined)[a], list(defined)[b]] = gaps.p
+    corrected = dict(zip(tests, holm(list(tests.values())).tolist() if tests else [], strict=True))
+    marks: dict[str, dict[str, str]] = {testbed: {} for testbed in columns}
+    for testbed, (best, *further) in order.items():
+        tied = [best, *(measure for measure in further if corrected[testbed, best, measure] >= LEVEL)]
+        marks[testbed] = dict.fromkeys(tied, "tied" if len(tied) > 1 else "best")
+    return marks
 
 
 def _numbers(correlation: Correlation) -> Fact:
@@ -259,9 +383,8 @@ def _numbers(correlation: Correlation) -> Fact:
     return {key: None if np.isnan(value) else value for key, value in values.items()}
 
 
-def _cell(correlation: Correlation, strongest: bool) -> SheetCell:
-    marked = strongest and not np.isnan(correlation.r)
-    return SheetCell(ratio(correlation.r, correlation.low, correlation.high), "best" if marked else "")
+def _cell(correlation: Correlation, mark: str) -> SheetCell:
+    return SheetCell(ratio(correlation.r, correlation.low, correlation.high), mark)
 
 
 def _finding(method: str, words: str, name: str, correlations: Mapping[str, Correlation]) -> str:
