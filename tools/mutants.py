@@ -35,16 +35,40 @@ TARGETS = (
     "reports",
     "studies",
 )
-# What is tested in a file that neither imports it by name nor is called like it.
+# Source → the tests that are near where no test file is called like it.
 NEAREST = {
-    "competition/ranking.py": ["tests/competition/test_ranking.py"],
-    "statistics/corrections.py": ["tests/statistics/test_paired.py", "tests/statistics/test_association.py"],
-    "studies/engine/tables.py": ["tests/studies/engine"],
-    "reports/sections": [
-        "tests/reports/test_section_numbers.py",
-        "tests/reports/test_sections.py",
-        "tests/reports/test_overlap_section.py",
-    ],
+    "competition/ranking.py": ["competition/test_ranking.py"],
+    "evaluation/choices.py": ["evaluation/test_adapted.py"],
+    "evaluation/compute.py": ["evaluation/test_runner.py"],
+    "evaluation/image_source.py": ["evaluation/test_adapted.py"],
+    "evaluation/inputs.py": ["evaluation/test_networks.py"],
+    "evaluation/paired_tests.py": ["evaluation/test_compare.py"],
+    "evaluation/plan.py": ["evaluation/test_runner.py"],
+    "evaluation/run_record.py": ["evaluation/test_damaged_runs.py"],
+    "evaluation/scoring.py": ["evaluation/test_runner.py"],
+    "evaluation/stores.py": ["evaluation/test_results.py"],
+    "evaluation/threads.py": ["evaluation/test_runner.py"],
+    "evaluation/verdicts.py": ["evaluation/test_compare.py"],
+    "evaluation/views.py": ["evaluation/test_results.py"],
+    "reports/charts.py": ["reports/test_section_numbers.py", "reports/test_plots.py"],
+    "reports/cost_plot.py": ["reports/test_costs.py"],
+    "reports/frame.py": ["reports/test_page.py"],
+    "reports/overlap_page.py": ["reports/test_overlap_section.py"],
+    "reports/published": ["reports/test_published.py"],
+    "reports/report.py": ["reports/test_page.py", "reports/test_quartiles.py"],
+    "reports/sections": ["reports/test_section_numbers.py", "reports/test_sections.py"],
+    "reports/sections/overlap.py": ["reports/test_overlap_section.py"],
+    "reports/svg.py": ["reports/test_plots.py"],
+    "reports/testbed_page.py": ["testbeds/test_inspect_html.py"],
+    "reports/testbed_plots.py": ["testbeds/test_inspect_html.py"],
+    "selection/losses.py": ["selection/test_objectives.py"],
+    "selection/ridge.py": ["selection/test_objectives.py", "selection/test_greedy.py"],
+    "selection/run.py": ["selection/test_fastdiffsel.py", "selection/test_masks.py"],
+    "selection/swaps.py": ["selection/test_refine.py", "selection/test_greedy.py"],
+    "selection/table.py": ["selection/test_objectives.py", "selection/test_masks.py"],
+    "selection/task2vec.py": ["selection/test_objectives.py", "selection/test_greedy.py"],
+    "selection/tasks.py": ["selection/test_masks.py", "selection/test_fastdiffsel.py"],
+    "statistics/corrections.py": ["statistics/test_paired.py"],
 }
 # What starts processes or browsers or runs whole studies notices late, and is not near: fixtures, and files by word.
 FAR_FIXTURES = frozenset({"run_cli", "browser", "forks"})
@@ -170,24 +194,22 @@ def read_list(path: Path) -> Iterator[Mutant]:
 
 
 def nearest(file: Path) -> list[str]:
-    """The test files that ought to notice a fault in a source file."""
+    """The test files that ought to notice a fault in a source file: those called like it, else those that import it."""
     name = file.relative_to(SOURCE).as_posix()
-    for key, tests in NEAREST.items():
-        if name == key or name.startswith(f"{key}/"):
-            return tests
+    keys = [key for key in NEAREST if name == key or name.startswith(f"{key}/")]
+    if keys:
+        return [f"tests/{test}" for test in NEAREST[max(keys, key=len)]]
     folder = ROOT / "tests" / Path(name).parent
     module = ".".join(("longshot", *Path(name).with_suffix("").parts))
     parent, _, stem = module.rpartition(".")
+    called = folder / f"test_{stem}.py"
+    if called.exists():
+        return [str(called.relative_to(ROOT))]
     imports = re.compile(rf"{re.escape(module)}\b|from {re.escape(parent)} import (\([^)]*|.*)\b{stem}\b")
-    near = [
-        test for test in sorted(folder.glob("test_*.py")) if not FAR.search(test.read_text(encoding="utf-8"))
-    ]
-    own = [
-        test
-        for test in near
-        if test.stem == f"test_{stem}" or imports.search(test.read_text(encoding="utf-8"))
-    ]
-    return [str(test.relative_to(ROOT)) for test in own or near or [folder]]
+    texts = {test: test.read_text(encoding="utf-8") for test in sorted(folder.glob("test_*.py"))}
+    near = [test for test, text in texts.items() if not FAR.search(text)]
+    importing = [test for test in near if imports.search(texts[test])]
+    return [str(test.relative_to(ROOT)) for test in importing or near or [folder]]
 
 
 class NearTests:

@@ -1,0 +1,270 @@
+"""Sections at the bounds of their rules: how many tasks a curve needs, what is left out, what is shown."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from longshot.reports import quartiles
+from longshot.reports.data import Cell, ReportData
+from longshot.reports.sections import calibration, confusions, cost, difficulty, paired
+from longshot.reports.sections.base import Request, sampler, uniform
+from longshot.reports.summary import compare_all, summarise
+from longshot.statistics import Calibration, confusion
+
+from .runs import cell, report_of
+
+
+def request(data: ReportData, **options: Any) -> Request:
+    pairs = compare_all(data)
+    return Request(
+        data, pairs, summarise(data, pairs), **{"images": None, "pictures": 0, "focus": None, **options}
+    )
+
+
+def planted_testbed(columns: dict[str, Any] | None = None, **sampler_settings: Any) -> Any:
+    """As much of a testbed as sections look at."""
+    table = pa.table(columns or {})
+    return SimpleNamespace(
+        measured=list(columns or {}), table=table, meta={"sampler": sampler_settings}, datasets={"pets": "f"}
+    )
+
+
+def on(data: ReportData, *beds: Any) -> ReportData:
+    return replace(
+        data, beds=tuple(replace(bed, testbed=own) for bed, own in zip(data.beds, beds, strict=True))
+    )
+
+
+class TestSampler:
+    def test_a_choice_is_named(self) -> None:
+        bed = on(
+            report_of([cell([0.5])]), planted_testbed(classes={"name": "semantic"}, instances="uniform")
+        ).beds[0]
+        assert (sampler(bed, "classes"), sampler(bed, "instances"), sampler(bed, "shape")) == (
+            *("semantic", "uniform", ""),
+        )
+        assert not uniform(bed)
+
+    @pytest.mark.parametrize(
+        ("classes", "instances", "expected"),
+        [("uniform", "uniform", True), ("uniform", "difficult", False), ("semantic", "uniform", False)],
+    )
+    def test_uniform_is_both(self, classes: str, instances: str, expected: bool) -> None:
+        bed = on(
+            report_of([cell([0.5])]),
+            planted_testbed(classes={"name": classes}, instances={"name": instances}),
+        )
+        assert uniform(bed.beds[0]) is expected
+
+
+class TestDifficulty:
+    def test_columns_that_vary_are_measured_coarsity_first(self) -> None:
+        columns = {
+            "same": [1.0, 1.0, 1.0],
+            "rounding": [0.1, 0.1 + 1e-12, 0.1],
+            "count": [3, None, 5],
+            "word": ["a", "b", "c"],
+            "coarsity": [9.0, 9.0, 9.0],
+        }
+        own = cell([0.5, 0.6], [0, 2], coarsity=np.array([1.0, 2.0]))
+        bed = on(report_of([own]), planted_testbed(columns)).beds[0]
+        measured = difficulty.measured(bed, own)
+        assert {name: values.tolist() for name, values in measured.items()} == {
+            "coarsity": [1.0, 2.0],
+            "count": [3.0, 5.0],  # of the tasks that were evaluated
+        }
+
+    def test_the_two_columns_closest_to_accuracy_are_drawn_beside_coarsity(self) -> None:
+        columns: Any = dict.fromkeys(("a", "coarsity", "b", "c", "d"), np.zeros(2))
+        strength = {"a": 0.1, "coarsity": 0.0, "b": -0.9, "c": math.nan, "d": 0.5}
+        related = {name: SimpleNamespace(r=r) for name, r in strength.items()}
+        assert difficulty._plotted(columns, related) == ["coarsity", "b", "d"]
+
+    @pytest.mark.parametrize(("count", "window"), [(90, 30), (599, 199), (600, 200), (9000, 200)])
+    def test_a_window_is_two_hundred_tasks_or_a_third(self, count: int, window: int) -> None:
+        assert difficulty.window(count) == window
+
+    @pytest.mark.parametrize(("tasks", "x_drawn"), [(9, [1.0]), (10, [1.0, 2.0])])
+    def test_a_value_needs_ten_tasks(self, tasks: int, x_drawn: list[float]) -> None:
+        x = np.repeat([1.0, 2.0], [12, tasks])
+        assert difficulty.curve(x, np.linspace(0, 1, len(x)))[0].tolist() == x_drawn
+
+    @pytest.mark.parametrize(("values", "rolling"), [(12, False), (13, True)])
+    def test_more_than_twelve_values_are_smoothed(self, values: int, rolling: bool) -> None:
+        x = np.repeat(np.arange(float(values)), 10)
+        x_drawn, mean, _, _ = difficulty.curve(x, x / 100)
+        assert (len(x_drawn) != values) is rolling
+        if not rolling:
+            assert mean == pytest.approx(np.arange(values) / 100)
+
+    @pytest.mark.parametrize(("tasks", "there"), [(23, False), (24, True)])
+    def test_a_panel_needs_two_values_of_ten_tasks_or_more(self, tasks: int, there: bool) -> None:
+        coarsity = np.repeat([1.0, 2.0], [12, tasks - 12]) if tasks > 23 else np.repeat([1.0, 2.0], [14, 9])
+        own = cell(np.linspace(0, 1, tasks), coarsity=coarsity)
+        section = difficulty.difficulty(request(report_of([own])))
+        assert section is not None and bool(section.context["panels"]) is there
+
+    def test_means_by_dataset_and_their_first_places(self) -> None:
+        names = ("x",) * 7 + ("y",) * 7
+        low, high = cell([0.5] * 14, datasets=names), cell([0.75] * 7 + [0.25] * 7, datasets=names)
+        section = difficulty.difficulty(request(report_of([low, high])))
+        assert section is not None
+        [table] = section.context["by_dataset"]
+        assert table["names"] == [("x", 7), ("y", 7)]
+        cells = [[(value[0], value[3]) for value in values] for _, _, values in table["lines"]]
+        assert cells == [[(0.5, ""), (0.5, "best")], [(0.75, "best"), (0.25, "")]]
+
+
+class TestQuartiles:
+    def data(self, tasks: int, **changes: Any) -> ReportData:
+        coarsity = np.arange(float(tasks))[::-1]
+        cells = [cell(np.arange(float(tasks)) / 10, coarsity=coarsity, **changes)]
+        return report_of(cells)
+
+    def table(self, data: ReportData, beside: int | None = None) -> quartiles.QuartileTable | None:
+        return quartiles.quartile_table(data, summarise(data), 0, beside)
+
+    def test_eight_tasks_are_the_fewest(self) -> None:
+        assert self.table(self.data(7)) is None
+        table = self.table(self.data(8))
+        assert table is not None
+        [line] = table.lines
+        means = [value.mean for value in line.values if value is not None]
+        assert means == pytest.approx([0.35, 0.65, 0.45, 0.25, 0.05])  # the finest tasks first
+        assert table.ranges == ((0.0, 1.0), (2.0, 3.0), (4.0, 5.0), (6.0, 7.0))
+        assert math.isnan(line.values[1].half) and not math.isnan(line.values[0].half)  # type: ignore[union-attr]
+
+    def test_equal_or_unknown_coarsities_have_no_quartiles(self) -> None:
+        for coarsity in (np.ones(8), np.array([*range(7), np.nan])):
+            assert self.table(report_of([cell(np.zeros(8), coarsity=coarsity)])) is None
+
+    def test_beside_stands_the_first_uniform_testbed_of_the_same_shape(self) -> None:
+        five_way = cell([0.5] * 8)
+        other = replace(five_way, shot=np.full(8, 2.0))
+        data = report_of([five_way], [other], [five_way], [five_way])
+        assert quartiles._beside(data, 0, [1, 2, 3]) == 2
+        assert quartiles._beside(data, 1, [0, 2]) is None
+
+    def test_the_shape_is_told_where_it_is_one(self) -> None:
+        assert quartiles._shape(np.array([5.0, 5.0]), np.array([1.0, 1.0])) == "5-way 1-shot"
+        for way, shot in (([5.0, 6.0], [1.0, 1.0]), ([5.0, 5.0], [1.0, 2.0])):
+            assert quartiles._shape(np.array(way), np.array(shot)) == "tasks of several shapes"
+
+    def test_inductive_rows_stand_first(self) -> None:
+        data = report_of(
+            [cell(np.zeros(8), coarsity=np.arange(8.0)), cell(np.ones(8), coarsity=np.arange(8.0))]
+        )
+        series = (replace(data.series[0], setting="transductive"), data.series[1])
+        table = self.table(replace(data, series=series))
+        assert table is not None and [line.series for line in table.lines] == [1, 0]
+
+
+class TestConfusions:
+    COUNTED = confusion(
+        # class 0 is right three times and once taken for 1; 1 is once taken for 2; 3 is always right
+        [0, 0, 0, 0, 1, 1, 2, 3, 3],
+        [0, 0, 0, 1, 1, 2, 2, 3, 3],
+        [0] * 9,
+        [0, 1, 2, 3],
+        [0] * 4,
+        [("pets", name) for name in ("cat", "dog", "fox", "hen")],
+    )
+
+    def test_classes_with_the_most_mistakes_of_either_direction_are_shown(self) -> None:
+        # mistakes: cat 1, dog 2 (one given, one received), fox 1, hen 0
+        assert confusions.top_classes(self.COUNTED, 1) == [1]
+        assert confusions.top_classes(self.COUNTED, 2) == [0, 1]  # the first of equals
+        assert confusions.top_classes(self.COUNTED, 3) == [0, 1, 2]
+        assert len(confusions.top_classes(self.COUNTED)) == 4
+
+    def test_a_square_is_a_share_of_the_chances(self) -> None:
+        assert confusions._square(self.COUNTED, 0, 1) == {
+            "count": 1,
+            "chances": 4,
+            "rate": 0.25,
+            "same": False,
+        }
+        assert confusions._square(self.COUNTED, 3, 3) == {"count": 2, "chances": 2, "rate": 1.0, "same": True}
+        alone = confusion([0], [0], [0], [0], [0], [("pets", "cat"), ("pets", "dog")])
+        assert confusions._square(alone, 0, 1)["rate"] is None  # they never met
+
+    def test_twelve_classes_and_four_pairs_at_most(self) -> None:
+        assert (confusions.TOP_CLASSES, confusions.TOP_PAIRS, confusions.SHOTS) == (12, 4, 4)
+
+
+class TestCalibration:
+    @pytest.mark.parametrize(("queries", "shown"), [(19, [0.75]), (20, [0.25, 0.75])])
+    def test_a_bin_needs_twenty_queries(
+        self, monkeypatch: pytest.MonkeyPatch, queries: int, shown: list[float]
+    ) -> None:
+        measured = Calibration(
+            edges=np.array([0, 0.5, 1.0]),
+            counts=np.array([queries, 40]),
+            confidence=np.array([0.25, 0.75]),
+            accuracy=np.array([0.5, 0.6]),
+            ece=0.1,
+            mce=0.2,
+            brier=0.1,
+            n=queries + 40,
+        )
+        curves: list[Any] = []
+        monkeypatch.setattr(calibration, "measure", lambda *_: measured)
+        monkeypatch.setattr(
+            calibration, "reliability", lambda lines, prefix: curves.extend(lines) or "<svg/>"
+        )
+        section = calibration.calibrated(request(report_of([cell([0.5, 0.5])])))
+        assert [curve.x.tolist() for curve in curves] == [shown]
+        assert curves[0].y.tolist() == [0.5, 0.6][-len(shown) :]
+        assert [line[3].n for line in section.context["lines"]] == [queries + 40]
+
+    def test_no_series_without_scores_or_testbed(self) -> None:
+        own = cell([0.5])
+        bed = report_of([own]).beds[0]
+        assert calibration.measure(bed, own) is None
+        assert calibration.measure(replace(bed, testbed=planted_testbed()), own) is None
+
+
+def timed(accuracy: float, seconds: float) -> Cell:
+    own = cell([accuracy, accuracy])
+    return replace(own, metrics={**own.metrics, "seconds": np.full(2, seconds)})
+
+
+class TestCost:
+    def test_the_front_and_the_highest_means_are_drawn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """26 series, of which the quickest is the poorest: it is on the front and stays."""
+        drawn_points: list[Any] = []
+        monkeypatch.setattr(cost, "scatter", lambda points, prefix: drawn_points.extend(points) or "<svg/>")
+        cells = [timed(0.1, 0.5), timed(0.05, 9.0), timed(0.9, 0.6)]
+        cells += [
+            timed(0.3 + 0.01 * number, 1.0 + number) for number in range(23)
+        ]  # the third dominates them
+        section = cost.cost(request(report_of(cells)))
+        assert section is not None
+        [panel] = section.context["panels"]
+        assert panel["left_out"] == 2 and len(drawn_points) == 24
+        assert [point.index for point in drawn_points if point.front] == [0, 2]
+        assert {1, 3}.isdisjoint(point.index for point in drawn_points)  # the lowest means beside the front
+        assert [point.number for point in drawn_points] == sorted(point.number for point in drawn_points)
+        assert [point.number for point, _, _ in panel["lines"]] == list(range(1, 27))
+
+    def test_without_times_there_is_no_cost(self) -> None:
+        assert cost.cost(request(report_of([timed(0.5, math.nan)]))) is None
+
+
+def test_more_rows_than_a_plot_holds_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(paired, "intervals", lambda rows, **_: shown.extend(rows) or "<svg/>")
+    cells = [cell([0.5 + 0.01 * number, 0.4 + 0.01 * number]) for number in range(27)]
+    section = paired.paired(request(report_of(cells)))
+    assert section is not None
+    [panel] = section.context["panels"]
+    assert (len(shown), panel["left_out"], len(panel["lines"])) == (24, 2, 26)
+    assert [row.index for row in shown] == list(range(25, 1, -1))  # from the highest mean down
+    assert section.context["count"] == 27 * 26 // 2
