@@ -60,6 +60,7 @@ def test_everything_but_data_has_a_default(tmp_path):
         "files": 20_000,
         "log": 1_048_576,
         "answer": 67_108_864,
+        "cores": 0,
     }
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from longshot.competition import figures
 from longshot.competition.difficulty import PhaseDifficulty, TaskRecord, phase_difficulty, read_records
+from longshot.competition.domains import describe, phase_domains
 from longshot.competition.pages import Facts, PagePart, render
 from longshot.competition.ranking import BoardEntry, leaderboard, standing
-from longshot.competition.settings import Competition
+from longshot.competition.settings import Competition, Phase
 from longshot.competition.store import Store, now
 from longshot.competition.worker import run_folder
 from longshot.statistics import Interval
@@ -58,6 +59,8 @@ def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
                 texts=3,
             )
         )
+    if competition.domains is not None:
+        parts.append(_domains(competition, competition.phase(phase)))
     if everyone:
         parts += _figures(dict(list(everyone.items())[:SHOWN]), len(everyone))
     if difficulty := phase_difficulty(records):
@@ -66,6 +69,16 @@ def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
         parts.append(PagePart("Fact sheets", "What the teams say of their methods.", facts=sheets))
     state = standing(competition, store, phase)
     return render(competition.title, f"phase {phase} · {state} · written {now()} UTC", parts)
+
+
+def _domains(competition: Competition, phase: Phase) -> PagePart:
+    """What was trained on and what is tested, domain by domain."""
+    groups = phase_domains(competition, phase)
+    rows = [
+        [name, ", ".join(groups.train.get(name, ())) or "–", ", ".join(groups.test.get(name, ())) or "–"]
+        for name in sorted({*groups.train, *groups.test})
+    ]
+    return PagePart("Domains", describe(competition, phase), ["domain", "training", "test"], rows, texts=3)
 
 
 def _figures(teams: Mapping[str, Mapping[str, Any]], entries: int) -> list[PagePart]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
+from longshot.competition.domains import Domains, check_domains
 from longshot.competition.fact_sheet import FIELDS
 from longshot.competition.leagues import FREE, META, League
 from longshot.competition.limits import RunLimits
@@ -72,6 +74,10 @@ class Competition(Record):
     folder: Path
     title: str
     datasets: Mapping[str, str]  # name → dataset, or DATASET#BRANCH for the classes under one branch
+    domains: Domains | None = (
+        None  # of test tasks: the one of training, some of them, or others; None: not said
+    )
+    domain_of: Mapping[str, str] = {}  # dataset → domain; a branch is one by itself, Meta-Album's are known
     phases: tuple[Phase, ...]
     leagues: _Listed[League] = (FREE, META)
     shape: CompetitionShape = CompetitionShape()
@@ -146,6 +152,7 @@ def load(folder: str | Path) -> Competition:
     )
     competition = read_record(Competition, {**values, "folder": folder}, str(path))
     _check_datasets(competition, path)
+    check_domains(competition, str(path))
     return competition
 
 
@@ -194,6 +201,24 @@ def _check_datasets(competition: Competition, path: Path) -> None:
         seen = sorted(set(phase.train) & set(phase.test))
         if seen:
             raise UserError(f"{where} trains and tests on '{seen[0]}'; a test set must be unseen.")
+        for trained, tested in product(phase.train, phase.test):
+            specs = competition.datasets[trained], competition.datasets[tested]
+            if _overlap(*specs):
+                raise UserError(
+                    f"{where} trains on '{trained}' ({specs[0]}) and tests on '{tested}' ({specs[1]}), which have "
+                    f"classes in common; a test set must be unseen."
+                )
+
+
+def _overlap(first: str, second: str) -> bool:
+    """Whether two datasets are one, or a branch of the other.
+
+    >>> _overlap("toybox#fish", "toybox"), _overlap("toybox#fish", "toybox#fish/sea"), _overlap("a#fish", "b#fish")
+    (True, True, False)
+    """
+    (source, _, branch), (other, _, limb) = first.partition("#"), second.partition("#")
+    parts = sorted((branch.split("/") if branch else [], limb.split("/") if limb else []), key=len)
+    return source == other and parts[0] == parts[1][: len(parts[0])]
 
 
 def _by_name(values: Any, where: str) -> dict[str, Any]:

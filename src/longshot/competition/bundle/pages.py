@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from longshot.competition.domains import describe
 from longshot.competition.settings import Competition, Phase
 from longshot.competition.templates import template
 
@@ -20,6 +21,7 @@ def pages(competition: Competition, taking: Sequence[Phase], stored: int, runs: 
             minutes=phase.limits.seconds / 60,
             allowed=_allowed(phase),
             seeds=_seeds(len(phase.seeds)),
+            domains=f" {describe(competition, phase)}".rstrip(),
         )
         for phase in taking
     )
