@@ -22,7 +22,7 @@ from longshot.competition.difficulty import FILE
 from longshot.competition.fact_sheet import dump
 from longshot.competition.figures import Difficulty, curve, difficulties
 from longshot.competition.inside.scoring import METRICS, TaskScore, student, summarize
-from longshot.competition.pages import details_page
+from longshot.competition.pages import details_page, run_title
 from longshot.competition.settings import Competition
 from longshot.competition.store import Store
 from longshot.competition.worker import run_folder
@@ -244,6 +244,35 @@ def test_details_of_a_run(tmp_path):
     assert "12.0 s of meta-training, 80.0 s in all" in words
     unofficial = check_harmless(details_page("x", {**scores_of(0.7, 0), "official": False}))
     assert "unofficial: run without a sandbox" in unofficial
+
+
+def test_normalised_accuracy_is_called_so_on_every_axis(page):
+    text = page.read_text() + details_page("x", scores_of(0.7, 0))
+    heard = [label for label in re.findall(r'aria-label="(.*?)"', text) if " against number of " in label]
+    assert len(heard) == 4
+    assert all(label.startswith("normalised accuracy (%) against number of ") for label in heard)
+    seen = Seen(text).text
+    assert seen.count("accuracy (%)") == 0
+    assert seen.count("normalised accuracy (%)") == 7  # two by name, one of bars, four over numbers
+
+
+def test_an_interval_that_says_nothing_is_not_shown():
+    scores = {**scores_of(0.7, 0), "by_dataset": planted(0.5, None, few=0.55)["by_dataset"]}
+    for half, cell in ((4.76, "0.5500"), (0.501, "0.5500"), (0.5, "0.5500 ± 0.5000"), (None, "0.5500")):
+        scores["by_dataset"] = planted(0.5, half, few=0.55)["by_dataset"]
+        page = details_page("x", scores)
+        assert table_rows(page, "By dataset")[0][2] == cell
+        figure = re.search(r'normalised accuracy \(%\): few ([^"]*)"', page)
+        assert figure is not None
+        assert figure[1] == ("55.0 ± 50.0" if half == 0.5 else "55.0")
+
+
+@pytest.mark.parametrize(
+    ("folder", "title"),
+    [("tried", "tried"), ("a/tried", "tried"), ("c/submissions/000012/seed-2", "Submission 12")],
+)
+def test_a_page_has_a_heading_wherever_it_is_written(folder, title):
+    assert f"<h1>{title}</h1>" in details_page(run_title(Path(folder)), scores_of(0.7, 0))
 
 
 def test_details_written_by_a_bundle_are_harmless(tmp_path):

@@ -97,11 +97,13 @@ def run_command(
       longshot compete run my-competition proto --phase public -o tried
     """
     from longshot.competition import try_submission
+    from longshot.competition.inside.scoring import telling_half
 
     scores = try_submission(folder, submission, out, phase=phase, seed=seed, unsafe=unsafe)
     overall = scores["overall"]
-    mean, half = overall["normalized_accuracy"], overall["normalized_accuracy_ci95"] or 0
-    click.echo(f"normalised accuracy {mean:.4f} ± {half:.4f} over {overall['tasks']} tasks")
+    mean, half = overall["normalized_accuracy"], telling_half(overall, "normalized_accuracy")
+    interval = "" if half is None else f" ± {half:.4f}"
+    click.echo(f"normalised accuracy {mean:.4f}{interval} over {overall['tasks']} tasks")
     click.echo(f"{out / 'detailed_results.html'}: by dataset, ways and shots")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from longshot.competition import figures
 from longshot.competition.difficulty import PhaseDifficulty, TaskRecord, phase_difficulty, read_records
 from longshot.competition.domains import describe, phase_domains
+from longshot.competition.inside.scoring import telling_half
 from longshot.competition.pages import Facts, PagePart, render
 from longshot.competition.ranking import BoardEntry, leaderboard, standing
 from longshot.competition.settings import Competition, Phase
@@ -160,7 +161,7 @@ def _with_half(interval: Interval) -> str:
 
 
 def _half(scores: Mapping[str, Any] | None) -> str:
-    half = None if scores is None else scores["overall"][f"{figures.MAIN}_ci95"]
+    half = None if scores is None else telling_half(scores["overall"], figures.MAIN)
     return "–" if half is None else f"± {half:.4f}"
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from longshot.competition.inside.scoring import METRICS
+from longshot.competition.inside.scoring import METRICS, telling_half
 from longshot.reports import charts
 from longshot.reports.plots import percent_axis
 from longshot.reports.svg import INK, SERIES, WIDTH, new_axes, new_figure, shorten, to_svg
@@ -34,7 +34,7 @@ def means(groups: Mapping[str, Any], prefix: str, *, one_colour: bool = False) -
     """Mean with its 95 % interval per name; 0, which is guessing, stays in view (figure 1 of the paper)."""
     rows = []
     for index, (name, values) in enumerate(groups.items()):
-        mean, half = 100 * values[MAIN], values[f"{MAIN}_ci95"]
+        mean, half = 100 * values[MAIN], telling_half(values, MAIN)
         low, high = (None, None) if half is None else (mean - 100 * half, mean + 100 * half)
         note = f"{mean:.1f}" + ("" if half is None else f" ± {100 * half:.1f}")
         rows.append(charts.EstimateRow(0 if one_colour else index, name, mean, low, high, note))
@@ -44,14 +44,14 @@ def means(groups: Mapping[str, Any], prefix: str, *, one_colour: bool = False) -
 def curves(series: Mapping[str, Mapping[str, Any]], xlabel: str, prefix: str) -> str:
     """Mean over a number of classes or shots, one line per name (figure 2)."""
     lines = [curve(index, name, groups) for index, (name, groups) in enumerate(series.items())]
-    return charts.rolling(lines, xlabel=xlabel, prefix=prefix)
+    return charts.rolling(lines, xlabel=xlabel, ylabel=AXIS, prefix=prefix)
 
 
 def curve(index: int, label: str, groups: Mapping[str, Any]) -> charts.Curve:
-    """Mean over x with the band of its interval; a group of one task has none, so its band is closed."""
+    """Mean over x with the band of its interval; closed where a group has too few tasks for one."""
     keys = sorted(groups, key=int)
     means = np.array([groups[key][MAIN] for key in keys])
-    halves = np.array([groups[key][f"{MAIN}_ci95"] or 0.0 for key in keys])
+    halves = np.array([telling_half(groups[key], MAIN) or 0.0 for key in keys])
     return charts.Curve(index, label, np.array(keys, np.float64), means, means - halves, means + halves)
 
 

@@ -18,7 +18,7 @@ from longshot.competition.difficulty import write_record
 from longshot.competition.inside import drive
 from longshot.competition.inside.scoring import score_answers, summarize
 from longshot.competition.outcomes import RunOutcome
-from longshot.competition.pages import details_page
+from longshot.competition.pages import details_page, run_title
 from longshot.competition.settings import Phase
 from longshot.core.files import atomic, write_json, write_text
 from longshot.core.progress import progress
@@ -84,6 +84,6 @@ def run(
         "meta_training_seconds": training,
         "duration": time.monotonic() - start,
     }
-    write_text(folder / "detailed_results.html", details_page(folder.parent.name, scores))
+    write_text(folder / "detailed_results.html", details_page(run_title(folder), scores))
     write_json(folder / "scores.json", scores)
     return RunOutcome(scores, None)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from longshot.competition import figures
-from longshot.competition.inside.scoring import METRICS
+from longshot.competition.inside.scoring import METRICS, telling_half
 from longshot.reports import frame
 
 Facts = tuple[str, Sequence[tuple[str, str]]]  # a name with its fields and their texts
 
 _NOTES = {
     "All tasks": "Means over tasks with their 95 % intervals (Student's t). Normalised accuracy is 0 for guessing "
-    "and 1 for no mistake.",
+    "and 1 for no mistake. So few tasks that their interval is wider than that have none here.",
     "By dataset": "What a dataset leaves to 1 is its intrinsic difficulty for this method; how much the choice of "
     "method matters there is on the leaderboard's page.",
 }
@@ -33,6 +34,16 @@ class PagePart:
     legend: Sequence[tuple[int, str]] = ()
     squares: bool = False  # the legend is of areas, not of lines with their markers
     facts: Sequence[Facts] = ()
+
+
+def run_title(folder: Path) -> str:
+    """What the page of a run is called: "Submission 3" in a competition, elsewhere as the folder it is written to.
+
+    >>> run_title(Path("cup/submissions/000003/seed-1")), run_title(Path("tried"))
+    ('Submission 3', 'tried')
+    """
+    entry = folder.parent.name
+    return f"Submission {int(entry)}" if entry.isdecimal() else folder.resolve().name
 
 
 def details_page(title: str, scores: Mapping[str, Any]) -> str:
@@ -62,7 +73,7 @@ def details_page(title: str, scores: Mapping[str, Any]) -> str:
 
 
 def _with_half(values: Mapping[str, Any], metric: str) -> str:
-    half = values[f"{metric}_ci95"]
+    half = telling_half(values, metric)
     return f"{values[metric]:.4f}" + ("" if half is None else f" ± {half:.4f}")
 
 

@@ -133,7 +133,7 @@ def thin(*arrays: Floats) -> list[Floats]:
     return [array[places] for array in arrays]
 
 
-def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str) -> str:
+def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str, ylabel: str = "accuracy (%)") -> str:
     """Accuracy against a measured difficulty: one smooth line with its band per series."""
     with new_figure(254) as figure:
         axes = new_axes(figure, (44, 12, 10, 48))
@@ -164,9 +164,9 @@ def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str) -> str:
         axes.grid(axis="y")
         axes.tick_params(axis="x", pad=7)  # clear of the lowest number on the other axis
         axes.set_xlabel(shorten(xlabel, 48))
-        axes.set_ylabel("accuracy (%)")
+        axes.set_ylabel(ylabel)
         names = ", ".join(curve.label for curve in curves)
-        return to_svg(figure, prefix, f"Rolling accuracy against {xlabel}: {names}")
+        return to_svg(figure, prefix, f"{ylabel} against {xlabel}: {names}")
 
 
 def reliability(curves: Sequence[Curve], *, prefix: str) -> str:

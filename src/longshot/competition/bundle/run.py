@@ -17,6 +17,7 @@ import yaml
 from longshot.competition import sandbox
 from longshot.competition.archive import ArchiveLimits, unpack_any
 from longshot.competition.bundle.check import check_bundle
+from longshot.competition.check import check_size
 from longshot.competition.limits import RunLimits
 from longshot.competition.outcomes import SubmissionFailed
 from longshot.core.errors import UserError
@@ -47,6 +48,7 @@ def run_bundle(
         The scores.json of every task.
     """
     sandbox.require()
+    check_size(Path(submission))
     mistakes = check_bundle(bundle)
     if mistakes:
         more = f" (and {len(mistakes) - 1} more; {{competition.check_bundle({bundle})}} lists them)"

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 HalfWidth = Callable[[Sequence[float]], float | None]  # of the 95 % interval of a mean; None for one value
+WIDEST = 0.5  # half width of an interval from guessing to no mistake: a wider one says nothing
 METRICS = ("normalized_accuracy", "accuracy", "macro_f1", "macro_precision", "macro_recall")
 
 
@@ -112,6 +113,12 @@ def summarize(tasks: Sequence[TaskScore], half_width: HalfWidth) -> dict[str, An
         "by_shots": grouped("shots"),
         "seconds": float(sum(task.seconds for task in tasks)),
     }
+
+
+def telling_half(values: Mapping[str, Any], metric: str) -> float | None:
+    """The half width of a group's interval, None where it has none or one that says nothing (0.55 ± 4.76)."""
+    half = values[f"{metric}_ci95"]
+    return None if half is None or half > WIDEST else float(half)
 
 
 def student(factors: Mapping[int, float]) -> HalfWidth:
