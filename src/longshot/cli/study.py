@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -23,6 +23,8 @@ def command() -> None:
       longshot study ls
       longshot study run better-testbed-small toybox -o studies/better
       longshot study run many-way-small toybox --set "methods=[protonet, bd-cspn]" -o studies/many
+      longshot study run mine.yaml toybox -o studies/mine
+      longshot study tables studies/better --format latex
     """
 
 
@@ -92,6 +94,29 @@ def validate(file: Path, as_json: bool) -> None:
     click.echo(f"{file} is a valid study of the recipe '{study.recipe}' with {len(study.named)} settings.")
 
 
+@command.command("tables")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "format",
+    type=click.Choice(["md", "latex", "csv"]),
+    default="md",
+    show_default=True,
+    help="Markdown, LaTeX (booktabs), or CSV in full precision.",
+)
+def tables(folder: Path, format: Literal["md", "latex", "csv"]) -> None:
+    """Print every table of a study that was run: its claims with their verdicts first.
+
+    \b
+    Example:
+      longshot study tables studies/better
+      longshot study tables studies/better --format latex > tables.tex
+    """
+    from longshot.studies import study_tables
+
+    click.echo(study_tables(folder, format), nl=False)
+
+
 @command.command("run")
 @click.argument("study", metavar="NAME")
 @click.argument("datasets", metavar="DATASET", nargs=-1)
@@ -123,6 +148,9 @@ def run(
 ) -> None:
     """Run the study NAME on DATASET into a folder; again, it does only what is missing.
 
+    NAME is a study of 'longshot study ls', or a file of your own: YAML that extends one, or Python that defines a
+    recipe (a program that runs with your rights; see docs/new-study.md).
+
     \b
     Example:
       longshot study run better-testbed-small toybox -o studies/better
@@ -130,9 +158,10 @@ def run(
       longshot study run vtab-md-small omniglot=images_evaluation.zip upstream:toybox=toybox \\
         -o studies/md
 
-    The folder gets testbeds/, run/ (see 'longshot report', 'longshot compare'), tables/ (.md, .tex, .csv), figures/
-    (.png, .svg), report.html and study.json. Settings: those of the study, then --config, then --set. A study over
-    several datasets takes them as NAME=PATH.
+    The folder gets report.html (the study: claims with verdicts, tables, figures), run.html (all results of the run),
+    tables/ (.md, .tex, .csv), figures/ (.png, .svg), testbeds/, run/ (see 'longshot report', 'longshot compare') and
+    study.json. Settings: those of the study, then --config, then --set. A study over several datasets takes them as
+    NAME=PATH.
     """
     import longshot
     from longshot.studies import read_changes

@@ -3,6 +3,7 @@
 run_study        run a preset or a study file into a folder
 estimate_study   what that would take
 list_studies     every preset; get_study: one of them; read_study: a study file of one's own
+study_tables     all tables of a study that was run, as Markdown, LaTeX or CSV
 
 For a study of one's own (docs/new-study.md): Recipe, OneDataset, StudySettings, Plan, Evaluation, Draw, Side,
 Comparison, Claim and its numbers, TableRow, TableColumn, score_table, Picture.
@@ -33,6 +34,7 @@ from longshot.studies.engine.presets import (
     read_study,
     study_names,
 )
+from longshot.studies.engine.printing import study_tables
 from longshot.studies.engine.recipe import OneDataset, Recipe
 from longshot.studies.engine.run import estimate_study, run_study
 from longshot.studies.engine.settings import StudySettings
@@ -72,5 +74,6 @@ __all__ = [
     "run_study",
     "score_table",
     "study_names",
+    "study_tables",
     "unpaired",
 ]

@@ -41,3 +41,21 @@ def test_an_unknown_study_ends_with_one_sentence(run_cli: Any, tmp_path: Path) -
     done = run_cli("study", "run", "many-ways", "toybox", "-o", tmp_path / "out", check=False)
     assert done.returncode == 2
     assert done.stderr == "error: There is no study 'many-ways'; did you mean 'many-way'?\n"
+
+
+def test_tables_prints_all_of_them_in_every_format(run_cli: Any, better: Path) -> None:
+    shown = run_cli("study", "tables", better).stdout
+    order = [shown.index(f"## {stem}\n") for stem in ("claims", "1-shot", "5-shot", "testbeds")]
+    assert order == sorted(order) and shown.startswith("# Uniform tasks against")
+    latex = run_cli("study", "tables", better, "--format", "latex").stdout
+    assert (
+        latex.count(r"\begin{table}") == latex.count(r"\end{table}") == 6
+    )  # two of them beside published ones
+    rows = run_cli("study", "tables", better, "--format", "csv").stdout.splitlines()
+    assert rows[0] == "# claims" and rows[1].startswith("claim,sentence,where,verdict,number,value")
+
+
+def test_tables_of_no_study_are_one_sentence(run_cli: Any, tmp_path: Path) -> None:
+    done = run_cli("study", "tables", tmp_path, check=False)
+    assert done.returncode == 2
+    assert "is not the folder of a study: it has no study.json; 'longshot study run" in done.stderr

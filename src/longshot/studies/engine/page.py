@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from longshot.core.errors import UserError
 from longshot.core.wording import count
 from longshot.reports.frame import Section, write_page
-from longshot.studies.engine.claims import RULE, Verdict
+from longshot.studies.engine.claims import RULE, JudgedNumber, Verdict
 from longshot.studies.engine.tables import measured_text, printed_text
 
 if TYPE_CHECKING:
@@ -107,10 +107,24 @@ def _claims(findings: Findings) -> Section | None:
                 "expects": expects,
                 "unit": "points of accuracy" if claim.unit == "points" else "",
                 "numbers": numbers,
+                "span": _span([each.measured.value for each in judged.numbers], claim.unit),
+                "printed_span": _span(_printed_values(judged.numbers), claim.unit),
                 "tally": [(tally[kind], kind) for kind in ("for", "against", "open") if tally[kind]],
             }
         )
     return Section("claims", "What the paper claims", {"claims": claims, "rule": RULE}, "study_claims")
+
+
+def _span(values: Sequence[float], unit: str) -> str:
+    """``+2.7 to +12.1`` in the claim's unit; nothing where there are no values."""
+    scale, digits = (100, 1) if unit == "points" else (1, 2)
+    ends = [f"{scale * end:+.{digits}f}" for end in (min(values), max(values))] if values else []
+    return " to ".join(dict.fromkeys(ends))
+
+
+def _printed_values(numbers: Sequence[JudgedNumber]) -> list[float]:
+    ends = [each.measured.printed for each in numbers if each.measured.printed is not None]
+    return [value for end in ends for value in (end if isinstance(end, tuple) else (end,))]
 
 
 def _comparisons(findings: Findings) -> Section | None:

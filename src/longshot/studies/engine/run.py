@@ -25,8 +25,9 @@ def run_study(
 ) -> StudyOutcome:
     """Run a paper's protocol on datasets of your own; the same call again does only what is missing.
 
-    The folder gets testbeds/, run/ (results), tables/ (.md, .tex, .csv), figures/ (.png, .svg), report.html and
-    study.json. A call with other methods or another backbone extends the run and writes tables and figures for those.
+    The folder gets report.html (the study), run.html (all its results), tables/ (.md, .tex, .csv), figures/ (.png,
+    .svg), testbeds/, run/ (results) and study.json. A call with other methods or another backbone extends the run and
+    writes tables and figures for those.
 
     Parameters
     ----------

@@ -230,18 +230,23 @@ def first_places(columns: Sequence[Sequence[Floats | None]], rows: Sequence[Tabl
 
 
 def claims_table(claims: Sequence[JudgedClaim]) -> TableFile:
-    """Every claim with its verdict and numbers."""
-    rows = []
+    """Every claim with its verdict and numbers, a block each."""
+    blocks = []
     for judged in claims:
         claim = judged.claim
-        if not judged.numbers:
-            rows.append(row(claim.sentence, claim.where, judged.verdict, "–", judged.reason, "–", "–"))
-        for number in judged.numbers:
-            measured = number.measured
-            texts = [measured.label, printed_text(measured, claim.unit), measured_text(measured, claim.unit)]
-            rows.append(row(claim.sentence, claim.where, judged.verdict, *texts, number.counts))
+        first = (claim.sentence, claim.where, judged.verdict)
+        lines = [
+            (
+                each.measured.label,
+                printed_text(each.measured, claim.unit),
+                measured_text(each.measured, claim.unit),
+                each.counts,
+            )
+            for each in judged.numbers
+        ] or [(judged.reason, "–", "–", "–")]
+        blocks.append([row(*(first if not n else ("", "", "")), *line) for n, line in enumerate(lines)])
     names = heads("the paper says", "where", "verdict", "of", "published", "measured here", "counts")
-    sheet = Sheet("What the paper claims, and what was seen", names, [rows], "", labels=5)
+    sheet = Sheet("What the paper claims, and what was seen", names, blocks, "", labels=4)
     return TableFile("claims", [sheet], [fact for judged in claims for fact in judged.facts()])
 
 
