@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.splits.make import make_split as make_split
     from longshot.splits.split import Split as Split
     from longshot.studies.engine.run import run_study as run_study
+    from longshot.suites.bench import bench as bench
     from longshot.taxonomy.dag import Taxonomy as Taxonomy
     from longshot.testbeds.classes import SiblingClasses as SiblingClasses
     from longshot.testbeds.classes import UniformClasses as UniformClasses
@@ -90,6 +91,7 @@ _VERBS: dict[str, str] = {
     "train": "longshot.api.training",
     "tune": "longshot.api.training",
     "run_study": "longshot.studies.engine.run",
+    "bench": "longshot.suites.bench",
     "release": "longshot.releases.write",
     "verify": "longshot.releases.verify",
     "score": "longshot.evaluation.scoring",

@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "Compare runs task by task; can gate a pipeline."),
     "report": ("report", "Write a page or a table from the results of a run."),
     "study": ("study", "Run the papers' protocols on any dataset."),
+    "bench": ("bench", "Measure a model on a frozen suite: one card, one leaderboard."),
     "release": ("release", "Publish testbeds with a card, hashes and baselines."),
     "verify": ("verify", "Check a copy of a release against your own images."),
     "score": ("score", "Score predictions that any code made on a testbed."),

@@ -1,0 +1,112 @@
+"""``longshot bench``: one command, one card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from longshot.cli.common import datasets_option, device_option, echo_json, json_option, print_table
+
+
+@click.command()
+@click.argument("models", nargs=-1, metavar="[MODEL]…")
+@click.option(
+    "--suite",
+    "suites",
+    multiple=True,
+    default=("toybox-1",),
+    show_default=True,
+    metavar="SUITE",
+    help="toybox-1, a suite or release folder, or a testbed file; repeat for several testbeds of your own.",
+)
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    metavar="METHOD",
+    help="In place of the suite's methods; repeat for several.",
+)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("bench"),
+    show_default=True,
+    help="Folder for the run, card.json, card.md and card.html.",
+)
+@click.option(
+    "--board",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The leaderboard to extend.  [default: leaderboard.json in the folder]",
+)
+@click.option(
+    "--merge",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Another leaderboard of the same suite, whose entries are taken over; repeat for several.",
+)
+@datasets_option()
+@click.option("--workers", type=click.IntRange(min=1), help="Threads; they change no result.")
+@device_option
+@json_option
+def command(
+    models: tuple[str, ...],
+    suites: tuple[str, ...],
+    methods: tuple[str, ...],
+    out: Path,
+    board: Path | None,
+    merge: tuple[Path, ...],
+    datasets: dict[str, str],
+    workers: int | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Measure MODELs (backbones, or NAME=BACKBONE) on a suite: a card, and a place on a leaderboard.
+
+    \b
+    Example:
+      longshot bench pixels
+      longshot bench efficientnet-lite0 --method tim -o bench
+      longshot bench mine=runs/proto --suite hard-birds -o bench-birds
+      longshot bench --merge theirs.json -o bench
+
+    A suite is a versioned list of testbeds with their content hashes, and methods. The card tells uniform,
+    fine-grained and difficult tasks apart, marks a network that chose a testbed's images, and says what it costs. A
+    leaderboard keeps the accuracy of every task, so that boards of several people can be merged and tested.
+    """
+    import longshot
+
+    card = longshot.bench(
+        models,
+        suite=suites,
+        methods=methods,
+        out=out,
+        board=board,
+        merge=merge,
+        datasets=datasets,
+        device=device,
+        workers=workers,
+    )
+    if as_json:
+        echo_json(card.record())
+        return
+    if card.entries:
+        print_table(card.rows(), title=f"{card.title}: accuracy in %")
+    sheet = card.board_sheet()
+    heads = [head for _, head in sheet.heads]
+    rows = [
+        dict(zip(heads, [cell.text + _MARKS[cell.mark] for cell in row], strict=True))
+        for block in sheet.blocks
+        for row in block
+    ]
+    print_table(
+        rows,
+        title="leaderboard",
+        footer=f"\n{sheet.note}\n{out}: card.html, card.md, card.json, leaderboard.json",
+    )
+
+
+_MARKS = {"best": " *", "tied": " =", "": ""}  # a terminal has no bold in a pipe

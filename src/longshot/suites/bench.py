@@ -1,0 +1,188 @@
+"""``longshot.bench``: run a suite on models; a card for each, and a place on the leaderboard."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from longshot.core.errors import UserError
+from longshot.core.files import write_json, write_text
+from longshot.suites import leaderboard
+from longshot.suites.card import BenchCard
+from longshot.suites.leaderboard import Entry, TestbedScore
+from longshot.suites.suite import Suite, open_suite
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from longshot.datasets.dataset import Dataset
+    from longshot.evaluation.plan import Backbones, EvaluationPlan
+    from longshot.evaluation.results import Results
+
+
+def bench(
+    models: Backbones,
+    *,
+    suite: str | Path | Sequence[str | Path] | Suite = "toybox-1",
+    methods: str | Sequence[str] = (),
+    out: str | os.PathLike[str] | None = None,
+    board: str | os.PathLike[str] | None = None,
+    merge: Sequence[str | os.PathLike[str]] = (),
+    datasets: Mapping[str, Dataset | str | Path] | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+) -> BenchCard:
+    """Measure models on a suite: one card, and a leaderboard that others can merge.
+
+    Parameters
+    ----------
+    models : str, Features, list of those, or mapping of labels to those
+        Backbones as in ``evaluate``: ``"pixels"``, ``"mine=runs/proto"``, features at hand. An empty list measures
+        nothing and shows the board.
+    suite : str, path, list of paths or Suite
+        "toybox-1", a suite or release folder, or testbed files of your own.
+    methods : str or list of str
+        In place of the suite's methods.
+    out : path, optional
+        Folder for the run, card.json, card.md and card.html; the same call again computes only what is missing. Without
+        it everything is held in memory.
+    board : path, optional
+        The leaderboard file; leaderboard.json in ``out`` unless given. It is extended.
+    merge : list of paths
+        Other people's leaderboards of the same suite, to take their entries from.
+    datasets : mapping, optional
+        Where a testbed's dataset lives (name → dataset or path), if not where it was before.
+    device : str
+        ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+    workers : int, optional
+        Threads, by default one per core; they change no result.
+
+    Returns
+    -------
+    BenchCard
+        ``entries`` measured now, and the full_board ``board``; ``markdown()`` and ``page()``.
+
+    Examples
+    --------
+    >>> card = bench("pixels", suite="easy.parquet", methods="protonet")
+    >>> [(entry.model, entry.method, len(entry.scores)) for entry in card.entries]
+    [('pixels', 'protonet', 1)]
+    """
+    chosen = [methods] if isinstance(methods, str) else list(methods)
+    opened = suite if isinstance(suite, Suite) else open_suite(suite, chosen)
+    if merge and board is None and out is None:
+        raise UserError("Boards can only be merged into a file and none was named", "give {board:FILE}")
+    entries: list[Entry] = []
+    if models:
+        folder = None if out is None else Path(out) / "run"
+        calls = chosen or list(opened.methods)
+        options: dict[str, Any] = {"datasets": datasets, "device": device, "workers": workers}
+        entries = _measure(opened, models, calls, folder, options)
+    path = board if board is not None else None if out is None else Path(out) / "leaderboard.json"
+    if path is None:
+        full_board = leaderboard.empty_board(opened).with_entries(entries)
+    else:
+        full_board = leaderboard.append(Path(path), opened, entries, [Path(each) for each in merge])
+    card = BenchCard(
+        opened.name, opened.version, opened.about, dict(opened.kinds), tuple(entries), full_board
+    )
+    if out is not None:
+        write_json(Path(out) / "card.json", card.record())
+        write_text(Path(out) / "card.md", card.markdown())
+        write_text(Path(out) / "card.html", card.page())
+    return card
+
+
+def _measure(
+    suite: Suite, models: Backbones, methods: list[str], folder: Path | None, options: dict[str, Any]
+) -> list[Entry]:
+    """Evaluate, and make an entry of every backbone × method."""
+    from longshot.evaluation.plan import EvaluationPlan
+    from longshot.evaluation.runner import evaluate
+
+    plan = EvaluationPlan(suite.testbeds, models, methods, **options, seed=0)
+    speeds = {plan.opened.identities[label]: _milliseconds_per_image(plan, label) for label in plan.backbones}
+    results = evaluate(suite.testbeds, backbones=models, methods=methods, out=folder, **options)
+    table, run = results.table(), results.run
+    # The folder may hold other models and testbeds from before, and may call this network by another label.
+    labels = {run["networks"][identity]["label"]: identity for identity in speeds}
+    calls = {method.call for method in plan.methods}
+    names = {testbed.content_hash: name for name, testbed in suite.testbeds.items()}
+    cells: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for cell in run["cells"]:
+        if cell["backbone"] in labels and cell["method"] in calls and cell["testbed"] in names:
+            cells.setdefault((cell["backbone"], cell["method"]), {})[names[cell["testbed"]]] = cell
+    return [
+        _entry(suite, results, table, by_testbed, labels[backbone], speeds[labels[backbone]])
+        for (backbone, _), by_testbed in cells.items()
+    ]
+
+
+def _entry(
+    suite: Suite,
+    results: Results,
+    table: pa.Table,
+    cells: Mapping[str, dict[str, Any]],
+    identity: str,
+    milliseconds_per_image: float | None,
+) -> Entry:
+    """One series on every testbed of the suite, from the cells of its run."""
+    from longshot.evaluation.class_intervals import ClassIntervals
+    from longshot.evaluation.results import cell_rows
+    from longshot.statistics import mean_interval
+
+    backbone, method = (next(iter(cells.values()))[key] for key in ("backbone", "method"))
+    facts = results.run["backbones"][backbone]
+    scores, seconds = {}, []
+    for name in suite.testbeds:
+        rows = cell_rows(table, cells[name])
+        accuracies = rows["accuracy"].to_numpy()
+        queries = ClassIntervals(suite.testbeds[name], rows["task"].to_numpy())
+        scores[name] = TestbedScore(
+            accuracies=tuple(accuracies.tolist()),
+            half=mean_interval(accuracies).half,
+            class_half=queries.interval(queries.right(rows["prediction"])).half,
+            judge=_is_judge(suite, name, backbone, facts),
+        )
+        seconds += rows["seconds"].to_pylist()
+    return Entry(
+        model=backbone,
+        identity=identity,
+        method=method,
+        setting=results.run["methods"][method]["setting"],
+        scores=scores,
+        milliseconds_per_image=milliseconds_per_image,
+        milliseconds_per_task=None if None in seconds else 1000 * sum(seconds) / len(seconds),
+        when=datetime.now(UTC).date().isoformat(),
+        longshot=version("longshot"),
+    )
+
+
+def _is_judge(suite: Suite, name: str, backbone: str, facts: Mapping[str, Any]) -> bool:
+    """Whether the network chose this testbed's images: by the hash of its features, else by its name."""
+    features, judge = suite.judge(name)
+    hashes = {network["features_hash"] for story in facts.values() for network in story["networks"]}
+    return bool(features and features in hashes) or bool(judge and judge == backbone)
+
+
+def _milliseconds_per_image(plan: EvaluationPlan, label: str) -> float | None:
+    """Milliseconds from an image to its vector on this machine; None for features at hand."""
+    from longshot.features.backbones import load_backbone
+    from longshot.features.backbones.base import Backbone
+    from longshot.features.engine import probe_speed
+
+    if label in plan.given:
+        return None
+    dataset = next(iter(plan.datasets.values()))
+    total = 0.0
+    for part in plan.parts(label):
+        backbone = load_backbone(part, device=str(plan.device)) if isinstance(part, str) else part
+        if not isinstance(backbone, Backbone):
+            return None
+        rate, _ = probe_speed(dataset, backbone)
+        total += 1000 / rate
+    return total
