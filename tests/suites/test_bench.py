@@ -69,6 +69,7 @@ def test_the_page_is_whole_and_escaped(world: Path, photos: Path) -> None:
     features = own_vectors(longshot.open_dataset(photos))
     page = longshot.bench({"<b>mine": features}, suite=world / "easy.parquet", methods="protonet").page()
     assert "&lt;b&gt;mine" in page and "<b>mine" not in page
+    assert "20 tasks, 3‑way, 1‑shot" in page
     assert "Leaderboard" in page and "http" not in page.replace("http://www.w3.org", "")
 
 

@@ -13,12 +13,9 @@ from longshot.cli.common import datasets_option, device_option, echo_json, json_
 @click.argument("models", nargs=-1, metavar="[MODEL]…")
 @click.option(
     "--suite",
-    "suites",
     multiple=True,
-    default=("toybox-1",),
-    show_default=True,
     metavar="SUITE",
-    help="toybox-1, a suite or release folder, or a testbed file; repeat for several testbeds of your own.",
+    help="A suite or release folder, or a testbed file; repeat for several testbeds.  [default: toybox-1]",
 )
 @click.option(
     "--method",
@@ -31,9 +28,7 @@ from longshot.cli.common import datasets_option, device_option, echo_json, json_
     "-o",
     "--out",
     type=click.Path(path_type=Path),
-    default=Path("bench"),
-    show_default=True,
-    help="Folder for the run, card.json, card.md and card.html.",
+    help="Folder for the run, card.json, card.md, card.html and the leaderboard; nothing is kept without it.",
 )
 @click.option(
     "--board",
@@ -54,9 +49,9 @@ from longshot.cli.common import datasets_option, device_option, echo_json, json_
 @json_option
 def command(
     models: tuple[str, ...],
-    suites: tuple[str, ...],
+    suite: tuple[str, ...],
     methods: tuple[str, ...],
-    out: Path,
+    out: Path | None,
     board: Path | None,
     merge: tuple[Path, ...],
     datasets: dict[str, str],
@@ -68,7 +63,7 @@ def command(
 
     \b
     Example:
-      longshot bench pixels
+      longshot bench pixels -o bench
       longshot bench efficientnet-lite0 --method tim -o bench
       longshot bench mine=runs/proto --suite hard-birds -o bench-birds
       longshot bench --merge theirs.json -o bench
@@ -81,7 +76,7 @@ def command(
 
     card = longshot.bench(
         models,
-        suite=suites,
+        suite=suite,
         methods=methods,
         out=out,
         board=board,
@@ -102,11 +97,10 @@ def command(
         for block in sheet.blocks
         for row in block
     ]
-    print_table(
-        rows,
-        title="leaderboard",
-        footer=f"\n{sheet.note}\n{out}: card.html, card.md, card.json, leaderboard.json",
-    )
+    where = "Nothing was kept: name a folder with -o."
+    if out is not None:
+        where = f"{out}: card.html, card.md, card.json; board: {board or out / 'leaderboard.json'}"
+    print_table(rows, title="leaderboard", footer=f"\n{sheet.note.replace('Bold', '*')}\n{where}")
 
 
 _MARKS = {"best": " *", "tied": " =", "": ""}  # a terminal has no bold in a pipe

@@ -44,7 +44,7 @@ def last_stages(network: Network, count: int) -> list[nn.Module]:
     if count > len(stages):
         raise UserError(
             f"The network '{network.call}' has {len(stages)} stages and the last {count} are to be trained",
-            "lower {stages}",
+            f"train at most {len(stages)} stages",
         )
     return [block for stage in stages[len(stages) - count :] for block in stage]
 

@@ -9,12 +9,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from longshot.core.errors import UserError
 from longshot.core.files import write_json, write_text
 from longshot.suites import leaderboard
 from longshot.suites.card import BenchCard
 from longshot.suites.leaderboard import Entry, TestbedScore
-from longshot.suites.suite import Suite, open_suite
+from longshot.suites.suite import BUILT_IN, Suite, open_suite
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,12 +24,13 @@ if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.evaluation.plan import Backbones, EvaluationPlan
     from longshot.evaluation.results import Results
+    from longshot.testbeds.testbed import Testbed
 
 
 def bench(
     models: Backbones,
     *,
-    suite: str | Path | Sequence[str | Path] | Suite = "toybox-1",
+    suite: str | Path | Sequence[str | Path] | Suite = (),
     methods: str | Sequence[str] = (),
     out: str | os.PathLike[str] | None = None,
     board: str | os.PathLike[str] | None = None,
@@ -44,7 +47,7 @@ def bench(
         Backbones as in ``evaluate``: ``"pixels"``, ``"mine=runs/proto"``, features at hand. An empty list measures
         nothing and shows the board.
     suite : str, path, list of paths or Suite
-        "toybox-1", a suite or release folder, or testbed files of your own.
+        A suite or release folder, or testbed files of your own; "toybox-1" unless given.
     methods : str or list of str
         In place of the suite's methods.
     out : path, optional
@@ -73,7 +76,7 @@ def bench(
     [('pixels', 'protonet', 1)]
     """
     chosen = [methods] if isinstance(methods, str) else list(methods)
-    opened = suite if isinstance(suite, Suite) else open_suite(suite, chosen)
+    opened = suite if isinstance(suite, Suite) else open_suite(suite or BUILT_IN[0], chosen)
     if merge and board is None and out is None:
         raise UserError("Boards can only be merged into a file and none was named", "give {board:FILE}")
     entries: list[Entry] = []
@@ -88,13 +91,36 @@ def bench(
     else:
         full_board = leaderboard.append(Path(path), opened, entries, [Path(each) for each in merge])
     card = BenchCard(
-        opened.name, opened.version, opened.about, dict(opened.kinds), tuple(entries), full_board
+        suite=opened.name,
+        version=opened.version,
+        about=opened.about,
+        kinds=dict(opened.kinds),
+        entries=tuple(entries),
+        board=full_board,
+        beds=tuple(_facts(name, testbed) for name, testbed in opened.testbeds.items()),
     )
     if out is not None:
         write_json(Path(out) / "card.json", card.record())
         write_text(Path(out) / "card.md", card.markdown())
         write_text(Path(out) / "card.html", card.page())
     return card
+
+
+def _facts(name: str, testbed: Testbed) -> dict[str, Any]:
+    """What the page's head says about a testbed."""
+    from longshot.testbeds.columns import ragged
+    from longshot.testbeds.content import say_identity
+
+    way, shot = testbed.table["way"].to_numpy(), ragged(testbed.table, "shots").values
+    spans = [f"{numbers.min()}" + (f"–{numbers.max()}" if np.ptp(numbers) else "") for numbers in (way, shot)]
+    return {
+        "name": name,
+        "tasks": len(testbed),
+        "way": spans[0],
+        "shot": spans[1],
+        "hash": testbed.content_hash,
+        "identity": say_identity(testbed.meta["content"]),
+    }
 
 
 def _measure(

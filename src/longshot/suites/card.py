@@ -41,6 +41,7 @@ class BenchCard:
     kinds: Mapping[str, Kind]  # of each testbed
     entries: tuple[Entry, ...]
     board: Leaderboard
+    beds: tuple[dict[str, Any], ...] = ()  # what the page says about each testbed
 
     @property
     def title(self) -> str:
@@ -114,7 +115,7 @@ class BenchCard:
             count(len(self.entries), "entry", "entries") + " measured now",
             count(len(self.board.entries), "entry", "entries") + " on the board",
         ]
-        return write_page(f"Bench: {self.title}", sections, counts=counts, sortable=True)
+        return write_page(f"Bench: {self.title}", sections, counts=counts, sortable=True, beds=self.beds)
 
     def record(self) -> dict[str, Any]:
         """The card as plain values, for JSON."""
