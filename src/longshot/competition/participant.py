@@ -100,7 +100,7 @@ def try_submission(
     submission : str or Path
         A folder or a zip with a model.py.
     out : str or Path
-        A new folder for log.txt, answers.jsonl, scores.json and detailed_results.html.
+        A new folder for log.txt, answers.jsonl, scores.json, task_scores.json and detailed_results.html.
     phase : str, optional
         Phase whose data are used; the first unless named.
     seed : int, optional
