@@ -31,6 +31,7 @@ COMMAND_OF = {
     "list_methods": "methods",
     "check_method": "methods check",
     "run_study": "study run",
+    "studies.study_tables": "study tables",
     "competition.create": "compete init",
     "competition.write_baseline": "compete baseline",
     "competition.build_environment": "compete environment",

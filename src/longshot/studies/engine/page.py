@@ -105,7 +105,7 @@ def _claims(findings: Findings) -> Section | None:
                 "verdict": judged.verdict,
                 "reason": judged.reason,
                 "expects": expects,
-                "unit": "points of accuracy" if claim.unit == "points" else "",
+                "unit": claim.unit,
                 "numbers": numbers,
                 "span": _span([each.measured.value for each in judged.numbers], claim.unit),
                 "printed_span": _span(_printed_values(judged.numbers), claim.unit),

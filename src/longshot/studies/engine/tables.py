@@ -235,7 +235,7 @@ def claims_table(claims: Sequence[JudgedClaim]) -> TableFile:
     for judged in claims:
         claim = judged.claim
         first = (claim.sentence, claim.where, judged.verdict)
-        lines = [
+        lines: list[tuple[str, ...]] = [
             (
                 each.measured.label,
                 printed_text(each.measured, claim.unit),
