@@ -6,11 +6,15 @@ same answers. In turns, so that a busy machine slows both; processor seconds of 
 other programs hardly add to, and by the clock. Starting Python and torch is counted on both sides ("whole") and, to be
 strict, left out of the direct side alone ("work only"). Wanted: less than 1.15.
 
+Isolation: the same baseline with a process for every task against one process for the whole run (``isolation: task``
+and ``run``), in turns, the same answers. Also what a task would cost in a box of its own, with Python and torch started
+anew: the time from nothing to a process that is ready. Wanted: at most 1.5 for forked processes.
+
 Load: 100 submissions of the random baseline, queued by 8 processes at once and run by 2 workers on 16 × 16 images.
 Wanted: every one scored exactly once; the rate says what a run costs beside the submission's own work.
 
-    python -m benchmarks competition              both, about 10 minutes on two idle cores
-    python -m benchmarks.competition overhead     one part: overhead or load
+    python -m benchmarks competition              all, about 15 minutes on two idle cores
+    python -m benchmarks.competition isolation    one part: overhead, isolation or load
     python -m benchmarks.competition direct …     what the overhead part starts for its direct side
 """
 
@@ -34,13 +38,15 @@ import numpy as np
 
 from longshot.competition import ingestion, queue, worker
 from longshot.competition.baselines import write_baseline
-from longshot.competition.box import Box, Meter
+from longshot.competition.box import Box
 from longshot.competition.data import CompetitionData
+from longshot.competition.meter import Meter
 from longshot.competition.new_competition import create
 from longshot.competition.settings import Competition, load
 from longshot.competition.store import Store, events, submissions
 
 TRAIN_TASKS, TEST_TASKS, ROUNDS = 12, 2, 3
+TASKS_EACH, STARTS = 10, 3  # of the isolation part: test tasks per dataset, boxes started anew
 SUBMISSIONS, SUBMITTERS, WORKERS = 100, 8, 2
 
 
@@ -106,6 +112,64 @@ def overhead() -> None:
         print(
             f"overhead in processor time: {middle[2] - 1:.1%} of the whole, {middle[3] - 1:.1%} of the work{verdict}"
         )
+
+
+def isolation() -> None:
+    """Runs with a process for every task and with one for all, in turns; then what starting anew would add."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        competition = create(folder / "competition", tasks=TASKS_EACH)
+        settings = {"network": "cnn4(width=16)", "train_tasks": TRAIN_TASKS}
+        code = write_baseline("prototypical", folder / "prototypical", settings)
+        model = code / "model.py"
+        model.write_text(f"import torch\n\ntorch.set_num_threads(1)\n{model.read_text()}")
+        phase = competition.phase("feedback")
+        sides = {
+            name: CompetitionData(competition.model_copy(update={"isolation": name}))
+            for name in ("run", "task")
+        }
+        tasks = sides["run"].test_tasks(phase, 1)
+        for name in (*phase.train, *phase.test):
+            sides["run"].pixels(name)  # images are cut to size once per competition, not per run
+        print(
+            f"\n{TRAIN_TASKS} training tasks, {len(tasks)} test tasks; load average {os.getloadavg()[0]:.1f}"
+        )
+        titles = ("one", "each", "ratio") * 2
+        print(f"{'':>6} {'processor seconds':>26} {'by the clock':>26}")
+        print(f"{'round':>6} " + " ".join(f"{title:>8}" for title in titles))
+        rounds = []
+        for number in range(ROUNDS):
+            spent, answers = {}, {}
+            for name, data in sides.items():
+                spent[name], answers[name] = boxed(data, code, folder / f"run-{name}-{number}")
+            assert answers["run"] == answers["task"], "the two sides answered differently"
+            line = []
+            for clock in ("cpu", "wall"):
+                together, apart = spent["run"][clock], spent["task"][clock]
+                line += [together, apart, apart / together]
+            rounds.append(line)
+            print(f"{number + 1:>6} " + " ".join(f"{value:8.2f}" for value in line), flush=True)
+        middle = [statistics.median(column) for column in zip(*rounds, strict=True)]
+        verdict = "" if max(middle[2], middle[5]) <= 1.5 else "   MISSED"
+        print(f"median {' '.join(f'{value:8.2f}' for value in middle)}")
+        print(
+            f"a process for every task: {middle[2]:.2f} of the processor time, {middle[5]:.2f} of the time{verdict}"
+        )
+        anew = [_start_anew(sides["task"], code, folder / f"anew-{number}") for number in range(STARTS)]
+        cpu, wall = (statistics.median(values) for values in zip(*anew, strict=True))
+        print(
+            f"started anew: {cpu:.2f} s of processor time and {wall:.2f} s for every task, "
+            f"{1 + len(tasks) * cpu / middle[0]:.2f} and {1 + len(tasks) * wall / middle[3]:.2f} of a run"
+        )
+
+
+def _start_anew(data: CompetitionData, code: Path, out: Path) -> tuple[float, float]:
+    """Processor seconds and seconds from nothing to a process of the submission that is gone again."""
+    out.mkdir()
+    phase = data.competition.phase("feedback")
+    with Metered(code, data.training_files(phase), phase.limits, out / "log.txt") as box, box.process():
+        pass
+    return Metered.spent["cpu"], Metered.spent["wall"]
 
 
 def boxed(data: CompetitionData, code: Path, out: Path) -> tuple[dict[str, float], list[list[int]]]:
@@ -255,6 +319,8 @@ def _work(folder: Path) -> None:
 def main(parts: Sequence[str] = ()) -> None:
     if not parts or "overhead" in parts:
         overhead()
+    if not parts or "isolation" in parts:
+        isolation()
     if not parts or "load" in parts:
         under_load()
 

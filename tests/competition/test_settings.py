@@ -37,7 +37,8 @@ def test_everything_but_data_has_a_default(tmp_path):
     competition = read(tmp_path, PLAIN)
     phase = competition.phases[0]
     assert competition.folder == tmp_path and competition.final is phase
-    assert (competition.image_size, competition.strict_pools, competition.pseudonyms) == (128, False, True)
+    assert (competition.image_size, competition.isolation, competition.pools) == (128, "task", "disjoint")
+    assert (competition.draws, competition.pseudonyms) == ("fixed", True)
     assert competition.leagues == ("free-style", "meta-learning")
     assert (competition.fact_sheet, competition.database) == ("optional", "")
     assert competition.fact_fields == ("title", "authors", "summary", "pretrained", "data", "code")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from scipy import stats
 
 from longshot.competition.data import CompetitionData, HiddenTask
 from longshot.competition.settings import Competition, CompetitionShape, Phase
+from longshot.core.errors import UserError
 from longshot.core.files import write_text
 
 LEVEL = 1e-3  # of the tests below; the draws are fixed by the secret, so a test that passes always passes
@@ -32,7 +34,8 @@ def competition(
     datasets: dict[str, str],
     tasks: int,
     shape: CompetitionShape | None = None,
-    strict: bool = False,
+    pools: Literal["disjoint", "shared"] = "shared",
+    draws: Literal["fixed", "per-submission"] = "fixed",
 ) -> tuple[CompetitionData, Phase]:
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "secret", "0123456789abcdef" * 4)
@@ -44,7 +47,8 @@ def competition(
         phases=(phase,),
         shape=shape or CompetitionShape(),
         image_size=2,
-        strict_pools=strict,
+        pools=pools,
+        draws=draws,
     )
     return CompetitionData(made), phase
 
@@ -178,11 +182,12 @@ CHECKS = {"deadline": None, "suppress_health_check": [HealthCheck.function_scope
     sizes=st.lists(st.integers(24, 60), min_size=2, max_size=24),
     other=st.lists(st.integers(24, 60), min_size=2, max_size=6),
     seed=st.integers(0, 5),
-    strict=st.booleans(),
+    pools=st.sampled_from(["disjoint", "shared"]),
 )
-def test_every_task_is_as_the_protocol_says(tmp_path, sizes, other, seed, strict):
+def test_every_task_is_as_the_protocol_says(tmp_path, sizes, other, seed, pools):
     specs = {"d": made(tmp_path, sizes), "e": made(tmp_path, other, "e")}
-    data, phase = competition(tmp_path / "c", specs, 15, strict=strict)
+    shape = CompetitionShape(max_shot=4 if pools == "disjoint" else 20)  # the smallest class has 24 images
+    data, phase = competition(tmp_path / "c", specs, 15, shape, pools)
     classes = {"d": sizes, "e": other}
     tasks = data.test_tasks(phase.model_copy(update={"test": ("d", "e")}), seed)
     assert Counter(task.dataset for task in tasks) == {"d": 15, "e": 15}
@@ -191,7 +196,7 @@ def test_every_task_is_as_the_protocol_says(tmp_path, sizes, other, seed, strict
     for task in tasks:
         owner = np.repeat(np.arange(len(classes[task.dataset])), np.diff(data.dataset(task.dataset).offsets))
         assert 2 <= task.ways <= min(20, len(classes[task.dataset]))
-        assert 1 <= task.shots <= min(20, min(classes[task.dataset]) - 20)
+        assert 1 <= task.shots <= min(shape.max_shot, min(classes[task.dataset]) - 20)
         assert (np.bincount(task.support_label, minlength=task.ways) == task.shots).all()
         assert (np.bincount(task.query_label, minlength=task.ways) == 20).all()
         rows, labels = np.append(task.support, task.query), np.append(task.support_label, task.query_label)
@@ -199,5 +204,54 @@ def test_every_task_is_as_the_protocol_says(tmp_path, sizes, other, seed, strict
         assert len(set(zip(owner[rows].tolist(), labels.tolist(), strict=True))) == task.ways
         support[task.dataset].update(task.support.tolist())
         query[task.dataset].update(task.query.tolist())
-    if strict:  # no image is support in one task and query in another
+    if pools == "disjoint":  # no image is support in one task and query in another
         assert not support["d"] & query["d"] and not support["e"] & query["e"]
+
+
+def parts(tasks: list[HiddenTask]) -> tuple[set[int], set[int]]:
+    """All rows that are support in some task, and all that are queries."""
+    rows = ([task.support for task in tasks], [task.query for task in tasks])
+    support, query = ({int(row) for each in part for row in each} for part in rows)
+    return support, query
+
+
+def test_pools_are_sized_for_the_largest_shot_and_query(tmp_path):
+    """Shots go up to 20 although no image is both; nearly all images take part."""
+    data, phase = competition(tmp_path / "c", {"d": made(tmp_path, [60] * 20)}, 1_500, pools="disjoint")
+    tasks = data.test_tasks(phase, 1)
+    assert uniform(Counter(task.shots for task in tasks), 1, 20) > LEVEL
+    support, query = parts(tasks)
+    assert not support & query
+    assert len(support) == len(query) == 600  # 30 : 30 of each class, as 20 shots to 20 queries
+
+
+def test_the_parts_are_the_same_in_every_run_phase_and_submission(tmp_path):
+    """Seeds run at the same time, and submissions come one after another: none has another's support as a query."""
+    source = made(tmp_path, [45] * 6)
+    data, phase = competition(tmp_path / "c", {"d": source}, 40, pools="disjoint", draws="per-submission")
+    final = phase.model_copy(update={"name": "final"})
+    draws = [(phase, 1, None), (phase, 2, None), (phase, 1, 7), (phase, 1, 8), (final, 1, 7)]
+    runs = [data.test_tasks(*run) for run in draws]
+    assert len({tuple(task.seed for task in tasks) for tasks in runs}) == len(runs)  # other tasks each time
+    support, query = parts([task for tasks in runs for task in tasks])
+    assert not support & query
+
+
+def test_draws_of_a_submission_are_its_own_and_can_be_repeated(tmp_path):
+    data, phase = competition(tmp_path / "c", {"d": made(tmp_path, [45] * 6)}, 4, draws="per-submission")
+    first = [task.seed for task in data.test_tasks(phase, 1, 7)]
+    assert [task.seed for task in data.test_tasks(phase, 1, 8)] != first
+    assert [task.seed for task in data.test_tasks(phase, 1, 7)] == first
+    fixed, phase = competition(tmp_path / "f", {"d": made(tmp_path, [45] * 6)}, 4)
+    assert fixed.test_tasks(phase, 1, 7) is fixed.test_tasks(phase, 1, 8)
+
+
+def test_too_few_images_for_both_parts_are_told_with_counts(tmp_path):
+    data, phase = competition(tmp_path / "c", {"d": made(tmp_path, [60, 27, 60])}, 4, pools="disjoint")
+    with pytest.raises(UserError) as error:
+        data.test_tasks(phase, 1)
+    assert str(error.value) == (
+        "Class '1' of 'd' has 27 images, but 40 are needed so that none is support in one task and a query in another "
+        "(max_shot 20 + query 20); 2 of 3 classes have enough; lower max_shot to 7 in the competition's shape, leave "
+        "small classes out, or set 'pools: shared'."
+    )

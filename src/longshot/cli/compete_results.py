@@ -77,7 +77,7 @@ def leaderboard_command(
         for name, entries in board.leagues.items()
         for entry in entries
     ]
-    print_table(rows, as_json=as_json, footer=board.standing)
+    print_table(rows, as_json=as_json, footer="\n".join([board.standing, *board.marks]))
     if page is not None and rows:
         write_leaderboard(folder, page, phase=board.phase)
 

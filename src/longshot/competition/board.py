@@ -69,7 +69,8 @@ def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
     if sheets:
         parts.append(PagePart("Fact sheets", "What the teams say of their methods.", facts=sheets))
     state = standing(competition, store, phase)
-    return render(competition.title, f"phase {phase} · {state} · written {now()} UTC", parts)
+    facts = [f"phase {phase}", state, *competition.marks, f"written {now()} UTC"]
+    return render(competition.title, " · ".join(facts), parts)
 
 
 def _domains(competition: Competition, phase: Phase) -> PagePart:

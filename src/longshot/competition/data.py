@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from longshot.competition.inside.drive import BlindTask
 from longshot.competition.inside.scoring import Truth
-from longshot.competition.settings import Competition, Phase
+from longshot.competition.settings import DISJOINT, PER_SUBMISSION, Competition, Phase
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, cache_places, hash_text, write_json
@@ -130,25 +130,50 @@ class CompetitionData:
         index.chmod(0o644)
         return {"index.json": index, **files}
 
-    def test_tasks(self, phase: Phase, seed: int) -> list[HiddenTask]:
+    def test_tasks(self, phase: Phase, seed: int, submission: int | None = None) -> list[HiddenTask]:
         """All test tasks of a run, datasets mixed. They follow from the secret: nobody else can draw them again.
+
+        With ``draws: per-submission`` they follow from the number of the ``submission`` too. Which images of a class
+        are support and which are queries follows from the secret and the dataset alone: it is the same in every run.
 
         Every draw has a key of its own, 256 bits of the secret's hash: what a submission sees of some (the order of a
         support set, the numbers of ways and shots, its seeds) says nothing about the others (the order of the queries).
         """
-        draw = (phase.name, phase.test, phase.tasks, seed)
+        own = submission is not None and self.competition.draws == PER_SUBMISSION
+        draw = (phase.name, phase.test, phase.tasks, seed, submission if own else None)
         if draw not in self._tasks:
-            key = hash_text(self.secret(), phase.name, str(seed))
-            limits = PoolLimits(disjoint=self.competition.strict_pools)
+            if own:
+                self._tasks.clear()  # nobody asks for another submission's again
+            key = hash_text(self.secret(), phase.name, str(seed), *([str(submission)] if own else []))
             shape = AnyShape(**self.competition.shape.model_dump())
             tasks: list[HiddenTask] = []
             for name in phase.test:
                 dataset, task_seed = self.dataset(name), int(hash_text(key, "tasks", name), 16)
+                limits = self._pools(name, dataset)
                 testbed = sample(dataset, tasks=phase.tasks, shape=shape, seed=task_seed, limits=limits)
                 tasks += _hidden(name, dataset, testbed, key)
             order = _generator(key, "order").permutation(len(tasks))
             self._tasks[draw] = [tasks[i] for i in order]
         return self._tasks[draw]
+
+    def _pools(self, name: str, dataset: Dataset) -> PoolLimits:
+        """How the images of a dataset are kept apart; UserError where a class has too few for both parts."""
+        if self.competition.pools != DISJOINT:
+            return PoolLimits()
+        shape = self.competition.shape
+        needed = shape.max_shot + shape.query
+        small = np.flatnonzero(dataset.sizes < needed)
+        if len(small):
+            least = int(dataset.sizes.min())
+            lower = f"max_shot to {least - shape.query}" if least - shape.query >= shape.min_shot else "query"
+            raise UserError(
+                f"Class '{dataset.class_ids[int(dataset.sizes.argmin())]}' of '{name}' has {least} images, but "
+                f"{needed} are needed so that none is support in one task and a query in another (max_shot "
+                f"{shape.max_shot} + query {shape.query}); {len(dataset.sizes) - len(small)} of {len(dataset.sizes)} "
+                f"classes have enough",
+                f"lower {lower} in the competition's shape, leave small classes out, or set 'pools: shared'",
+            )
+        return PoolLimits(disjoint=True, cut_seed=int(hash_text(self.secret(), "pools", name), 16))
 
     def secret(self) -> str:
         """A random text made once and kept with the organiser; test tasks follow from it."""

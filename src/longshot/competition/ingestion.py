@@ -1,7 +1,8 @@
 """One run of a submission: meta-train it in its box, hand it the hidden tasks one by one, score what comes back.
 
 The organiser's process keeps all labels. A task's support goes in, the queries follow only after the learner has
-fitted, and what comes back is an array that is checked before it is believed.
+fitted, and what comes back is an array that is checked before it is believed. Every task has a process of its own, or,
+with ``isolation: run``, the one that meta-trained answers all of them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 from longshot.competition import leagues, sandbox
@@ -19,7 +21,7 @@ from longshot.competition.inside import drive
 from longshot.competition.inside.scoring import score_answers, summarize
 from longshot.competition.outcomes import RunOutcome
 from longshot.competition.pages import details_page, run_title
-from longshot.competition.settings import Phase
+from longshot.competition.settings import RUN, TASK, Phase
 from longshot.core.files import atomic, write_json, write_text
 from longshot.core.progress import progress
 from longshot.statistics.intervals import mean_interval
@@ -35,20 +37,23 @@ def run(
     *,
     seed: int,
     league: str = leagues.FREE,
+    submission_number: int | None = None,
     stop: threading.Event | None = None,
     trusted: bool = False,
     equipment: sandbox.Equipment = sandbox.BARE,
 ) -> RunOutcome:
     """Run the unpacked ``submission`` once; ``folder`` receives its log, answers.jsonl and its scores, also by task.
 
-    A failure of the submission is a RunOutcome, not an exception. ``stop`` ends the run from another thread.
-    ``trusted`` needs no sandbox and gives an unofficial result. The images are decoded before the submission's time
-    begins: whoever runs first has as much of it as all others.
+    A failure of the submission is a RunOutcome, not an exception. ``submission_number`` is that of an entry, whose
+    tasks are its own where the competition draws per submission. ``stop`` ends the run from another thread. ``trusted``
+    needs no sandbox and gives an unofficial result. The images are decoded before the submission's time begins: whoever
+    runs first has as much of it as all others.
     """
     if not trusted:
         sandbox.require()
     folder.mkdir(parents=True, exist_ok=True)
-    tasks = data.test_tasks(phase, seed)
+    competition = data.competition
+    tasks = data.test_tasks(phase, seed, submission_number)
     files, images = data.training_files(phase), {name: data.pixels(name) for name in phase.test}
     weights = sandbox.weight_files(equipment.environment) if league == leagues.META else ()
     start = time.monotonic()
@@ -60,14 +65,21 @@ def run(
                 phase.limits,
                 folder / "log.txt",
                 hidden=(*data.private(), *weights),
+                from_nothing=league == leagues.META,
                 stop=stop,
                 trusted=trusted,
                 equipment=equipment,
             ) as box,
             progress("tasks", total=len(tasks), unit="tasks") as bar,
         ):
-            training = drive.begin(box, seed, from_nothing=league == leagues.META)
-            answers = drive.answer_all(box, tasks, images.__getitem__, lambda: bar.advance(1))
+            with box.process(trains=True) as channel:
+                training = drive.begin(channel, seed)
+                if competition.isolation == RUN:  # the same process goes on
+                    answers = drive.answer_all(
+                        lambda: nullcontext(channel), tasks, images.__getitem__, lambda: bar.advance(1)
+                    )
+            if competition.isolation == TASK:
+                answers = drive.answer_all(box.process, tasks, images.__getitem__, lambda: bar.advance(1))
     except BoxError as error:
         return RunOutcome(None, str(error), error.system)
     except drive.BadAnswer as error:
@@ -81,6 +93,9 @@ def run(
         "phase": phase.name,
         "seed": seed,
         "official": not trusted,
+        "isolation": competition.isolation,
+        "pools": competition.pools,
+        "draws": competition.draws,
         "meta_training_seconds": training,
         "duration": time.monotonic() - start,
     }

@@ -45,6 +45,7 @@ class Leaderboard:
     phase: str
     leagues: Mapping[str, list[BoardEntry]]
     standing: str  # whether the results are final, in a few words
+    marks: tuple[str, ...] = ()  # what else a reader of the scores must know
 
     def __len__(self) -> int:
         return sum(map(len, self.leagues.values()))
@@ -131,8 +132,9 @@ def leaderboard(folder: str | Path, *, phase: str | None = None, league: str | N
     for name in [phase] if phase else [each.name for each in reversed(competition.phases)]:
         entries = {each: ranking.leaderboard(competition, store, name, each) for each in leagues}
         if any(entries.values()):
-            return Leaderboard(name, entries, ranking.standing(competition, store, name))
-    return Leaderboard(name, entries, "no scored submissions yet")
+            standing = ranking.standing(competition, store, name)
+            return Leaderboard(name, entries, standing, tuple(competition.marks))
+    return Leaderboard(name, entries, "no scored submissions yet", tuple(competition.marks))
 
 
 def write_leaderboard(folder: str | Path, page: str | Path, *, phase: str) -> None:

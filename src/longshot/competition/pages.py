@@ -9,6 +9,7 @@ from typing import Any
 
 from longshot.competition import figures
 from longshot.competition.inside.scoring import METRICS, telling_half
+from longshot.competition.settings import marks
 from longshot.reports import frame
 
 Facts = tuple[str, Sequence[tuple[str, str]]]  # a name with its fields and their texts
@@ -68,8 +69,9 @@ def details_page(title: str, scores: Mapping[str, Any]) -> str:
             plots = [figures.curves({"this run": groups}, label, label[-5:])]
         parts.append(PagePart(heading, _NOTES.get(heading, ""), ["", "tasks", *names], rows, plots=plots))
     took = f"{scores['meta_training_seconds']:,.1f} s of meta-training, {scores['duration']:,.1f} s in all"
-    official = "" if scores["official"] else " · unofficial: run without a sandbox"
-    return render(title, f"phase {scores['phase']}, seed {scores['seed']} · {took}{official}", parts)
+    official = [] if scores["official"] else ["unofficial: run without a sandbox"]
+    facts = [f"phase {scores['phase']}, seed {scores['seed']}", took, *official, *marks(scores)]
+    return render(title, " · ".join(facts), parts)
 
 
 def _with_half(values: Mapping[str, Any], metric: str) -> str:

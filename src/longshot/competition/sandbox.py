@@ -3,6 +3,7 @@
 Inside: no network, its own process ids, a user of its own without any right, read-only files, a small writable
 tmpfs, no environment. As root the box is set up by root and the command drops to an unprivileged user number that no
 other box has at the time (so that a fork bomb exhausts only its own share); otherwise a user namespace does the same.
+A box that holds rooms (``inside/rooms.py``) keeps the rights to make them, and the rooms drop them.
 What is private to the organiser is covered where it lies below something that is bound (data below /usr, say).
 """
 
@@ -30,7 +31,6 @@ PROGRAM = Path(__file__).parent / "inside"
 PACKAGE = Path(__file__).parent.parent
 FIRST_USER, USERS = 61184, 4336  # numbers that systemd keeps for services without an account
 WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".onnx", ".h5", ".hdf5", ".npz", ".pkl", ".bin", ".tflite")
-SCRATCH = ("/box/work", "/tmp", "/dev/shm")  # the folders a box may write to
 ENVIRONMENT = Path("/box/environment")  # where a box sees the competition's own packages
 DEVICES = (
     "nvidia*",
@@ -40,6 +40,7 @@ DEVICES = (
     "accel*",
     "dxg",
 )  # below /dev: what computes, no screens
+ROOM_RIGHTS = ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_KILL")  # to make rooms, their network, and to end them
 LARGE = 1 << 20  # bytes; a smaller file in a package is a test fixture or a table, hardly a network
 REMEDY = (
     "install it ('apt-get install bubblewrap'); where user namespaces are blocked, allow them (Ubuntu: an AppArmor "
@@ -71,12 +72,17 @@ def probe() -> str | None:
         return "bubblewrap (bwrap) is not installed"
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         return "setpriv (of util-linux) is not installed"
-    with system_calls() as filtered:
-        test = command(["/usr/bin/env", "true"], binds={}, limits=RunLimits(), slot=0, filtered=filtered)
-        done = subprocess.run(test, capture_output=True, text=True, timeout=30, pass_fds=filtered)
+    user = box_user(0)
+    program = ["env", "--chdir=/box/program", sys.executable, "-s", "-m", "inside.rooms"]
+    inner = [*program, "-" if user is None else str(user)]
+    binds = {"/box/program/inside": PROGRAM}
+    test = command(inner, binds=binds, limits=RunLimits(), slot=0, rooms=True)
+    done = subprocess.run(test, capture_output=True, text=True, timeout=60)
     if done.returncode == 0:
         return None
-    return f"bubblewrap cannot make a sandbox here ({done.stderr.strip()[:200] or f'exit {done.returncode}'})"
+    return (
+        f"bubblewrap cannot make a sandbox here ({done.stderr.strip()[-200:] or f'exit {done.returncode}'})"
+    )
 
 
 def require() -> None:
@@ -96,15 +102,23 @@ def command(
     writable: Mapping[str, Path] | None = None,
     filtered: Sequence[int] = (),
     equipment: Equipment = BARE,
+    rooms: bool = False,
 ) -> list[str]:
     """The whole command line: ``arguments`` inside walls. ``binds``: path in the box → path outside, read-only.
 
     ``slot`` tells boxes that run at the same time apart; ``hidden`` are files and folders that cannot be read there;
     ``writable`` folders are bound so that the box may write to them; ``filtered`` comes from ``system_calls`` and is
-    to be passed on to the process; ``equipment`` is what the competition adds.
+    to be passed on to the process; ``equipment`` is what the competition adds. With ``rooms`` the program keeps the
+    rights to make rooms: it is ours, and drops them in every process that is not.
     """
     rules = [word for descriptor in filtered for word in ("--seccomp", str(descriptor))]
-    return [*_walls(limits, hidden, binds, writable or {}, equipment), *rules, *_drop(slot), *arguments]
+    walls = _walls(limits, hidden, binds, writable or {}, equipment, ROOM_RIGHTS if rooms else ())
+    return [*walls, *rules, *([] if rooms else _drop(slot)), *arguments]
+
+
+def box_user(slot: int) -> int | None:
+    """The user that a submission becomes; None in a user namespace, where there is nobody else to be."""
+    return FIRST_USER + slot % USERS if os.geteuid() == 0 else None
 
 
 @contextlib.contextmanager
@@ -168,16 +182,18 @@ def _walls(
     binds: Mapping[str, Path],
     writable: Mapping[str, Path],
     equipment: Equipment,
+    rights: Sequence[str],
 ) -> list[str]:
     root = os.geteuid() == 0
     wall = ["bwrap", "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-net", "--unshare-ipc"]
     wall += ["--unshare-uts", "--unshare-cgroup-try", "--hostname", "box", "--clearenv"]
     if root:
         wall += ["--cap-drop", "ALL"]
-        for right in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
-            wall += ["--cap-add", right]
+        rights = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", *rights)
     else:
         wall += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
+    for right in rights:
+        wall += ["--cap-add", right]
     wall += ["--ro-bind", "/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
         path = Path("/", name)
@@ -201,6 +217,7 @@ def _walls(
     wall += ["--proc", "/proc", "--dev", "/dev"]
     for path in equipment.device_files:
         wall += [*_parents(path)[4:], "--dev-bind", str(path), str(path)]  # /dev itself is there
+    wall += ["--perms", "0755", "--dir", "/box/trained"]
     wall += _scratch("/box/work", limits)
     wall += [*_scratch("/dev/shm", limits), "--remount-ro", "/dev"]
     for inside, outside in binds.items():
@@ -267,6 +284,6 @@ def _drop(slot: int) -> list[str]:
     """As root: become a user without rights, for good. In a user namespace there is nothing left to drop."""
     if os.geteuid() != 0:
         return []
-    user = str(FIRST_USER + slot % USERS)
+    user = str(box_user(slot))
     nothing = ["--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--no-new-privs"]
     return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *nothing]

@@ -2,7 +2,8 @@
 
 Refused are: new namespaces and mounts (a user namespace gives back the rights that were dropped, and a
 tmpfs in it has no limit), memory that belongs to no process and so escapes every count (memfd, System V segments and
-queues), and parts of the kernel that only widen its surface (keyrings, bpf, io_uring …). Of the families of sockets
+queues), what tells one task what another did to the machine (which files are in memory, how much of it is free), and
+parts of the kernel that only widen its surface (keyrings, bpf, io_uring …). Of the families of sockets
 only those exist that stay inside the box: others, such as AF_VSOCK, do not know network namespaces and may reach the
 machine that hosts this one. No image classifier needs one.
 """
@@ -36,6 +37,13 @@ CALLS = {
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
     "io_uring_setup": (425, 425),
+    # what tells of other processes' use of the machine: files in memory, files that are opened, memory and load
+    "preadv2": (327, 286),
+    "cachestat": (451, 451),
+    "inotify_init": (253, 26),
+    "inotify_init1": (294, 26),
+    "fanotify_init": (300, 262),
+    "sysinfo": (99, 179),
 }
 PINNED = {"sched_setaffinity": (203, 122)}  # refused as well where a box has cores of its own
 CLONE = (56, 220)

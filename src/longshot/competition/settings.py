@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 import yaml
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
@@ -19,6 +19,21 @@ from longshot.core.errors import UserError
 from longshot.core.settings import Record, read_record
 
 FILE = "competition.yaml"
+TASK: Final = "task"
+RUN: Final = "run"
+DISJOINT: Final = "disjoint"
+SHARED: Final = "shared"
+FIXED: Final = "fixed"
+PER_SUBMISSION: Final = "per-submission"
+_MARKS = (
+    (
+        "isolation",
+        RUN,
+        "one process answered all tasks of a run and may have remembered them (isolation: run)",
+    ),
+    ("pools", SHARED, "an image may be support in one task and a query in another (pools: shared)"),
+    ("draws", PER_SUBMISSION, "every submission answered tasks of its own (draws: per-submission)"),
+)
 _Member = TypeVar("_Member")
 # YAML's lists; a single value stands for a list of one.
 _Listed = Annotated[
@@ -82,7 +97,9 @@ class Competition(Record):
     leagues: _Listed[League] = (FREE, META)
     shape: CompetitionShape = CompetitionShape()
     image_size: int = 128
-    strict_pools: bool = False  # an image is support or query in all tasks, never both
+    isolation: Literal["task", "run"] = TASK  # a process for every task, or one for the whole run
+    pools: Literal["disjoint", "shared"] = DISJOINT  # disjoint: an image is support or query in all tasks
+    draws: Literal["fixed", "per-submission"] = FIXED  # whether all submissions answer the same tasks
     pseudonyms: bool = True
     fact_sheet: Literal["optional", "required"] = "optional"  # required: nobody enters the final without
     fact_fields: _Listed[str] = tuple(FIELDS)  # what a fact sheet must say
@@ -100,6 +117,11 @@ class Competition(Record):
         )
 
     @property
+    def marks(self) -> list[str]:
+        """What readers of a score must know: each departure from blind tasks that are the same for all."""
+        return marks(self.model_dump())
+
+    @property
     def final(self) -> Phase:
         """The last phase, which ranks for good."""
         return self.phases[-1]
@@ -108,6 +130,15 @@ class Competition(Record):
     def qualifying(self) -> Phase | None:
         """The phase whose submissions may enter the final: the last before it that takes any."""
         return next((phase for phase in reversed(self.phases[:-1]) if phase.submissions), None)
+
+
+def marks(settings: Mapping[str, Any]) -> list[str]:
+    """Sentences about ``isolation``, ``pools`` and ``draws`` where they are not the default.
+
+    >>> marks({"isolation": "run", "pools": "disjoint", "draws": "fixed"})
+    ['one process answered all tasks of a run and may have remembered them (isolation: run)']
+    """
+    return [text for name, value, text in _MARKS if settings.get(name) == value]
 
 
 def load(folder: str | Path) -> Competition:

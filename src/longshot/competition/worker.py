@@ -147,6 +147,7 @@ def _outcome(
             folder,
             seed=claimed.seed,
             league=claimed.league,
+            submission_number=claimed.submission,
             stop=stop,
             equipment=equipment,
         )

@@ -126,6 +126,11 @@ class Shape(Choice, Protocol):
         """The fewest queries and the fewest shots a class must be able to give."""
         ...
 
+    @property
+    def pool_counts(self) -> tuple[int, int]:
+        """Queries and shots in whose ratio a class is cut where its images may not be both."""
+        ...
+
     def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
         """Classes per task, [T]; task t can draw from ``available[t]`` ≥ ``min_way`` classes.
 

@@ -72,6 +72,11 @@ class ShapeLike:
         """The most queries and the most shots of one class in any task."""
         return int(self.queries.values.max()), int(self.shots.values.max())
 
+    @property
+    def pool_counts(self) -> tuple[int, int]:
+        """As ``min_counts``."""
+        return self.min_counts
+
     def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
         """The other testbed's ways, [T]."""
         self._check(streams)

@@ -70,6 +70,11 @@ class MetaDatasetShape:
         """One query and one shot."""
         return 1, 1
 
+    @property
+    def pool_counts(self) -> tuple[int, int]:
+        """As many queries as shots: half of a class, as where its images are shared."""
+        return 1, 1
+
     def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
         """n for every task, [T]."""
         most = np.minimum(available, self.max_way)

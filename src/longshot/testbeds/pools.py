@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ class ImageLimits:
     """What limits the images of all tasks, whatever draws them.
 
     ``query_where`` and ``support_where`` are rules over attributes. With ``disjoint`` an image that is support in one
-    task is never a query in another: each class is cut in two once, in the ratio of queries to shots.
+    task is never a query in another: each class is cut in two once, in the ratio of queries to shots (the largest
+    number, where it varies).
 
     Parameters
     ----------
@@ -29,6 +30,8 @@ class ImageLimits:
         Which images may be queries, and which support.
     disjoint : bool
         Cut each class in two.
+    cut_seed : int, optional
+        Seed of the cut, so that testbeds of the same shape with other seeds share it; the testbed's own unless given.
 
     Examples
     --------
@@ -44,12 +47,17 @@ class ImageLimits:
     query_where: str | None = None
     support_where: str | None = None
     disjoint: bool = False
+    cut_seed: int | None = None  # None: the testbed's own seed
 
     def settings(self) -> dict[str, Any]:
         """For the metadata: what is limited, nothing when nothing is."""
         rules = {"query_where": self.query_where, "support_where": self.support_where}
         limits: dict[str, Any] = {name: rule for name, rule in rules.items() if rule is not None}
-        return {**limits, "disjoint_pools": True} if self.disjoint else limits
+        if self.disjoint:
+            limits["disjoint_pools"] = True
+            if self.cut_seed is not None:
+                limits["cut_seed"] = self.cut_seed
+        return limits
 
 
 def make_pools(
@@ -70,7 +78,8 @@ def make_pools(
     ]
     everything = Pool(dataset, dataset.split_classes(split)).restrict(*masks)
     if limits.disjoint:
-        everything = _cut(everything, shape, streams)
+        seed = streams.seed if limits.cut_seed is None else limits.cut_seed
+        everything = _cut(everything, shape, replace(streams, seed=seed))
     if curated is None:
         everything = _checked([everything], shape, split, drop_small)
         return everything, [everything], len(dataset.split_classes(split)) - len(everything.classes)
@@ -182,14 +191,14 @@ def _cut(pool: Pool, shape: Shape, streams: Streams) -> Pool:
     order = streams.generator("disjoint-pools").permutation(len(dataset))
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    queries, shots = shape.min_counts
+    (queries, shots), ratio = shape.min_counts, shape.pool_counts
     for c in pool.classes:
         rows = np.arange(dataset.offsets[c], dataset.offsets[c + 1])
         shared = rows[query[rows] & support[rows]]
         shared = shared[np.argsort(rank[shared])]
         only_query = int(query[rows].sum()) - len(shared)
         only_support = int(support[rows].sum()) - len(shared)
-        share = round(len(shared) * queries / (queries + shots))
+        share = round(len(shared) * ratio[0] / sum(ratio))
         # Not fewer than a task needs on either side; where both cannot be had, the check of sizes says so.
         share = min(max(share, queries - only_query), len(shared) - max(shots - only_support, 0))
         share = min(max(share, 0), len(shared))

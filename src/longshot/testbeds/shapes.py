@@ -64,6 +64,11 @@ class FixedShape:
         """Queries and shots."""
         return self.query, self.shot
 
+    @property
+    def pool_counts(self) -> tuple[int, int]:
+        """Queries and shots."""
+        return self.min_counts
+
     def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
         """``way`` for every task, [T]."""
         return np.full(len(streams), self.way, dtype=np.int64)
@@ -122,6 +127,11 @@ class AnyShape:
     def min_counts(self) -> tuple[int, int]:
         """Queries and the least number of shots."""
         return self.query, self.min_shot
+
+    @property
+    def pool_counts(self) -> tuple[int, int]:
+        """Queries and the largest number of shots: a class with enough images gives all of them."""
+        return self.query, self.max_shot
 
     def ways(self, streams: Streams, available: NDArray[np.int64]) -> NDArray[np.int64]:
         """N for every task, [T]."""

@@ -16,7 +16,7 @@ from longshot.competition.bundle.describe import describe
 from longshot.competition.bundle.images import SealedImages, seal_images
 from longshot.competition.bundle.pages import pages
 from longshot.competition.data import CompetitionData, HiddenTask
-from longshot.competition.settings import Competition, Phase
+from longshot.competition.settings import PER_SUBMISSION, RUN, Competition, Phase
 from longshot.core.errors import UserError
 from longshot.core.files import atomic
 from longshot.statistics.intervals import t_quantile
@@ -54,6 +54,16 @@ def write_bundle(competition: Competition, out: Path, *, docker_image: str = IMA
     taking = [phase for phase in competition.phases if phase.submissions]
     if not taking:
         raise UserError("No phase of the competition takes submissions", "set 'submissions: true' for one")
+    if competition.draws == PER_SUBMISSION:
+        raise UserError(
+            "A bundle holds its tasks, so that they cannot be drawn anew for every submission",
+            "set 'draws: fixed'",
+        )
+    if competition.isolation == RUN:
+        raise UserError(
+            "A bundle's programs answer every task in a process of its own, but the competition has 'isolation: run'",
+            "set 'isolation: task'",
+        )
     runs = [(phase, seed) for phase in taking for seed in phase.seeds]
     tasks = [
         {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -39,43 +40,44 @@ class BadAnswer(Exception):
     """The submission answered with something that is no prediction."""
 
 
-def begin(channel: Channel, seed: int, *, from_nothing: bool = False) -> float:
-    """Have the submission meta-trained; gives the seconds from the start of its program.
-
-    ``from_nothing``: it may ask neither for the network nor for weights that others learned.
-    """
+def begin(channel: Channel, seed: int) -> float:
+    """Have the submission meta-trained; gives the seconds it took."""
     begun = time.monotonic()  # our clock: what it says itself is not to be believed
-    channel.send("begin", {"seed": seed, "from_nothing": from_nothing})
+    channel.send("begin", {"seed": seed})
     channel.receive("trained")
     return time.monotonic() - begun
 
 
 def answer_all(
-    channel: Channel,
+    channels: Callable[[], AbstractContextManager[Channel]],
     tasks: Sequence[BlindTask],
     pixels: Callable[[str], np.ndarray[Any, Any]],
     tick: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
-    """One answer per task: predicted labels [n] and the seconds it took. ``pixels(dataset)``: uint8 [N, H, W, 3]."""
+    """One answer per task: predicted labels [n] and the seconds it took, from the start of its process.
+
+    ``channels()`` opens the channel of one task and closes it with all that is behind it; ``pixels(dataset)`` gives
+    uint8 [N, H, W, 3].
+    """
     answers = []
     support = pixels(tasks[0].dataset)[tasks[0].support]
     for position, task in enumerate(tasks):
         begun = time.monotonic()
-        fields = {"ways": task.ways, "shots": task.shots, "seed": task.seed}
-        channel.send("task", fields, support=support, labels=task.support_label)
-        query = pixels(task.dataset)[task.query]  # gathered while the submission fits
-        channel.receive("fitted")
-        channel.send("query", query=query)
-        for following in tasks[position + 1 : position + 2]:  # and this while it predicts
-            support = pixels(following.dataset)[following.support]
-        predicted = channel.receive("predicted").arrays.get("predicted")
         try:
+            with channels() as channel:
+                fields = {"ways": task.ways, "shots": task.shots, "seed": task.seed}
+                channel.send("task", fields, support=support, labels=task.support_label)
+                query = pixels(task.dataset)[task.query]  # gathered while the submission fits
+                channel.receive("fitted")
+                channel.send("query", query=query)
+                for following in tasks[position + 1 : position + 2]:  # and this while it predicts
+                    support = pixels(following.dataset)[following.support]
+                predicted = channel.receive("predicted").arrays.get("predicted")
             if predicted is None:
                 raise ValueError("it sent no prediction")
             labels = scoring.labels_from(predicted, len(task.query), task.ways)
-        except ValueError as error:
+        except (ValueError, BadAnswer, wire.WireError) as error:
             raise BadAnswer(f"in task {position + 1} of {len(tasks)}, {error}") from error
         answers.append({"predicted": labels.tolist(), "seconds": time.monotonic() - begun})
         tick()
-    channel.send("end")
     return answers

@@ -129,6 +129,12 @@ def open_sources(folder: Path) -> list[FeedSource]:
     return sources
 
 
+def image_size(folder: Path) -> int:
+    """Pixels of a side of the images."""
+    entry = json.loads((folder / "index.json").read_text(encoding="utf-8"))["datasets"][0]
+    return int(np.load(folder / entry["file"], mmap_mode="r", allow_pickle=False).shape[1])
+
+
 def hold_out(
     sources: list[FeedSource], validation: Any, rng: np.random.Generator
 ) -> tuple[list[FeedSource], list[FeedSource]]:

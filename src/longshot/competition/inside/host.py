@@ -1,6 +1,4 @@
-"""The program inside the sandbox: meta-train the submission, then answer task after task over the pipe.
-
-    python -m inside.host SUBMISSION DATA WORK READ_FD WRITE_FD
+"""A process of a submission: it meta-trains, or answers tasks, as the messages that come through its pipe say.
 
 Everything printed goes to the participant's log. Labels of queries never come here.
 """
@@ -15,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,10 @@ from . import api, feed, league, wire
 
 MAX_MESSAGE = 4 << 30  # from the organiser, who is trusted
 MAX_REASON = 4000  # characters of a traceback that are sent on
+LEARNER, CLASS = (
+    "learner",
+    "class",
+)  # in the folder that meta-training leaves: what ``save`` wrote, the learner's class
 watches: list[league.Watch] = []  # one where the submission must learn from nothing
 
 
@@ -57,34 +60,54 @@ class Logger:
         print(json.dumps(line), flush=True)
 
 
-def main() -> None:
-    submission, data, work = (Path(argument) for argument in sys.argv[1:4])
-    incoming, outgoing = int(sys.argv[4]), int(sys.argv[5])
+def live(
+    submission: Path, data: Path, trained: Path, incoming: int, outgoing: int, *, from_nothing: bool = False
+) -> int:
+    """Train ("begin") and answer ("task") until "end", or until nobody is there; gives the exit code.
+
+    ``trained`` is the folder through which meta-training hands its learner to the processes of the tasks, and the only
+    thing they have of it.
+    """
+    if from_nothing:
+        watches.append(league.Watch(str(submission)))
+    learner_class = None
     try:
-        begin = wire.receive(incoming, MAX_MESSAGE)
-        if begin.fields.get("from_nothing"):
-            watches.append(league.Watch(str(submission)))
-        learner_class = train(submission, data, work, int(begin.fields["seed"]), outgoing)
-        serve(learner_class, submission, work / "learner", incoming, outgoing)
+        model = import_model(submission, data)
+        while (message := wire.receive(incoming, MAX_MESSAGE)).kind != "end":
+            if message.kind == "begin":
+                learner_class = train(model, submission, data, trained, int(message.fields["seed"]))
+                wire.send(outgoing, "trained")
+                continue
+            if learner_class is None:
+                with stage("import", submission):
+                    learner_class = find_class(model, trained)
+            answer(learner_class, submission, trained / LEARNER, message, incoming, outgoing)
     except Failure as failure:
         print(failure.reason, file=sys.stderr, flush=True)
         wire.send(outgoing, "failed", {"stage": failure.stage, "reason": failure.reason})
-        sys.exit(3)
+        return 3
+    except wire.WireError:
+        return 4
+    return 0
 
 
-def train(submission: Path, data: Path, work: Path, seed: int, outgoing: int) -> Any:
-    """Import model.py, meta-train, save the learner; gives the learner's class."""
-    sys.path.insert(0, str(submission))  # its own modules first
+def import_model(submission: Path, data: Path) -> Any:
+    """The submission's model.py as a module, its own modules before all others."""
+    sys.path.insert(0, str(submission))
     if not (submission / "api.py").exists():
         sys.modules["api"] = api
-    os.chdir(work)
-    opened = feed.open_sources(data)
-    os.environ["IMAGE_SIZE"] = str(opened[0].pixels.shape[1])  # known before a network is made
+    os.environ["IMAGE_SIZE"] = str(feed.image_size(data))  # known before a network is made
     with stage("import", submission):
         model = importlib.import_module("model")
     missing = [name for name in ("MyMetaLearner", "MyLearner") if not hasattr(model, name)]
     if missing:
         raise Failure("import", f"model.py has no class {missing[0]}")
+    return model
+
+
+def train(model: Any, submission: Path, data: Path, trained: Path, seed: int) -> Any:
+    """Meta-train and save the learner; gives its class."""
+    opened = feed.open_sources(data)
     seed_everything(seed)
     rng = np.random.default_rng(seed)
     try:
@@ -102,34 +125,42 @@ def train(submission: Path, data: Path, work: Path, seed: int, outgoing: int) ->
     validation = feed.task_generator(held_out, config["valid_config"], rng) if held_out else None
     with stage("meta_fit", submission):
         learner = model.MyMetaLearner(ways, total, Logger()).meta_fit(training, validation)
-    folder = work / "learner"
-    folder.mkdir()
+    (trained / LEARNER).mkdir()
     with stage("save", submission):
-        learner.save(str(folder))
-    wire.send(outgoing, "trained")
-    return type(learner)
+        learner.save(str(trained / LEARNER))
+        learner_class = type(learner)
+        name = f"{learner_class.__module__}:{learner_class.__qualname__}"
+        (trained / CLASS).write_text(name, encoding="utf-8")
+    return learner_class
 
 
-def serve(learner_class: Any, submission: Path, folder: Path, incoming: int, outgoing: int) -> None:
-    """Answer tasks: a fresh learner for each, loaded from what training saved; queries come only after the fit."""
-    while True:
-        message = wire.receive(incoming, MAX_MESSAGE)
-        if message.kind == "end":
-            return
-        ways, shots = int(message.fields["ways"]), int(message.fields["shots"])
-        seed_everything(int(message.fields["seed"]))
-        labels = torch.from_numpy(message.arrays["labels"])
-        with stage("load", submission):
-            learner = learner_class()
-            learner.load(str(folder))
-        with stage("fit", submission):
-            support = (feed.images(message.arrays["support"]), labels, labels.clone(), ways, shots)
-            predictor = learner.fit(support)
-        wire.send(outgoing, "fitted")
-        query = wire.receive(incoming, MAX_MESSAGE)
-        with stage("predict", submission):
-            predicted = predictor.predict(feed.images(query.arrays["query"]))
-        wire.send(outgoing, "predicted", predicted=plain(predicted))
+def find_class(model: Any, trained: Path) -> Any:
+    """The class of the learner that meta-training gave; MyLearner where its name leads nowhere."""
+    module, _, path = (trained / CLASS).read_text(encoding="utf-8").partition(":")
+    try:
+        return attrgetter(path)(importlib.import_module(module))
+    except (ImportError, AttributeError):  # made inside a function, say
+        return model.MyLearner
+
+
+def answer(
+    learner_class: Any, submission: Path, folder: Path, message: wire.Message, incoming: int, outgoing: int
+) -> None:
+    """Answer a task with a fresh learner, loaded from what training saved; queries come only after the fit."""
+    ways, shots = int(message.fields["ways"]), int(message.fields["shots"])
+    seed_everything(int(message.fields["seed"]))
+    labels = torch.from_numpy(message.arrays["labels"])
+    with stage("load", submission):
+        learner = learner_class()
+        learner.load(str(folder))
+    with stage("fit", submission):
+        support = (feed.images(message.arrays["support"]), labels, labels.clone(), ways, shots)
+        predictor = learner.fit(support)
+    wire.send(outgoing, "fitted")
+    query = wire.receive(incoming, MAX_MESSAGE)
+    with stage("predict", submission):
+        predicted = predictor.predict(feed.images(query.arrays["query"]))
+    wire.send(outgoing, "predicted", predicted=plain(predicted))
 
 
 def plain(predicted: Any) -> np.ndarray[Any, Any]:
@@ -173,7 +204,3 @@ def _keep_to_the_rule() -> None:
     for watch in watches:
         if watch.broken:
             raise Failure("league", watch.broken)
-
-
-if __name__ == "__main__":
-    main()

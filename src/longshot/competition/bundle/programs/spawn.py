@@ -1,42 +1,34 @@
-"""Processes for a submission, one after another: one that meta-trains, then one for every test task.
+"""A submission's processes in a container of the platform: forked one after another behind walls of their own making.
 
     python3 -m spawn SOCKET SUBMISSION TRAIN WORK HIDDEN…
 
-It has the libraries imported and nothing of the submission, so that a process is there in milliseconds and knows
-nothing of the ones before: they are ended with all they started, and what they wrote is removed.
+What starts and ends them is ``inside/spawn.py``, as in Longshot's own sandbox. The walls are weaker than there: a
+container gives no right to make namespaces, so a process closes itself in (``confine.py``).
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import signal
 import socket
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import confine
-from inside import host, wire
+from inside import host, spawn
 
-READY, CLEAN, STOP = b"ready", b"clean", b"stop"
-TRAIN, TASK = b"train", b"task"
-LIBRARIES = {"longshot": "longshot.competition.solver", "torchvision": "torchvision", "timm": "timm"}
 SHARED = Path("/dev/shm")  # what processes share in memory, and may leave behind
-PATIENCE = 20.0  # seconds until the last process of a task must be gone
-CLASS = ".class"  # file with the name of the learner's class
 
 
-class Spawner:
+class Spawner(spawn.Forks):
     """Starts the processes of one submission. ``hidden`` files and folders cannot be read in them."""
 
     def __init__(self, submission: Path, train: Path, work: Path, hidden: list[Path]) -> None:
+        super().__init__(work / "scratch")
         self.submission, self.train, self.hidden = submission, train, hidden
         self.trained = work / "trained"  # what meta-training leaves: read by every task, written by none
-        self.scratch = work / "scratch"
         self.readable = [*confine.around([*hidden, work]), submission, train]
         self.shared = entries(SHARED)
         self.drops = confine.may_drop()
@@ -60,80 +52,33 @@ class Spawner:
             os.close(os.open(path, os.O_RDONLY))
             return 0
 
-        _, status = os.waitpid(self._fork(look), 0)
-        self.clean()
-        return status == 0
+        return self.clean(self.start(look, trains=False), trains=False, patience=spawn.PATIENCE) == 0
 
-    def start(self, kind: bytes, incoming: int, outgoing: int) -> int:
-        """Start a process that trains or answers one task over its two pipes; gives its number."""
+    def enter(self, trains: bool) -> None:
+        if self.drops:
+            confine.drop_user()
+        readable = [*self.readable, self.trained]
+        writable = [self.scratch, SHARED, *devices(), *([self.trained] if trains else [])]
+        confine.confine(readable, writable)
+        confine.private(False)  # its own process is open to itself
 
-        def train() -> None:
-            begin = wire.receive(incoming, host.MAX_MESSAGE)
-            seed = int(begin.fields["seed"])
-            learner_class = host.train(self.submission, self.train, self.trained, seed, outgoing)
-            (self.trained / CLASS).write_text(learner_class.__name__, encoding="utf-8")
-
-        def answer() -> None:
-            sys.path.insert(0, str(self.submission))
-            if not (self.submission / "api.py").exists():
-                sys.modules["api"] = host.api
-            size = host.feed.open_sources(self.train)[0].pixels.shape[1]
-            os.environ["IMAGE_SIZE"] = str(size)
-            silent = os.open(os.devnull, os.O_WRONLY)
-            for stream in (1, 2):  # test images must not come out with what is printed
-                os.dup2(silent, stream)
-            with host.stage("import", self.submission):
-                model = importlib.import_module("model")
-                name = (self.trained / CLASS).read_text(encoding="utf-8")
-                learner_class = getattr(model, name, model.MyLearner)
-            host.serve(learner_class, self.submission, self.trained / "learner", incoming, outgoing)
-
-        def reported() -> int:
-            try:
-                (train if kind == TRAIN else answer)()
-            except host.Failure as failure:
-                wire.send(outgoing, "failed", {"stage": failure.stage, "reason": failure.reason})
-                return 1
-            return 0
-
-        return self._fork(reported, trains=kind == TRAIN)
-
-    def _fork(self, work: Callable[[], int], trains: bool = False) -> int:
-        self.scratch.mkdir()
-        self.scratch.chmod(0o777)
-        process = os.fork()
-        if process:
-            return process
-        code = 3
+    def clean(self, process: int, trains: bool, patience: float = 0.0) -> int | None:
         try:
-            if self.drops:
-                confine.drop_user()
-            readable = [*self.readable, self.trained]
-            writable = [self.scratch, SHARED, *devices(), *([self.trained] if trains else [])]
-            confine.confine(readable, writable)
-            confine.private(False)  # its own process is open to itself
-            os.environ.update(HOME=str(self.scratch), TMPDIR=str(self.scratch), USER="nobody")
-            os.chdir(self.scratch)
-            code = work()
-        finally:
-            os._exit(code)
-
-    def clean(self) -> None:
-        """End every process that is left and remove what they wrote."""
-        deadline = time.monotonic() + PATIENCE
-        while family := descendants():
-            if time.monotonic() > deadline:
-                raise confine.Unprotected(f"{len(family)} processes of the submission cannot be ended")
-            for process in family:
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
-            time.sleep(0.001)
-        shutil.rmtree(self.scratch)
+            code = super().clean(process, trains, patience)
+        except RuntimeError as error:
+            raise confine.Unprotected(str(error)) from error
         for entry in entries(SHARED) - self.shared:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        return code
+
+    def work(self, trains: bool, descriptors: tuple[int, ...]) -> int:
+        """What a process does, over its two pipes."""
+        incoming, outgoing = descriptors
+        if not trains:  # test images must not come out with what is printed
+            silent = os.open(os.devnull, os.O_WRONLY)
+            for stream in (1, 2):
+                os.dup2(silent, stream)
+        return host.live(self.submission, self.train, self.trained, incoming, outgoing)
 
 
 def entries(folder: Path) -> set[Path]:
@@ -148,29 +93,6 @@ def devices() -> list[Path]:
     return [path for path in characters if not path.is_symlink()]
 
 
-def descendants() -> list[int]:
-    """The processes that come from this one. Orphans are its children (``adopt_orphans``)."""
-    children: dict[int, list[int]] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with suppress(OSError, IndexError):
-                parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-                children.setdefault(int(parent), []).append(int(folder.name))
-    family = [os.getpid()]
-    for process in family:  # which grows while it is walked through
-        family += children.get(process, [])
-    return family[1:]
-
-
-def import_libraries(submission: Path) -> None:
-    """Import the large libraries that the submission names, so that every process has them."""
-    texts = [path.read_text(encoding="utf-8", errors="replace") for path in submission.rglob("*.py")]
-    for word, library in LIBRARIES.items():
-        if any(word in text for text in texts):
-            with suppress(Exception):  # where it is missing the submission's own import says so
-                importlib.import_module(library)
-
-
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     submission, train, work, *hidden = (Path(argument) for argument in sys.argv[2:])
@@ -179,34 +101,14 @@ def main() -> None:
     try:
         spawner = Spawner(submission, train, work, hidden)
         spawner.probe()
-        import_libraries(submission)
-        control.send(READY)
-        while True:
-            kind, pipes, _, _ = socket.recv_fds(control, 64, 2)
-            if not kind:
-                return
-            process = spawner.start(kind, *pipes)
-            for end in pipes:
-                os.close(end)
-            control.recv(64)  # STOP
-            if kind == TRAIN:
-                wait(process)
-            spawner.clean()
-            control.send(CLEAN)
+        spawn.import_libraries(submission)
+        spawn.serve(control, spawner, spawner.work)
     except confine.Unprotected as error:
         control.send(str(error).encode())
     finally:
-        for process in descendants():
+        for process in spawn.descendants():
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-
-
-def wait(process: int) -> None:
-    """Until it ends of itself: it still writes a name."""
-    for _ in range(1000):
-        if os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            return
-        time.sleep(0.01)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,248 @@
+"""Rooms inside a box: every process of a submission gets namespaces, files and rights of its own, and leaves nothing.
+
+A room has its own process numbers, mounts, network, message queues and semaphores. Its writable folders are empty when
+it is made and gone with it; everything else is read-only. The first process of a room watches over the others: when it
+is ended, the kernel ends all of them, whatever they did to survive. Standard library only: it is made before torch is
+there, and tried by ``python -m inside.rooms`` where a box is to be made for the first time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import resource
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+TRAINED = Path("/box/trained")  # what meta-training leaves for the tasks; read-only from then on
+WORK, TEMPORARY, SHARED = Path("/box/work"), Path("/tmp"), Path("/dev/shm")  # what a room may write to
+# What the kernel counts for the whole machine: a task could add to it for the next to read. Nothing is seen there,
+COVERED = (
+    *("fs", "irq"),
+    *("buddyinfo", "diskstats", "interrupts", "loadavg", "locks", "pagetypeinfo", "pressure", "sched_debug"),
+    *("schedstat", "slabinfo", "softirqs", "sys/fs", "sys/kernel/random", "timer_list", "vmstat", "zoneinfo"),
+)
+FROZEN = ("cpuinfo", "meminfo", "uptime")  # or what was there when the box was made: programs ask for it
+_MOUNTS, _NAMES, _QUEUES, _NUMBERS, _NETWORK = 0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000
+_READ_ONLY, _NO_SETUID, _NO_DEVICES, _NO_PROGRAMS, _REMOUNT, _BIND = 1, 2, 4, 8, 32, 4096
+_ALL, _PRIVATE = 16384, 1 << 18
+_NO_NEW_PRIVILEGES, _DUMPABLE, _SECCOMP, _DROP_BOUND = 38, 4, 22, 24  # of prctl
+_SET_RIGHTS = {"x86_64": 126, "aarch64": 91}  # the number of capset
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class NoRoom(Exception):
+    """The kernel refused a part of a room; the text says which."""
+
+
+@dataclass(frozen=True)
+class RoomLimits:
+    """What the processes of a room may use; ``user`` is the one they become, None where there is nobody else to be."""
+
+    user: int | None
+    processes: int
+    memory: int  # address space of one process; 0: no limit
+    cpu_seconds: int  # of one process; 0: no limit
+    disk: int  # bytes, one half of them for what meta-training leaves
+    files: int  # likewise
+    calls: bytes  # filter of system calls, as the kernel's instructions; empty: none
+
+
+class Rooms:
+    """Makes one room after another, of which a process in a box of bubblewrap's has the right to."""
+
+    def __init__(self, limits: RoomLimits) -> None:
+        self.limits = limits
+        _done(_libc.unshare(_MOUNTS), "a view of the files of its own")
+        _mount(None, "/", flags=_ALL | _PRIVATE)
+        self._numbers = _own_numbers()
+        half = f"size={max(limits.disk // 2, 4096)},nr_inodes={limits.files // 2 + 1},mode=0777"
+        _mount("tmpfs", TRAINED, "tmpfs", _NO_SETUID | _NO_DEVICES, half)
+        _mount("tmpfs", WORK, "tmpfs", _NO_SETUID | _NO_DEVICES, "size=64m,mode=0755")  # this process's own
+        for name in FROZEN:
+            (WORK / name).write_text(Path("/proc", name).read_text(encoding="utf-8"), encoding="utf-8")
+        processors = ["cpu", *(f"cpu{number}" for number in sorted(os.sched_getaffinity(0)))]
+        lines = [*(f"{name} 0 0 0 0 0 0 0 0 0 0\n" for name in processors), "btime 0\n"]
+        (WORK / "stat").write_text("".join(lines), encoding="utf-8")  # how many there are, not how busy
+        # what bubblewrap bound there: a part of Python, say
+        self._shown = sorted(entry.name for entry in TEMPORARY.iterdir())
+
+    def start(self, work: Callable[[], int], trains: bool, descriptors: tuple[int, ...] = ()) -> int:
+        """Do ``work`` in a new room; gives the number of its first process. ``descriptors`` stay open."""
+        _done(_libc.setns(self._numbers, _NUMBERS), "its own process numbers")
+        _done(_libc.unshare(_NUMBERS), "new process numbers")
+        first = os.fork()
+        if first:
+            return first
+        code = 3
+        try:
+            _keep_open(descriptors)
+            self._furnish()
+            self._give_up_rights()
+            code = _watch_over(work, descriptors)
+        except NoRoom as error:
+            os.write(2, f"no room: {error}\n".encode())
+        finally:
+            os._exit(code)
+
+    def clean(self, first: int, trains: bool, patience: float = 0.0) -> int | None:
+        """End all processes of the room; gives how it ended by itself within ``patience`` seconds, else None."""
+        end = time.monotonic() + patience
+        while not os.waitid(os.P_PID, first, os.WEXITED | os.WNOHANG | os.WNOWAIT) and time.monotonic() < end:
+            time.sleep(0.005)
+        ended = os.waitid(os.P_PID, first, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        os.kill(first, signal.SIGKILL)  # it may still be there as a name
+        code = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])  # returns when the whole room is gone
+        if trains:  # all that could write is gone: not even a time stamp changes from here on
+            _mount(None, TRAINED, flags=_REMOUNT | _READ_ONLY | _NO_SETUID | _NO_DEVICES)
+        return code if ended else None
+
+    def _furnish(self) -> None:
+        _done(_libc.unshare(_MOUNTS | _NAMES | _QUEUES | _NETWORK), "namespaces of its own")
+        _mount(None, "/", flags=_ALL | _PRIVATE)
+        _mount("proc", "/proc", "proc", _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS)
+        for path in (Path("/proc", name) for name in COVERED):
+            if path.is_dir():
+                _mount("tmpfs", path, "tmpfs", _READ_ONLY, "size=4096,mode=0000")
+            elif path.exists():
+                _mount("/dev/null", path, flags=_BIND)
+        for path in (Path("/proc", name) for name in (*FROZEN, "stat")):
+            _mount(str(WORK / path.name), path, flags=_BIND)
+            _mount(None, path, flags=_REMOUNT | _BIND | _READ_ONLY | _NO_SETUID | _NO_DEVICES)
+        # terminals, which have time stamps
+        _mount("tmpfs", "/dev/pts", "tmpfs", _READ_ONLY, "size=4096,mode=0000")
+        self._make_scratch()
+        _loopback_up()
+
+    def _make_scratch(self) -> None:
+        """Three empty folders that share what may be written; in /tmp what the box shows there is shown again."""
+        files = self.limits.files // 2 + 4 + len(self._shown)  # beside those made here
+        half = f"size={max(self.limits.disk // 2, 4096)},nr_inodes={files},mode=0755"
+        _mount("tmpfs", WORK, "tmpfs", _NO_SETUID | _NO_DEVICES, half)
+        for name in ("work", "tmp", "shm"):
+            (WORK / name).mkdir()
+            (WORK / name).chmod(0o1777)
+        for name in self._shown:
+            target = WORK / "tmp" / name
+            target.mkdir() if (TEMPORARY / name).is_dir() else target.touch()
+            _mount(str(TEMPORARY / name), target, flags=_BIND | _ALL)
+            _mount(None, target, flags=_REMOUNT | _BIND | _READ_ONLY | _NO_SETUID | _NO_DEVICES)
+        _mount(str(WORK / "tmp"), TEMPORARY, flags=_BIND | _ALL)
+        _mount(str(WORK / "shm"), SHARED, flags=_BIND)
+        _mount(str(WORK / "work"), WORK, flags=_BIND)
+
+    def _give_up_rights(self) -> None:
+        """Become a user without any right, within limits, behind the filter of system calls: for good."""
+        limits = self.limits
+        os.chdir(WORK)
+        _libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        for right in range(64):
+            _libc.prctl(_DROP_BOUND, right, 0, 0, 0)  # those that do not exist are refused
+        if limits.user is not None:
+            os.setgroups([])
+            os.setresgid(limits.user, limits.user, limits.user)
+            os.setresuid(limits.user, limits.user, limits.user)
+        header, none = struct.pack("=Ii", 0x20080522, 0), bytes(24)
+        _done(_libc.syscall(_SET_RIGHTS[os.uname().machine], header, none), "giving up its rights")
+        _limit(resource.RLIMIT_NPROC, limits.processes + 1)  # the first process is not the submission's
+        _limit(resource.RLIMIT_CORE, 0)
+        if limits.memory:
+            _limit(resource.RLIMIT_AS, limits.memory)
+        if limits.cpu_seconds:
+            _limit(resource.RLIMIT_CPU, limits.cpu_seconds)
+        if limits.calls:
+            buffer = ctypes.create_string_buffer(limits.calls, len(limits.calls))
+            program = struct.pack("=HxxxxxxQ", len(limits.calls) // 8, ctypes.addressof(buffer))
+            _done(_libc.prctl(_SECCOMP, 2, program, 0, 0), "a filter of system calls")
+
+
+def _watch_over(work: Callable[[], int], descriptors: tuple[int, ...]) -> int:
+    """Fork the process that does ``work``, bury what ends, and give how that one ended: 128 + n for signal n."""
+    process = os.fork()
+    if process == 0:
+        code = 3
+        try:
+            _libc.prctl(_DUMPABLE, 1, 0, 0, 0)  # its own process is open to itself
+            code = work()
+        finally:
+            os._exit(code)
+    for descriptor in descriptors:
+        os.close(descriptor)  # so that it closes when the submission closes it
+    while True:
+        ended, status = os.wait()
+        if ended == process:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+
+
+def _own_numbers() -> int:
+    """Go on as the first process of a pid namespace to which one may return; gives its descriptor."""
+    _done(_libc.unshare(_NUMBERS), "process numbers of its own")
+    inner = os.fork()
+    if inner:
+        os.closerange(3, 1024)  # what they are for is the inner process's
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) & 255)
+    _mount("proc", "/proc", "proc", _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS)
+    return os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _keep_open(descriptors: tuple[int, ...]) -> None:
+    """Close all but the three standard descriptors and these."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        if int(name) > 2 and int(name) not in descriptors:
+            with suppress(OSError):  # the listing's own
+                os.close(int(name))
+
+
+def _loopback_up() -> None:
+    """127.0.0.1 as it is everywhere: parts of a submission may talk to each other."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line, suppress(OSError):
+        fcntl.ioctl(line, 0x8914, struct.pack("16sh22x", b"lo", 1))
+
+
+def _limit(resource_number: int, most: int) -> None:
+    _, hard = resource.getrlimit(resource_number)
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(resource_number, (most, most))
+
+
+def _mount(
+    source: str | None,
+    target: str | Path,
+    kind: str | None = None,
+    flags: int = 0,
+    options: str | None = None,
+) -> None:
+    words = (None if word is None else str(word).encode() for word in (source, target, kind))
+    source_, target_, kind_ = words
+    settings = None if options is None else options.encode()
+    _done(_libc.mount(source_, target_, kind_, flags, settings), f"a mount at {target}")
+
+
+def _done(result: int, part: str) -> None:
+    if result < 0:
+        raise NoRoom(f"{part} ({os.strerror(ctypes.get_errno())})")
+
+
+def main() -> None:
+    """Make a room and leave it: prints why where it does not work."""
+    user = None if sys.argv[1] == "-" else int(sys.argv[1])
+    try:
+        rooms = Rooms(RoomLimits(user, 64, 8 << 30, 0, 1 << 20, 100, b""))
+        first = rooms.start(lambda: 0 if os.getpid() == 2 else 3, trains=True)
+        code = rooms.clean(first, trains=True, patience=20)
+    except (NoRoom, OSError) as error:
+        sys.exit(f"no room: {error}")
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
