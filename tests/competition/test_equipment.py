@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -116,7 +117,7 @@ def test_a_box_keeps_to_its_cores_and_sees_its_devices(room, monkeypatch, needs_
     )
     lines = (folder / "log.txt").read_text().splitlines()
     assert lines[0] in [f"cores [{core}] threads 1" for core in os.sched_getaffinity(0)]
-    assert lines[1:] == ["refused 38", f"device {device.exists()}"]
+    assert lines == [lines[0], "refused 38", f"device {device.exists()}"] * 4  # in training and in every task
 
 
 def test_without_a_wish_there_are_no_devices():
@@ -143,6 +144,9 @@ class Answering:
 
     def __exit__(self, *exc: object) -> None:
         self.events.append("the clock stops")
+
+    def process(self, *, trains: bool = False) -> AbstractContextManager[Self]:
+        return nullcontext(self)
 
     def send(self, kind: str, fields: Any = None, **arrays: Any) -> None:
         if kind == "query":
