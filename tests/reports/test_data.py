@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from longshot.core.errors import UserError
-from longshot.reports.data import load
+from longshot.reports.data import ReportData, load
 
 from .conftest import MakeRun
-from .runs import DEFAULT
+from .runs import DEFAULT, cell, report_of
 
 ONE = {"fixed": False}
 
@@ -77,3 +78,39 @@ def test_damaged_record(make_run: MakeRun) -> None:
     (run / "run.json").write_text("{", encoding="utf-8")
     with pytest.raises(UserError, match=r"run\.json"):
         load(run)
+
+
+class TestShared:
+    """Tasks that every series has, of one setting where one is asked for."""
+
+    def data(self) -> ReportData:
+        names = ("x", "y", "x", "y")
+        cells = [
+            cell([0.1, 0.2, 0.3, 0.4], [0, 2, 5, 7], datasets=names),
+            cell([0.5, 0.6, 0.7], [2, 5, 9], datasets=("y", "x", "y")),
+            cell([0.8, 0.9], [5, 7], datasets=("x", "y")),
+        ]
+        data = report_of(cells)
+        return replace(data, series=(*data.series[:2], replace(data.series[2], setting="transductive")))
+
+    def test_of_all_series(self) -> None:
+        shared = self.data().shared(0)
+        assert (shared.series, shared.tasks.tolist(), shared.datasets) == ((0, 1, 2), [5], ("x",))
+        assert shared.accuracy.tolist() == [[0.3, 0.6, 0.8]]
+
+    def test_of_one_setting(self) -> None:
+        shared = self.data().shared(0, "inductive")
+        assert (shared.series, shared.tasks.tolist(), shared.datasets) == ((0, 1), [2, 5], ("y", "x"))
+        assert shared.accuracy.tolist() == [[0.2, 0.5], [0.3, 0.6]]
+
+    def test_of_no_series(self) -> None:
+        shared = report_of([cell([0.5])]).shared(0, "transductive")
+        assert (shared.series, len(shared.tasks), shared.accuracy.shape, shared.datasets) == (
+            (),
+            0,
+            (0, 0),
+            (),
+        )
+
+    def test_results_that_do_not_name_their_datasets(self) -> None:
+        assert report_of([cell([0.5, 0.6])]).shared(0).datasets == ("", "")

@@ -13,10 +13,10 @@ import pytest
 
 from longshot.reports import quartiles
 from longshot.reports.data import Cell, ReportData
-from longshot.reports.sections import calibration, confusions, cost, difficulty, paired
+from longshot.reports.sections import calibration, confusions, cost, difficulty, paired, ranks, training
 from longshot.reports.sections.base import Request, sampler, uniform
 from longshot.reports.summary import compare_all, summarise
-from longshot.statistics import Calibration, confusion
+from longshot.statistics import Calibration, CriticalDifference, confusion
 
 from .runs import cell, report_of
 
@@ -268,3 +268,48 @@ def test_more_rows_than_a_plot_holds_are_counted(monkeypatch: pytest.MonkeyPatch
     assert (len(shown), panel["left_out"], len(panel["lines"])) == (24, 2, 26)
     assert [row.index for row in shown] == list(range(25, 1, -1))  # from the highest mean down
     assert section.context["count"] == 27 * 26 // 2
+
+
+def test_brackets_end_with_the_rows_of_the_plot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """26 series and 24 rows: a group is cut at the last row, and one of a single row in view has no bracket."""
+    brackets: list[Any] = []
+    monkeypatch.setattr(
+        ranks, "intervals", lambda rows, groups, **_: brackets.append((len(rows), groups)) or ""
+    )
+    ranking = CriticalDifference(
+        ranks=np.arange(1.0, 27.0),
+        order=np.arange(26),
+        blocks=3,
+        difference=4.0,
+        groups=((0, 1), (20, 21, 22, 23, 24), (22, 23, 24, 25), (23, 24, 25), (24, 25)),
+        chi_square=1.0,
+        p=0.5,
+        f=1.0,
+        p_f=0.5,
+    )
+    monkeypatch.setattr("longshot.statistics.critical_difference", lambda _: ranking)
+    data = report_of([cell([0.5, 0.4, 0.3])] * 26)
+    panel = ranks._panel(data, 0, data.shared(0))
+    assert brackets == [(24, [(0, 1), (20, 23), (22, 23)])]
+    assert (panel["left_out"], panel["blocks"], panel["kind"]) == (2, 3, "tasks")
+
+
+@pytest.mark.parametrize(("lengths", "thinned"), [((120, 120), False), ((121, 5), True), ((5, 121), True)])
+def test_a_single_long_training_is_said_to_be_thinned(
+    monkeypatch: pytest.MonkeyPatch, lengths: tuple[int, ...], thinned: bool
+) -> None:
+    monkeypatch.setattr(training, "plots", lambda shown: [])
+    histories: Any = [SimpleNamespace(step=np.arange(length)) for length in lengths]
+    section = training.training(request(report_of([cell([0.5])]), trainings=histories))
+    assert section is not None and section.context["thinned"] is thinned
+    assert section.context["left_out"] == 0
+
+
+def test_eight_trainings_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "plots", lambda shown: [str(len(shown))])
+    histories: Any = [SimpleNamespace(step=np.arange(5))] * 8 + [SimpleNamespace(step=np.arange(500))]
+    section = training.training(request(report_of([cell([0.5])]), trainings=histories))
+    assert section is not None and section.context["panels"] == ["8"]
+    assert section.context["left_out"] == 1 and not section.context["thinned"]  # the long one is not drawn
+    assert len(section.context["trainings"]) == 9
+    assert training.training(request(report_of([cell([0.5])]))) is None
