@@ -19,6 +19,7 @@ from longshot.competition.worker import run_folder
 from longshot.statistics import Interval
 
 COLUMNS = ("rank", "team", "method", "normalised accuracy", "95 % interval", "submission", "submitted (UTC)")
+METHOD = COLUMNS.index("method")
 SHOWN = 8  # teams drawn in the figures: more colours cannot be told apart
 
 
@@ -51,13 +52,17 @@ def leaderboard_page(competition: Competition, store: Store, phase: str) -> str:
             ]
             for entry, scores in worst.items()
         ]
+        columns = list(COLUMNS)
+        if not any(row[METHOD] for row in rows):  # nobody says: the scores are nearer on a small screen
+            for cells in (columns, *rows):
+                del cells[METHOD]
         parts.append(
             PagePart(
                 f"League {league}",
                 "The last valid submission of every team; of several seeds the worst counts; ties go to the earlier.",
-                COLUMNS,
+                columns,
                 rows,
-                texts=3,
+                texts=len(columns) - 4,
             )
         )
     if competition.domains is not None:

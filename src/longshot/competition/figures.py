@@ -48,10 +48,10 @@ def curves(series: Mapping[str, Mapping[str, Any]], xlabel: str, prefix: str) ->
 
 
 def curve(index: int, label: str, groups: Mapping[str, Any]) -> charts.Curve:
-    """Mean over x with the band of its interval; closed where a group has too few tasks for one."""
+    """Mean over x with the band of its interval; NaN, no thin band, where a group has too few tasks."""
     keys = sorted(groups, key=int)
     means = np.array([groups[key][MAIN] for key in keys])
-    halves = np.array([telling_half(groups[key], MAIN) or 0.0 for key in keys])
+    halves = np.array([telling_half(groups[key], MAIN) for key in keys], np.float64)  # None becomes NaN
     return charts.Curve(index, label, np.array(keys, np.float64), means, means - halves, means + halves)
 
 

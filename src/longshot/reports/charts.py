@@ -44,7 +44,7 @@ class EstimateRow:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A line of shares (0 … 1) over x, with a band where there is one; all arrays of one length."""
+    """A line of shares (0 … 1) over x, with a band where there is one (NaN: not there); all arrays of one length."""
 
     index: int
     label: str
@@ -143,6 +143,9 @@ def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str, ylabel: str = 
                 axes.fill_between(
                     curve.x, 100 * curve.low, 100 * curve.high, color=colour, alpha=0.18, linewidth=0
                 )
+                alone = _alone(curve.low)
+                bounds = (100 * curve.low[alone], 100 * curve.high[alone])
+                axes.vlines(curve.x[alone], *bounds, color=colour, alpha=0.35, linewidth=2)
             # The marker of the legend: on every value of a few, else at the right end alone.
             axes.plot(
                 curve.x,
@@ -153,9 +156,10 @@ def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str, ylabel: str = 
                 markersize=6.5,
                 **EDGE,
                 markevery=None if len(curve.x) <= FEW else [len(curve.x) - 1],
+                clip_on=False,  # the marker of a value at the edge is whole
             )
-        lows = [100 * float(np.min(c.y if c.low is None else c.low)) for c in curves]
-        highs = [100 * float(np.max(c.y if c.high is None else c.high)) for c in curves]
+        lows = [100 * float(np.min(c.y if c.low is None else np.fmin(c.y, c.low))) for c in curves]
+        highs = [100 * float(np.max(c.y if c.high is None else np.fmax(c.y, c.high))) for c in curves]
         # Whole tens. A band may reach below 0, where nothing was measured; normalised accuracy itself may lie there.
         floor = min(0.0, 10 * np.floor(10 * min(float(np.min(curve.y)) for curve in curves)))
         low = max(floor, 10 * np.floor(min(lows) / 10))
@@ -167,6 +171,15 @@ def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str, ylabel: str = 
         axes.set_ylabel(ylabel)
         names = ", ".join(curve.label for curve in curves)
         return to_svg(figure, prefix, f"{ylabel} against {xlabel}: {names}")
+
+
+def _alone(low: Floats) -> Any:
+    """Where a band has one value and none beside it: an area there would have no width."""
+    has = np.isfinite(low)
+    beside = np.zeros(len(low), bool)
+    beside[1:] |= has[:-1]
+    beside[:-1] |= has[1:]
+    return has & ~beside
 
 
 def reliability(curves: Sequence[Curve], *, prefix: str) -> str:

@@ -44,15 +44,22 @@ def main() -> None:
 
 def _page(summary: dict[str, Any]) -> str:
     """Tables by dataset, ways and shots; everything that comes from data is escaped."""
-    parts = ["<!doctype html><meta charset=utf-8><title>Detailed results</title>"]
-    parts.append(
-        "<style>body{font:15px sans-serif;margin:2em}td,th{padding:.2em 1em;text-align:left}</style>"
-    )
-    groups = {"overall": {"all tasks": summary["overall"]}}
-    groups |= {key: summary[f"by_{key}"] for key in ("dataset", "ways", "shots")}
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8>",
+        "<meta name=viewport content='width=device-width, initial-scale=1'>",
+        "<title>Detailed results</title><style>body{font:15px sans-serif;margin:1em auto;max-width:60em;",
+        "padding:0 1em}div{overflow-x:auto}table{border-collapse:collapse}td,th{padding:.3em .8em;text-align:right;",
+        "white-space:nowrap;border-bottom:1px solid #ccc}td:first-child{text-align:left;white-space:normal;",
+        "overflow-wrap:anywhere;min-width:6em}</style><h1>Detailed results</h1>",
+        "<p>Means over tasks with their 95 % intervals. Normalised accuracy is 0 for guessing and 1 for no mistake. "
+        "So few tasks that their interval is wider than that have none here.</p>",
+    ]
+    groups = {"All tasks": {"all": summary["overall"]}, "By dataset": summary["by_dataset"]}
+    groups |= {"By number of classes": summary["by_ways"], "By number of shots": summary["by_shots"]}
     for title, rows in groups.items():
-        parts.append(f"<h2>{html.escape(title)}</h2><table><tr><th></th><th>tasks</th>")
-        parts += [f"<th>{html.escape(metric.replace('_', ' '))}</th>" for metric in scoring.METRICS]
+        parts.append(f"<h2>{html.escape(title)}</h2><div><table><tr><th></th><th>tasks</th>")
+        names = [metric.replace("normalized", "normalised").replace("_", " ") for metric in scoring.METRICS]
+        parts += [f"<th>{html.escape(name)}</th>" for name in names]
         parts.append("</tr>")
         for name, values in rows.items():
             parts.append(f"<tr><td>{html.escape(str(name))}</td><td>{values['tasks']}</td>")
@@ -60,7 +67,7 @@ def _page(summary: dict[str, Any]) -> str:
                 half = scoring.telling_half(values, metric)
                 parts.append(f"<td>{values[metric]:.4f}{'' if half is None else f' ± {half:.4f}'}</td>")
             parts.append("</tr>")
-        parts.append("</table>")
+        parts.append("</table></div>")
     return "".join(parts)
 
 
