@@ -7,15 +7,13 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import json_option, print_table
+from longshot.cli.common import PATH, json_option, print_table
 
 
 @click.command()
 @click.argument("dataset")
-@click.option("--attributes", type=click.Path(path_type=Path), help="A CSV with further attributes.")
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="Write all of them as CSV (.csv) or Parquet."
-)
+@click.option("--attributes", type=PATH, help="A CSV with further attributes.")
+@click.option("-o", "--out", type=PATH, help="Write all of them as CSV (.csv) or Parquet.")
 @json_option
 def command(dataset: str, attributes: Path | None, out: Path | None, as_json: bool) -> None:
     """Describe the attributes of DATASET's images: annotated ones, and those measured from the pixels.

@@ -6,13 +6,19 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from longshot.core.errors import UserError
 
+if TYPE_CHECKING:
+    from longshot.api.estimates import Estimate
+
 F = TypeVar("F", bound=Callable[..., Any])
+PATH = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 def json_option(function: F) -> F:
@@ -109,6 +115,32 @@ def echo_json(value: Any) -> None:
 def print_written(path: Path) -> None:
     """Where a page or picture lies now, and its size."""
     click.echo(f"{path.resolve()} ({path.stat().st_size / 1e3:,.0f} kB)")
+
+
+def print_estimate(cost: Estimate, as_json: Any) -> None:
+    """What work would take, step by step and in all; ``as_json`` is the value to print instead, if any."""
+    if as_json is not False:
+        echo_json(as_json)
+        return
+    rows = [
+        {
+            "step": step["step"],
+            "testbed": step["testbed"],
+            **({"backbone": step["backbone"]} if "backbone" in step else {}),
+            "method": step["method"],
+            "left": f"{step['left']:,} {'tasks' if step['method'] else 'images'}",
+            **({"per task": _seconds(step["per_task"])} if "per_task" in step else {}),
+            "time": f"about {step['seconds']:,.1f} s",
+            "disk": f"{step['bytes'] / 1e6:,.1f} MB",
+        }
+        for step in cost.steps
+    ]
+    total = f"\nIn all about {cost.seconds:,.0f} s and {cost.bytes / 1e6:,.1f} MB; nothing was written."
+    print_table(rows, footer="".join(f"\nnote: {note}" for note in cost.notes) + total)
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f} s" if value >= 100 else f"{value:.2g} s"
 
 
 def print_table(

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import echo_json, json_option, print_table, seed_option
+from longshot.cli.common import PATH, echo_json, json_option, print_table, seed_option
 from longshot.core.wording import count
 
 if TYPE_CHECKING:
-    from longshot.evaluation.verdicts import Compared, Outcome, Policy, RunComparison
+    from longshot.evaluation.verdicts import Compared, Outcome, RunComparison
 
 EXIT_CODES: dict[Outcome | None, int] = {None: 0, "passed": 0, "failed": 1, "undecided": 3}
 _METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "loss")
 
 
 @click.command()
-@click.argument("a", metavar="RUN_A", type=click.Path(path_type=Path))
-@click.argument("b", metavar="[RUN_B]", type=click.Path(path_type=Path), required=False)
+@click.argument("a", metavar="RUN_A", type=PATH)
+@click.argument("b", metavar="[RUN_B]", type=PATH, required=False)
 @click.option(
     "--method",
     "methods",
@@ -53,19 +53,7 @@ _METRICS = ("accuracy", "balanced_accuracy", "normalized_accuracy", "top5", "los
 )
 @seed_option
 @json_option
-def command(
-    a: Path,
-    b: Path | None,
-    methods: tuple[str, ...],
-    against: tuple[str, ...],
-    metric: str,
-    testbed: str | None,
-    fail_if_worse: float | None,
-    allow_missing: bool,
-    undecided: Policy,
-    seed: int,
-    as_json: bool,
-) -> None:
+def command(a: Path, b: Path | None, as_json: bool, **settings: Any) -> None:
     """Compare RUN_B with RUN_A task by task; with one run, all its series with one another.
 
     \b
@@ -93,18 +81,7 @@ def command(
     """
     import longshot
 
-    compared = longshot.compare(
-        a,
-        b,
-        methods=methods,
-        against=against,
-        metric=metric,
-        testbed=testbed,
-        fail_if_worse=fail_if_worse,
-        allow_missing=allow_missing,
-        undecided=undecided,
-        seed=seed,
-    )
+    compared = longshot.compare(a, b, **settings)
     if as_json:
         echo_json(compared.record())
     else:

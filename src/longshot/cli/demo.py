@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from longshot.cli.common import device_option, json_option, print_table
+from longshot.cli.common import FOLDER, device_option, json_option, print_table
 
 # backbone → preprocessing. Toybox's pictures are 84 pixels wide: blowing them up to the usual 128 costs twice the
 # time and tells the network nothing new.
@@ -21,7 +21,7 @@ BACKBONES = {
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     default=Path("longshot-demo"),
     show_default=True,
     help="Folder for the testbeds, the results and the report.",

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from longshot.cli.common import (
+    FILE,
     device_option,
     dry_run_option,
     echo_json,
@@ -49,29 +50,17 @@ from longshot.cli.common import (
 @click.option("--allow-download", is_flag=True, help="Let hf: and timm: backbones fetch weights.")
 @click.option("--refresh", is_flag=True, help="Compute anew even if the cache has it.")
 @identity_option
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Also write a copy: FILE.npy and FILE.json.",
-)
+@click.option("-o", "--out", type=FILE, help="Also write a copy: FILE.npy and FILE.json.")
 @dry_run_option
 @json_option
 def command(
     dataset: str,
     backbones: tuple[str, ...],
-    dtype: str,
-    device: str,
-    workers: int | None,
-    batch_size: int | None,
-    preprocessing: str | None,
     skip_bad: bool,
-    allow_download: bool,
-    refresh: bool,
-    identity: str,
     out: Path | None,
     dry_run: bool,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Turn every image of DATASET into numbers, once: a later call finds them in the cache.
 
@@ -93,21 +82,12 @@ def command(
     if out is not None and out.suffix != ".npy":
         raise UserError(f"-o writes FILE.npy and FILE.json, but '{out}' does not end in .npy.")
     opened = longshot.open_dataset(dataset, skip_bad=skip_bad)
-    common: dict[str, Any] = {
-        "dtype": dtype,
-        "device": device,
-        "workers": workers,
-        "batch_size": batch_size,
-        "preprocessing": preprocessing,
-        "allow_download": allow_download,
-        "identity": identity,
-    }
     rows: list[dict[str, Any]] = []
     for backbone in backbones:
         if dry_run:
-            rows += longshot.estimate("embed", opened, backbone, **common).steps
+            rows += longshot.estimate("embed", opened, backbone, **settings).steps
             continue
-        features = longshot.embed(opened, backbone, **common, refresh=refresh)
+        features = longshot.embed(opened, backbone, **settings)
         work = features.work
         if out is not None:
             features.save(out)
@@ -118,7 +98,7 @@ def command(
                 "preprocessing": features.preprocessing,
                 "images": len(features),
                 "dim": features.dim,
-                "dtype": dtype,
+                "dtype": features.array.dtype.name,
                 "identity": features.identity,
                 "content": features.content,
                 "backbone_identity": features.backbone_identity,

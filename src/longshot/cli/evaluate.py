@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from longshot.cli.common import (
+    PATH,
     datasets_option,
     device_option,
     dry_run_option,
     echo_json,
     json_option,
+    print_estimate,
     print_table,
     seed_option,
 )
 from longshot.core.errors import UserError
 
-if TYPE_CHECKING:
-    from longshot.api.estimates import Estimate
-
 
 @click.command()
-@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=click.Path(path_type=Path))
+@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=PATH)
 @click.option(
     "--backbone",
     "backbones",
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 @click.option(
     "--features",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Features FILE.npy (from 'longshot embed -o') in place of a backbone; repeat for several.",
 )
 @click.option(
@@ -43,18 +42,10 @@ if TYPE_CHECKING:
     required=True,
     help="Method with its settings, such as \"protonet(distance='cosine')\"; repeat for several.",
 )
-@click.option(
-    "-o",
-    "--out",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Folder of the run; one that exists is extended.",
-)
+@click.option("-o", "--out", required=True, type=PATH, help="Folder of the run; one that exists is extended.")
 @datasets_option()
 @click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    help="Threads; they change no result.  [default: one per core]",
+    "--workers", type=click.IntRange(min=1), help="Threads; they change no result.  [default: one per core]"
 )
 @click.option("--save-scores", is_flag=True, help="Keep the scores of every query, not only its prediction.")
 @seed_option
@@ -66,14 +57,9 @@ def command(
     backbones: tuple[str, ...],
     features: tuple[Path, ...],
     methods: tuple[str, ...],
-    out: Path,
-    datasets: dict[str, str],
-    workers: int | None,
-    save_scores: bool,
-    seed: int,
-    device: str,
     dry_run: bool,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Run every method on every TESTBED through every backbone; one result row per task.
 
@@ -96,17 +82,13 @@ def command(
             "No backbone was given and at least 1 is needed: add --backbone NAME or --features FILE.npy."
         )
     options: dict[str, Any] = {
+        **settings,
         "methods": [get_method(method) for method in methods],  # first, since opening features takes longer
-        "datasets": datasets,
-        "out": out,
-        "device": device,
-        "workers": workers,
-        "seed": seed,
-        "save_scores": save_scores,
         "backbones": [*backbones, *(longshot.Features.load(file) for file in features)],
     }
     if dry_run:
-        _print_estimate(longshot.estimate("evaluate", testbeds, **options), as_json)
+        cost = longshot.estimate("evaluate", testbeds, **options)
+        print_estimate(cost, as_json and cost.steps)
         return
     results = longshot.evaluate(testbeds, **options)
     if as_json:
@@ -120,31 +102,4 @@ def command(
     print_table(
         summary_rows(results),
         footer="".join(by_name) + f"\n{results.path}: rows per task; 'longshot report {results.path}'",
-    )
-
-
-def _seconds(value: float) -> str:
-    return f"{value:,.0f} s" if value >= 100 else f"{value:.2g} s"
-
-
-def _print_estimate(cost: Estimate, as_json: bool) -> None:
-    if as_json:
-        echo_json(cost.steps)
-        return
-    rows = [
-        {
-            "step": record["step"],
-            "testbed": record["testbed"],
-            "backbone": record["backbone"],
-            "method": record["method"],
-            "left": f"{record['left']:,} {'tasks' if record['method'] else 'images'}",
-            "per task": "" if record["per_task"] is None else _seconds(record["per_task"]),
-            "time": f"about {record['seconds']:,.1f} s",
-            "disk": f"{record['bytes'] / 1e6:,.1f} MB",
-        }
-        for record in cost.steps
-    ]
-    print_table(
-        rows,
-        footer=f"\nIn all about {cost.seconds:,.0f} s and {cost.bytes / 1e6:,.1f} MB; nothing was written.",
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from longshot.cli.common import (
+    FILE,
+    PATH,
     datasets_option,
     device_option,
     echo_json,
@@ -22,10 +24,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=click.Path(path_type=Path))
-@click.option(
-    "--run", type=click.Path(path_type=Path), help="A run on the first testbed: the hardest tasks come first."
-)
+@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=PATH)
+@click.option("--run", type=PATH, help="A run on the first testbed: the hardest tasks come first.")
 @click.option("--focus", metavar="TEXT", help="With --run: only the series with TEXT in its name.")
 @click.option("--task", "task", type=click.IntRange(min=0), help="Explain this task alone.")
 @click.option(
@@ -48,26 +48,17 @@ if TYPE_CHECKING:
     show_default=True,
     help="Share of false discoveries that is put up with.",
 )
-@click.option(
-    "--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with the pictures."
-)
+@click.option("--html", type=FILE, help="Write a page with the pictures.")
 @datasets_option("Where a dataset lives now.")
 @device_option
 @json_option
 def command(
     testbeds: tuple[Path, ...],
-    run: Path | None,
-    focus: str | None,
     task: int | None,
     top: int,
-    backbone: str | None,
-    attributes: dict[str, str],
-    no_pixels: bool,
-    level: float,
     html: Path | None,
-    datasets: dict[str, str],
-    device: str,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Say in what the supports of TESTBED differ from its queries, beyond what random drawing explains.
 
@@ -84,20 +75,7 @@ def command(
     import longshot
     from longshot.causes.words import as_json as plain
 
-    explanation = longshot.explain(
-        list(testbeds),
-        run=run,
-        focus=focus,
-        task=task,
-        top=top,
-        backbone=backbone,
-        attributes=attributes,
-        no_pixels=no_pixels,
-        level=level,
-        html=html,
-        datasets=datasets,
-        device=device,
-    )
+    explanation = longshot.explain(list(testbeds), task=task, top=top, html=html, **settings)
     if as_json:
         echo_json(plain(explanation, None if task is not None else top))
         return

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from longshot.cli.common import datasets_option, echo_json, json_option, print_written
+from longshot.cli.common import FILE, PATH, datasets_option, echo_json, json_option, print_written
 
 
 @click.command()
-@click.argument("testbed", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("testbed", metavar="FILE", type=PATH)
 @click.option(
     "--verify", is_flag=True, help="Check every class and image against the dataset; reads the images again."
 )
@@ -19,27 +20,14 @@ from longshot.cli.common import datasets_option, echo_json, json_option, print_w
     "--sample", type=click.IntRange(min=1), help="With --verify: read only so many images of each dataset."
 )
 @datasets_option("Where a dataset of the testbed lives; default: where it was last seen.")
-@click.option(
-    "--html",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Also write a page with plots and task pictures.",
-)
+@click.option("--html", type=FILE, metavar="FILE", help="Also write a page with plots and task pictures.")
 @click.option(
     "--pictures",
     type=click.IntRange(min=0),
     help="With --html: how many tasks of each kind to show as pictures. [2]",
 )
 @json_option
-def command(
-    testbed: Path,
-    verify: bool,
-    sample: int | None,
-    datasets: dict[str, str],
-    html: Path | None,
-    pictures: int | None,
-    as_json: bool,
-) -> None:
+def command(testbed: Path, verify: bool, html: Path | None, as_json: bool, **settings: Any) -> None:
     """Describe a testbed: its origin, its classes, ways and shots, and what was measured.
 
     \b
@@ -65,9 +53,7 @@ def command(
     import longshot
     from longshot.testbeds.verification import EXIT_CODES
 
-    inspection = longshot.inspect(
-        testbed, verify=verify, sample=sample, datasets=datasets, html=html, pictures=pictures
-    )
+    inspection = longshot.inspect(testbed, verify=verify, html=html, **settings)
     if as_json:
         page = {} if html is None else {"html": str(html.resolve())}
         echo_json({**inspection.facts, **page})

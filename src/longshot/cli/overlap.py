@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import device_option, echo_json, json_option, print_table
+from longshot.cli.common import FILE, PATH, device_option, echo_json, json_option, print_table
 
 if TYPE_CHECKING:
     from longshot.datasets.overlap.record import Overlap
@@ -44,12 +44,8 @@ _SHOWN = 10  # pairs and classes listed on the screen; the file has all
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Threads that read images; all cores by default.")
 @device_option
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write all pairs: .parquet or .json."
-)
-@click.option(
-    "--page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with pictures of the pairs."
-)
+@click.option("-o", "--out", type=FILE, help="Write all pairs: .parquet or .json.")
+@click.option("--page", type=FILE, help="Write a page with pictures of the pairs.")
 @click.option(
     "--pictures",
     type=click.IntRange(min=0),
@@ -62,17 +58,11 @@ _SHOWN = 10  # pairs and classes listed on the screen; the file has all
 def overlap(
     dataset: str,
     other: str,
-    backbone: str | None,
-    similarity: float,
-    neighbours: int,
-    index: str,
-    workers: int | None,
-    device: str,
     out: Path | None,
     page: Path | None,
-    pictures: int,
     fail_if_any: bool,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Find images and classes that datasets A and B share: exact copies, near copies, related class names.
 
@@ -87,19 +77,7 @@ def overlap(
     """
     import longshot
 
-    overlap = longshot.find_overlap(
-        dataset,
-        other,
-        backbone=backbone,
-        similarity=similarity,
-        neighbours=neighbours,
-        index=index,
-        workers=workers,
-        device=device,
-        out=out,
-        page=page,
-        pictures=pictures,
-    )
+    overlap = longshot.find_overlap(dataset, other, out=out, page=page, **settings)
     copies = overlap.copies().num_rows
     if as_json:
         facts = {"counts": overlap.counts(), "relations": overlap.relations(), **overlap.meta()}
@@ -115,7 +93,7 @@ def overlap(
 
 @click.command("without")
 @click.argument("dataset")
-@click.argument("overlap_file", type=click.Path(path_type=Path))
+@click.argument("overlap_file", type=PATH)
 @click.option("--classes", is_flag=True, help="Leave out classes related to B's, not single images.")
 @click.option("--images", is_flag=True, help="With --classes: leave out the copies of B's images as well.")
 @click.option(
@@ -125,19 +103,9 @@ def overlap(
     type=click.Choice(["same", "name", "synonym", "above", "below"]),
     help="Which relations count for --classes; repeat for several.  [default: all]",
 )
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="FILE.view.json"
-)
+@click.option("-o", "--out", type=FILE, required=True, help="FILE.view.json")
 @json_option
-def without(
-    dataset: str,
-    overlap_file: Path,
-    classes: bool,
-    images: bool,
-    relations: tuple[str, ...],
-    out: Path,
-    as_json: bool,
-) -> None:
+def without(dataset: str, overlap_file: Path, out: Path, as_json: bool, **settings: Any) -> None:
     """Write DATASET without what OVERLAP_FILE says it shares with another: deduplicated, or class-ablated.
 
     \b
@@ -150,9 +118,7 @@ def without(
     """
     from longshot.datasets.overlap import leave_out_overlap
 
-    view, original, variant = leave_out_overlap(
-        dataset, overlap_file, out=out, classes=classes, images=images, relations=relations
-    )
+    view, original, variant = leave_out_overlap(dataset, overlap_file, out=out, **settings)
     counts = {
         "variant": variant,
         "images": len(view),

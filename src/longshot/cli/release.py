@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
-from longshot.cli.common import datasets_option, json_option, pairs_option
+from longshot.cli.common import PATH, datasets_option, json_option, pairs_option
 
 
 @click.command()
-@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path), help="Folder to write; new or empty."
-)
+@click.argument("testbeds", nargs=-1, required=True, metavar="TESTBED…", type=PATH)
+@click.option("-o", "--out", required=True, type=PATH, help="Folder to write; new or empty.")
 @click.option("--title", required=True, help="What the benchmark is called.")
 @click.option("--version", default="1.0", show_default=True, help="Its version.")
 @click.option(
     "--run",
     "runs",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="A run on these testbeds: its rows become the table of baselines; repeat for several.",
 )
 @click.option("--licence", default="", help="Licence of the task lists, such as CC-BY-4.0.")
@@ -31,24 +30,12 @@ from longshot.cli.common import datasets_option, json_option, pairs_option
     "NAME=TEXT",
     "Licence of a source's images, for the card; repeat for several.",
 )
-@click.option(
-    "--citation", type=click.Path(path_type=Path), metavar="FILE", help="Text to cite, such as BibTeX."
-)
+@click.option("--citation", type=PATH, metavar="FILE", help="Text to cite, such as BibTeX.")
 @click.option("--text", default="", help="A paragraph for the card.")
 @datasets_option("Where a source lives, if not where it was before.")
 @json_option
 def command(
-    testbeds: tuple[Path, ...],
-    out: Path,
-    title: str,
-    version: str,
-    runs: tuple[Path, ...],
-    licence: str,
-    source_licences: dict[str, str],
-    citation: Path | None,
-    text: str,
-    datasets: dict[str, str],
-    as_json: bool,
+    testbeds: tuple[Path, ...], runs: tuple[Path, ...], citation: Path | None, as_json: bool, **settings: Any
 ) -> None:
     """Write a benchmark that others can use: the TESTBEDs, a card, hashes and a table of baselines.
 
@@ -64,18 +51,7 @@ def command(
     """
     import longshot
 
-    folder = longshot.release(
-        list(testbeds),
-        out=out,
-        title=title,
-        version=version,
-        runs=runs,
-        licence=licence,
-        source_licences=source_licences,
-        citation=citation or "",
-        text=text,
-        datasets=datasets,
-    )
+    folder = longshot.release(list(testbeds), runs=runs, citation=citation or "", **settings)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     if as_json:
         click.echo(

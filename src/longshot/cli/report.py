@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import datasets_option, print_written
+from longshot.cli.common import PATH, datasets_option, print_written
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
+@click.argument("runs", nargs=-1, required=True, type=PATH, metavar="RUN...")
 @click.option(
     "-o",
     "--out",
@@ -48,7 +48,7 @@ from longshot.cli.common import datasets_option, print_written
 @click.option(
     "--training",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FOLDER",
     help="Folder of 'longshot train' whose learning curves to show; may be given several times.",
 )
@@ -58,14 +58,8 @@ def command(
     runs: tuple[Path, ...],
     out: Path | None,
     format: str | None,
-    pictures: int,
-    focus: str | None,
-    datasets: dict[str, str],
-    layout: str,
-    published: str | None,
-    training: tuple[Path, ...],
-    title: str | None,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Write one self-contained page, or the table alone, from the results of one or several runs.
 
@@ -80,15 +74,6 @@ def command(
     import longshot
     from longshot.api.reports import report_text
 
-    settings: dict[str, Any] = {
-        "pictures": pictures,
-        "focus": focus,
-        "datasets": datasets,
-        "layout": layout,
-        "published": published,
-        "training": training,
-        "title": title,
-    }
     format = "json" if as_json else format
     on_screen = str(out) == "-" or (out is None and format not in (None, "html"))
     if on_screen:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from longshot.cli.common import (
+    FILE,
     device_option,
     dry_run_option,
     echo_json,
@@ -30,9 +31,7 @@ from longshot.core.errors import UserError
 
 @click.command(cls=GroupedCommand, heading="Testbed", rare_groups=RARE)
 @click.argument("datasets", nargs=-1, required=True, metavar="DATASET…")
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Testbed file to write (Parquet)."
-)
+@click.option("-o", "--out", type=FILE, help="Testbed file to write (Parquet).")
 @click.option("--tasks", type=COUNT, default=600, show_default=True, help="Tasks to draw from each dataset.")
 @click.option("--split", help="Draw only from the classes of this split: train, validation or test.")
 @splits_option
@@ -41,7 +40,7 @@ from longshot.core.errors import UserError
 @click.option(
     "--import",
     "published",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="Draw nothing: read a published task list (CSV: task, labels, image_id, support).",
 )
 @click.option(

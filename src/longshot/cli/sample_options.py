@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from longshot.cli.common import FILE
 from longshot.cli.help import Grouped
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -121,7 +121,7 @@ instance_options = _all(
         _option(
             _IMAGES,
             "--features",
-            type=click.Path(path_type=Path, dir_okay=False),
+            type=FILE,
             help="Features FILE.npy in place of --judge.",
         ),
         _option(

@@ -7,21 +7,19 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import echo_json, json_option, print_table
+from longshot.cli.common import PATH, echo_json, json_option, print_table
 
 
 @click.command()
-@click.argument("predictions", metavar="FILE", type=click.Path(path_type=Path))
-@click.argument("testbed", type=click.Path(path_type=Path))
+@click.argument("predictions", metavar="FILE", type=PATH)
+@click.argument("testbed", type=PATH)
 @click.option(
     "--against",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="RUN",
     help="Also compare, task by task, with what this run holds on the same testbed.",
 )
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="Write the scores per task (.parquet or .csv)."
-)
+@click.option("-o", "--out", type=PATH, help="Write the scores per task (.parquet or .csv).")
 @json_option
 def command(predictions: Path, testbed: Path, against: Path | None, out: Path | None, as_json: bool) -> None:
     """Score the predictions in FILE on TESTBED: a testbed file, or the folder of a release or run that holds it.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from longshot.cli.common import (
+    FILE,
     device_option,
     dry_run_option,
     echo_json,
@@ -21,8 +22,6 @@ from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
     from longshot.splits import Split
-
-FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()

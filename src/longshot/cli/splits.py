@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from longshot.cli.common import device_option, echo_json, json_option, print_table
+from longshot.cli.common import PATH, device_option, echo_json, json_option, print_table
 from longshot.cli.splits_rows import comparison_row, gap_row, pair_row, plain, print_rows
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -53,7 +53,7 @@ def _order(function: F) -> F:
     """``--order``, for published splits whose class names are not known."""
     return click.option(
         "--order",
-        type=click.Path(path_type=Path),
+        type=PATH,
         help="For published splits: text file with one class id a line, in the order of their numbers.",
     )(function)
 
@@ -73,7 +73,7 @@ def list_splits(as_json: bool) -> None:
 
 
 @command.command("show")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.option("--classes", "with_classes", is_flag=True, help="List the classes of every part too.")
 @json_option
 def show(file: Path, with_classes: bool, as_json: bool) -> None:
@@ -118,12 +118,10 @@ def show(file: Path, with_classes: bool, as_json: bool) -> None:
 def compare(
     splits: tuple[str, ...],
     dataset: str,
-    backbones: tuple[str, ...],
     with_classes: bool,
     markdown: bool,
-    order: Path | None,
-    device: str,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Measure splits under one or several backbones: four divergences, gap, nearest train classes.
 
@@ -138,7 +136,7 @@ def compare(
     import longshot
 
     opened = longshot.open_dataset(dataset)
-    comparisons = longshot.compare_splits(splits, opened, backbones=backbones, order=order, device=device)
+    comparisons = longshot.compare_splits(splits, opened, **settings)
     if as_json:
         records = [
             {
@@ -171,20 +169,12 @@ def compare(
 @command.command("tree")
 @click.argument("dataset")
 @_backbones
-@click.option("--taxonomy", type=click.Path(path_type=Path), help="Taxonomy file; else the dataset's own.")
+@click.option("--taxonomy", type=PATH, help="Taxonomy file; else the dataset's own.")
 @click.option("--pairs", type=click.IntRange(min=0), default=3, show_default=True, help="Odd pairs to print.")
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 @device_option
 @json_option
-def tree(
-    dataset: str,
-    backbones: tuple[str, ...],
-    taxonomy: Path | None,
-    pairs: int,
-    markdown: bool,
-    device: str,
-    as_json: bool,
-) -> None:
+def tree(dataset: str, markdown: bool, as_json: bool, **settings: Any) -> None:
     """Ward clustering of class embeddings against a taxonomy, in hops between classes.
 
     \b
@@ -198,7 +188,7 @@ def tree(
     from longshot.splits.comparing import compare_trees
 
     opened = longshot.open_dataset(dataset)
-    trees = compare_trees(opened, backbones=backbones, taxonomy=taxonomy, pairs=pairs, device=device)
+    trees = compare_trees(opened, **settings)
     rows = [gap_row(name, against, gap, exact=as_json) for name, against, gap in trees.gaps]
     listed = [pair_row(pair) for pair in trees.pairs]
     if as_json:
@@ -215,13 +205,9 @@ def tree(
 @_dataset
 @click.option("--backbone", required=True, help="Backbone whose features give the class embeddings.")
 @_order
-@click.option(
-    "-o", "--out", required=True, type=click.Path(path_type=Path), help="Picture: FILE.png, .svg or .pdf."
-)
+@click.option("-o", "--out", required=True, type=PATH, help="Picture: FILE.png, .svg or .pdf.")
 @device_option
-def plot(
-    splits: tuple[str, ...], dataset: str, backbone: str, order: Path | None, out: Path, device: str
-) -> None:
+def plot(splits: tuple[str, ...], dataset: str, out: Path, **settings: Any) -> None:
     """Draw the classes in the plane of their first two principal components, coloured by part.
 
     \b
@@ -231,5 +217,5 @@ def plot(
     """
     from longshot.api.splits import plot_splits
 
-    plot_splits(splits, dataset, backbone=backbone, order=order, out=out, device=device)
+    plot_splits(splits, dataset, out=out, **settings)
     click.echo(f"wrote {out}")

@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from longshot.cli.common import device_option, dry_run_option, echo_json, json_option, print_table
+from longshot.cli.common import (
+    PATH,
+    device_option,
+    dry_run_option,
+    echo_json,
+    json_option,
+    print_estimate,
+    print_table,
+)
 
 if TYPE_CHECKING:
-    from longshot.api.estimates import Estimate
     from longshot.studies import StudyOutcome
 
 
@@ -73,7 +80,7 @@ def show(name: str) -> None:
 
 
 @command.command("validate")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @json_option
 def validate(file: Path, as_json: bool) -> None:
     """Check a study file of your own before running it with --config.
@@ -124,10 +131,8 @@ def tables(folder: Path, format: Literal["md", "latex", "csv"]) -> None:
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeat for several."
 )
-@click.option(
-    "--config", type=click.Path(path_type=Path), help="Study file whose settings replace the preset's."
-)
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="Folder of the study.")
+@click.option("--config", type=PATH, help="Study file whose settings replace the preset's.")
+@click.option("-o", "--out", required=True, type=PATH, help="Folder of the study.")
 @click.option(
     "--workers", type=click.IntRange(min=1), help="Threads; they change no result.  [default: one per core]"
 )
@@ -137,14 +142,11 @@ def tables(folder: Path, format: Literal["md", "latex", "csv"]) -> None:
 def run(
     study: str,
     datasets: tuple[str, ...],
-    backbone: str | None,
     settings: tuple[str, ...],
-    config: Path | None,
     out: Path,
-    workers: int | None,
-    device: str,
     dry_run: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Run the study NAME on DATASET into a folder; again, it does only what is missing.
 
@@ -166,16 +168,10 @@ def run(
     import longshot
     from longshot.studies import read_changes
 
-    options: dict[str, Any] = {
-        "out": out,
-        "backbone": backbone,
-        "settings": read_changes(settings),
-        "config": config,
-        "workers": workers,
-        "device": device,
-    }
+    options |= {"out": out, "settings": read_changes(settings)}
     if dry_run:
-        _print_estimate(longshot.estimate("run_study", study, datasets, **options), as_json)
+        cost = longshot.estimate("run_study", study, datasets, **options)
+        print_estimate(cost, as_json and {"steps": cost.steps, "notes": list(cost.notes)})
         return
     outcome = longshot.run_study(study, datasets, **options)
     if as_json:
@@ -208,22 +204,3 @@ def _facts(outcome: StudyOutcome) -> dict[str, Any]:
         "findings": [line for table in outcome.tables for line in table.lines],
         "figures": list(outcome.figures),
     }
-
-
-def _print_estimate(cost: Estimate, as_json: bool) -> None:
-    if as_json:
-        echo_json({"steps": cost.steps, "notes": list(cost.notes)})
-        return
-    rows = [
-        {
-            "step": record["step"],
-            "testbed": record["testbed"],
-            "method": record["method"],
-            "left": f"{record['left']:,} {'tasks' if record['method'] else 'images'}",
-            "time": f"about {record['seconds']:,.1f} s",
-            "disk": f"{record['bytes'] / 1e6:,.1f} MB",
-        }
-        for record in cost.steps
-    ]
-    footer = f"\nIn all about {cost.seconds:,.0f} s and {cost.bytes / 1e6:,.1f} MB; nothing was written."
-    print_table(rows, footer="".join(f"\nnote: {note}" for note in cost.notes) + footer)

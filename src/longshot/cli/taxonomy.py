@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import echo_json, json_option, print_table
+from longshot.cli.common import FILE, echo_json, json_option, print_table
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from longshot.taxonomy.dag import Taxonomy
     from longshot.taxonomy.tree import Branch
 
-FILE = click.Path(path_type=Path)
 _KINDS = ("jiang-conrath", "lin", "wu-palmer", "path")
 
 
@@ -94,14 +93,7 @@ def show(source: str, depth: int | None, picture: Path | None, taxonomy: Path | 
 @click.option("-o", "--out", "--output", "out", type=FILE, help="Write the whole matrix as CSV.")
 @json_option
 def distances(
-    source: str,
-    kind: str,
-    reduction: str | None,
-    pairs: int,
-    taxonomy: Path | None,
-    counts: Path | None,
-    out: Path | None,
-    as_json: bool,
+    source: str, kind: str, reduction: str | None, out: Path | None, as_json: bool, **settings: Any
 ) -> None:
     """Print the nearest and farthest pairs of classes.
 
@@ -110,9 +102,7 @@ def distances(
     """
     import longshot
 
-    measured = longshot.measure_distances(
-        source, kind=kind, reduction=reduction, pairs=pairs, taxonomy=taxonomy, counts=counts, out=out
-    )
+    measured = longshot.measure_distances(source, kind=kind, reduction=reduction, out=out, **settings)
     if out is not None:
         click.echo(f"wrote {out}", err=True)
     rows = [

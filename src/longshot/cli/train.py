@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from longshot.cli.common import (
+    FOLDER,
     device_option,
     dry_run_option,
     echo_json,
@@ -33,9 +34,7 @@ from longshot.core.errors import UserError
 @click.option(
     "--list", "show", is_flag=True, help="Show the algorithms with their papers, settings and recipes."
 )
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of the trained network."
-)
+@click.option("-o", "--out", type=FOLDER, help="Folder of the trained network.")
 @click.option("--network", help="Network to train: cnn4, resnet12, resnet18, vit, timm:NAME, … [cnn4]")
 @click.option("--start", help="Go on from a saved network (its folder) or from a backbone with weights.")
 @click.option(

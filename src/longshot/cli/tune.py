@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from longshot.cli.common import (
+    FOLDER,
     datasets_option,
     device_option,
     echo_json,
@@ -24,7 +25,7 @@ from longshot.core.errors import UserError
 @click.argument("space", required=False)
 @click.argument("data", nargs=-1, metavar="TESTBED…|DATASET")
 @click.option("--list", "show", is_flag=True, help="Show the search spaces with their parameters.")
-@click.option("-o", "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder of the search.")
+@click.option("-o", "--out", type=FOLDER, help="Folder of the search.")
 @click.option("--backbone", help="Backbone or saved network through which a method's settings are searched.")
 @pairs_option(
     "--search",
@@ -59,17 +60,10 @@ def command(
     data: tuple[str, ...],
     show: bool,
     out: Path | None,
-    backbone: str | None,
-    search: dict[str, str],
     fix: dict[str, str],
     settings: dict[str, str],
-    trials: int | None,
-    minutes: float | None,
-    sampler: str,
-    datasets: dict[str, str],
-    device: str,
-    seed: int,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Search for settings that do best on validation tasks; the best go to best.yaml.
 
@@ -99,16 +93,9 @@ def command(
         space,
         list(data),
         out=out,
-        backbone=backbone,
-        search=search,
         fix={name: _literal(value) for name, value in fix.items()},
         settings={name: _literal(value) for name, value in settings.items()},
-        trials=trials,
-        minutes=minutes,
-        sampler=sampler,
-        datasets=datasets,
-        device=device,
-        seed=seed,
+        **options,
     )
     if as_json:
         echo_json({"best": tuned.best.story, "trials": tuned.trials})

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from longshot.cli.common import datasets_option, echo_json, json_option, print_table
+from longshot.cli.common import PATH, datasets_option, echo_json, json_option, print_table
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 @datasets_option("Where a source lives; default: where this machine saw it last.")
 @click.option(
     "--pixels",
@@ -20,7 +21,7 @@ from longshot.cli.common import datasets_option, echo_json, json_option, print_t
 )
 @click.option("--sample", type=click.IntRange(min=1), help="Read only so many images of each source.")
 @json_option
-def command(folder: Path, datasets: dict[str, str], pixels: bool, sample: int | None, as_json: bool) -> None:
+def command(folder: Path, as_json: bool, **settings: Any) -> None:
     """Check a release: every file against its hash, every task against your images, which are read again.
 
     \b
@@ -44,7 +45,7 @@ def command(folder: Path, datasets: dict[str, str], pixels: bool, sample: int | 
     import longshot
     from longshot.testbeds.verification import EXIT_CODES, worst
 
-    checks = longshot.verify(folder, datasets=datasets, pixels=pixels, sample=sample)
+    checks = longshot.verify(folder, **settings)
     problems = [check for check in checks if check.template]
     if as_json:
         echo_json(
