@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -68,22 +68,11 @@ def report(
     >>> report("runs/first", "table.md").read_text().splitlines()[0].split(" | ")[:2]
     ['| Method', 'Backbone']
     """
+    settings = dict(locals())  # before any other name is bound
     from longshot.core.files import write_text
     from longshot.reports.report import format_of
 
-    text = report_text(
-        runs,
-        format=format or format_of(out),
-        pictures=pictures,
-        focus=focus,
-        datasets=datasets,
-        images=images,
-        layout=layout,
-        published=published,
-        training=training,
-        title=title,
-    )
-    write_text(out, text)
+    write_text(settings.pop("out"), report_text(**{**settings, "format": format or format_of(out)}))
     return Path(out)
 
 
@@ -92,13 +81,9 @@ def report_text(
     *,
     format: str = "html",
     pictures: int = 2,
-    focus: str | None = None,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
     images: FindImages | None = None,
-    layout: str = "plain",
-    published: str | None = None,
-    training: Sequence[str | Path] = (),
-    title: str | None = None,
+    **settings: Any,
 ) -> str:
     """What :func:`report` writes, as text."""
     from longshot.evaluation.pictures import find_images
@@ -108,14 +93,4 @@ def report_text(
     data = load(runs)
     if images is None and format == "html" and pictures:
         images = find_images(data.fingerprints(), datasets)
-    return render(
-        data,
-        format=format,
-        images=images,
-        pictures=pictures,
-        title=title,
-        focus=focus,
-        layout=layout,
-        published=published,
-        training=training,
-    )
+    return render(data, format=format, images=images, pictures=pictures, **settings)

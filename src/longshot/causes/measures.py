@@ -62,7 +62,7 @@ def measure(pixels: NDArray[np.uint8]) -> _Floats:
         "noise": np.sqrt(np.pi / 2) * ripple / 6,
         "background": border.std(1).mean(1),
         "aspect": np.full(len(pixels), np.nan, np.float32),
-        "hue_degrees": _hue(image, high, chroma),
+        "hue_degrees": _hue(image),
     }
     return np.stack([measures[name] for name in NUMBERS], 1).astype(np.float32)
 
@@ -72,7 +72,7 @@ def hue_names(degrees: NDArray[np.float32]) -> list[str]:
     return [GREY if np.isnan(angle) else HUES[int(((angle + 30) % 360) // 60)] for angle in degrees]
 
 
-def _hue(image: _Floats, high: _Floats, chroma: _Floats) -> _Floats:
+def _hue(image: _Floats) -> _Floats:
     """Weighted circular mean of the pixels' hues [B], in degrees."""
     red, green, blue = image[..., 0], image[..., 1], image[..., 2]
     # The hexagon's projection: hue as the angle of (α, β), whose length is the chroma up to its corners.

@@ -14,6 +14,7 @@ from longshot.causes.findings import Finding
 from longshot.causes.words import attraction_sentences, cause_rows, composition_rows, say_correlation
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
+from longshot.core.wording import span
 from longshot.reports.charts import EstimateRow, intervals
 from longshot.reports.frame import Section, write_page
 from longshot.reports.pictures import MAX_QUERY, MAX_SUPPORT, FindImages, Thumbnail, thumbnail
@@ -76,8 +77,8 @@ def render_explanation(
             {
                 "name": name,
                 "tasks": len(testbed),
-                "way": _range(ways.min(), ways.max()),
-                "shot": _range(shots.min(), shots.max()),
+                "way": span(ways.tolist()),
+                "shot": span(shots.tolist()),
                 "hash": testbed.content_hash,
                 "identity": say_identity(testbed.meta["content"]),
             }
@@ -161,7 +162,3 @@ def _pictured(
         tuple(Thumbnail(pictures[key], key) for key in support if key in pictures),
         tuple(Thumbnail(pictures[key], key) for key in query if key in pictures),
     )
-
-
-def _range(low: int, high: int) -> str:
-    return str(low) if low == high else f"{low}–{high}"

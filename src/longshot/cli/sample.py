@@ -27,6 +27,7 @@ from longshot.cli.sample_options import (
     shape_options,
 )
 from longshot.core.errors import UserError
+from longshot.core.wording import span
 
 
 @click.command(cls=GroupedCommand, heading="Testbed", rare_groups=RARE)
@@ -94,10 +95,13 @@ def command(
     if as_json:
         echo_json({"path": str(out), **facts})
         return
+    way, shot, query = (
+        span([facts[name]["min"], facts[name]["max"]]) for name in ("way", "shot", "query_per_task")
+    )
     click.echo(
         f"{len(testbed):,} tasks from {', '.join(testbed.datasets)} ({facts['classes']:,} classes, "
-        f"{facts['distinct_images']:,} images): {_span(facts['way'])}-way {_span(facts['shot'])}-shot, "
-        f"{_span(facts['query_per_task'])} queries a task, in {time.monotonic() - start:.1f} s"
+        f"{facts['distinct_images']:,} images): {way}-way {shot}-shot, "
+        f"{query} queries a task, in {time.monotonic() - start:.1f} s"
     )
     for name, values in facts.get("measured", {}).items():
         if values["min"] != values["max"]:
@@ -132,10 +136,6 @@ def _estimate(datasets: tuple[str, ...], options: dict[str, Any], as_json: bool)
         f"would draw {cost['tasks']:,} tasks in at most {cost['seconds']:.1f} s into at most "
         f"{_size(cost['bytes'])}{more}"
     )
-
-
-def _span(facts: dict[str, Any]) -> str:
-    return str(facts["min"]) if facts["min"] == facts["max"] else f"{facts['min']}–{facts['max']}"
 
 
 def _size(count: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from longshot.core.errors import in_words
 
@@ -27,6 +27,17 @@ def first(members: Sequence[object], shown: int = 3) -> str:
     text = ", ".join(f"'{member}'" for member in members[:shown])
     more = len(members) - shown
     return f"{text} and {more:,} more" if more > 0 else text
+
+
+def span(values: Iterable[float]) -> str:
+    """The range of a number, with at most one decimal.
+
+    >>> span([5, 5]), span([20, 2, 7]), span([1.5, 4.0])
+    ('5', '2–20', '1.5–4')
+    """
+    numbers = list(values)
+    low, high = (f"{number:.1f}".removesuffix(".0") for number in (min(numbers), max(numbers)))
+    return low if low == high else f"{low}–{high}"
 
 
 def note(text: str) -> None:

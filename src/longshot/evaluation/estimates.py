@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import torch
 
 from longshot.core.tasks import TaskRows
 from longshot.evaluation.choices import leaves_open
-from longshot.evaluation.plan import Backbones, EvaluationPlan, Methods, Testbeds
+from longshot.evaluation.plan import EvaluationPlan, Testbeds
 from longshot.evaluation.stores import RunFolder, RunMemory, RunStore
 from longshot.evaluation.threads import one_thread
 from longshot.methods.base import Method
@@ -23,7 +22,6 @@ from longshot.methods.images import ImageMethod
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
     from longshot.features.backbones.base import ModuleBackbone
 
 _PROBE_IMAGES = 16  # of a timed gradient step
@@ -33,14 +31,9 @@ _ROW_BYTES = 60  # of a result row beside its predictions, after compression
 def estimate(
     testbeds: Testbeds,
     *,
-    backbones: Backbones,
-    methods: Methods,
     out: str | os.PathLike[str] | None = None,
-    datasets: Mapping[str, Dataset | str | Path] | None = None,
-    device: str = "auto",
-    workers: int | None = None,
-    seed: int = 0,
     save_scores: bool = False,
+    **settings: Any,
 ) -> list[dict[str, Any]]:
     """What ``evaluate`` with the same arguments would take; all is checked and nothing is written.
 
@@ -51,7 +44,7 @@ def estimate(
         ``seconds`` (from a timed batch on made-up features, or a timed gradient step of the network) and ``bytes`` on
         disk; ``per_task`` is the time of one task on one core.
     """
-    plan = EvaluationPlan(testbeds, backbones, methods, datasets, device, workers, seed)
+    plan = EvaluationPlan(testbeds, **settings)
     store: RunStore = RunMemory() if out is None else RunFolder(Path(out))
     plan.register(store.begin())
     records, dims = _embedding(plan)

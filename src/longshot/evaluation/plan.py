@@ -59,10 +59,10 @@ class EvaluationPlan:
         testbeds: Testbeds,
         backbones: Backbones,
         methods: Methods,
-        datasets: Mapping[str, Dataset | str | Path] | None,
-        device: str,
-        workers: int | None,
-        seed: int,
+        datasets: Mapping[str, Dataset | str | Path] | None = None,
+        device: str = "auto",
+        workers: int | None = None,
+        seed: int = 0,
     ) -> None:
         self.methods = open_methods(methods)
         self.device = pick_device(device)

@@ -241,26 +241,15 @@ def _from_function(
     return made(function, path, settings, defaults, source)
 
 
-class _FromFunction(Own, Method):
+class _FromFunction(FromFile, Method):
     """A user's function of one task: f(support [S, d], support_label [S], query [Q, d], way) → scores [Q, way]."""
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        path: Path,
-        settings: Mapping[str, Any],
-        defaults: Mapping[str, Any],
-        source: str,
-    ) -> None:
-        super().__init__(settings, defaults, source)
-        self._function, self._path = function, path
 
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W], one task at a time."""
         all_scores = batch.query.new_full((len(batch), batch.query.shape[1], batch.way), LOWEST)
         for row, where, support, label, query, way in each_task(batch):
             try:
-                returned = self._function(support, label, query, way, **self._given)
+                returned = self._inner(support, label, query, way, **self._given)
                 scores = torch.as_tensor(returned, dtype=torch.float32, device=query.device)
             except UserError:
                 raise

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from longshot.core.wording import span
+
 
 def card(facts: Mapping[str, Any]) -> str:
     """Markdown for people: what it is, from what, how to check it and to be measured on it."""
@@ -22,8 +24,8 @@ def card(facts: Mapping[str, Any]) -> str:
                 (
                     bed["name"],
                     f"{bed['tasks']:,}",
-                    _range(bed["ways"]),
-                    _range(bed["shots"]),
+                    span(bed["ways"]),
+                    span(bed["shots"]),
                     f"{bed['queries']:,}",
                     f"`{bed['content_hash'][:16]}…`",
                 )
@@ -85,6 +87,8 @@ longshot.evaluate("THIS_FOLDER/testbeds/NAME.parquet", backbones="YOURS", method
 longshot.score("predictions.parquet", "THIS_FOLDER")
 ```
 
+from longshot.core.wording import span
+
 `SHA256SUMS` covers every file (`sha256sum -c SHA256SUMS`); `release.json` holds all of the above for programs."""
 
 
@@ -113,7 +117,3 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _cell(text: str) -> str:
     """Text that cannot break the table, nor bring HTML into a page made of it."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _range(ends: Sequence[int]) -> str:
-    return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]}–{ends[1]}"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from longshot.core.wording import count
+from longshot.core.wording import count, span
 from longshot.reports import frame, plots, tables
 from longshot.reports.data import ReportData
 from longshot.reports.frame import Section
@@ -79,12 +79,6 @@ def _counts(data: ReportData) -> list[str]:
     ]
 
 
-def _span(values: Sequence[float]) -> str:
-    """``5`` or ``2–20``: the range of a number over tasks."""
-    low, high = (f"{value:.1f}".removesuffix(".0") for value in (min(values), max(values)))
-    return low if low == high else f"{low}–{high}"
-
-
 def _beds(request: Request) -> list[dict[str, Any]]:
     """What the page says about each testbed."""
     data = request.data
@@ -99,8 +93,8 @@ def _beds(request: Request) -> list[dict[str, Any]]:
                 "name": bed.name,
                 "hash": bed.hash,
                 "tasks": len(np.unique(np.concatenate([cell.tasks for cell in cells]))),
-                "way": _span(np.concatenate([cell.way for cell in cells]).tolist()),
-                "shot": _span(np.concatenate([cell.shot for cell in cells]).tolist()),
+                "way": span(np.concatenate([cell.way for cell in cells]).tolist()),
+                "shot": span(np.concatenate([cell.shot for cell in cells]).tolist()),
                 "chance": request.entries[b, data.column(b)[0][0]].chance,
                 "datasets": sorted(dict(meta.get("datasets", {})).items()),
                 "content": content,

@@ -6,7 +6,7 @@ The frame, the colours and the thumbnails are those of the report.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
-from longshot.core.wording import count
+from longshot.core.wording import count, span
 from longshot.reports import testbed_plots as plots
 from longshot.reports.frame import Section, write_page
 from longshot.reports.pictures import MAX_CLASSES, ClassRow, FindImages, class_rows
@@ -65,7 +65,7 @@ def render_testbed(
     parts = [part for make in makers if (part := make(testbed, facts)) is not None]
     if pictures:
         parts.append(_tasks(testbed, images, pictures))
-    way, shot = _span(facts["way"]), _span(facts["shot"])
+    way, shot = (span([facts[name]["min"], facts[name]["max"]]) for name in ("way", "shot"))
     return write_page(
         title or f"Testbed {name}",
         parts,
@@ -296,7 +296,7 @@ def choose(testbed: Testbed, number: int) -> list[tuple[str, list[int]]]:
 
 def _shown(task: Task, images: FindImages) -> Shown:
     rows = class_rows(task, images)
-    facts = [f"{task.way}-way", f"{_bounds(task.shots)}-shot", task.dataset]
+    facts = [f"{task.way}-way", f"{span(task.shots)}-shot", task.dataset]
     numbers = {name: value for name, value in task.measured.items() if isinstance(value, int | float)}
     if "coarsity" in numbers:
         facts.append(f"coarsity {numbers['coarsity']:.2f}")
@@ -322,13 +322,3 @@ def _ends(counts: Mapping[str, int]) -> str:
         if group
     ]
     return " ".join(ends)
-
-
-def _span(bounds: Mapping[str, Any]) -> str:
-    return _bounds([bounds["min"], bounds["max"]])
-
-
-def _bounds(values: Sequence[Any]) -> str:
-    """``5`` or ``2–20``."""
-    low, high = min(values), max(values)
-    return str(low) if low == high else f"{low}–{high}"

@@ -103,7 +103,6 @@ def make_validation(
     shape: Shape | None,
     images: TrainingImages,
     settings: TrainingSettings,
-    notes: list[str],
 ) -> Validation | None:
     """Tasks of the held-out classes, no larger than these allow; None where fewer than two are held out."""
     if len(held) < 2:

@@ -113,9 +113,9 @@ def prepare(
     chosen.begin(network)
     rows = int(pool.sizes[pool.classes].sum())
     steps = _steps(settings, recipe, rows, chosen)
-    validation = make_validation(data, held, chosen, shape, plain, settings, notes)
+    validation = make_validation(data, held, chosen, shape, plain, settings)
     every = settings.validate_every or recipe.validate_every or min(steps, max(50, min(500, steps // 20)))
-    identity = _identity(data, pool, held, chosen, network, transform, recipe, shape, settings, steps, every)
+    identity = _identity(data, pool, held, chosen, network, transform, recipe, shape, settings, steps)
     return Job(
         algorithm=chosen,
         network=network,
@@ -232,7 +232,6 @@ def _identity(
     shape: Shape | None,
     settings: TrainingSettings,
     steps: int,
-    every: int,
 ) -> dict[str, Any]:
     """All that decides the weights, for people and for the refusal to mix two trainings in one folder."""
     identity: dict[str, Any] = {

@@ -84,7 +84,7 @@ class HuggingFaceFormat(Format):
         splits = list(dict.fromkeys(split for split, _ in shards))
         chosen = set(chosen_splits(self.split, splits, path))
         shards = [(split, file) for split, file in shards if split in chosen]
-        features = _features(path, shards[0][1])
+        features = _features(shards[0][1])
         image = _choose("image", self.image, _image_columns(features), list(features), path)
         label = _choose("label", self.label, _label_columns(features), list(features), path)
         attributes = [
@@ -219,7 +219,7 @@ def _check_whole(files: Sequence[Path]) -> None:
 # ---- columns --------------------------------------------------------------------------------------------
 
 
-def _features(path: Path, shard: Path) -> ColumnTypes:
+def _features(shard: Path) -> ColumnTypes:
     """{column: what it holds}, from the schema of a shard, which carries the dataset's own description."""
     return _features_of(schema_of(str(shard)), shard.parent / "dataset_info.json")
 

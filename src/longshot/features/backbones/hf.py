@@ -37,7 +37,7 @@ class HuggingFaceBackbone(ModuleBackbone):
             )
         self.folder = folder
         hashed = hash_text(*(hash_file(file) for file in [folder / "config.json", *weights]))
-        super().__init__(name, hashed, preprocessing or _preprocessing(name, folder), device)
+        super().__init__(name, hashed, preprocessing or _preprocessing(folder), device)
 
     def build(self) -> nn.Module:
         from transformers import AutoModel
@@ -92,7 +92,7 @@ def _snapshot(name: str, model: str, allow_download: bool) -> Path:
         ) from error
 
 
-def _preprocessing(name: str, folder: Path) -> str:
+def _preprocessing(folder: Path) -> str:
     """The model's image-processor file as a string; ImageNet's usual when there is none."""
     file = folder / "preprocessor_config.json"
     if not file.is_file():
