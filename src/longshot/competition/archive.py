@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import stat
+import unicodedata
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -71,12 +72,19 @@ def _extract(source: Path, folder: Path, limits: ArchiveLimits) -> None:
             members = archive.infolist()
             if len(members) > limits.files:
                 raise _wrong(source, f"it holds {len(members):,} files, at most {limits.files:,} are allowed")
-            budget, seen = limits.bytes, set[str]()
+            budget, seen, names = limits.bytes, set[str](), _Names(source)
             for member in members:
+                names.check(member.orig_filename)  # zipfile cuts the other one at a NUL
                 path = _target(source, folder, member.filename, limits)
                 kind, shown = stat.S_IFMT(member.external_attr >> 16), _show(member.filename)
                 if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
                     raise _wrong(source, f"'{shown}' is a link or a special file, which is not allowed")
+                if kind == stat.S_IFDIR and not member.is_dir():
+                    raise _wrong(source, f"'{shown}' is a folder by its kind and a file by its name")
+                if member.volume:
+                    raise _wrong(
+                        source, f"'{shown}' is in part {member.volume + 1} of several; pack it as one zip"
+                    )
                 if member.flag_bits & 1:
                     raise _wrong(source, f"'{shown}' is encrypted; pack it without a password")
                 if member.compress_type not in METHODS:
@@ -105,6 +113,24 @@ def _extract(source: Path, folder: Path, limits: ArchiveLimits) -> None:
         raise _wrong(source, f"it is no zip that can be read ({_show(str(error))})") from error
 
 
+class _Names:
+    """The names of an archive so far: nothing invisible, and no two that are one name where letters' case is none."""
+
+    def __init__(self, source: Path) -> None:
+        self.source, self.names = source, dict[str, str]()
+
+    def check(self, name: str) -> None:
+        """UserError where ``name``, or a folder in it, is not to be told from another."""
+        if any(unicodedata.category(letter).startswith("C") for letter in name):
+            raise _wrong(self.source, f"'{_show(name)}' has a control character in its name")
+        path = PurePosixPath(name)
+        for part in (str(path), *map(str, path.parents)):
+            same = self.names.setdefault(unicodedata.normalize("NFC", part).casefold(), part)
+            if same != part:
+                pair = f"'{_show(part)}' and '{_show(same)}'"
+                raise _wrong(self.source, f"{pair} are one name on other systems; rename one")
+
+
 def _target(source: Path, folder: Path, name: str, limits: ArchiveLimits) -> Path:
     parts = PurePosixPath(name).parts
     unsafe = name.startswith(("/", "\\")) or "\\" in name or "\0" in name or ".." in parts or ":" in name[:2]
@@ -115,10 +141,11 @@ def _target(source: Path, folder: Path, name: str, limits: ArchiveLimits) -> Pat
 
 def _copy(source: Path, folder: Path, limits: ArchiveLimits) -> None:
     """A folder instead of a zip, held to the same rules."""
-    count, budget = 0, limits.bytes
+    count, budget, names = 0, limits.bytes, _Names(source)
     for path in sorted(source.rglob("*")):
         if "__pycache__" in path.parts:
             continue
+        names.check(path.relative_to(source).as_posix())
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise _wrong(source, f"'{_show(path.name)}' is a link or a special file, not a file")
         if path.is_dir():
