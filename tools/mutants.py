@@ -45,7 +45,6 @@ NEAREST = {
     "evaluation/paired_tests.py": ["evaluation/test_compare.py"],
     "evaluation/plan.py": ["evaluation/test_runner.py"],
     "evaluation/run_record.py": ["evaluation/test_damaged_runs.py"],
-    "evaluation/scoring.py": ["evaluation/test_runner.py"],
     "evaluation/stores.py": ["evaluation/test_results.py"],
     "evaluation/threads.py": ["evaluation/test_runner.py"],
     "evaluation/verdicts.py": ["evaluation/test_compare.py"],

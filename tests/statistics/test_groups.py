@@ -110,3 +110,11 @@ class TestEdges:
     def test_cuts_at_the_quantiles_belong_to_the_lower_part(self) -> None:
         # quartiles of 0 … 4 are 1, 2 and 3
         assert quantile_bins([0, 1, 2, 3, 4], ties="together").tolist() == [0, 0, 1, 2, 3]
+
+    def test_numbers_beside_text_are_text(self) -> None:
+        groups = breakdown([0.1, 0.2, 0.3], [2, "a", 10], limit=0)
+        assert [(group.label, group.rows.tolist()) for group in groups] == [
+            ("10", [2]),
+            ("2", [0]),
+            ("a", [1]),
+        ]
