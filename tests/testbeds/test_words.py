@@ -155,6 +155,7 @@ def test_an_estimate_draws_without_features(dataset) -> None:
             "semantic, hierarchical, siblings, bilevel, or an object such as UniformClasses().",
         ),
         ({"wai": 5}, "A sampler has no setting 'wai'; did you mean 'way'?"),
+        ({"taks": 5}, "A sampler has no setting 'taks'; did you mean 'tasks'?"),
         (
             {"way": "five"},
             "The number for way is 'five', but must be a whole number between 2 and 32,767.",

@@ -166,7 +166,7 @@ def sample(
     check_count("sample", "workers", workers, least=1)
     check_identity(identity)
     shape, classes, instances = shape or "fixed", classes or "uniform", instances or "uniform"
-    check_settings(settings, shape=shape, classes=classes, instances=instances)
+    check_settings(settings, shape=shape, classes=classes, instances=instances, beside=sample.__kwdefaults__)
     opened = _open(dataset, splits, split)
     if published is not None:
         return _saved(_import(published, opened, identity), out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -154,7 +154,12 @@ SETTINGS = (*_BELONGINGS, *_EVERYWHERE)
 
 
 def check_settings(
-    settings: Mapping[str, Any], *, shape: object, classes: object, instances: object = "uniform"
+    settings: Mapping[str, Any],
+    *,
+    shape: object,
+    classes: object,
+    instances: object = "uniform",
+    beside: Iterable[str] = (),
 ) -> None:
     """UserError for a setting that does not exist or that does nothing with the choices made.
 
@@ -164,6 +169,8 @@ def check_settings(
         As :class:`SampleSettings`; None and False mean that a setting was not given.
     shape, classes, instances : str or object
         The choices, as ``sample`` takes them.
+    beside : iterable of str
+        Parameters that are no settings, but may have been meant by one that does not exist.
 
     Examples
     --------
@@ -177,7 +184,8 @@ def check_settings(
     unknown = [name for name in settings if name not in SETTINGS]
     if unknown:
         raise UserError(
-            f"A sampler has no setting '{unknown[0]}'; {nearest(unknown[0], SETTINGS, 'the settings are')}"
+            f"A sampler has no setting '{unknown[0]}'; "
+            f"{nearest(unknown[0], [*SETTINGS, *beside], 'the settings are')}"
         )
     if "coarsity" in active and classes != "uniform":
         raise UserError(
