@@ -187,5 +187,5 @@ def test_attributes_carry_digests_and_refuse_other_images(photos: Path, tmp_path
         return
     assert "digest" not in image_attributes(open_dataset(folder), attributes=out).column_names
     shutil.copyfile(folder / "round/crimson/000.jpg", folder / "square/navy/001.jpg")
-    with pytest.raises(UserError, match=r"1 image of 'birds' changed since \('square/navy/001.jpg'\)"):
+    with pytest.raises(UserError, match=r"1 image of 'birds' changed since .* \('square/navy/001.jpg'\)"):
         image_attributes(open_dataset(folder), attributes=out)

@@ -67,3 +67,20 @@ def test_every_place_of_the_cache_is_shown(
     assert [row["detail"].partition(":")[0] for row in rows] == list(map(str, places))
     assert rows[0]["state"] == "absent"
     assert rows[1]["detail"].endswith("written to") and rows[2]["detail"].endswith("read from")
+
+
+@pytest.mark.parametrize(
+    ("value", "state", "words"),
+    [
+        ("", "ok", "results vouch for the bytes of images (the default)"),
+        ("names", "names", "results vouch for names of images only (LONGSHOT_IDENTITY=names)"),
+        ("pixels", "wrong", "LONGSHOT_IDENTITY is 'pixels', but it must be content or names."),
+    ],
+)
+def test_what_results_vouch_for_is_told(
+    monkeypatch: pytest.MonkeyPatch, value: str, state: str, words: str
+) -> None:
+    from longshot.api import doctor
+
+    monkeypatch.setenv("LONGSHOT_IDENTITY", value)
+    assert doctor._identity() == {"what": "identity", "state": state, "detail": words}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import pickle
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import idx2numpy
 import numpy as np
 import pytest
 
+import longshot
 from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
 from longshot.splits.published import published_split
@@ -159,3 +161,22 @@ def test_an_unknown_split_is_told(tmp_path: Path) -> None:
 def test_a_setting_that_is_no_text_is_told(tmp_path: Path, setting: str) -> None:
     with pytest.raises(UserError, match="of mnist is a name in quotes"):
         open_dataset(f"mnist({setting}):{mnist(tmp_path)}")
+
+
+def test_verify_reads_the_packed_file_again_not_its_copy(tmp_path: Path) -> None:
+    """Other images in the packed file under its old size and times: the copy in the cache no longer counts."""
+    folder = tmp_path / "mnist"
+    labels = [0, 1] * 12
+    write(folder, "train", pictures(24), labels, packed=True)
+    bed = longshot.sample(folder, tasks=2, way=2, shot=1, query=2)
+    assert longshot.inspect(bed, verify=True).outcome == "same"
+    packed = next(folder.glob("*images*.gz"))
+    before = packed.stat()
+    changed = bytearray(gzip.decompress(packed.read_bytes()))
+    changed[16:] = bytes(byte ^ 255 for byte in changed[16:])
+    data = gzip.compress(bytes(changed))
+    packed.write_bytes(data.ljust(before.st_size, b"\0")[: max(before.st_size, len(data))])
+    os.utime(packed, ns=(before.st_atime_ns, before.st_mtime_ns))
+    checked = longshot.inspect(bed, verify=True)
+    assert checked.outcome == "changed"
+    assert len(checked.images[0].changed) == checked.images[0].images

@@ -10,7 +10,7 @@ import pytest
 from scipy.io import savemat
 
 from longshot.core.errors import UserError
-from longshot.datasets import open_dataset
+from longshot.datasets import image_digests, open_dataset
 
 RNG = np.random.default_rng(3)
 IMAGES = {
@@ -98,3 +98,12 @@ def test_a_cut_file_is_told(svhn: Path) -> None:
 def test_an_empty_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"holds none of train_32x32.mat"):
         open_dataset(f"svhn:{tmp_path}")
+
+
+def test_the_packed_file_is_read_again_not_its_copy(svhn: Path, fresh_cache: Path) -> None:
+    dataset = open_dataset(svhn)
+    before = image_digests(dataset)
+    copy = next((fresh_cache / "unpacked").glob("*train*"))
+    copy.write_bytes(bytes(byte ^ 255 for byte in copy.read_bytes()))
+    assert (image_digests(dataset) != before).any()
+    assert (image_digests(dataset, read_again=True) == before).all()

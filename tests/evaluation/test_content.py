@@ -89,7 +89,7 @@ def test_a_testbed_by_names_is_evaluated_and_says_so(run_cli, tmp_path: Path) ->
         "evaluate", "t.parquet", "--dataset", "a=b.npz", "--backbone", "pixels", "--method", "protonet", "-o", "run",
         cwd=tmp_path,
     )  # fmt: skip
-    assert "identity of t: names only" in done.stdout
+    assert "identity of the testbed t: names only of a" in done.stdout
     run_cli("report", "run", "-o", "page.html", cwd=tmp_path)
     assert "identity: names only" in (tmp_path / "page.html").read_text()
 

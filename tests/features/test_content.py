@@ -101,7 +101,7 @@ def test_by_names_few_images_are_read(album: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         type(dataset.store), "encoded", lambda store, row: (read.append(row), encoded(store, row))[1]
     )
-    content = content_of(dataset, "names")
+    content = content_of(dataset.with_identity("names"))
     assert content.short is None
     assert len(set(read)) == 16
 

@@ -91,7 +91,7 @@ def test_names_only_is_recorded_shown_and_compared_by_names(arrays: Dataset, tmp
 
 
 def test_an_unknown_identity_is_one_sentence(arrays: Dataset) -> None:
-    with pytest.raises(UserError, match="There is no identity 'pixels'; choose content or names"):
+    with pytest.raises(UserError, match="identity is 'pixels', but it must be content or names"):
         draw(arrays, identity="pixels")
 
 

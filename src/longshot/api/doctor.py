@@ -11,7 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from longshot.core.errors import UserError
 from longshot.core.files import cache_places, is_writable
+from longshot.datasets.dataset import IDENTITY_VARIABLE, default_identity
 
 # extra → (packages it brings, what it is for)
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -49,7 +51,7 @@ def doctor() -> list[dict[str, Any]]:
     ['ok']
     """
     tried = {extra: _try(packages) for extra, (packages, _) in EXTRAS.items() if not _missing(packages)}
-    return [*_machine(), *_device(), *_extras(tried), *_cache(), _sandbox()]
+    return [*_machine(), *_device(), *_extras(tried), *_cache(), _identity(), _sandbox()]
 
 
 def _row(subject: str, state: str, detail: str) -> dict[str, Any]:
@@ -155,6 +157,20 @@ def _cache() -> list[dict[str, Any]]:
         rows.append(_row("cache", "ok" if free > 2**30 else "low disk", f"{detail}{use}"))
         writing = False
     return rows
+
+
+def _identity() -> dict[str, Any]:
+    """What results vouch for here."""
+    value = os.environ.get(IDENTITY_VARIABLE)
+    try:
+        identity = default_identity()
+    except UserError as error:
+        return _row("identity", "wrong", str(error))
+    vouched = "the bytes of images" if identity == "content" else "names of images only"
+    origin = "the default" if not value else f"{IDENTITY_VARIABLE}={value}"
+    return _row(
+        "identity", "ok" if identity == "content" else "names", f"results vouch for {vouched} ({origin})"
+    )
 
 
 def _size(path: Path) -> int:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import torch
@@ -19,16 +18,15 @@ from longshot.causes.measures import NUMBERS, SIDE, hue_names, measure
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, cache_dir, cache_places, canonical_json, hash_text
 from longshot.core.progress import progress
-from longshot.core.wording import count, first
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
+from longshot.datasets.described import DIGEST, described, digest_column, without_digests
 from longshot.datasets.images import ImageError
 from longshot.datasets.sidecars import read_attributes
 from longshot.features.cache import Shards, lock, open_guarded
 from longshot.features.content import content_of
 from longshot.features.request import unreadable_images
 
-_DIGEST = "digest"  # the column with the first 64 bits of each image's digest, in hex
 _SHARD = 4096  # images that a kill can cost
 _STEP = 64  # images measured at a time
 
@@ -74,32 +72,14 @@ def measure_attributes(
     if path is not None:
         write = pacsv.write_csv if path.suffix.lower() == ".csv" else pq.write_table
         content = content_of(opened)
-        named = table.add_column(0, "path", opened.keys).add_column(1, _DIGEST, _hex(content.short))
-        meta = {"fingerprint": opened.fingerprint, "identity": "content", "content": content.digest}
+        named = table.add_column(0, "path", opened.keys)
+        meta = {"fingerprint": opened.fingerprint, "identity": content.identity}
+        if content.short is not None:
+            named = named.add_column(1, DIGEST, digest_column(content.short))
+            meta["content"] = content.digest
         with atomic(path) as temporary:
             write(named.replace_schema_metadata({b"longshot": canonical_json(meta).encode()}), temporary)
     return table
-
-
-def _hex(digests: NDArray[np.uint64] | None) -> pa.Array:
-    assert digests is not None  # by content there are some
-    return pa.array([f"x{digest:016x}" for digest in digests.tolist()])  # the x: never read as a number
-
-
-def _without_digests(table: pa.Table, dataset: Dataset, where: str) -> pa.Table:
-    """The attributes without the digests of the images; UserError where those are of other images."""
-    if _DIGEST not in table.column_names:
-        return table
-    recorded, now = table.column(_DIGEST), _hex(content_of(dataset).short)
-    differs = pc.fill_null(pc.not_equal(recorded.cast(pa.string()), now), False)  # null: not described
-    changed = dataset.keys.filter(differs).to_pylist()
-    if changed:
-        raise UserError(
-            f"{where} describes other images: {count(changed, 'image')} of '{dataset.name}' changed since "
-            f"({first(changed)})",
-            f"measure them again with {{measure_attributes({dataset.name})}}",
-        )
-    return table.drop_columns([_DIGEST])
 
 
 def image_attributes(
@@ -115,9 +95,14 @@ def image_attributes(
             raise UserError(
                 f"Cannot read the attributes {path}: {(error.strerror or '').lower()}."
             ) from error
-        tables.append(_without_digests(read_attributes(data, dataset.keys, str(path)), dataset, str(path)))
-    if dataset.attributes is not None:
-        tables.append(_without_digests(dataset.attributes, dataset, f"The attributes of '{dataset.name}'"))
+        tables.append(
+            without_digests(
+                read_attributes(data, dataset.keys, str(path)), dataset, f"The attributes in {path}"
+            )
+        )
+    own = described(dataset).attributes
+    if own is not None:
+        tables.append(own)
     if not no_pixels:
         tables.append(pixel_attributes(dataset))
     columns: dict[str, pa.ChunkedArray | pa.Array] = {}

@@ -42,9 +42,8 @@ def identity_option(function: F) -> F:
     return click.option(
         "--identity",
         type=click.Choice(["content", "names"]),
-        default="content",
-        show_default=True,
-        help="What results vouch for: the images' bytes, read once, or only their names (for huge, slow drives).",
+        help="What results vouch for: the images' bytes, read once, or only their names (for huge, slow drives).  "
+        "[default: what LONGSHOT_IDENTITY says, or content]",
     )(function)
 
 

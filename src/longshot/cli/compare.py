@@ -105,6 +105,7 @@ def _lines_below(compared: RunComparison) -> list[str]:
             f"{count(least, 'task')} cannot tell: the test can reach p < 0.05 from {fewest} tasks on "
             f"({count(len(compared.pairs), 'comparison')})."
         )
+    lines += [f"{line[0].upper()}{line[1:]}." for line in compared.names_only]
     if compared.outcome == "passed":
         bound = f"{compared.fail_if_worse:g} {compared.unit}"
         lines.append(f"Passed: nothing is worse by more than {bound} beyond chance.")

@@ -74,8 +74,8 @@ def command(
     """
     import longshot
     from longshot.evaluation.views import summary_rows
+    from longshot.evaluation.vouched import names_only
     from longshot.methods.registry import get_method
-    from longshot.testbeds.content import say_identity
 
     if not backbones and not features:
         raise UserError(
@@ -94,11 +94,7 @@ def command(
     if as_json:
         echo_json(results.summary())
         return
-    by_name = [
-        f"\nidentity of {facts['name']}: {words}, so that other pictures under these names would go unnoticed"
-        for facts in results.run["testbeds"].values()
-        if "names" in (words := say_identity(facts["content"]))
-    ]
+    by_name = [f"\n{line}" for line in names_only(results.run)]
     print_table(
         summary_rows(results),
         footer="".join(by_name) + f"\n{results.path}: rows per task; 'longshot report {results.path}'",

@@ -14,6 +14,7 @@ from longshot.cli.common import (
     device_option,
     dry_run_option,
     echo_json,
+    identity_option,
     json_option,
     seed_option,
     splits_option,
@@ -44,13 +45,7 @@ from longshot.core.wording import span
     type=FILE,
     help="Draw nothing: read a published task list (CSV: task, labels, image_id, support).",
 )
-@click.option(
-    "--identity",
-    type=click.Choice(["content", "names"]),
-    default="content",
-    show_default=True,
-    help="What the testbed vouches for: the bytes of its images, or only their names (for huge network drives).",
-)
+@identity_option
 @shape_options
 @class_options
 @instance_options

@@ -14,6 +14,7 @@ from longshot.cli.common import (
     device_option,
     dry_run_option,
     echo_json,
+    identity_option,
     json_option,
     print_table,
     seed_option,
@@ -54,13 +55,7 @@ if TYPE_CHECKING:
     "--ratios", metavar="T,V,T", help="Shares of train, validation and test.  [default: 0.6,0.2,0.2]"
 )
 @click.option("-o", "--out", type=FILE, help="split.json to write; a sweep adds -R to the name.")
-@click.option(
-    "--identity",
-    type=click.Choice(["content", "names"]),
-    default="content",
-    show_default=True,
-    help="What the file vouches for: the bytes of the dataset's images, or only their names.",
-)
+@identity_option
 @device_option
 @seed_option
 @dry_run_option
@@ -121,7 +116,7 @@ def _tell(splits: list[Split], files: list[Path], seconds: float, as_json: bool)
     if as_json:
         paths: list[str | None] = [str(file) for file in files] or [None] * len(splits)
         rows = [
-            {"path": path, "name": split.name, "sizes": split.sizes, "made": split.made}
+            {"path": path, "name": split.name, "sizes": split.sizes, "made": split.story}
             for split, path in zip(splits, paths, strict=True)
         ]
         echo_json(rows)

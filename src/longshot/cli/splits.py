@@ -89,13 +89,13 @@ def show(file: Path, with_classes: bool, as_json: bool) -> None:
     split = Split.load(file)
     if as_json:
         parts = {part: list(members) for part, members in split.parts.items()}
-        facts = {"name": split.name, "fingerprint": split.fingerprint, "made": split.made}
+        facts = {"name": split.name, "fingerprint": split.fingerprint, "made": split.story}
         echo_json({**facts, "sizes": split.sizes, **parts})
         return
     sizes = ", ".join(f"{count:,} {part}" for part, count in split.sizes.items())
     click.echo(f"{split.name}: {sizes}")
     click.echo(f"dataset fingerprint: {split.fingerprint[:12] or 'none, a list by hand'}")
-    for key, value in split.made.items():
+    for key, value in split.story.items():
         click.echo(f"  {key}: {plain(value)}")
     if with_classes:
         for part, members in split.parts.items():

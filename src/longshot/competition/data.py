@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, cache_places, hash_text, write_json
 from longshot.core.settings import Loose, read_json
-from longshot.datasets import open_dataset
+from longshot.datasets import compare_content, open_dataset, pack_digests, unpack_digests
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.part import under
 from longshot.testbeds.pools import ImageLimits as PoolLimits
@@ -28,12 +29,17 @@ from longshot.testbeds.sample import sample
 from longshot.testbeds.shapes import AnyShape
 from longshot.testbeds.testbed import Testbed
 
+if TYPE_CHECKING:
+    from longshot.features.content import Content
+
 
 class _DataRecord(Loose):
     """What a competition notes of a dataset's images."""
 
     fingerprint: str
     content: str
+    identity: str = "content"
+    digests: str = ""  # short ones of all images in the dataset's order, to name those that change
 
 
 @dataclass(frozen=True)
@@ -95,19 +101,20 @@ class CompetitionData:
         from longshot.features.content import content_of
 
         dataset = self.dataset(name)
-        now = {"fingerprint": dataset.fingerprint, "content": content_of(dataset).digest}
+        now = content_of(dataset)
         path = self.folder / f"{name}.content.json"
         if not path.is_file():
-            write_json(path, now)
+            digests = "" if now.short is None else pack_digests(now.short)
+            facts = {"fingerprint": dataset.fingerprint, "content": now.digest, "identity": now.identity}
+            write_json(path, {**facts, "digests": digests})
         recorded = read_json(_DataRecord, path, "The record of a competition's images")
-        if recorded.model_dump() != now:
-            changed = "bytes" if recorded.fingerprint == now["fingerprint"] else "names"
+        if recorded.fingerprint != dataset.fingerprint or recorded.content != now.digest:
             raise UserError(
-                f"The images of '{name}' have other {changed} than when the competition first used them "
-                f"(digest {now['content'][:12]}…, {path} has {recorded.content[:12]}…)",
-                f"bring back the images, or remove {path} where no submission has been scored",
+                f"The images of '{name}' are not those that the competition first used: "
+                f"{_differences(recorded, dataset, now)}",
+                f"bring them back, or remove {path} where no submission has been scored",
             )
-        return now["content"]
+        return now.digest
 
     def training_files(self, phase: Phase) -> dict[str, Path]:
         """File name in the sandbox's data folder → file: the index and the images of the training datasets."""
@@ -196,6 +203,20 @@ class CompetitionData:
         sources = (Path(spec.partition("#")[0]) for spec in self.competition.datasets.values())
         places = (*cache_places(), *sources)
         return [self.competition.folder, *(path for path in places if path.exists())]
+
+
+def _differences(recorded: _DataRecord, dataset: Dataset, now: Content) -> str:
+    """The number and the first names of what changed, as far as the record tells."""
+    if recorded.fingerprint != dataset.fingerprint:
+        return f"other images or classes (fingerprint {dataset.fingerprint[:12]}…, was {recorded.fingerprint[:12]}…)"
+    if recorded.identity != now.identity:
+        return f"they are looked at by {now.identity}, and were by {recorded.identity}"
+    if now.short is not None:
+        with contextlib.suppress(ValueError):
+            digests = unpack_digests(recorded.digests)
+            if len(digests) == len(dataset):
+                return str(compare_content(dataset.keys, digests, dataset.keys, now.short))
+    return f"other bytes (digest {now.digest[:12]}…, was {recorded.content[:12]}…)"
 
 
 def _generator(key: str, *purpose: str) -> np.random.Generator:

@@ -13,16 +13,17 @@ from longshot.datasets.catalogue import (
     list_formats,
 )
 from longshot.datasets.check import find_bad
-from longshot.datasets.dataset import SPLITS, Dataset, ImageStore, canonical_split
+from longshot.datasets.dataset import IDENTITIES, SPLITS, Dataset, ImageStore, canonical_split
 from longshot.datasets.identity import (
-    IDENTITIES,
     ContentChanges,
     compare_content,
     content_digest,
     digest_of,
     image_digests,
+    pack_digests,
     remember_digests,
     short_digests,
+    unpack_digests,
 )
 from longshot.datasets.images import ImageError
 from longshot.datasets.opening import DatasetLike, as_dataset, load, locate, open_dataset
@@ -52,11 +53,13 @@ __all__ = [
     "load",
     "locate",
     "open_dataset",
+    "pack_digests",
     "registry",
     "remember_digests",
     "short_digests",
     "take_rows",
     "under",
+    "unpack_digests",
 ]
 
 if not TYPE_CHECKING:

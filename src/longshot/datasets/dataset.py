@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from longshot.taxonomy.dag import Taxonomy
 
 SPLITS = ("train", "validation", "test")
+# what a file made by Longshot vouches for: the images' bytes, or only their names
+IDENTITIES = ("content", "names")
+IDENTITY_VARIABLE = "LONGSHOT_IDENTITY"
 _SPLIT_ALIASES = {
     "train": "train",
     "training": "train",
@@ -45,6 +49,21 @@ def canonical_split(name: str) -> str | None:
     return _SPLIT_ALIASES.get(name.strip().lower())
 
 
+def check_identity(identity: str) -> str:
+    """The identity itself; UserError for one that does not exist."""
+    if identity not in IDENTITIES:
+        raise UserError(f"{{identity}} is {identity!r}, but it must be {' or '.join(IDENTITIES)}.")
+    return identity
+
+
+def default_identity() -> str:
+    """What LONGSHOT_IDENTITY says, by content where it says nothing."""
+    identity = os.environ.get(IDENTITY_VARIABLE) or "content"
+    if identity not in IDENTITIES:
+        raise UserError(f"{IDENTITY_VARIABLE} is '{identity}', but it must be {' or '.join(IDENTITIES)}.")
+    return identity
+
+
 class ImageStore(Protocol):
     """Where pixels come from. Picklable and cheap to pickle: worker processes open the files themselves."""
 
@@ -63,6 +82,15 @@ class EncodedStore(ImageStore, Protocol):
 
     def stamps(self, rows: Ints) -> Ints:
         """Three numbers per row [M, 3] that change when the file behind it does; −1 where that cannot be known."""
+        ...
+
+
+@runtime_checkable
+class UnpackedStore(ImageStore, Protocol):
+    """A store that reads copies of packed files, which lie in the cache."""
+
+    def from_source(self) -> ImageStore:
+        """The same rows, unpacked anew from the files that the user has."""
         ...
 
 
@@ -96,6 +124,8 @@ class Dataset:
         Keys of unreadable images that were left out on request.
     left_out : tuple of str
         What else was left out when the dataset was opened, in words: empty class folders, files of other kinds.
+    identity : {"content", "names"}
+        What is made of the dataset vouches for: the bytes of its images, or only their names.
 
     Examples
     --------
@@ -124,6 +154,7 @@ class Dataset:
     splits_from: str | None = None
     skipped: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    identity: str = "content"
 
     def __post_init__(self) -> None:
         if isinstance(self.keys, pa.ChunkedArray):
@@ -151,6 +182,12 @@ class Dataset:
                 f"Dataset '{self.name}' has {count(empty, 'class', 'classes')} without images "
                 f"({first(empty)}); add images or remove them."
             )
+
+    def with_identity(self, identity: str | None) -> Dataset:
+        """The dataset with another identity, "content" or "names"; itself for None."""
+        if identity is None or identity == self.identity:
+            return self
+        return replace(self, identity=check_identity(identity))
 
     def __repr__(self) -> str:
         from longshot.datasets.display import as_text

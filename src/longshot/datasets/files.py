@@ -40,7 +40,11 @@ def need_stamp(path: str | Path) -> tuple[int, int]:
 
 
 def file_stamps(paths: Sequence[str]) -> Ints:
-    """(size, time of change in ns, inode) of each file [M, 3]; −1 three times for a file that is gone."""
+    """(size, time of change in ns, inode) of each file [M, 3]; −1 three times for a file that is gone.
+
+    The third number also depends on the time at which the system last saw the file change (ctime): a copy over a file
+    of the same size that brings its own time along (``cp -p``) keeps the other three.
+    """
     numbers: list[int] = []
     stat, extend = os.stat, numbers.extend
     for path in paths:
@@ -49,7 +53,8 @@ def file_stamps(paths: Sequence[str]) -> Ints:
         except (OSError, ValueError):
             extend((-1, -1, -1))
         else:
-            extend((status.st_size, status.st_mtime_ns, status.st_ino & 0x7FFFFFFFFFFFFFFF))
+            inode = status.st_ino * 1_000_003 + status.st_ctime_ns & 0x7FFFFFFFFFFFFFFF
+            extend((status.st_size, status.st_mtime_ns, inode))
     return np.array(numbers, np.int64).reshape(-1, 3)
 
 

@@ -7,6 +7,7 @@ SHA-256, because processors compute it in hardware and ``sha256sum`` lets anybod
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
@@ -22,14 +23,10 @@ from longshot.core.arrays import Ints
 from longshot.core.progress import progress
 from longshot.core.wording import count, first
 from longshot.datasets import digest_memory
-from longshot.datasets.dataset import Dataset, ImageStore
+from longshot.datasets.dataset import Dataset, ImageStore, UnpackedStore
 from longshot.datasets.digest_memory import Digests
 from longshot.datasets.stores import RowsStore, encoded_of, stamps_of
 
-IDENTITIES = (
-    "content",
-    "names",
-)  # what a file made by Longshot vouches for: the images' bytes, or only their names
 DIGEST_BYTES = 32
 _BLOCK = 64  # images that a thread reads before it asks for more
 _SAVE_EVERY = 15.0  # seconds of work that a kill can cost
@@ -81,7 +78,9 @@ def image_digests(
     if not len(todo):
         return digests
 
-    store, behind = _innermost(dataset.store, chosen[todo])
+    store, behind = innermost(dataset.store, chosen[todo])
+    if read_again:
+        store = from_source(store)
     order = np.argsort(behind, kind="stable")  # in the order in which they lie on disk
     todo, behind = todo[order], behind[order]
     done, saved = 0, 0
@@ -98,6 +97,11 @@ def image_digests(
                 )
                 saved, clock = done, time.monotonic()
     return digests
+
+
+def from_source(store: ImageStore) -> ImageStore:
+    """The store, where it reads unpacked copies with copies that were made now."""
+    return store.from_source() if isinstance(store, UnpackedStore) else store
 
 
 def digest_of(store: ImageStore, row: int) -> bytes:
@@ -165,6 +169,20 @@ def short_digests(digests: Digests) -> NDArray[np.uint64]:
     """
     numbers: NDArray[np.uint64] = np.ascontiguousarray(digests[:, :8]).view(">u8").reshape(-1)
     return numbers.astype(np.uint64)
+
+
+def pack_digests(digests: NDArray[np.uint64]) -> str:
+    """Short digests [M] as text for JSON: 8 bytes each, little-endian, base64.
+
+    >>> unpack_digests(pack_digests(np.array([1, 2], np.uint64)))
+    array([1, 2], dtype=uint64)
+    """
+    return base64.b64encode(digests.astype("<u8").tobytes()).decode("ascii")
+
+
+def unpack_digests(text: str) -> NDArray[np.uint64]:
+    """What ``pack_digests`` wrote; ValueError for anything else."""
+    return np.frombuffer(base64.b64decode(text, validate=True), "<u8").astype(np.uint64)
 
 
 class ContentChanges(NamedTuple):
@@ -244,12 +262,12 @@ def _texts(keys: pa.Array | Sequence[str]) -> list[str]:
 
 def _shipped(store: ImageStore, rows: Ints) -> Digests | None:
     """Digests that come with a dataset, as toybox's do."""
-    store, rows = _innermost(store, rows)
+    store, rows = innermost(store, rows)
     shipped = getattr(store, "shipped_digests", None)
     return None if shipped is None else shipped(rows)
 
 
-def _innermost(store: ImageStore, rows: Ints) -> tuple[ImageStore, Ints]:
+def innermost(store: ImageStore, rows: Ints) -> tuple[ImageStore, Ints]:
     """The store that parts and views stand on, and the rows there."""
     while isinstance(store, RowsStore):
         rows, store = store.rows[rows], store.store

@@ -10,7 +10,7 @@ from longshot.core.errors import UserError
 from longshot.core.wording import count, note
 from longshot.datasets import registry
 from longshot.datasets.check import find_bad, leave_out
-from longshot.datasets.dataset import Dataset
+from longshot.datasets.dataset import Dataset, check_identity, default_identity
 from longshot.datasets.formats import make_format, recognise, split_spec
 from longshot.datasets.stores import escape_name, unescape_name
 
@@ -19,7 +19,12 @@ _TABLES = (".csv", ".tsv", ".parquet")
 
 
 def open_dataset(
-    spec: str | Path, *, name: str | None = None, skip_bad: bool = False, refresh: bool = False
+    spec: str | Path,
+    *,
+    name: str | None = None,
+    skip_bad: bool = False,
+    refresh: bool = False,
+    identity: str | None = None,
 ) -> Dataset:
     """Open a dataset. Where it lives is remembered by its fingerprint.
 
@@ -34,6 +39,9 @@ def open_dataset(
         same source leave out the same ones.
     refresh : bool
         Scan anew, and drop the record of images left out.
+    identity : {"content", "names"}, optional
+        What everything made of the dataset vouches for: the bytes of its images, or only their names, for drives where
+        reading them takes too long. What the variable ``LONGSHOT_IDENTITY`` says unless given; by content without it.
 
     Returns
     -------
@@ -46,13 +54,14 @@ def open_dataset(
     >>> open_dataset("photos.npz").class_ids
     ('ant', 'bee')
     """
+    identity = default_identity() if identity is None else check_identity(identity)
     source = locate(spec)
     complete = load(source, name=name, refresh=refresh)
     if skip_bad:
         bad = dict(find_bad(complete, refresh=refresh))
     else:
         bad = {} if refresh else registry.skipped(complete.source)
-    dataset = leave_out(complete, bad)
+    dataset = leave_out(complete, bad).with_identity(identity)
     if skip_bad or refresh:
         registry.set_skipped(dataset.source, bad)
     if dataset.skipped:

@@ -19,6 +19,7 @@ from longshot.core.wording import count
 from longshot.evaluation.paired_tests import SeriesPair, compare_pairs
 from longshot.evaluation.results import METRICS, Results, cell_rows, match_methods, match_testbeds
 from longshot.evaluation.verdicts import LOWER_IS_BETTER, Compared, Policy, RunComparison, RunSeries
+from longshot.evaluation.vouched import names_only
 
 if TYPE_CHECKING:
     from longshot.statistics import Interval
@@ -109,7 +110,7 @@ def compare(
     chosen = [methods] if isinstance(methods, str) else list(methods)
     if run_b is None:
         pairs = compare_within(run_a, metric=metric, methods=chosen, testbed=testbed, seed=seed)
-        return RunComparison(run_a.name, None, metric, tuple(pairs))
+        return RunComparison(run_a.name, None, metric, tuple(pairs), names_only=tuple(names_only(run_a.run)))
     matched = compare_runs(
         run_a,
         run_b,
@@ -130,6 +131,7 @@ def compare(
         tuple(matched.missing),
         allow_missing,
         undecided,
+        tuple(dict.fromkeys(names_only(run_a.run) + names_only(run_b.run))),
     )
     if fail_if_worse is not None:
         _check_decidable(compared)

@@ -59,6 +59,7 @@ class ImageSource:
             "weights_hash": self.backbone.weights_hash,
             "preprocessing": self.backbone.preprocessing,
             "identity": self.backbone.identity,
+            "images": self.dataset.identity,
         }
         return {"dataset": self.dataset.name, "networks": [facts]}
 

@@ -278,7 +278,16 @@ def find_datasets(
     for testbed in testbeds.values():
         for name, fingerprint in testbed.datasets.items():
             testbed.check_content(name, by_fingerprint[fingerprint])
-    return by_fingerprint
+    by_content = {
+        fingerprint
+        for testbed in testbeds.values()
+        for name, fingerprint in testbed.datasets.items()
+        if testbed.content[name].identity == "content"
+    }
+    return {  # where no testbed vouches for more than names, nor does what is computed
+        fingerprint: dataset if fingerprint in by_content else dataset.with_identity("names")
+        for fingerprint, dataset in by_fingerprint.items()
+    }
 
 
 def check_features(testbed: Testbed, name: str, features: Features) -> None:

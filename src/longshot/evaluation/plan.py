@@ -214,22 +214,9 @@ class EvaluationPlan:
 
                 opened, device = self.datasets[fingerprint], str(self.device)
                 parts = self.parts(backbone)
-                identity = self._identity(fingerprint)
-                source = FeatureSource(
-                    backbone, tuple(embed(opened, part, device=device, identity=identity) for part in parts)
-                )
+                source = FeatureSource(backbone, tuple(embed(opened, part, device=device) for part in parts))
             self._sources[backbone, fingerprint] = source
         return self._sources[backbone, fingerprint]
-
-    def _identity(self, fingerprint: str) -> str:
-        """What features of a dataset must vouch for: names only where that is all that any testbed does."""
-        every = [
-            testbed.content[name].identity
-            for testbed in self.testbeds.values()
-            for name, own in testbed.datasets.items()
-            if own == fingerprint
-        ]
-        return "content" if "content" in every else "names"
 
     def parts(self, backbone: str) -> Sequence[str | Backbone | Precomputed]:
         """What ``embed`` takes for a backbone: the object itself, or the names that stand side by side."""

@@ -92,6 +92,7 @@ class RunComparison:
     missing: tuple[str, ...] = ()  # those of them that run A has and run B lacks
     allow_missing: bool = False
     undecided_policy: Policy = "fail"
+    names_only: tuple[str, ...] = ()  # what the runs vouch for by names of images only, in words
 
     @property
     def scale(self) -> float:
@@ -146,6 +147,7 @@ class RunComparison:
             "comparisons": [_record(pair, pair in failures, pair in undecided) for pair in self.pairs],
             "unmatched": list(self.unmatched),
             "missing": list(self.missing),
+            "names_only": list(self.names_only),
             "fail_if_worse": self.fail_if_worse,
             "allow_missing": self.allow_missing,
             "undecided_policy": self.undecided_policy,

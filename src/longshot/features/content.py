@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -14,9 +15,12 @@ from numpy.typing import NDArray
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first
-from longshot.datasets import IDENTITIES, content_digest, image_digests, short_digests
+from longshot.datasets import compare_content, content_digest, image_digests, short_digests
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.stores import stamps_of
+
+if TYPE_CHECKING:
+    from longshot.features.features import Features
 
 _PROBED = 16  # images that are read where names are to be enough
 
@@ -34,24 +38,16 @@ class Content:
     stamps: Ints | None = None  # [N, 3] of the files behind them, by content
 
 
-def check_identity(identity: str) -> str:
-    """The identity itself; UserError for one that does not exist."""
-    if identity not in IDENTITIES:
-        raise UserError(f"{{identity}} is {identity!r}, but it must be {' or '.join(IDENTITIES)}.")
-    return identity
-
-
-def content_of(dataset: Dataset, identity: str = "content") -> Content:
+def content_of(dataset: Dataset) -> Content:
     """What a dataset is made of now.
 
     Parameters
     ----------
     dataset : Dataset
-        Images whose digests are remembered cost a look at their files, others are read.
-    identity : {"content", "names"}
-        By names, only a few images, evenly spread, are read: they keep two folders apart that name their files alike.
+        Images whose digests are remembered cost a look at their files, others are read. Where the dataset's identity
+        is "names" only a few images, evenly spread, are: they keep two folders apart that name their files alike.
     """
-    if check_identity(identity) == "names":
+    if dataset.identity == "names":
         rows = np.unique(np.linspace(0, len(dataset) - 1, _PROBED).astype(np.int64))
         probed = content_digest(dataset.keys.take(pa.array(rows)), image_digests(dataset, rows))
         return Content("names", probed)
@@ -61,6 +57,25 @@ def content_of(dataset: Dataset, identity: str = "content") -> Content:
     if _digests.get(dataset, ("", ""))[0] != mark:
         _digests[dataset] = (mark, content_digest(dataset.keys, digests))
     return Content("content", _digests[dataset][1], short_digests(digests), stamps)
+
+
+def check_made_from(features: Features, dataset: Dataset) -> None:
+    """UserError where features were made from other images than a dataset of the same names holds now.
+
+    Nothing can be told of features that vouch for names only, nor of a dataset that is looked at by names.
+    """
+    if features.digests is None or dataset.identity == "names" or features.fingerprint != dataset.fingerprint:
+        return
+    content = content_of(dataset)
+    if content.digest == features.content:
+        return
+    assert content.short is not None
+    changes = compare_content(features.keys, features.digests, dataset.keys, content.short)
+    raise UserError(
+        f"The features '{features.backbone}' were made from other images than dataset '{dataset.name}' holds now: "
+        f"{changes}",
+        "embed it with the same backbone",
+    )
 
 
 def check_unchanged(dataset: Dataset, content: Content, rows: Iterable[int]) -> None:

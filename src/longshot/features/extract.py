@@ -21,12 +21,11 @@ from longshot.core.arrays import Bools
 from longshot.core.errors import UserError
 from longshot.core.progress import Progress, progress
 from longshot.core.wording import count, note
-from longshot.datasets import compare_content
 from longshot.datasets.dataset import Dataset
 from longshot.features.backbones.base import Backbone, Precomputed
 from longshot.features.backbones.objects import GivenFeatures
 from longshot.features.cache import Shards, features_path, find_features, lock, salvage
-from longshot.features.content import check_unchanged, content_of
+from longshot.features.content import check_made_from, check_unchanged
 from longshot.features.engine import Engine, block_size, probe_speed
 from longshot.features.features import EmbedWork, Features, not_finite, sidecar
 from longshot.features.request import EmbedOptions, Request, device_kind, open_request, unreadable_images
@@ -49,7 +48,7 @@ def embed(
     preprocessing: str | None = None,
     allow_download: bool = False,
     refresh: bool = False,
-    identity: str = "content",
+    identity: str | None = None,
 ) -> Features:
     """The dataset seen through the backbone, from the cache when it was computed before.
 
@@ -74,9 +73,10 @@ def embed(
         Let ``timm:`` and ``hf:`` backbones fetch their weights.
     refresh : bool
         Compute anew what is in the cache.
-    identity : {"content", "names"}
+    identity : {"content", "names"}, optional
         What the features vouch for: the bytes of the images, which are read once for it, or only their names, where a
-        drive is too large or slow. By names, an image that is changed in place goes unnoticed.
+        drive is too large or slow. By names, an image that is changed in place goes unnoticed. That of the dataset
+        unless given.
 
     Returns
     -------
@@ -101,7 +101,8 @@ def embed(
         )
 
     if isinstance(request.source, GivenFeatures):
-        _check_given(request.source, request)
+        request.source.rows(request.dataset)  # says what differs where they are of another dataset
+        check_made_from(request.source.features, request.dataset)
         return from_cache(request.source.features)
     address = request.address
     stored = None if refresh else find_features(address, request.dataset)
@@ -202,21 +203,6 @@ def estimate(
     }
 
 
-def _check_given(source: GivenFeatures, request: Request) -> None:
-    """UserError where features that were given are not of the dataset, by its names or by its images."""
-    source.rows(request.dataset)
-    features = source.features
-    if features.digests is None or request.identity == "names":
-        return
-    content = content_of(request.dataset)
-    if content.digest != features.content:
-        assert content.short is not None
-        changes = compare_content(features.keys, features.digests, request.dataset.keys, content.short)
-        raise UserError(
-            f"The features '{source.label}' were made from other images than dataset '{request.dataset.name}' holds "
-            f"now: {changes}",
-            "embed it with the same backbone",
-        )
 
 
 def _compute(

@@ -117,7 +117,7 @@ class LastCheck:
 
     def remember(self) -> None:
         """Note that the files are whole, as they were when this object was made; where nothing can be written, not."""
-        if all(self.looked - changed > _TICK for _, changed, _ in self.stamps):
+        if all(self.looked - changed > _TICK for _, changed, *_ in self.stamps):
             with contextlib.suppress(UserError):  # a full disk costs time, not truth
                 folder = next(filter(is_writable, cache_places("checks")), None)
                 if folder is not None:
@@ -129,4 +129,5 @@ class LastCheck:
 
 def _stamp(file: Path) -> list[int]:
     status = file.stat()
-    return [status.st_size, status.st_mtime_ns, status.st_ino]
+    # ctime: bytes that were changed in place by something that set the time back are still seen
+    return [status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns]

@@ -13,7 +13,7 @@ from longshot.datasets.dataset import Dataset
 from longshot.features.backbones import open_backbone
 from longshot.features.backbones.base import Backbone, Precomputed
 from longshot.features.cache import Shards
-from longshot.features.content import Content, check_identity, content_of
+from longshot.features.content import Content, content_of
 from longshot.features.features import BLOCK, DTYPES
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class EmbedOptions(TypedDict, total=False):
     batch_size: int | None
     preprocessing: str | None
     allow_download: bool
-    identity: str
+    identity: str | None
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,13 @@ class Request:
     dtype: str
     workers: int | None
     batch_size: int | None
-    identity: str
 
     @cached_property
     def content(self) -> Content:
         """The dataset's images as they are at the first look; given vectors are bound to images by name."""
         if isinstance(self.source, Precomputed):
             return Content("names", "")
-        return content_of(self.dataset, self.identity)
+        return content_of(self.dataset)
 
     @property
     def address(self) -> str:
@@ -76,7 +75,7 @@ def open_request(
     batch_size: int | None = None,
     preprocessing: str | None = None,
     allow_download: bool = False,
-    identity: str = "content",
+    identity: str | None = None,
 ) -> Request:
     """What :func:`longshot.embed` is to do, opened and checked."""
     if dtype not in DTYPES:
@@ -89,7 +88,7 @@ def open_request(
 
         dataset = open_dataset(dataset)
     source = open_backbone(backbone, device, preprocessing=preprocessing, allow_download=allow_download)
-    return Request(dataset, source, dtype, workers, batch_size, check_identity(identity))
+    return Request(dataset.with_identity(identity), source, dtype, workers, batch_size)
 
 
 def check_workers(workers: int | None) -> None:

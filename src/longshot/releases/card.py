@@ -60,6 +60,7 @@ def card(facts: Mapping[str, Any]) -> str:
     if facts["baselines"]:
         parts += ["## Baselines", "Accuracy in per cent, mean over tasks with its 95 % interval (Student-t)."]
         parts.append(_baselines(facts["baselines"]))
+        parts += [f"{_cell(line[0].upper() + line[1:])}." for line in facts["baselines_by_name"]]
     parts += ["## Use", _USE]
     parts += [
         "## Licence",

@@ -50,7 +50,7 @@ def read_names(dataset: Dataset, name: str, testbeds: Sequence[Testbed]) -> Sour
     keys = keys.take(pc.sort_indices(keys))
     used = pc.unique(pa.concat_arrays([bed.keys(name).cast(pa.string()) for bed in testbeds]))
     used = used.take(pc.sort_indices(used))
-    if any(bed.content[name].identity == "names" for bed in testbeds):
+    if dataset.identity == "names" or any(bed.content[name].identity == "names" for bed in testbeds):
         return SourceNames(keys, used, names_only(len(used), len(dataset)), None)
     rows = dataset.find_rows(used)
     digests = image_digests(dataset, rows)

@@ -13,6 +13,7 @@ from longshot.core.files import hash_file, write_json, write_text
 from longshot.datasets.dataset import Dataset
 from longshot.evaluation.inputs import TestbedLike, open_distinct_testbeds
 from longshot.evaluation.results import Results
+from longshot.evaluation.vouched import names_only
 from longshot.releases.card import card
 from longshot.releases.names import SourceNames, read_names, write_names
 from longshot.releases.thumbnails import thumbnails
@@ -103,6 +104,7 @@ def release(
         "testbeds": [_testbed(name, bed) for name, bed in beds.items()],
         "sources": [entry for entry, _ in sources],
         "baselines": [row for run in results for row in _baselines(run, beds)],
+        "baselines_by_name": list(dict.fromkeys(line for run in results for line in names_only(run.run))),
     }
     for name, bed in beds.items():
         bed.save(folder / "testbeds" / f"{name}.parquet")

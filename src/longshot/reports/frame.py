@@ -54,7 +54,7 @@ def write_page(
     beds : sequence of mappings
         ``name``, ``tasks``, ``way``, ``shot`` and ``hash`` of the testbeds shown.
     **facts
-        ``backbones``, ``methods`` and ``unfinished`` runs, where there are any.
+        ``backbones``, ``methods``, ``unfinished`` runs and what is vouched for ``by_name`` only, where there are any.
     """
     templates = environment()
     bodies = [
@@ -71,7 +71,7 @@ def write_page(
         script=asset("sort.js") if sortable else "",
         counts=counts,
         beds=beds,
-        **{"backbones": [], "methods": [], "unfinished": [], **facts},
+        **{"backbones": [], "methods": [], "unfinished": [], "by_name": [], **facts},
     )
     # A lone surrogate (a file name that is not UTF-8, kept in run.json) must not make the page unwritable.
     return page.encode("utf-8", "backslashreplace").decode("utf-8")

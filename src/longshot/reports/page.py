@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from longshot.core.wording import count, span
+from longshot.evaluation.vouched import names_only
 from longshot.reports import frame, plots, tables
 from longshot.reports.data import ReportData
 from longshot.reports.frame import Section
@@ -61,6 +62,7 @@ def render_page(
         sortable=True,
         unfinished=[(name, count) for name, count in zip(data.names, data.missing, strict=True) if count],
         beds=_beds(request),
+        by_name=list(dict.fromkeys(line for run in data.runs for line in names_only(run))),
         backbones=list(dict.fromkeys(series.backbone for series in data.series)),
         methods=list(dict.fromkeys((series.method, series.transductive) for series in data.series)),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
@@ -11,11 +10,11 @@ from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.dataset import Dataset
-from longshot.features.content import check_identity, content_of
+from longshot.features.content import check_made_from
 from longshot.splits.assign import RATIOS
 from longshot.splits.published import published_split
 from longshot.splits.simple import random_split, semantic_split
-from longshot.splits.split import Split
+from longshot.splits.split import Split, with_content
 
 if TYPE_CHECKING:
     from longshot.features.backbones import BackboneLike
@@ -86,7 +85,7 @@ def make_split(
     order: str | Path | None = None,
     ratios: Sequence[float] | None = None,
     out: str | Path | None = None,
-    identity: str = "content",
+    identity: str | None = None,
     device: str = "auto",
     seed: int = 0,
 ) -> Split | list[Split]:
@@ -135,8 +134,9 @@ def make_split(
         classes each, train the others.
     out : path, optional
         split.json to write; a sweep adds -R to the name of each file.
-    identity : str
-        What split.json vouches for: "content", the bytes of the dataset's images, or "names".
+    identity : {"content", "names"}, optional
+        What split.json vouches for: the bytes of the dataset's images, or only their names. That of the dataset unless
+        given.
     device : str
         Where to compute with the backbone: auto, cpu, cuda or mps.
     seed : int
@@ -155,8 +155,7 @@ def make_split(
     """
     settings = dict(locals())
     kind = split_kind(settings)
-    check_identity(identity)
-    opened = as_dataset(dataset)
+    opened = as_dataset(dataset).with_identity(identity)
     shares = RATIOS if ratios is None else tuple(ratios)
     if kind in _DISTANT:
         splits = _distant(opened, settings, shares)
@@ -167,9 +166,7 @@ def make_split(
     else:
         splits = [published_split(str(published), opened, order)]
     if out is not None:
-        digest = content_of(opened).digest if identity == "content" else ""
-        facts = {"identity": identity, "content": digest}
-        splits = [dataclasses.replace(split, made={**split.made, **facts}) for split in splits]
+        splits = [with_content(split, opened) for split in splits]
         for split in splits:
             split.save(sweep_file(out, split) if kind == "sweep" else out)
     return splits if kind == "sweep" else splits[0]
@@ -257,8 +254,9 @@ def _features(dataset: Dataset, settings: Mapping[str, Any]) -> Features:
     if isinstance(features, str | Path):
         from longshot.features.features import Features
 
-        return Features.load(features)
+        features = Features.load(features)
     if features is not None:
+        check_made_from(features, dataset)
         return features  # type: ignore[no-any-return]
     from longshot.features.extract import embed
 

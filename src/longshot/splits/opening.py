@@ -42,7 +42,7 @@ def open_split(
         return Split(
             split.name,
             dataset.fingerprint,
-            split.made,
+            split.story,  # checked once; from here on it is a split of this dataset
             **{part: parts.get(part, ()) for part in SPLITS},
         )
     if text in published.names() or text.startswith("atg:"):

@@ -17,6 +17,7 @@ from longshot.core.errors import UserError
 from longshot.core.files import hash_json, write_json
 from longshot.core.settings import Loose, read_record
 from longshot.core.wording import count, first, note
+from longshot.datasets import compare_content, pack_digests, unpack_digests
 from longshot.datasets.dataset import SPLITS, Dataset, canonical_split
 from longshot.datasets.sidecars import check_splits, resolve_classes
 
@@ -91,6 +92,16 @@ class Split:
         return str(self.made.get("content", ""))
 
     @property
+    def digests(self) -> str:
+        """The short digests of the dataset's images in its order, by ``pack_digests``; empty for names only."""
+        return str(self.made.get("digests", ""))
+
+    @property
+    def story(self) -> dict[str, Any]:
+        """``made`` for people: without the digests of single images."""
+        return {name: fact for name, fact in self.made.items() if name != "digests"}
+
+    @property
     def parts(self) -> dict[str, tuple[str, ...]]:
         """{part: class ids}, in the order train, validation, test."""
         return {part: getattr(self, part) for part in SPLITS}
@@ -139,8 +150,8 @@ class Split:
     def resolve(self, dataset: Dataset) -> dict[str, tuple[str, ...]]:
         """{part: class ids of ``dataset``}: checks that the split belongs to it, and says what differs.
 
-        Another fingerprint over the same class ids (a copy with more or fewer images) is told in a note: a
-        split is about classes. Other classes are an error.
+        Another fingerprint over the same class ids (a copy with more or fewer images) is told in a note, and so are
+        images with other bytes: a split is about classes. Other classes are an error.
 
         Parameters
         ----------
@@ -171,7 +182,31 @@ class Split:
                 f"split '{self.name}' was made on other images (fingerprint {self.fingerprint[:12]}, here "
                 f"{dataset.fingerprint[:12]}); the {len(named):,} class ids are the same."
             )
+        elif self.digests and dataset.identity == "content":
+            self._note_changes(dataset)
         return check_splits(self.parts, f"Split '{self.name}'")
+
+    def _note_changes(self, dataset: Dataset) -> None:
+        """Say which images have other bytes than when the split was made."""
+        from longshot.features.content import content_of
+
+        now = content_of(dataset)
+        if now.digest == self.content:
+            return
+        assert now.short is not None
+        try:
+            recorded = unpack_digests(self.digests)
+            if len(recorded) != len(dataset):
+                raise ValueError(f"{len(recorded):,} digests of {len(dataset):,} images")
+        except ValueError as error:
+            raise UserError(
+                f"The digests of images in split '{self.name}' are damaged ({error})", "make it again"
+            ) from error
+        changes = compare_content(dataset.keys, recorded, dataset.keys, now.short)
+        note(
+            f"split '{self.name}' was made from other pictures: {changes} in '{dataset.name}'; its "
+            f"{count([c for members in self.parts.values() for c in members], 'class id')} are the same."
+        )
 
     def positions(self, dataset: Dataset) -> dict[str, Ints]:
         """{part: positions of its classes in ``dataset.class_ids``, ascending}; empty for a part the split lacks.
@@ -211,6 +246,16 @@ class Split:
         parts = self.resolve(dataset)
         identity = hash_json({part: sorted(ids) for part, ids in parts.items()})[:12]
         return dataclasses.replace(dataset, splits=parts, splits_from=f"{self.name} {identity}")
+
+
+def with_content(split: Split, dataset: Dataset) -> Split:
+    """The split with what it vouches for: digests of the dataset's images, or that only names are."""
+    from longshot.features.content import content_of
+
+    content = content_of(dataset)
+    digest, digests = ("", "") if content.short is None else (content.digest, pack_digests(content.short))
+    facts = {"identity": content.identity, "content": digest, "digests": digests}
+    return dataclasses.replace(split, made={**split.made, **facts})
 
 
 def from_labels(name: str, dataset: Dataset, parts: Sequence[Ints], made: dict[str, Any]) -> Split:

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
+from longshot.datasets.described import described
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def attribute_shares(
     The shares of a task add up to 1, less the images whose attribute is missing. Testbeds of one seed have the same
     tasks in the same order, so their shares can be compared task by task.
     """
+    dataset = described(dataset)
     columns = [] if dataset.attributes is None else dataset.attributes.column_names
     if dataset.attributes is None or attribute not in columns:
         raise UserError(

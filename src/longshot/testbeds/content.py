@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.settings import Loose
-from longshot.core.wording import count, first
+from longshot.core.wording import count, first, note
+from longshot.datasets.dataset import IDENTITIES
 from longshot.datasets.identity import (
-    IDENTITIES,
     ContentChanges,
     compare_content,
     content_digest,
@@ -75,12 +75,6 @@ class ImageContent:
         return digests & _mask(self.bits)
 
 
-def check_identity(identity: str) -> None:
-    """UserError unless it is one of the two."""
-    if identity not in IDENTITIES:
-        raise UserError(f"There is no identity '{identity}'", "choose content or names")
-
-
 def used_keys(table: pa.Table, name: str) -> pa.Array:
     """The keys of the images that the tasks of a dataset use, each once, sorted."""
     owner = table.column("dataset").cast(pa.string())
@@ -96,14 +90,11 @@ def used_keys(table: pa.Table, name: str) -> pa.Array:
     return distinct.take(pc.sort_indices(distinct))
 
 
-def read_content(
-    table: pa.Table, dataset: Dataset, identity: str = "content", *, rows: Ints | None = None
-) -> ImageContent:
+def read_content(table: pa.Table, dataset: Dataset, *, rows: Ints | None = None) -> ImageContent:
     """What the images of a dataset that the tasks use are made of now; ``rows`` are theirs, each once, where known."""
-    check_identity(identity)
     if rows is None:
         rows = dataset.find_rows(used_keys(table, dataset.name))
-    if identity == "names":
+    if dataset.identity == "names":
         return names_only(len(rows), len(dataset))
     keys = dataset.keys.take(pa.array(rows))
     order = pc.sort_indices(keys).to_numpy()
@@ -180,7 +171,14 @@ def compare(content: ImageContent, keys: pa.Array, digests: NDArray[np.uint8]) -
 
 def check_content(name: str, content: ImageContent, keys: pa.Array, dataset: Dataset) -> None:
     """UserError unless the images ``keys`` of a dataset are those that a testbed was drawn from."""
-    if content.identity == "content" and len(keys):
+    if content.identity == "names" or not len(keys):
+        return
+    if dataset.identity == "names":
+        note(
+            f"'{name}' is used by names only: whether {count(len(keys), 'image')} of it still have the bytes that the "
+            "testbed was drawn from was not checked"
+        )
+    else:
         comparison = compare(content, keys, image_digests(dataset, dataset.find_rows(keys)))
         if not comparison.same:
             raise content_mismatch(name, comparison.changed, len(keys))

@@ -34,6 +34,8 @@ def open_datasets(
             opened[name] = find(fingerprint, name)
         else:
             opened[name] = open_dataset(source) if isinstance(source, str | Path) else source
+        if testbed.content[name].identity == "names":  # so does all that is made with the testbed
+            opened[name] = opened[name].with_identity("names")
         if check:
             testbed.bind(name, opened[name].keys, opened[name].fingerprint)  # says what differs
             testbed.check_content(name, opened[name])

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
+from longshot.datasets.described import described
 from longshot.testbeds.base import Instances, Pool, Shape
 from longshot.testbeds.rules import rule_mask
 from longshot.testbeds.shifted import Curated
@@ -72,6 +73,8 @@ def make_pools(
 ) -> tuple[Pool, list[Pool], int]:
     """All that may be drawn; the pools of which one is drawn for each task; classes left out for being small."""
     curated = _curated(instances)
+    if curated is not None or limits.query_where is not None or limits.support_where is not None:
+        dataset = described(dataset)
     masks = [
         None if rule is None else rule_mask(rule, dataset.attributes, dataset.name)
         for rule in (limits.query_where, limits.support_where)

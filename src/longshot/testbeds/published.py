@@ -40,7 +40,7 @@ class _Task:
     seen: set[int] = field(default_factory=set)
 
 
-def read_published(path: str | Path, dataset: Dataset, identity: str = "content") -> Testbed:
+def read_published(path: str | Path, dataset: Dataset) -> Testbed:
     """The testbed that a CSV lists, bound to the dataset; errors name the line."""
     file = Path(path)
     lookup = _Lookup(dataset)
@@ -70,7 +70,7 @@ def read_published(path: str | Path, dataset: Dataset, identity: str = "content"
                 else (f"it has {len(task.support)} classes and {sum(map(len, task.query.values()))} queries")
             )
             raise UserError(f"{file} line {task.line}: task {name} is not a few-shot task: {reason}.")
-    return _testbed(list(tasks.values()), dataset, file).with_content({dataset.name: dataset}, identity)
+    return _testbed(list(tasks.values()), dataset, file).with_content({dataset.name: dataset})
 
 
 def _testbed(tasks: list[_Task], dataset: Dataset, file: Path) -> Testbed:

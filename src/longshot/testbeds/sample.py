@@ -18,7 +18,7 @@ from longshot.core.tasks import TaskRows
 from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.testbeds.base import Classes, Instances, Shape, settings_of
-from longshot.testbeds.content import check_identity, read_content
+from longshot.testbeds.content import names_only, read_content
 from longshot.testbeds.drawing import DrawRecipe, draw, to_table, without_repeats
 from longshot.testbeds.filtered import CANDIDATES, filtered
 from longshot.testbeds.measures import Measure, coarsity_measure
@@ -62,7 +62,7 @@ def sample(
     limits: ImageLimits | None = None,
     measures: Sequence[Measure] = (),
     published: str | Path | None = None,
-    identity: str = "content",
+    identity: str | None = None,
     out: str | Path | None = None,
     score: TaskScorer | None = None,
     device: str = "auto",
@@ -107,10 +107,10 @@ def sample(
         ``measure(pool, plan, rows)`` → further columns.
     published : str or Path, optional
         Draw nothing: read a published task list (CSV with the columns task, labels, image_id, support).
-    identity : str
-        What the testbed vouches for: "content", the bytes of every image it uses, or "names", for drives where reading
+    identity : {"content", "names"}, optional
+        What the testbed vouches for: the bytes of every image it uses, or only their names, for drives where reading
         them takes too long. With names alone, other pictures under the same names go unnoticed, and every result says
-        so.
+        so. That of the dataset unless given.
     out : str or Path, optional
         Also write the testbed to this Parquet file.
     score : callable, optional
@@ -164,12 +164,11 @@ def sample(
     check_count("sample", "tasks", tasks, least=1)
     check_count("sample", "seed", seed)
     check_count("sample", "workers", workers, least=1)
-    check_identity(identity)
     shape, classes, instances = shape or "fixed", classes or "uniform", instances or "uniform"
     check_settings(settings, shape=shape, classes=classes, instances=instances, beside=sample.__kwdefaults__)
-    opened = _open(dataset, splits, split)
+    opened = _open(dataset, splits, split, identity)
     if published is not None:
-        return _saved(_import(published, opened, identity), out)
+        return _saved(_import(published, opened), out)
     word = instances if isinstance(instances, str) and instances in JUDGED else None
     counts = make_shape(shape, settings)
     class_sampler = make_classes(classes, settings, allow_repeats=allow_repeats)
@@ -189,7 +188,7 @@ def sample(
         workers,
         block,
         seed,
-        "names" if word == "filtered" else identity,
+        word == "filtered",
     )
     testbeds = []
     with progress("sample", total=number * len(opened), unit="tasks") as bar:
@@ -199,7 +198,7 @@ def sample(
             if word == "filtered":
                 assert features is not None
                 testbed = _filter(testbed, data, features, tasks, settings, score, device)
-                testbed = testbed.with_content({data.name: data}, identity)
+                testbed = testbed.with_content({data.name: data})
             testbeds.append(testbed)
     return _saved(Testbed.concat(testbeds), out)
 
@@ -253,7 +252,7 @@ class _Request:
     workers: int
     block: int
     seed: int
-    identity: str  # of candidates that are yet to be filtered, names: most of them are not kept
+    candidates: bool  # yet to be filtered: most of them are not kept, so their images are not read
 
 
 def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progress) -> Testbed:
@@ -284,7 +283,10 @@ def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progre
     table = to_table(dataset, draft.plan, draft.rows)
     used = np.zeros(len(dataset), np.bool_)
     used[draft.rows.support.values], used[draft.rows.query.values] = True, True
-    content = read_content(table, dataset, request.identity, rows=np.flatnonzero(used))
+    rows = np.flatnonzero(used)
+    content = (
+        names_only(len(rows), len(dataset)) if request.candidates else read_content(table, dataset, rows=rows)
+    )
     return Testbed.create(
         table,
         datasets={dataset.name: dataset.fingerprint},
@@ -295,9 +297,9 @@ def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progre
     )
 
 
-def open_with_splits(dataset: DatasetLike, splits: str | Path | None) -> Dataset:
+def open_with_splits(dataset: DatasetLike, splits: str | Path | None, identity: str | None = None) -> Dataset:
     """The dataset, with the classes of ``splits`` (see ``open_split``) in place of its own splits where given."""
-    opened = as_dataset(dataset)
+    opened = as_dataset(dataset).with_identity(identity)
     if splits is None:
         return opened
     from longshot.splits import with_split
@@ -306,7 +308,10 @@ def open_with_splits(dataset: DatasetLike, splits: str | Path | None) -> Dataset
 
 
 def _open(
-    dataset: DatasetLike | Sequence[DatasetLike], splits: str | Path | None, split: str | None
+    dataset: DatasetLike | Sequence[DatasetLike],
+    splits: str | Path | None,
+    split: str | None,
+    identity: str | None,
 ) -> list[Dataset]:
     """The datasets, each with the wanted split; UserError where one comes twice."""
     if splits is not None and split is None:
@@ -314,7 +319,7 @@ def _open(
             f"{{splits:{splits}}} says which classes are which", "say which to draw from with {split:test}"
         )
     several = dataset if isinstance(dataset, Sequence) and not isinstance(dataset, str) else [dataset]
-    opened = [open_with_splits(data, splits) for data in several]
+    opened = [open_with_splits(data, splits, identity) for data in several]
     seen: set[str] = set()
     for data in opened:
         if data.fingerprint in seen:
@@ -331,7 +336,7 @@ def _saved(testbed: Testbed, out: str | Path | None) -> Testbed:
     return testbed
 
 
-def _import(file: str | Path, opened: Sequence[Dataset], identity: str) -> Testbed:
+def _import(file: str | Path, opened: Sequence[Dataset]) -> Testbed:
     """The testbed that a published list of tasks describes."""
     from longshot.testbeds.published import read_published
 
@@ -339,7 +344,7 @@ def _import(file: str | Path, opened: Sequence[Dataset], identity: str) -> Testb
         raise UserError(
             f"{{published}} reads a task list of one dataset, but {len(opened)} were given", "name one"
         )
-    return read_published(file, opened[0], identity)
+    return read_published(file, opened[0])
 
 
 def _filter(

@@ -238,21 +238,19 @@ class Testbed:
             content=content,
         )
 
-    def with_content(self, datasets: Mapping[str, Dataset], identity: str = "content") -> Testbed:
+    def with_content(self, datasets: Mapping[str, Dataset]) -> Testbed:
         """The same tasks, with what the images of ``datasets`` (by name) are made of now.
 
         Parameters
         ----------
         datasets : mapping
             Name → Dataset.
-        identity : {"content", "names"}
-            What to vouch for.
 
         Returns
         -------
         Testbed
         """
-        read = {name: read_content(self.table, dataset, identity) for name, dataset in datasets.items()}
+        read = {name: read_content(self.table, dataset) for name, dataset in datasets.items()}
         return self.changed(self.table, content={**self.content, **read})
 
     def changed(

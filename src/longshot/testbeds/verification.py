@@ -15,7 +15,14 @@ import pyarrow.compute as pc
 from longshot.core.arrays import Ints
 from longshot.core.checks import check_count
 from longshot.core.wording import count, first
-from longshot.datasets.identity import content_digest, digest_of, image_digests, short_digests
+from longshot.datasets.identity import (
+    content_digest,
+    digest_of,
+    from_source,
+    image_digests,
+    innermost,
+    short_digests,
+)
 from longshot.datasets.images import ImageError, array_bytes
 from longshot.testbeds.content import ImageContent, ShortDigests
 
@@ -185,14 +192,16 @@ def _read_again(dataset: Dataset, rows: Ints) -> Digests:
         return image_digests(dataset, rows, read_again=True)
     except ImageError:
         pass  # one by one, so that one bad file does not hide the others
+    store, behind = innermost(dataset.store, rows)
+    store = from_source(store)
 
     def digest(row: int) -> bytes:
         try:
-            return digest_of(dataset.store, row)
+            return digest_of(store, row)
         except ImageError:
             return bytes(32)
 
-    return _matrix([digest(row) for row in rows.tolist()])
+    return _matrix([digest(row) for row in behind.tolist()])
 
 
 def _matrix(digests: list[bytes]) -> Digests:

@@ -319,6 +319,7 @@ def judge_features(
         from longshot.features.extract import embed
 
         return embed(dataset, judge, device=device)
+    from longshot.features.content import check_made_from
     from longshot.features.features import Features
 
     assert file is not None
@@ -329,6 +330,7 @@ def judge_features(
             f"tasks are drawn from '{dataset.name}' ({len(dataset):,} images)",
             f"embed that with {{embed({dataset.name})}}",
         )
+    check_made_from(features, dataset)
     return features
 
 

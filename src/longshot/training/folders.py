@@ -83,6 +83,7 @@ def check_folder(folder: Path, identity: dict[str, Any]) -> None:
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{path} is damaged", "choose another folder {out}, or delete this one") from None
     now = json.loads(json.dumps(identity))
+    earlier = {"images": now.get("images"), **earlier}  # folders of earlier versions do not say
     different = [key for key in {**earlier, **now} if earlier.get(key) != now.get(key)]
     if different:
         shown = "; ".join(

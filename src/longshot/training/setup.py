@@ -19,6 +19,7 @@ from longshot.core.preprocess import Preprocessing
 from longshot.core.preprocess import parse as parse_preprocessing
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
+from longshot.features.content import content_of
 from longshot.features.pixels_cache import pixels
 from longshot.networks.base import Network
 from longshot.testbeds.base import Pool, Shape
@@ -116,6 +117,8 @@ def prepare(
     validation = make_validation(data, held, chosen, shape, plain, settings)
     every = settings.validate_every or recipe.validate_every or min(steps, max(50, min(500, steps // 20)))
     identity = _identity(data, pool, held, chosen, network, transform, recipe, shape, settings, steps)
+    if not blank:
+        identity["images"] = _images(data)
     return Job(
         algorithm=chosen,
         network=network,
@@ -137,6 +140,7 @@ def prepare(
             "data": {
                 "dataset": data.name,
                 "fingerprint": data.fingerprint,
+                "images": identity.get("images"),
                 "split": settings.split or ("train" if "train" in data.splits else "all"),
                 "rotations": settings.rotations,
                 "classes": [data.class_ids[c] for c in train],
@@ -146,6 +150,12 @@ def prepare(
         },
         notes=notes,
     )
+
+
+def _images(data: Dataset) -> str:
+    """What a training vouches for: the beginning of the digest over the images' bytes, or "names"."""
+    content = content_of(data)
+    return content.digest[:16] if content.identity == "content" else "names"
 
 
 def _recipe(algorithm: Algorithm, settings: TrainingSettings) -> TrainingDefaults:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -117,7 +118,7 @@ def _open(
     refresh: bool,
 ) -> Dataset:
     """The dataset of some pairs of image and label files: {split: beginning of their names}."""
-    files, offsets, labels, shapes = [], [], [], []
+    files, packed, offsets, labels, shapes = [], [], [], [], []
     for stem in parts.values():
         images = _need(path, f"{stem}-images")
         plain, start, shape = _header(images, 3, refresh)
@@ -131,6 +132,7 @@ def _open(
         values = np.fromfile(labels_plain, np.uint8, offset=label_start)
         labels.append(label_names(values, names, str(label_file)))
         files.append(str(plain))
+        packed.append(None if plain == images else partial(_plain, images, True))
         offsets.append(start + np.arange(shape[0], dtype=np.int64) * shape[1] * shape[2])
         shapes.append(shape[1:])
     if len(set(shapes)) > 1:
@@ -142,6 +144,7 @@ def _open(
         np.concatenate(offsets),
         np.full(sum(sizes), shapes[0][0] * shapes[0][1], np.int64),
         RawPixels((int(shapes[0][0]), int(shapes[0][1])), axes),
+        unpack=tuple(packed),
     )
     splits = np.repeat(np.array(list(parts)), sizes)
     return record_dataset(name, source, np.concatenate(labels), splits, count_within(sizes), store)
@@ -149,11 +152,7 @@ def _open(
 
 def _header(file: Path, dimensions: int, refresh: bool) -> tuple[Path, int, tuple[int, ...]]:
     """(plain file, offset of the numbers, shape) of an idx file of unsigned bytes; the size must fit exactly."""
-    plain = (
-        unpacked(file, lambda target: _gunzip(file, target), refresh=refresh)
-        if file.suffix == ".gz"
-        else file
-    )
+    plain = Path(_plain(file, refresh))
     start = 4 + 4 * dimensions
     with plain.open("rb") as stream:
         head = stream.read(start)
@@ -170,6 +169,13 @@ def _header(file: Path, dimensions: int, refresh: bool) -> tuple[Path, int, tupl
             f"({' × '.join(map(str, shape))}); it was cut short or damaged: download it again."
         )
     return plain, start, shape
+
+
+def _plain(file: Path, refresh: bool) -> str:
+    """The file itself, or its unpacked copy."""
+    if file.suffix != ".gz":
+        return str(file)
+    return str(unpacked(file, lambda target: _gunzip(file, target), refresh=refresh))
 
 
 def _gunzip(file: Path, target: Path) -> None:

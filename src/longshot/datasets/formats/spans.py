@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +37,16 @@ class SpanStore:
     length: NDArray[np.int64]  # [N]
     decoder: Decode = decode
     names: pa.Array | None = None  # [N] what errors call a row; file and offset where there is none
+    unpack: tuple[
+        Callable[[], str] | None, ...
+    ] = ()  # of each file that is a copy: makes it anew from its source
+
+    def from_source(self) -> SpanStore:
+        """The same rows in files that were unpacked now; itself where none is an unpacked copy."""
+        if not self.unpack:
+            return self
+        pairs = zip(self.files, self.unpack, strict=True)
+        return replace(self, files=tuple(file if again is None else again() for file, again in pairs))
 
     def where(self, row: int) -> str:
         """The words for a row in an error."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -65,6 +66,7 @@ class SVHN(Format):
             numbers * _BYTES,
             np.full(len(numbers), _BYTES, np.int64),
             RawPixels((_SIDE, _SIDE, 3), (0, 1, 2)),
+            unpack=tuple(partial(_unpack_again, path / _FILES[part]) for part in parts),
         )
         classes, splits = (np.concatenate(digits) % 10).astype(np.str_), np.repeat(np.array(parts), sizes)
         return record_dataset(name, self.source(path), classes, splits, numbers, store)
@@ -83,6 +85,10 @@ def _unpack(mat: Path, refresh: bool) -> tuple[Path, NDArray[np.uint8]]:
     file = unpacked(mat, write, refresh=refresh)
     number = file.stat().st_size // (_BYTES + 1)
     return file, np.fromfile(file, np.uint8, offset=number * _BYTES)
+
+
+def _unpack_again(mat: Path) -> str:
+    return str(_unpack(mat, True)[0])
 
 
 def _load(mat: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

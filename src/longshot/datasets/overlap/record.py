@@ -20,6 +20,7 @@ from longshot.core.settings import Loose, read_record
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.overlap.classes import RELATIONS, SharedClass
 from longshot.datasets.overlap.pairs import KINDS, ImagePairs
+from longshot.features.content import content_of
 
 SCHEMA = pa.schema(
     [
@@ -45,6 +46,8 @@ class ComparedDataset(Loose):
     fingerprint: str
     images: int
     classes: int
+    identity: str = "names"
+    content: str = ""  # digest over the images, by content
 
 
 class OverlapFile(Loose):
@@ -213,6 +216,12 @@ def check_ending(path: Path) -> None:
 def check_first_side(overlap: Overlap, dataset: Dataset, file: Path) -> None:
     """UserError where an overlap is not about this dataset as its first side."""
     if overlap.a["fingerprint"] == dataset.fingerprint:
+        recorded = overlap.a["content"]
+        if recorded and dataset.identity == "content" and content_of(dataset).digest != recorded:
+            raise UserError(
+                f"{file} was made when images of '{dataset.name}' had other bytes than now (digest {recorded[:12]}…)",
+                f"compare it anew with {{find_overlap({dataset.name}, {overlap.b['name']})}}",
+            )
         return
     turned = overlap.b["fingerprint"] == dataset.fingerprint
     hint = (
@@ -253,10 +262,13 @@ def _name(a: str, b: str) -> str:
 
 
 def _about(dataset: Dataset) -> dict[str, Any]:
+    content = content_of(dataset)
     return {
         "name": dataset.name,
         "source": dataset.source,
         "fingerprint": dataset.fingerprint,
         "images": len(dataset),
         "classes": len(dataset.class_ids),
+        "identity": content.identity,
+        "content": content.digest if content.identity == "content" else "",
     }

@@ -18,7 +18,6 @@ from longshot.core.errors import UserError
 from longshot.core.files import write_json
 from longshot.core.wording import note
 from longshot.datasets.digest_memory import Digests
-from longshot.datasets.files import file_stamps
 from longshot.datasets.images import rows_bytes
 from longshot.datasets.toybox.generate import IMAGES_FILE, VERSION
 
@@ -42,7 +41,7 @@ def drawn_digests(images: Path) -> Digests:
 def check_drawn(folder: Path) -> bool:
     """Compare the pictures in ``folder`` with what is shipped and record the outcome; True when all agree."""
     images = folder / IMAGES_FILE
-    stamp = file_stamps([str(images)])[0].tolist()
+    stamp = _stamp(images)
     digests, shipped = drawn_digests(images), shipped_digests()
     differ = len(shipped)
     if digests.shape == shipped.shape:
@@ -66,11 +65,20 @@ def agrees(images: Path) -> bool:
     """
     try:
         checked = json.loads((images.parent / CHECKED_FILE).read_text(encoding="utf-8"))
-        same = checked["stamp"] == file_stamps([str(images)])[0].tolist()
+        same = checked["stamp"] == _stamp(images)
         digest = checked["digest"]
     except (OSError, ValueError, KeyError, TypeError):
         return check_drawn(images.parent)  # drawn by an earlier version of Longshot, or damaged
     return bool(same and digest == _joined(shipped_digests()))
+
+
+def _stamp(images: Path) -> list[int]:
+    """Size, time and inode of the file with the pictures; −1 three times where it is gone."""
+    try:
+        status = images.stat()
+    except OSError:
+        return [-1, -1, -1]
+    return [status.st_size, status.st_mtime_ns, status.st_ino]
 
 
 def _joined(digests: Digests) -> str:
