@@ -220,3 +220,11 @@ def test_a_class_in_two_lists_is_refused(imagenet: Path) -> None:
 def test_lists_must_be_a_path(imagenet: Path) -> None:
     with pytest.raises(UserError, match=r"setting of the wrong type: lists is the path of a folder"):
         open_dataset(f"tiered-imagenet(lists=5):{imagenet / 'ilsvrc'}")
+
+
+def test_files_of_other_kinds_are_named(by_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (by_folder / "val/n01855672" / "notes.pdf").write_bytes(b"x")
+    dataset = open_dataset(f"mini-imagenet:{by_folder}")
+    told = "1 file of other kinds in"
+    assert told in capsys.readouterr().err
+    assert any(text.startswith(told) and "(.pdf 1)" in text for text in dataset.left_out)

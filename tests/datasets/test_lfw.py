@@ -52,3 +52,11 @@ def test_a_file_in_place_of_the_folder(lfw: Path) -> None:
     archive.write_bytes(b"x")
     with pytest.raises(UserError, match="unpack the archive"):
         open_dataset(f"lfw:{archive}")
+
+
+def test_files_of_other_kinds_are_named(lfw: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (lfw / "lfw-deepfunneled/Zico" / "notes.pdf").write_bytes(b"x")
+    dataset = open_dataset(f"lfw:{lfw}")
+    told = "1 file of other kinds in"
+    assert told in capsys.readouterr().err
+    assert any(text.startswith(told) and "(.pdf 1)" in text for text in dataset.left_out)

@@ -91,3 +91,11 @@ def test_a_mapping_of_another_form(objectnet: Path) -> None:
     file.write_text(json.dumps({"Band Aid": ["Band Aid"]}))
     with pytest.raises(UserError, match=r"gives 1 entry of 1 something else than a text \('Band Aid'\)"):
         open_dataset(objectnet)
+
+
+def test_files_of_other_kinds_are_named(objectnet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (objectnet / "images/band_aid" / "notes.pdf").write_bytes(b"x")
+    dataset = open_dataset(f"objectnet:{objectnet}")
+    told = "1 file of other kinds in"
+    assert told in capsys.readouterr().err
+    assert any(text.startswith(told) and "(.pdf 1)" in text for text in dataset.left_out)

@@ -204,3 +204,11 @@ def test_quality_shifts_take_annotated_frames(orbit: Path, tmp_path: Path, run_c
     for task in Testbed.load(out):
         assert {rows[key]["quality_issues"] for key in task.query} == {0}
         assert all(rows[key]["quality_issues"] > 0 for key in task.support)
+
+
+def test_files_of_other_kinds_are_named(orbit: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (orbit / "train/P177/bag/clean" / "notes.pdf").write_bytes(b"x")
+    dataset = open_dataset(f"orbit:{orbit}")
+    told = "1 file of other kinds in"
+    assert told in capsys.readouterr().err
+    assert any(text.startswith(told) and "(.pdf 1)" in text for text in dataset.left_out)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from longshot.core.errors import UserError
-from longshot.core.wording import count, first, note
+from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset, ImageStore, canonical_split
 from longshot.datasets.scan import SIDE_FILES, Scan, scan_folder, scan_zip
 from longshot.datasets.sidecars import check_splits, read_attributes, read_splits, read_taxonomy
@@ -40,8 +40,6 @@ def open_zip_folder(path: Path, name: str, *, refresh: bool = False) -> Dataset:
 
 
 def _build(scan: Scan, store: ImageStore, source: str, name: str, side_file: SideFile) -> Dataset:
-    for text in scan.notes:
-        note(f"{text}.")
     splits_file, attributes_file, taxonomy_file = (side_file(file) for file in SIDE_FILES)
     splits = _splits_by_folder(scan.class_ids, source)
     if splits_file is not None:
@@ -64,7 +62,7 @@ def _build(scan: Scan, store: ImageStore, source: str, name: str, side_file: Sid
         taxonomy=taxonomy,
         attributes=attributes,
         splits=splits,
-        left_out=scan.notes,
+        left_out=scan.tell(),
     )
 
 

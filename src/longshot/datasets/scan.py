@@ -23,7 +23,7 @@ from longshot.core.files import cache_dir, cache_places, hash_text, read_sealed,
 from longshot.core.progress import progress
 from longshot.core.ragged import offsets_of
 from longshot.core.settings import Loose, read_record
-from longshot.core.wording import count, first
+from longshot.core.wording import count, first, note
 from longshot.datasets.files import reason_of
 from longshot.datasets.images import HAS_HEIF, HEIF_EXTENSIONS, HEIF_REMEDY, is_image_name
 from longshot.datasets.stores import escape_name, open_zip
@@ -44,6 +44,12 @@ class Scan:
     stamps: dict[str, Stamp]  # what was looked at -> its time of change (and size)
     prefix: str = ""  # a zip's common top folder, with its slash
     notes: tuple[str, ...] = ()  # what was left out, in words
+
+    def tell(self) -> tuple[str, ...]:
+        """Print what was left out, and return it for the dataset's record."""
+        for text in self.notes:
+            note(f"{text}.")
+        return self.notes
 
     @property
     def sizes(self) -> Ints:
@@ -290,6 +296,20 @@ def _kinds(endings: Counter[str], shown: int = 5) -> str:
     return f" ({', '.join([*parts, f'{more:,} more kinds'] if more > 0 else parts)})"
 
 
+def say_ignored(shown: str, endings: Counter[str]) -> str:
+    """``12 files of other kinds in PATH were ignored (.HEIC 10, .pdf 2)``, and how to read HEIC."""
+    were = "was" if endings.total() == 1 else "were"
+    remedy = f"; {HEIF_REMEDY}" if _has_heif(endings) else ""
+    return f"{count(endings.total(), 'file')} of other kinds in {shown} {were} ignored{_kinds(endings, 5)}{remedy}"
+
+
+def other_endings(names: Iterable[str], folder: str = "") -> Counter[str]:
+    """How many files there are of each ending that is no image's; what need not be mentioned is left out."""
+    return Counter(
+        _ending(name) for name in names if not is_image_name(name) and not _is_expected(name, folder)
+    )
+
+
 def _has_heif(endings: Counter[str]) -> bool:
     return any(ending.lower() in HEIF_EXTENSIONS for ending in endings)
 
@@ -329,13 +349,8 @@ def _arrange(
     notes = []
     if empty:
         notes.append(f"{count(empty, 'class folder')} of {shown} without images ({first(empty)}): left out")
-    ignored = sum(other_files.values(), Counter())
-    if ignored:
-        were = "was" if ignored.total() == 1 else "were"
-        notes.append(
-            f"{count(ignored.total(), 'file')} of other kinds in {shown} {were} ignored{_kinds(ignored, 5)}"
-            + (f"; {HEIF_REMEDY}" if _has_heif(ignored) else "")
-        )
+    if ignored := sum(other_files.values(), Counter()):
+        notes.append(say_ignored(shown, ignored))
     if stray:
         notes.append(
             f"{count(stray, 'image')} directly in {shown} ({first(stray)}) in no class folder: left out"

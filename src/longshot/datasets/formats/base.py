@@ -51,6 +51,7 @@ def assemble(
     taxonomy: Taxonomy | None = None,
     splits: Mapping[str, tuple[str, ...]] | None = None,
     nested: bool = False,
+    left_out: tuple[str, ...] = (),
 ) -> Dataset:
     """Rows in any order → a class-major dataset; within a class the rows keep their order.
 
@@ -68,6 +69,8 @@ def assemble(
         As in :class:`Dataset`.
     nested : bool
         The taxonomy is what nested class ids (``Fruit/Apple``) spell out.
+    left_out : tuple of str
+        What else lies there and is no part of the dataset, in words; ``Scan.tell`` gives it.
     """
     ids, labels = np.unique(np.asarray(classes, dtype=np.str_), return_inverse=True)
     order = np.argsort(labels, kind="stable").astype(np.int64)
@@ -87,4 +90,5 @@ def assemble(
         taxonomy=taxonomy_of_ids(ids.tolist()) if nested else taxonomy,
         attributes=attributes,
         splits=dict(splits or {}),
+        left_out=left_out,
     )

@@ -64,7 +64,7 @@ class CureOr(Format):
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         """All images at or below the folder; the file's name is the key, whatever folder it lies in."""
         need_folder(path, "CURE-OR", "its images")
-        files = images_below(path, refresh=refresh)
+        files, ignored = images_below(path, refresh=refresh)
         if not len(files):
             raise UserError(f"{path} holds no images; CURE-OR's are called {_FORM}.")
         codes = _codes(files, path, len(_MINI) if self.mini else len(OBJECTS))
@@ -97,6 +97,7 @@ class CureOr(Format):
             FileStore(str(path), files),
             attributes=_attributes(codes),
             nested=True,
+            left_out=ignored,
         )
 
 

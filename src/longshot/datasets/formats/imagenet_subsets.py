@@ -59,11 +59,13 @@ class Subset(Format):
             )
         members: SplitMembers = {}
         files, classes, keys = [], [], []
+        left_out: list[str] = []
         for split in SPLITS:
             scan = scan_folder(parts[split], refresh=refresh)
             members[split] = scan.class_ids
             classes.append(scan.classes)
             keys.append(scan.keys)
+            left_out += scan.tell()
             files.append(pc.binary_join_element_wise(pa.scalar(parts[split].name), scan.keys, "/"))
         return self.build(
             path,
@@ -73,6 +75,7 @@ class Subset(Format):
             pa.concat_arrays(files),
             check_splits(members, str(path)),
             supers,
+            tuple(left_out),
         )
 
     def build(
@@ -84,6 +87,7 @@ class Subset(Format):
         files: pa.Array,
         members: SplitMembers,
         supers: Mapping[str, str],
+        left_out: tuple[str, ...] = (),
     ) -> Dataset:
         """Class-major, with WordNet where it is installed, and a note where classes are missing."""
         numbers = {split: len(members.get(split, ())) for split in SPLITS}
@@ -104,6 +108,7 @@ class Subset(Format):
             FileStore(str(path), files),
             taxonomy=wordnet_above(ids, own),
             splits=members,
+            left_out=left_out,
         )
 
 
@@ -259,7 +264,7 @@ class TieredImageNet(Subset):
         rows = np.isin(scan.classes, list(chain.from_iterable(members.values())))
         keys = scan.keys.filter(pa.array(rows))
         files = keys if folder == path else pc.binary_join_element_wise(pa.scalar(folder.name), keys, "/")
-        return self.build(path, name, scan.classes[rows], keys, files, members, supers)
+        return self.build(path, name, scan.classes[rows], keys, files, members, supers, scan.tell())
 
     def _read_lists(self, path: Path) -> tuple[SplitMembers, dict[str, str]]:
         """Classes of each split and the super-class of each class; empty when there are no lists."""

@@ -65,7 +65,9 @@ class LFW(Format):
         chosen = np.repeat(enough, sizes)
         chosen_keys = scan.keys.filter(pa.array(chosen))
         store = FileStore(str(root), chosen_keys)
-        return assemble(name, self.source(path), scan.classes[chosen], chosen_keys, store)
+        return assemble(
+            name, self.source(path), scan.classes[chosen], chosen_keys, store, left_out=scan.tell()
+        )
 
 
 def _root(path: Path) -> Path:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from longshot.core.errors import UserError
-from longshot.core.wording import count, first
+from longshot.core.wording import count, first, note
 from longshot.datasets.files import read_object, reason_of
 from longshot.datasets.images import is_image_name
-from longshot.datasets.scan import scan_folder
+from longshot.datasets.scan import other_endings, say_ignored, scan_folder
 from longshot.datasets.stores import escape_name
 
 
@@ -33,12 +33,23 @@ def folders(root: Path) -> list[Path]:
         raise UserError(f"Cannot list folder {root}: {reason_of(error)}.") from error
 
 
-def images_below(root: Path, *, refresh: bool = False) -> pa.Array:
-    """Relative paths of all images in a folder and below it; what lies in its folders is remembered."""
+def images_below(root: Path, *, refresh: bool = False) -> tuple[pa.Array, tuple[str, ...]]:
+    """Relative paths of all images in a folder and below it, and what was ignored there, in words (it is told).
+
+    What lies in its folders is remembered.
+    """
     direct = pa.array(image_names(root), pa.string())
-    if not folders(root):
-        return direct
-    return pa.concat_arrays([direct, scan_folder(root, refresh=refresh).keys])
+    if folders(root):
+        scan = scan_folder(root, refresh=refresh)
+        ignored = tuple(text for text in scan.notes if "of other kinds" in text)  # images may lie anywhere
+        keys = pa.concat_arrays([direct, scan.keys])
+    else:
+        others = other_endings(entry.name for entry in root.iterdir() if entry.is_file())
+        ignored = (say_ignored(escape_name(str(root)), others),) if others else ()
+        keys = direct
+    for text in ignored:
+        note(f"{text}.")
+    return keys, ignored
 
 
 def need_folder(path: Path, form: str, layout: str) -> None:

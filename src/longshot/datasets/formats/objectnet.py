@@ -119,4 +119,6 @@ class ObjectNet(Format):
         )
         files = FileStore(str(path / "images"), keys)
         store = TrimmedStore(files, 1) if self.trim else files
-        return assemble(name, self.source(path), classes, keys, store, attributes=attributes)
+        return assemble(
+            name, self.source(path), classes, keys, store, attributes=attributes, left_out=scan.tell()
+        )

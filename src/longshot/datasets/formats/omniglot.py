@@ -150,6 +150,7 @@ class Omniglot(Format):
             store,
             splits=with_turns,
             nested=True,
+            left_out=tuple(text for scan in scans for text in scan.tell()),
         )
 
 

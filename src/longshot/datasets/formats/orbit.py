@@ -92,6 +92,7 @@ class Orbit(Format):
             attributes=attributes,
             nested=True,
             splits=check_splits({split: tuple(sorted(m)) for split, m in splits.items()}, str(path)),
+            left_out=tuple(text for mode in modes for text in mode.scan.tell()),
         )
 
 
