@@ -200,7 +200,7 @@ def test_compressed_shards_are_told(tmp_path: Path) -> None:
 def test_a_gap_in_numbered_shards_is_an_error(shards: Path) -> None:
     (shards / "toy-000001.tar").unlink()
     with pytest.raises(
-        UserError, match=r"toy-\*.tar are 2 shards numbered 0 to 2, and 1 number between are missing \(1\)"
+        UserError, match=r"toy-\*.tar are 2 shards numbered 0 to 2, and 1 number between is missing \(1\)"
     ):
         open_dataset(shards)
 
@@ -208,7 +208,7 @@ def test_a_gap_in_numbered_shards_is_an_error(shards: Path) -> None:
 def test_a_gap_that_was_chosen_is_noted(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (shards / "toy-000001.tar").unlink()
     assert len(open_dataset(f"webdataset(shards='toy-*.tar'):{shards}")) == 8
-    assert "1 number between are missing (1)" in capsys.readouterr().err
+    assert "1 number between is missing (1)" in capsys.readouterr().err
 
 
 def test_numbers_that_begin_late_are_noted(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ class TestOutcomes:
     def test_no_loss_exits_with_0(self, run_cli: Any, write_run: WriteRun) -> None:
         old, new = write_run("old", protonet=[0.5] * 6), write_run("new", protonet=[0.5] * 6)
         done = run_cli("compare", old, new, "--fail-if-worse", "1")
-        assert "Passed: nothing is worse by more than 1 points beyond chance." in done.stdout
+        assert "Passed: nothing is worse by more than 1 point beyond chance." in done.stdout
 
     def test_a_loss_that_chance_may_explain_exits_with_3(self, run_cli: Any, write_run: WriteRun) -> None:
         """Two gains among eight: p = 2 (1 + 8 + 28) / 2⁸ = 0.2891.

@@ -107,7 +107,7 @@ def _lines_below(compared: RunComparison) -> list[str]:
         )
     lines += [f"{line[0].upper()}{line[1:]}." for line in compared.names_only]
     if compared.outcome == "passed":
-        bound = f"{compared.fail_if_worse:g} {compared.unit}"
+        bound = f"{compared.fail_if_worse:g} {compared.unit if compared.fail_if_worse != 1 else compared.unit[:-1]}"
         lines.append(f"Passed: nothing is worse by more than {bound} beyond chance.")
         lines += [f"Passed although undecided: {_loss(pair, compared)}." for pair in compared.undecided]
         if compared.missing:

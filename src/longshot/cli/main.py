@@ -10,6 +10,7 @@ import click
 
 from longshot.cli.faces import face_of, sentence
 from longshot.core.errors import UserError, speak_as
+from longshot.core.files import lend_temporary
 
 # name → (module, what it does). The module is imported only when its command is called, so that
 # `longshot --help` stays fast; each module holds a click command called `command`.
@@ -52,6 +53,12 @@ class _Context(click.Context):
         _Context.latest = self
         before = speak_as(face_of(self))
         self.call_on_close(lambda: speak_as(before))
+
+    def invoke(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command; where only its -o can be written, temporary files go there."""
+        if (out := self.params.get("out")) is not None:
+            lend_temporary(out)
+        return super().invoke(*args, **kwargs)
 
 
 def _remembered(command: click.Command) -> click.Command:

@@ -90,6 +90,34 @@ def _passing_cache() -> Path:
             "set LONGSHOT_CACHE or TMPDIR to a folder that you may write to",
         ) from error
     os.environ["LONGSHOT_CACHE"] = os.pathsep.join(map(str, [*places, folder]))
+    _remove_at_exit(folder)
+    print(
+        f"note: the cache cannot be written ({names}); what is computed now is kept until this command ends. Set "
+        f"LONGSHOT_CACHE to a folder that you may write to.",
+        file=sys.stderr,
+    )
+    return folder
+
+
+def lend_temporary(out: str | os.PathLike[str]) -> None:
+    """Where nothing can be written but ``out``, let temporary files lie there, hidden, until this process ends.
+
+    Libraries ask for such a place when they are imported, and the cache needs one where it cannot be written.
+    """
+    try:
+        tempfile.gettempdir()
+    except OSError:
+        target = Path(out).absolute()
+        nearest = next((path for path in (target, *target.parents) if path.is_dir()), target)
+        try:
+            folder = tempfile.mkdtemp(prefix=".longshot-", dir=nearest)
+        except OSError:
+            return  # whoever writes to ``out`` will say so
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        _remove_at_exit(Path(folder))
+
+
+def _remove_at_exit(folder: Path) -> None:
     owner = os.getpid()
 
     def remove() -> None:
@@ -97,12 +125,6 @@ def _passing_cache() -> Path:
             shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(remove)
-    print(
-        f"note: the cache cannot be written ({names}); what is computed now is kept until this command ends. Set "
-        f"LONGSHOT_CACHE to a folder that you may write to.",
-        file=sys.stderr,
-    )
-    return folder
 
 
 @contextlib.contextmanager

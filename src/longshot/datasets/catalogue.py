@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from longshot.core.calls import format_call, parameters
 from longshot.core.errors import UserError
+from longshot.core.files import cache_places, is_writable
 from longshot.datasets import registry
 from longshot.datasets.check import find_bad
 from longshot.datasets.dataset import Dataset
@@ -74,6 +75,11 @@ def add_dataset(
     'my-birds'
     """
     registry.check_name(name)  # before a long scan
+    if not any(map(is_writable, cache_places())):
+        raise UserError(
+            f"'{name}' cannot be remembered: the cache cannot be written ({', '.join(map(str, cache_places()))})",
+            f"set LONGSHOT_CACHE to a folder that you may write to, or open {path} by its path",
+        )
     if form:
         make_format(form)  # a mistyped format is reported as that, not as a path that is not there
     spec = f"{form}:{path}" if form else path

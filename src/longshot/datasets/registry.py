@@ -48,7 +48,7 @@ def remember(dataset: Dataset) -> None:
         content.called[source] = dataset.name
 
 
-def find(fingerprint: str, name: str | None = None) -> Dataset:
+def find(fingerprint: str, name: str | None = None, *, or_changed: bool = False) -> Dataset:
     """Reopen the dataset with this fingerprint.
 
     The fingerprint covers names of files, not pixels: ``photos`` and ``photos-blurred`` share theirs. So a source
@@ -60,6 +60,8 @@ def find(fingerprint: str, name: str | None = None) -> Dataset:
         ``Dataset.fingerprint``, as testbeds and results hold it.
     name : str, optional
         What the caller calls the dataset.
+    or_changed : bool
+        Where what lies there has other names by now, return it all the same: the caller can say what differs.
     """
     from longshot.datasets.opening import open_dataset
 
@@ -100,6 +102,8 @@ def find(fingerprint: str, name: str | None = None) -> Dataset:
         raise broken
     if changed is None:
         raise UserError(f"The dataset {shown} is no longer at {entry.sources[0]}", remedy)
+    if or_changed:
+        return changed
     before = f"had {entry.classes:,} classes and {entry.images:,} images" if entry.classes else "was another"
     raise UserError(
         f"The dataset {shown} at {changed.source} has changed: it {before}, now there are "

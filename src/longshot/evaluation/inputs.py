@@ -274,7 +274,10 @@ def find_datasets(
                 testbed.bind(name, opened[name].keys, opened[name].fingerprint)
                 by_fingerprint[fingerprint] = opened[name]
             elif fingerprint not in by_fingerprint:
-                by_fingerprint[fingerprint] = registry.find(fingerprint, name)
+                remembered = registry.find(fingerprint, name, or_changed=True)
+                if remembered.fingerprint != fingerprint:
+                    testbed.bind(name, remembered.keys, remembered.fingerprint)  # says what differs
+                by_fingerprint[fingerprint] = remembered
     for testbed in testbeds.values():
         for name, fingerprint in testbed.datasets.items():
             testbed.check_content(name, by_fingerprint[fingerprint])

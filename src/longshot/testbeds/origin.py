@@ -31,7 +31,7 @@ def open_datasets(
     for name, fingerprint in testbed.datasets.items():
         source = datasets.get(name)
         if source is None:
-            opened[name] = find(fingerprint, name)
+            opened[name] = find(fingerprint, name, or_changed=True)
         else:
             opened[name] = open_dataset(source) if isinstance(source, str | Path) else source
         if testbed.content[name].identity == "names":  # so does all that is made with the testbed

@@ -35,9 +35,10 @@ def check_runs(shards: Sequence[Path], *, chosen: bool) -> None:
         absent = sorted(set(range(min(numbers), max(numbers) + 1)) - set(numbers))
         called = f"{folder}/{stem}*.tar"
         if absent:
+            verb, listed = "is" if len(absent) == 1 else "are", ", ".join(map(str, absent[:3]))
             fact = (
                 f"{called} are {count(numbers, 'shard')} numbered {min(numbers)} to {max(numbers)}, and "
-                f"{count(absent, 'number')} between are missing ({', '.join(map(str, absent[:3]))})"
+                f"{count(absent, 'number')} between {verb} missing ({listed})"
             )
             if not chosen:
                 raise UserError(fact, _REMEDY)
