@@ -140,6 +140,8 @@ class Dataset:
     [2, 3]
     >>> len(toybox.split_classes("test"))
     32
+    >>> toybox.with_identity("names").identity
+    'names'
     """
 
     name: str
@@ -184,7 +186,17 @@ class Dataset:
             )
 
     def with_identity(self, identity: str | None) -> Dataset:
-        """The dataset with another identity, "content" or "names"; itself for None."""
+        """The same dataset, looked at by the bytes of its images or by their names only.
+
+        Parameters
+        ----------
+        identity : {"content", "names"} or None
+            None leaves it as it is.
+
+        Returns
+        -------
+        Dataset
+        """
         if identity is None or identity == self.identity:
             return self
         return replace(self, identity=check_identity(identity))

@@ -203,8 +203,6 @@ def estimate(
     }
 
 
-
-
 def _compute(
     request: Request, shards: Shards, missing: list[int], bar: Progress
 ) -> Iterator[tuple[int, NDArray[Any]]]:

@@ -181,10 +181,9 @@ def _source(
     """One source: is it here, does every task find its images, and are they made of the same bytes."""
     subject = f"source {source.name}"
     try:
-        if at_hand is None:
-            dataset = find(source.fingerprint, source.name, or_changed=True)
-        else:
-            dataset = as_dataset(at_hand)
+        dataset = (
+            find(source.fingerprint, source.name, or_changed=True) if at_hand is None else as_dataset(at_hand)
+        )
     except UserError as error:
         return [ReleaseCheck(subject, error.template, "missing")]
     own = {name: bed for name, bed in beds.items() if source.name in bed.datasets}

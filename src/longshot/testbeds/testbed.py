@@ -96,7 +96,7 @@ class Testbed:
     [3, 3, 3, 3]
     >>> len(testbed.changed(testbed.table.slice(0, 2)))
     2
-    >>> testbed.with_content({"toybox": toybox}, "names").identity
+    >>> testbed.with_content({"toybox": toybox.with_identity("names")}).identity
     'names'
     >>> again = Testbed.create(testbed.table, datasets=testbed.datasets, sampler={"by": "hand"}, seed=None)
     >>> again.identity
