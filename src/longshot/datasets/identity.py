@@ -32,8 +32,26 @@ _BLOCK = 64  # images that a thread reads before it asks for more
 _SAVE_EVERY = 15.0  # seconds of work that a kill can cost
 
 
+class Look(NamedTuple):
+    """What the files behind some rows looked like: their stamps [M, 3], and the time before they were looked at."""
+
+    at: int
+    stamps: Ints
+
+
+def look_at(store: ImageStore, rows: Ints) -> Look:
+    """The stamps of rows, now."""
+    now = digest_memory.now()
+    return Look(now, stamps_of(store, rows))
+
+
 def image_digests(
-    dataset: Dataset, rows: Ints | None = None, *, read_again: bool = False, workers: int = 2
+    dataset: Dataset,
+    rows: Ints | None = None,
+    *,
+    read_again: bool = False,
+    workers: int = 2,
+    look: Look | None = None,
 ) -> Digests:
     """The SHA-256 digest of images of a dataset.
 
@@ -50,6 +68,8 @@ def image_digests(
         Read every image, also those whose file seems unchanged. What verifies does so.
     workers : int
         Threads that read and hash.
+    look : Look, optional
+        ``look_at(dataset.store, rows)``, where the caller has just looked at the files.
 
     Returns
     -------
@@ -67,8 +87,7 @@ def image_digests(
     chosen = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.int64)
     if not read_again and (shipped := _shipped(dataset.store, chosen)) is not None:
         return shipped
-    looked = digest_memory.now()
-    stamps = stamps_of(dataset.store, chosen)
+    looked, stamps = look_at(dataset.store, chosen) if look is None else look
     keys = dataset.keys if rows is None else dataset.keys.take(pa.array(chosen))
     if read_again:
         digests, todo = np.zeros((len(chosen), DIGEST_BYTES), np.uint8), np.arange(len(chosen))

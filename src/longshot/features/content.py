@@ -17,6 +17,7 @@ from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 from longshot.datasets import compare_content, content_digest, image_digests, short_digests
 from longshot.datasets.dataset import Dataset
+from longshot.datasets.identity import look_at
 from longshot.datasets.stores import stamps_of
 
 if TYPE_CHECKING:
@@ -51,12 +52,12 @@ def content_of(dataset: Dataset) -> Content:
         rows = np.unique(np.linspace(0, len(dataset) - 1, _PROBED).astype(np.int64))
         probed = content_digest(dataset.keys.take(pa.array(rows)), image_digests(dataset, rows))
         return Content("names", probed)
-    stamps = stamps_of(dataset.store, np.arange(len(dataset)))
-    digests = image_digests(dataset)
+    look = look_at(dataset.store, np.arange(len(dataset)))
+    digests = image_digests(dataset, look=look)
     mark = hashlib.sha256(np.ascontiguousarray(digests).data).hexdigest()
     if _digests.get(dataset, ("", ""))[0] != mark:
         _digests[dataset] = (mark, content_digest(dataset.keys, digests))
-    return Content("content", _digests[dataset][1], short_digests(digests), stamps)
+    return Content("content", _digests[dataset][1], short_digests(digests), look.stamps)
 
 
 def check_made_from(features: Features, dataset: Dataset) -> None:
