@@ -126,12 +126,12 @@ def test_it_is_shown_wherever_the_result_is(
     monkeypatch.setenv("LONGSHOT_IDENTITY", "names")
     done = run_cli("evaluate", "bed.parquet", "--backbone", "pixels", "--method", "protonet", "-o", "run",
                    cwd=tmp_path)  # fmt: skip
-    told = "dentity of the images behind 'pixels': names only of album"
-    assert told in done.stdout
+    message = "dentity of the images behind 'pixels': names only of album"
+    assert message in done.stdout
     assert "still have the bytes that the testbed was drawn from was not checked" in done.stderr
     run_cli("report", "run", "-o", "page.html", cwd=tmp_path)
-    assert told.replace("'", "&#39;") in (tmp_path / "page.html").read_text()
-    assert told in run_cli("compare", "run", "run", cwd=tmp_path).stdout
+    assert message.replace("'", "&#39;") in (tmp_path / "page.html").read_text()
+    assert message in run_cli("compare", "run", "run", cwd=tmp_path).stdout
     run_cli("release", "bed.parquet", "--run", "run", "--title", "T", "-o", "release", cwd=tmp_path)
     card = (tmp_path / "release" / "README.md").read_text()
-    assert told in card and "names only |" in card
+    assert message in card and "names only |" in card

@@ -74,8 +74,8 @@ def test_a_missing_shard_of_a_webdataset(run_cli: RunCli, tmp_path: Path, fresh_
                     member.size = len(data)
                     archive.addfile(member, io.BytesIO(data))
     (tmp_path / "data-00001.tar").unlink()
-    told = refused(run_cli, "datasets", "show", f"webdataset:{tmp_path}")
-    assert "2 shards numbered 0 to 2, and 1 number between is missing (1)" in told
+    message = refused(run_cli, "datasets", "show", f"webdataset:{tmp_path}")
+    assert "2 shards numbered 0 to 2, and 1 number between is missing (1)" in message
 
 
 def test_a_class_file_of_records_copied_over_another(
@@ -85,8 +85,8 @@ def test_a_class_file_of_records_copied_over_another(
     write_spec(tmp_path / "records", flat_spec([3, 3], (1, 0, 1)))
     write_classes(tmp_path / "records", {0: 3, 1: 3})
     shutil.copyfile(tmp_path / "records" / "0.tfrecords", tmp_path / "records" / "1.tfrecords")
-    told = refused(run_cli, "datasets", "show", tmp_path / "records")
-    assert "1.tfrecords holds records with the label 0, where 1 is its class" in told
+    message = refused(run_cli, "datasets", "show", tmp_path / "records")
+    assert "1.tfrecords holds records with the label 0, where 1 is its class" in message
 
 
 def test_a_hugging_face_shard_copied_over_another(run_cli: RunCli, tmp_path: Path, fresh_cache: Path) -> None:
@@ -100,8 +100,8 @@ def test_a_hugging_face_shard_copied_over_another(run_cli: RunCli, tmp_path: Pat
         table.shard(3, shard).to_parquet(tmp_path / "data" / f"train-{shard:05d}-of-00003.parquet")
     files = sorted((tmp_path / "data").iterdir())
     shutil.copyfile(files[0], files[2])
-    told = refused(run_cli, "datasets", "show", f"huggingface:{tmp_path}")
-    assert "train-00000-of-00003.parquet and train-00002-of-00003.parquet hold" in told
+    message = refused(run_cli, "datasets", "show", f"huggingface:{tmp_path}")
+    assert "train-00000-of-00003.parquet and train-00002-of-00003.parquet hold" in message
 
 
 def test_other_files_empty_classes_and_a_damaged_registry(

@@ -41,9 +41,9 @@ def test_a_split_of_other_pictures_is_told_once_with_their_names(
     assert "other pictures" not in capsys.readouterr().err
     overwrite(birds)
     longshot.sample(birds, **draw)
-    told = capsys.readouterr().err
-    assert told.count("was made from other pictures") == 1
-    assert f"1 image has other bytes ('{VICTIM}') in 'birds'; its 8 class ids are the same" in told
+    message = capsys.readouterr().err
+    assert message.count("was made from other pictures") == 1
+    assert f"1 image has other bytes ('{VICTIM}') in 'birds'; its 8 class ids are the same" in message
 
 
 def test_a_split_by_names_says_nothing_about_bytes(birds: Path, capsys: pytest.CaptureFixture[str]) -> None:

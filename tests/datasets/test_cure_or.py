@@ -169,6 +169,6 @@ def test_own_rules_over_the_attributes(cure: Path, tmp_path: Path, run_cli: Any)
 def test_files_of_other_kinds_are_named(cure: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (cure / "01_no_challenge" / "notes.pdf").write_bytes(b"x")
     dataset = open_dataset(f"cure-or:{cure}")
-    told = "1 file of other kinds in"
-    assert told in capsys.readouterr().err
-    assert any(text.startswith(told) and "(.pdf 1)" in text for text in dataset.left_out)
+    sentence = "1 file of other kinds in"
+    assert sentence in capsys.readouterr().err
+    assert any(text.startswith(sentence) and "(.pdf 1)" in text for text in dataset.left_out)

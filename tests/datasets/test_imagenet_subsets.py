@@ -225,6 +225,6 @@ def test_lists_must_be_a_path(imagenet: Path) -> None:
 def test_files_of_other_kinds_are_named(by_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (by_folder / "val/n01855672" / "notes.pdf").write_bytes(b"x")
     dataset = open_dataset(f"mini-imagenet:{by_folder}")
-    told = "1 file of other kinds in"
-    assert told in capsys.readouterr().err
-    assert any(text.startswith(told) and "(.pdf 1)" in text for text in dataset.left_out)
+    sentence = "1 file of other kinds in"
+    assert sentence in capsys.readouterr().err
+    assert any(text.startswith(sentence) and "(.pdf 1)" in text for text in dataset.left_out)

@@ -57,6 +57,6 @@ def test_a_file_in_place_of_the_folder(lfw: Path) -> None:
 def test_files_of_other_kinds_are_named(lfw: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (lfw / "lfw-deepfunneled/Zico" / "notes.pdf").write_bytes(b"x")
     dataset = open_dataset(f"lfw:{lfw}")
-    told = "1 file of other kinds in"
-    assert told in capsys.readouterr().err
-    assert any(text.startswith(told) and "(.pdf 1)" in text for text in dataset.left_out)
+    sentence = "1 file of other kinds in"
+    assert sentence in capsys.readouterr().err
+    assert any(text.startswith(sentence) and "(.pdf 1)" in text for text in dataset.left_out)

@@ -96,6 +96,6 @@ def test_a_mapping_of_another_form(objectnet: Path) -> None:
 def test_files_of_other_kinds_are_named(objectnet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (objectnet / "images/band_aid" / "notes.pdf").write_bytes(b"x")
     dataset = open_dataset(f"objectnet:{objectnet}")
-    told = "1 file of other kinds in"
-    assert told in capsys.readouterr().err
-    assert any(text.startswith(told) and "(.pdf 1)" in text for text in dataset.left_out)
+    sentence = "1 file of other kinds in"
+    assert sentence in capsys.readouterr().err
+    assert any(text.startswith(sentence) and "(.pdf 1)" in text for text in dataset.left_out)

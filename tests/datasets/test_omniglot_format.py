@@ -122,6 +122,6 @@ def test_a_character_in_both_parts_is_named(unpacked: Path, save_image: Callable
 def test_files_of_other_kinds_are_named(unpacked: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (unpacked / "images_background/Latin/character01" / "notes.pdf").write_bytes(b"x")
     dataset = open_dataset(f"omniglot:{unpacked}")
-    told = "1 file of other kinds in"
-    assert told in capsys.readouterr().err
-    assert any(text.startswith(told) and "(.pdf 1)" in text for text in dataset.left_out)
+    sentence = "1 file of other kinds in"
+    assert sentence in capsys.readouterr().err
+    assert any(text.startswith(sentence) and "(.pdf 1)" in text for text in dataset.left_out)

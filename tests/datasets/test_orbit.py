@@ -209,6 +209,6 @@ def test_quality_shifts_take_annotated_frames(orbit: Path, tmp_path: Path, run_c
 def test_files_of_other_kinds_are_named(orbit: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (orbit / "train/P177/bag/clean" / "notes.pdf").write_bytes(b"x")
     dataset = open_dataset(f"orbit:{orbit}")
-    told = "1 file of other kinds in"
-    assert told in capsys.readouterr().err
-    assert any(text.startswith(told) and "(.pdf 1)" in text for text in dataset.left_out)
+    sentence = "1 file of other kinds in"
+    assert sentence in capsys.readouterr().err
+    assert any(text.startswith(sentence) and "(.pdf 1)" in text for text in dataset.left_out)

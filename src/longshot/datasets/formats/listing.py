@@ -44,8 +44,8 @@ def images_below(root: Path, *, refresh: bool = False) -> tuple[pa.Array, tuple[
         ignored = tuple(text for text in scan.notes if "of other kinds" in text)  # images may lie anywhere
         keys = pa.concat_arrays([direct, scan.keys])
     else:
-        others = other_endings(entry.name for entry in root.iterdir() if entry.is_file())
-        ignored = (say_ignored(escape_name(str(root)), others),) if others else ()
+        endings = other_endings(entry.name for entry in root.iterdir() if entry.is_file())
+        ignored = (say_ignored(escape_name(str(root)), endings),) if endings else ()
         keys = direct
     for text in ignored:
         note(f"{text}.")
