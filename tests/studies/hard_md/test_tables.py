@@ -125,7 +125,7 @@ def test_the_stress_test_pairs_tasks_and_averages_sources(stress: Planted) -> No
     drop_half = 50 * hypot(
         half(0.4, 0.2), half(0.1, 0.3)
     )  # half of the mean of two sources' drops, in points
-    assert judge[:2] == [JUDGE, "protonet"]
+    assert judge[:2] == [f"{JUDGE} †", "protonet"] and other[0] == "a sketch"
     assert judge[-3:] == [
         f"65.0 ± {50 * half(0.8, 0.6):.1f}",
         f"40.0 ± {50 * half(0.5, 0.3):.1f}",
@@ -142,9 +142,10 @@ def test_the_stress_test_pairs_tasks_and_averages_sources(stress: Planted) -> No
 
 def test_ranks_change_where_the_means_do(stress: Planted) -> None:
     table = hard_tables.ranks_table(settings(), stress.scores())
+    assert table is not None
     ranks = {record["backbone"]: (record["uniform"], record["difficult"]) for record in table.records}
-    assert ranks == {JUDGE: (2, 1), "a sketch": (1, 2)}  # 0.65 and 0.75 uniform, 0.40 and 0.25 difficult
-    assert table.lines == []  # two backbones have no correlation
+    assert ranks == {"a sketch": (1, 1)}  # whoever chose the supports is not ranked
+    assert table.lines == []  # one backbone has no correlation
     assert ranks_of(np.array([0.2, 0.9, 0.9, 0.1])).tolist() == [3, 1, 2, 4]
 
 
@@ -196,42 +197,62 @@ def test_quartiles_of_coarsity_are_those_of_the_uniform_testbed(stress: Planted)
     assert texts(table)[0][2:] == [f"{100 * mean:.1f} ± {100 * width:.1f}" for mean, width in expected]
 
 
-def test_steps_and_rounds_begin_with_the_stress_test(stress: Planted) -> None:
-    for label, accuracy in (("5 steps", 0.25), ("1 rounds", 0.35)):
+STEPS = {
+    "uniform 1 steps": 0.4,
+    "uniform 5 steps": 0.5,
+    "random 1 steps": 0.6,
+    "random 5 steps": 0.25,
+    "uniform 0 rounds": 0.4,
+    "uniform 1 rounds": 0.35,
+}
+
+
+def test_steps_are_told_from_each_start(stress: Planted) -> None:
+    for label, accuracy in STEPS.items():
         for source in "ab":
             stress.add(HardTestbed(source, "steps", "fixed", "difficult", label), accuracy, accuracy)
     changes = {"steps": [1, 5], "rounds": [1]}
     table = ablation("steps", stress, **changes)
-    rows = {row[0]: row[1:] for row in texts(table)}
-    assert rows["1 step"] == [
-        f"40.0 ± {0:.1f}",
-        f"40.0 ± {100 * half(0.5, 0.3):.1f}",
-        f"40.0 ± {50 * half(0.5, 0.3):.1f}",
-    ]
-    assert rows["5 steps"] == ["25.0 ± 0.0"] * 3 and rows["1 rounds"] == ["35.0 ± 0.0"] * 3
+    rows = {(row[0], row[1]): row[2:] for row in texts(table)}
+    assert rows == {
+        ("uniform", "1 steps"): ["40.0 ± 0.0"] * 3,
+        ("uniform", "5 steps"): ["50.0 ± 0.0"] * 3,
+        ("random", "1 steps"): ["60.0 ± 0.0"] * 3,
+        ("random", "5 steps"): ["25.0 ± 0.0"] * 3,
+        ("uniform", "0 rounds behind 1 step"): ["40.0 ± 0.0"] * 3,
+        ("uniform", "1 rounds behind 1 step"): ["35.0 ± 0.0"] * 3,
+    }
+    assert "'error'" in table.sheets[0].note  # the objective is named
     points = [
         [
             (count, round(mean.mean, 9))
             for count, mean in steps_points(settings(**changes), stress.scores(), "a", kind)
         ]
-        for kind in ("steps", "rounds")
+        for kind in ("uniform", "random", "rounds")
     ]
-    assert points == [[(1, 0.4), (5, 0.25)], [(0, 0.4), (1, 0.35)]]
+    assert points == [[(1, 0.4), (5, 0.5)], [(1, 0.6), (5, 0.25)], [(0, 0.4), (1, 0.35)]]
 
 
 def test_greedy_search_costs_milliseconds_per_task(stress: Planted) -> None:
     for source in "ab":
-        stress.add(HardTestbed(source, "greedy", "fixed", "difficult"), 0.3, 0.3)
-    seconds = {"a-difficult-fixed": 0.004, "a-difficult-fixed-greedy": 0.5}
-    table = ablation("greedy", stress, seconds)
+        stress.add(HardTestbed(source, "greedy", "fixed", "difficult", "FastDiffSel error"), 0.4, 0.4)
+        stress.add(HardTestbed(source, "greedy", "fixed", "difficult", "greedy error"), 0.3, 0.3)
+    seconds = {
+        "a-difficult-fixed-greedy-FastDiffSel-error": 0.004,
+        "a-difficult-fixed-greedy-greedy-error": 0.5,
+    }
+    table = ablation("greedy", stress, seconds, greedy_objectives=["error"])
     spent = {(record["source"], record["kind"]): record["milliseconds"] for record in table.records}
     assert spent == {
-        ("a", "FastDiffSel"): pytest.approx(2.0),  # 4 ms for two tasks
-        ("a", "greedy search"): pytest.approx(250.0),
-        ("b", "FastDiffSel"): None,
-        ("b", "greedy search"): None,
+        ("a", "FastDiffSel, error"): pytest.approx(2.0),  # 4 ms for two tasks
+        ("a", "greedy search, error"): pytest.approx(250.0),
+        ("b", "FastDiffSel, error"): None,
+        ("b", "greedy search, error"): None,
     }
-    assert texts(table)[1] == ["a", "greedy search", "30.0 ± 0.0", "250.00"]
+    assert texts(table)[:2] == [
+        ["a", "error", "FastDiffSel", "40.0 ± 0.0", "2.00"],
+        ["a", "error", "greedy search", "30.0 ± 0.0", "250.00"],
+    ]
     assert texts(table)[3][-1] == "–"
 
 
@@ -284,14 +305,22 @@ def test_the_order_is_that_of_all_backbones(more: tuple[float | None, ...], line
 
 def test_ranks_of_four_backbones_have_a_correlation() -> None:
     planted = Planted()
-    levels = {JUDGE: (0.9, 0.5), OTHER: (0.8, 0.4), "third": (0.7, 0.2), "fourth": (0.6, 0.3)}
+    levels = {
+        JUDGE: (0.9, 0.1),
+        OTHER: (0.9, 0.5),
+        "third": (0.8, 0.4),
+        "fourth": (0.7, 0.2),
+        "fifth": (0.6, 0.3),
+    }
     for backbone, (uniform, difficult) in levels.items():
         planted.add(main("fixed", "uniform", "a"), uniform, uniform, backbone=backbone)
         planted.add(main("fixed", "difficult", "a"), difficult, difficult, backbone=backbone)
-    table = hard_tables.ranks_table(settings(), planted.scores("third", "fourth"))
+    table = hard_tables.ranks_table(settings(), planted.scores("third", "fourth", "fifth"))
+    assert table is not None
     assert [row[-2:] for row in texts(table)] == [["1", "1"], ["2", "2"], ["3", "4"], ["4", "3"]]
     assert table.lines[0].startswith("fixed, protonet: Spearman of the 4 backbones' means +0.80 [")
-    assert hard_tables.ranks_table(settings(), planted.scores("third")).lines == []  # three have none
+    three = hard_tables.ranks_table(settings(), planted.scores("third", "fourth"))
+    assert three is not None and three.lines == []  # three beside the judge have none
 
 
 def test_a_variable_shape_is_described_by_its_limits(stress: Planted) -> None:
@@ -300,10 +329,7 @@ def test_a_variable_shape_is_described_by_its_limits(stress: Planted) -> None:
     changes = settings(shapes=["variable"], max_way=6, max_support=40)
     table = hard_tables.stress_table(changes, stress.scores())
     assert table.sheets[0].title == "Stress test, variable way and shot (up to 6 ways, 40 support images)"
-    assert table.sheets[0].heads[2:] == [
-        *(("a", column) for column in ("uniform", "difficult", "easy", "drop")),
-        *(("mean of 1 sources", column) for column in ("uniform", "difficult", "drop")),
-    ]
+    assert table.sheets[0].heads[2:] == [("a", column) for column in ("uniform", "difficult", "easy", "drop")]
 
 
 def composition(attribute: str, value: str | None, support: float, query: float) -> Composition:
@@ -387,12 +413,17 @@ def bars(axes: Any) -> dict[str, tuple[list[float], list[float]]]:
 
 
 def test_pictures_show_the_numbers(stress: Planted, canvas: Any) -> None:
-    for label, accuracy in (("5 steps", 0.25), ("2 rounds", 0.35)):
+    for label, accuracy in STEPS.items():
         stress.add(HardTestbed("a", "steps", "fixed", "difficult", label), accuracy, accuracy)
     for source in "ab":
-        stress.add(HardTestbed(source, "greedy", "fixed", "difficult"), 0.3, 0.3)
-    changed = settings(ablations=["steps", "greedy"], steps=[1, 5], rounds=[2])
-    seconds = {"a-difficult-fixed": 0.004, "a-difficult-fixed-greedy": 0.5}
+        stress.add(HardTestbed(source, "greedy", "fixed", "difficult", "FastDiffSel error"), 0.4, 0.4)
+        stress.add(HardTestbed(source, "greedy", "fixed", "difficult", "greedy error"), 0.3, 0.3)
+    ablations = ["steps", "greedy"]
+    changed = settings(ablations=ablations, steps=[1, 5], rounds=[1], greedy_objectives=["error"])
+    seconds = {
+        "a-difficult-fixed-greedy-FastDiffSel-error": 0.004,
+        "a-difficult-fixed-greedy-greedy-error": 0.5,
+    }
     drawings = figures(changed, stress.scores(), seconds, None)
     assert set(drawings) == {"stress-fixed-protonet", "source-a-fixed", "source-b-fixed", "steps", "greedy"}
     [axes] = canvas(drawings["stress-fixed-protonet"])
@@ -408,12 +439,16 @@ def test_pictures_show_the_numbers(stress: Planted, canvas: Any) -> None:
     assert {
         container.get_label(): (container[0].get_xdata()[0], container[0].get_ydata()[0])
         for container in axes.containers
-    } == {"a, FastDiffSel": pytest.approx((2.0, 40.0)), "a, greedy": pytest.approx((250.0, 30.0))}
+    } == {
+        "a, FastDiffSel, error": pytest.approx((2.0, 40.0)),
+        "a, greedy, error": pytest.approx((250.0, 30.0)),
+    }
     [axes] = canvas(drawings["steps"])
     lines = {line.get_label(): line[0] for line in axes.containers}
-    assert lines["a, steps"].get_xdata().tolist() == [1, 5]
-    assert lines["a, steps"].get_ydata() == pytest.approx([40.0, 25.0])
-    assert lines["a, rounds"].get_xdata().tolist() == [0, 2]
+    assert lines["a, steps, random start"].get_xdata().tolist() == [1, 5]
+    assert lines["a, steps, random start"].get_ydata() == pytest.approx([60.0, 25.0])
+    assert lines["a, steps, uniform start"].get_ydata() == pytest.approx([40.0, 50.0])
+    assert lines["a, rounds behind 1 step"].get_xdata().tolist() == [0, 1]
 
 
 def test_pictures_of_ways_and_gaps_show_the_numbers(canvas: Any) -> None:

@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from longshot.core.wording import count
 from longshot.reports.sheets import Sheet
 from longshot.studies.engine.tables import Fact, TableFile, heads, present, row
 from longshot.studies.engine.training import slug
 from longshot.studies.hard_md import paper
-from longshot.studies.hard_md.scores import HardScores, Mean, cell, ranks_of, record
+from longshot.studies.hard_md.scores import HardScores, Mean, cell, mean_of, ranks_of, record
 from longshot.studies.hard_md.settings import OBJECTIVES, HardSettings
-from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, main
+from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, greedy_pairs, main, steps_beds
 
 _CHOSEN = main("fixed", "difficult")  # supports as the stress test has them, of any source
 
@@ -93,7 +94,7 @@ def _matrix(
             records += _records(stem, "fixed", label, name, sources, means)
         rows.append(cells)
     names = [*heads("supports"), *heads(*scores.titles.values(), group="evaluated with")]
-    note = f"Accuracy in %, mean of {len(sources)} sources; lower is harder."
+    note = f"Accuracy in %, {mean_of(sources)}; lower is harder. Judge: {scores.titles[scores.judge]}."
     sheets = [Sheet(title, names, [rows], note, 1), *_published(settings, published)]
     return TableFile(stem, sheets, records)
 
@@ -131,46 +132,55 @@ def _semantic_table(settings: HardSettings, scores: HardScores) -> TableFile | N
 
 
 def _steps_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
-    """More projected steps against Frank–Wolfe rounds (the paper's figures 36 to 39)."""
+    """More projected steps from either start, and Frank–Wolfe rounds (the paper's figures 36 to 39)."""
     sources = scores.sources("fixed")
     if not sources:
         return None
-    labels = [f"{steps} steps" for steps in settings.steps if steps > 1]
-    labels += [f"{rounds} rounds" for rounds in settings.rounds]
-    choices = {"1 step": _CHOSEN}
-    choices |= {label: HardTestbed("", "steps", "fixed", "difficult", label) for label in labels}
     rows = []
     records: list[Fact] = []
-    for label, bed in choices.items():
-        means = [scores.mean(bed.of_source(source), scores.judge) for source in sources]
-        rows.append(row(label, *map(cell, means), cell(scores.overall(means))))
-        records += _records("steps", "fixed", label, scores.titles[scores.judge], sources, means)
-    names = heads("selection", *sources, f"mean of {len(sources)}")
-    note = "Accuracy in % of protonet with the judge's features; lower is harder."
-    title = "Projected steps, and Frank–Wolfe rounds behind one step"
-    return TableFile("steps", [Sheet(title, names, [rows], note, 1)], records)
+    for start, beds in steps_beds(settings).items():
+        for number, bed in beds.items():
+            means = [scores.mean(bed.of_source(source), scores.judge) for source in sources]
+            search = f"{number} rounds behind 1 step" if start == "rounds" else f"{number} steps"
+            began = "uniform" if start == "rounds" else start
+            overall = [scores.overall(means)] if len(sources) > 1 else []
+            rows.append(row(began, search, *map(cell, [*means, *overall])))
+            label = f"{search}, {began} start"
+            records += _records("steps", "fixed", label, scores.titles[scores.judge], sources, means)
+    names = heads("start", "search", *sources, *([mean_of(sources)] if len(sources) > 1 else []))
+    note = (
+        f"Accuracy in % of protonet with the features of the judge, {scores.titles[scores.judge]}, whose loss "
+        f"('{settings.objective}') is raised; lower is harder. Compare within a start: each varies one thing."
+    )
+    title = "Projected steps from either start, and Frank–Wolfe rounds"
+    return TableFile("steps", [Sheet(title, names, [rows], note, 2)], records)
 
 
 def _greedy_table(
     settings: HardSettings, scores: HardScores, seconds: Mapping[str, float]
 ) -> TableFile | None:
-    """FastDiffSel against greedy search, in accuracy and time (the paper's figures 2 and 6)."""
+    """FastDiffSel against greedy search by the same objective, in accuracy and time (the paper's figures 2 and 6)."""
     rows = []
     records: list[Fact] = []
     judge = scores.titles[scores.judge]
     for source in scores.sources("fixed"):
-        for label, purpose in (("FastDiffSel", "main"), ("greedy search", "greedy")):
-            bed = HardTestbed(source, purpose, "fixed", "difficult")
-            mean, spent = scores.mean(bed, scores.judge), seconds.get(bed.name)
-            each = None if spent is None else 1000 * spent / settings.tasks
-            rows.append(row(source, label, cell(mean), "–" if each is None else f"{each:.2f}"))
-            facts = record("greedy", source, "fixed", label, judge, "protonet", mean)
-            records.append({**facts, "milliseconds": each})
+        for objective, pair in greedy_pairs(settings).items():
+            for label, bed in zip(("FastDiffSel", "greedy search"), pair, strict=True):
+                own = bed.of_source(source)
+                mean, spent = scores.mean(own, scores.judge), seconds.get(own.name)
+                each = None if spent is None else 1000 * spent / settings.tasks
+                rows.append(row(source, objective, label, cell(mean), "–" if each is None else f"{each:.2f}"))
+                facts = record("greedy", source, "fixed", f"{label}, {objective}", judge, "protonet", mean)
+                records.append({**facts, "objective": objective, "milliseconds": each})
     if not rows:
         return None
-    names = heads("source", "selection", "accuracy", "ms per task")
-    note = "Time to choose the supports from features that are there, when these testbeds were drawn on this machine."
-    return TableFile("greedy", [Sheet("FastDiffSel against greedy search", names, [rows], note)], records)
+    names = heads("source", "objective", "search", "accuracy", "ms per task")
+    note = (
+        f"Both start from the uniform support and raise the same loss of {judge}; accuracy in % of protonet with its "
+        f"features. Greedy search has {count(settings.greedy_rounds, 'round')}. Time to choose the supports from "
+        "features that are there, when these testbeds were drawn on this machine."
+    )
+    return TableFile("greedy", [Sheet("FastDiffSel against greedy search", names, [rows], note, 3)], records)
 
 
 def _filtered_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
@@ -203,10 +213,10 @@ def _more_tasks_table(settings: HardSettings, scores: HardScores) -> TableFile |
     sources = scores.sources(shape)
     if not sources:
         return None
-    count = settings.more_tasks
+    more = settings.more_tasks
     beds = [
         (settings.tasks, main(shape, "difficult")),
-        (count, HardTestbed("", "tasks", shape, "difficult", str(count))),
+        (more, HardTestbed("", "tasks", shape, "difficult", str(more))),
     ]
     rows, pairs = [], []
     records: list[Fact] = []
@@ -225,7 +235,7 @@ def _more_tasks_table(settings: HardSettings, scores: HardScores) -> TableFile |
         same = "the same" if (before == after).all() else "not the same"
         lines.append(f"The order of the {len(pairs)} backbones is {same} with more tasks.")
     names = [*heads("backbone"), *heads(*(str(tasks) for tasks, _ in beds), group="difficult tasks a source")]
-    sheet = Sheet("More tasks", names, [rows], "Accuracy in % of protonet, mean over the sources.", 1)
+    sheet = Sheet("More tasks", names, [rows], f"Accuracy in % of protonet, {mean_of(sources)}.", 1)
     return TableFile("tasks", [sheet, *_published(settings, "figure 41")], records, lines)
 
 

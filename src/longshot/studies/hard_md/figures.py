@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from longshot.reports.svg import shorten
 from longshot.studies.engine.figures import Drawings, axes_of
 from longshot.studies.engine.training import slug
-from longshot.studies.hard_md.scores import HardScores, Mean
+from longshot.studies.hard_md.scores import HardScores, Mean, mean_of
 from longshot.studies.hard_md.settings import HardSettings
-from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, main
+from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, greedy_pairs, main, steps_beds
 from longshot.studies.hard_md.why import Why
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def figures(
     for shape in settings.shapes:
         sources = scores.sources(shape)
         for method in settings.methods:
-            title = f"{method}, {shape} shape, mean of {len(sources)} sources"
+            title = f"{method}, {shape} shape, {mean_of(sources)}"
             bars = stress_bars(scores, shape, method)
             drawings[f"stress-{shape}-{slug(method)}"] = partial(_stress, bars, title)
         for source in sources:
@@ -93,54 +93,60 @@ def _bar_series(axes: Any, means: Sequence[Mean | None], offset: int, label: str
 
 
 def _steps(settings: HardSettings, scores: HardScores, path: Path) -> None:
-    """Accuracy against the number of projected steps, and of Frank–Wolfe rounds, by source."""
+    """Accuracy against the number of projected steps from either start, and of Frank–Wolfe rounds, by source."""
+    styles = {"uniform": "-o", "random": ":^", "rounds": "--s"}
     with axes_of(path) as axes:
         for source, colour in zip(scores.sources("fixed"), cycle(_SERIES), strict=False):
-            for kind, style in (("steps", "-o"), ("rounds", "--s")):
+            for kind, style in styles.items():
                 points = steps_points(settings, scores, source, kind)
+                if not points:
+                    continue
                 x, y, half = zip(*((n, 100 * mean.mean, 100 * mean.half) for n, mean in points), strict=True)
                 line: Any = {"color": colour, "capsize": 2, "linewidth": 1.4}
-                axes.errorbar(x, y, half, fmt=style, label=f"{source}, {kind}", **line)
+                label = "rounds behind 1 step" if kind == "rounds" else f"steps, {kind} start"
+                axes.errorbar(x, y, half, fmt=style, label=f"{source}, {label}", **line)
         axes.set_xscale("symlog", linthresh=1)
         ticks = sorted({0, *settings.steps, *settings.rounds})
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
         axes.set_xlabel("projected steps, or Frank–Wolfe rounds behind one step")
         axes.set_ylabel("accuracy (%)")
         axes.grid(axis="y")
-        axes.set_title("Do more steps make supports harder?")
+        axes.set_title(f"Do more steps make supports harder? Objective '{settings.objective}'")
         axes.legend(fontsize=8)
 
 
 def steps_points(
     settings: HardSettings, scores: HardScores, source: str, kind: str
 ) -> list[tuple[int, Mean]]:
-    """Number of steps, or of rounds → accuracy; one step and no round are the supports of the stress test."""
-    beds = {1 if kind == "steps" else 0: main("fixed", "difficult", source)}
-    for count in settings.steps if kind == "steps" else settings.rounds:
-        if (kind, count) != ("steps", 1):
-            beds[count] = HardTestbed(source, "steps", "fixed", "difficult", f"{count} {kind}")
-    means = {count: scores.mean(bed, scores.judge) for count, bed in beds.items()}
-    return [(count, mean) for count, mean in means.items() if mean is not None]
+    """Number of steps from a start, or of rounds → accuracy of the judge."""
+    means = {
+        n: scores.mean(bed.of_source(source), scores.judge) for n, bed in steps_beds(settings)[kind].items()
+    }
+    return [(number, mean) for number, mean in means.items() if mean is not None]
 
 
 def _greedy(settings: HardSettings, scores: HardScores, seconds: Mapping[str, float], path: Path) -> None:
-    """Accuracy against the time to choose a support, one pair of points per source."""
+    """Accuracy against the time to choose a support: a pair of points per source and objective."""
     with axes_of(path) as axes:
-        for source, colour in zip(scores.sources("fixed"), cycle(_SERIES), strict=False):
-            for label, purpose, mark in (("FastDiffSel", "main", "o"), ("greedy", "greedy", "s")):
-                bed = HardTestbed(source, purpose, "fixed", "difficult")
-                mean, spent = scores.mean(bed, scores.judge), seconds.get(bed.name)
-                if mean is not None and spent is not None:
-                    x = 1000 * spent / settings.tasks
-                    style: Any = {"fmt": mark, "color": colour, "capsize": 2, "label": f"{source}, {label}"}
-                    axes.errorbar(x, 100 * mean.mean, 100 * mean.half, **style)
+        colours = cycle(_SERIES)
+        for source in scores.sources("fixed"):
+            for objective, pair in greedy_pairs(settings).items():
+                colour = next(colours)
+                for label, bed, mark in zip(("FastDiffSel", "greedy"), pair, "os", strict=True):
+                    own = bed.of_source(source)
+                    mean, spent = scores.mean(own, scores.judge), seconds.get(own.name)
+                    if mean is not None and spent is not None:
+                        x = 1000 * spent / settings.tasks
+                        name = f"{source}, {label}, {objective}"
+                        style: Any = {"fmt": mark, "color": colour, "capsize": 2, "label": name}
+                        axes.errorbar(x, 100 * mean.mean, 100 * mean.half, **style)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
         axes.set_xlabel("time to choose a support (ms per task)")
         axes.set_ylabel("accuracy (%), lower is harder")
         axes.grid()
-        axes.set_title("FastDiffSel against greedy search")
+        axes.set_title("FastDiffSel against greedy search, by the same objective")
         if axes.get_legend_handles_labels()[0]:
             axes.legend(fontsize=8)
 

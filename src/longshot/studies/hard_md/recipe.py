@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING
 
 from longshot.core.errors import UserError
+from longshot.core.wording import count
 from longshot.datasets.dataset import Dataset
 from longshot.evaluation.inputs import backbone_name
+from longshot.studies.engine.claims import judge
 from longshot.studies.engine.data import GivenDataset, check_names, read_given
 from longshot.studies.engine.finish import Findings, finish
 from longshot.studies.engine.folder import StudyFolder
@@ -21,18 +22,20 @@ from longshot.studies.engine.job import StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.settings import method_calls
 from longshot.studies.engine.training import StudyTraining, training_step
 from longshot.studies.hard_md import paper
+from longshot.studies.hard_md.claims import QUESTION, hard_claims
+from longshot.studies.hard_md.comparisons import hard_comparisons
 from longshot.studies.hard_md.scores import HardScores
 from longshot.studies.hard_md.settings import HardSettings
 from longshot.studies.hard_md.testbeds import HardDrawer, HardTestbed
 
 if TYPE_CHECKING:
     from longshot.evaluation.results import Results
-    from longshot.features.features import Features
+    from longshot.studies.engine.comparisons import Comparison
     from longshot.testbeds.testbed import Testbed
 
 # What decides the testbeds; backbones, methods, ablations and sources may be added to a folder later.
 _BINDING = (
-    *("split", "judge", "shapes", "tasks", "way", "shot", "query", "max_way", "max_support"),
+    *("split", "judge", "shapes", "tasks", "way", "shot", "query", "drop_small", "max_way", "max_support"),
     *("objective", "refine", "start", "seed"),
 )
 _ILSVRC = ("ilsvrc", "ilsvrc_2012", "imagenet")
@@ -58,6 +61,10 @@ class HardMd:
         check_names([name for name, _ in sources])
         return {name: replace(data, name=name) for name, data in sources}
 
+    def comparisons(self, settings: HardSettings) -> list[Comparison]:
+        """What is set against what; UserError for an unfair one."""
+        return hard_comparisons(settings)
+
     def run(self, job: HardJob) -> StudyOutcome:
         """Networks, testbeds, evaluation, explanations, tables and figures: each only where something is missing."""
         from longshot.studies.hard_md.figures import figures
@@ -69,7 +76,8 @@ class HardMd:
         trained, notes = _train(job, folder)
         settings = _resolved(job.settings, trained)
         job = replace(job, settings=settings)
-        drawers = [_drawer(job, name, folder) for name in sources]
+        comparisons = self.comparisons(settings)
+        drawers = [HardDrawer(settings, name, data, folder, job.device) for name, data in sources.items()]
         for drawer in drawers:
             drawer.stress_test()
             drawer.ablations()
@@ -87,12 +95,19 @@ class HardMd:
         scores = HardScores(results.table(), testbeds, settings.backbones, settings.judge, titles)
         why = explain_supports(settings, sources, testbeds, results) if settings.why else None
         notes += [] if why is None else why.notes
-        notes += [f"{ablation} is left out: {reason}." for ablation, reason in sorted(left_out.items())]
-        folder.save(left_out=left_out, notes=notes)
+        absent = [f"{ablation} is left out: {reason}." for ablation, reason in sorted(left_out.items())]
+        folder.save(left_out=left_out, notes=[*absent, *notes])
         seconds = folder.facts["extraction_seconds"]
-        written = tables(settings, scores, seconds, why)
-        drawings = figures(settings, scores, seconds, why)
-        return finish(job, folder, results, Findings(written, drawings, notes=notes), list(sources.values()))
+        findings = Findings(
+            tables=tables(settings, scores, seconds, why),
+            figures=figures(settings, scores, seconds, why),
+            claims=judge(hard_claims(settings), scores),
+            comparisons=comparisons,
+            absent=absent,
+            notes=notes,
+            question=QUESTION,
+        )
+        return finish(job, folder, results, findings, list(sources.values()))
 
     def estimate(self, job: HardJob) -> StudyEstimate:
         """What there is to do, in tasks; trainings by their limits."""
@@ -149,29 +164,17 @@ def _resolved(settings: HardSettings, trained: Mapping[str, str]) -> HardSetting
     """The settings with trained networks by their folders, untrained ones left out, and methods as calls."""
     untrained = set(settings.networks) - set(trained)
     names = [name for name in settings.backbones if name not in untrained]
-    judge = paper.backbone(settings.judge)
-    if judge in untrained or not names:
-        raise UserError(f"The network '{judge}' that chooses supports is not here; name another judge.")
+    chooser = paper.backbone(settings.judge)
+    if chooser in untrained or not names:
+        raise UserError(f"The network '{chooser}' that chooses supports is not here; name another judge.")
     backbones = [trained.get(name, paper.backbone(name)) for name in names]
-    judge = trained.get(judge, judge)
+    chooser = trained.get(chooser, chooser)
     changes = {
-        "judge": judge,
-        "backbones": tuple(backbones if judge in backbones else [judge, *backbones]),
+        "judge": chooser,
+        "backbones": tuple(backbones if chooser in backbones else [chooser, *backbones]),
         "methods": tuple(method_calls(settings.methods)),
     }
     return settings.model_copy(update=changes)
-
-
-def _drawer(job: HardJob, source: str, folder: StudyFolder) -> HardDrawer:
-    from longshot.features.extract import embed
-
-    data = job.data[source]
-
-    @cache
-    def features(backbone: str) -> Features:
-        return embed(data, backbone, device=job.device)
-
-    return HardDrawer(job.settings, source, data, features, folder)
 
 
 def _evaluate(
@@ -233,13 +236,19 @@ def _notes(
         for name, data in sources.items()
         if not data.splits.get(settings.split)
     ]
+    notes += [
+        f"{drawer.source}: {count(number, 'class', 'classes')} with too few images for tasks of {shape} shape "
+        f"{'is' if number == 1 else 'are'} left out (drop_small)."
+        for drawer in drawers
+        for shape, number in drawer.dropped().items()
+    ]
     if any(name in _ILSVRC for name in sources):
         notes.append(
             "ILSVRC is here, which the released benchmark leaves out so that networks may be trained on it."
         )
-    judge = titles.get(settings.judge, backbone_name(settings.judge))
+    chooser = titles.get(settings.judge, backbone_name(settings.judge))
     notes.append(
-        f"Supports are chosen by {judge} with the objective '{settings.objective}'"
+        f"Supports are chosen by {chooser} with the objective '{settings.objective}'"
         + (" from random weights with α = 200, as in the paper." if settings.start == "paper" else ".")
     )
     return notes

@@ -17,6 +17,7 @@ from longshot.reports.sheets import SheetCell
 from longshot.statistics import mean_interval
 from longshot.studies.engine.rows import numbers, select_rows
 from longshot.studies.engine.tables import Fact
+from longshot.studies.engine.training import slug
 
 if TYPE_CHECKING:
     from longshot.studies.hard_md.testbeds import HardTestbed
@@ -44,6 +45,15 @@ class Mean:
 def cell(mean: Mean | None, signed: bool = False) -> SheetCell:
     """A mean in per cent; a dash where there is no number."""
     return SheetCell("–" if mean is None else mean.text(signed))
+
+
+def mean_of(sources: Sequence[str]) -> str:
+    """The head of a mean over sources, which says over which.
+
+    >>> mean_of(["birds"]), mean_of(["birds", "fungi"])
+    ('birds alone', 'mean of birds, fungi')
+    """
+    return f"{sources[0]} alone" if len(sources) == 1 else f"mean of {', '.join(sources)}"
 
 
 def record(
@@ -84,6 +94,11 @@ class HardScores:
         """Backbone as the results call it → its name for people, in the order asked for."""
         names = {path: backbone_name(path) for path in self.paths}
         return {name: self.titles_by_path.get(path, name) for path, name in names.items()}
+
+    @cached_property
+    def slugs(self) -> dict[str, str]:
+        """Backbone as the results call it → how testbeds that it chose are called."""
+        return {backbone_name(path): slug(path) for path in self.paths}
 
     @property
     def backbones(self) -> list[str]:

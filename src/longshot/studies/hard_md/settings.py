@@ -14,6 +14,9 @@ Objective = Literal["prototype", "error", "ridge", "task2vec"]
 Ablation = Literal["extraction", "objectives", "semantic", "steps", "greedy", "filtered", "tasks", "curated"]
 OBJECTIVES: tuple[str, ...] = get_args(Objective)
 _Shapes = Annotated[tuple[Shape, ...], kinds.AsList, kinds.in_order(get_args(Shape)), Field(min_length=1)]
+_Objectives = Annotated[
+    tuple[Objective, ...], kinds.AsList, kinds.in_order(get_args(Objective)), Field(min_length=1)
+]
 _Ablations = Annotated[tuple[Ablation, ...], kinds.AsList, kinds.in_order(get_args(Ablation))]
 
 
@@ -39,6 +42,7 @@ class HardSettings(kinds.StudySettings):
     way: int = Field(ge=2, description="Classes of a task of fixed shape")
     shot: int = Field(ge=1, description="Its support images per class")
     query: int = Field(ge=1, description="Query images per class, of variable shapes at most")
+    drop_small: bool = Field(description="Leave out classes with too few images, and say how many")
     max_way: int = Field(ge=5, description="Most ways of variable shapes")
     max_support: int = Field(ge=5, description="Most support images of variable shapes")
     objective: Objective = Field(description="The loss that supports are chosen by")
@@ -48,6 +52,7 @@ class HardSettings(kinds.StudySettings):
     steps: kinds.Counts = Field(description="Projected steps of the ablation of steps")
     rounds: kinds.Counts = Field(description="Its Frank–Wolfe rounds")
     greedy_rounds: int = Field(ge=1, description="Rounds of the greedy search")
+    greedy_objectives: _Objectives = Field(description="Losses that both searches are compared by")
     candidates: int = Field(ge=10, description="Uniform tasks that are filtered")
     more_tasks: int = Field(ge=2, description="Tasks of the ablation of the number of tasks")
     semantic_tasks: int = Field(ge=8, description="Tasks of the ablation of classes by meaning")

@@ -13,10 +13,12 @@ from longshot.statistics import correlation
 from longshot.studies.engine.tables import Fact, TableFile, heads, present, row
 from longshot.studies.hard_md import paper
 from longshot.studies.hard_md.ablations import ablation_tables
-from longshot.studies.hard_md.scores import HardScores, Mean, cell, ranks_of, record
+from longshot.studies.hard_md.scores import HardScores, Mean, cell, mean_of, ranks_of, record
 from longshot.studies.hard_md.settings import HardSettings
 from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, main
 from longshot.studies.hard_md.why import Why
+
+JUDGE = "†"  # marks the network that chose the supports
 
 
 def tables(
@@ -48,7 +50,7 @@ def stress_table(settings: HardSettings, scores: HardScores) -> TableFile:
         for backbone in scores.backbones:
             title = scores.titles[backbone]
             for method in settings.methods:
-                cells = row(title, method)
+                cells = row(f"{title} {JUDGE}" if backbone == scores.judge else title, method)
                 means: dict[str, list[Mean | None]] = {column: [] for column in columns}
                 for source in sources:
                     for column in columns:
@@ -56,16 +58,18 @@ def stress_table(settings: HardSettings, scores: HardScores) -> TableFile:
                         means[column].append(mean)
                         cells.append(cell(mean, column == "drop"))
                         records.append(record("stress", source, shape, column, title, method, mean))
-                for column in ("uniform", "difficult", "drop"):
+                for column in ("uniform", "difficult", "drop") if len(sources) > 1 else ():
                     cells.append(cell(scores.overall(means[column]), column == "drop"))
                 rows.append(cells)
         names = [
             *heads("backbone", "method"),
             *((source, column) for source in sources for column in columns),
         ]
-        names += heads("uniform", "difficult", "drop", group=f"mean of {len(sources)} sources")
+        if len(sources) > 1:
+            names += heads("uniform", "difficult", "drop", group=mean_of(sources))
         note = (
-            "Accuracy in %, ± half the 95 % interval over tasks; drop: uniform − difficult, paired by task."
+            "Accuracy in %, ± half the 95 % interval over tasks; drop: uniform − difficult, paired by task. "
+            f"{scores.titles[scores.judge]} {JUDGE} chose the supports, raising the loss '{settings.objective}'."
         )
         sheets.append(Sheet(f"Stress test, {_shape(settings, shape)}", names, [rows], note))
     if settings.published:
@@ -101,14 +105,16 @@ def _drop_sentences(settings: HardSettings, scores: HardScores) -> list[str]:
     return sentences
 
 
-def ranks_table(settings: HardSettings, scores: HardScores) -> TableFile:
-    """How the order of backbones changes from uniform to difficult tasks."""
+def ranks_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
+    """How the order of backbones changes from uniform to difficult tasks; None where only the judge was tested."""
     records: list[Fact] = []
     rows, sentences = [], []
     for shape in settings.shapes:
         for method in settings.methods:
             means: dict[str, tuple[float, float]] = {}  # title → mean on uniform and on difficult tasks
             for backbone in scores.backbones:
+                if backbone == scores.judge:
+                    continue  # whoever chose the supports is no fair measure of them
                 uniform, difficult = (
                     scores.over_sources(main(shape, kind), backbone, method) for kind in KINDS[:2]
                 )
@@ -125,8 +131,13 @@ def ranks_table(settings: HardSettings, scores: HardScores) -> TableFile:
                 sentences.append(
                     f"{shape}, {method}: Spearman of the {len(means)} backbones' means {spearman}."
                 )
+    if not rows:
+        return None
     names = [*heads("shape", "method", "backbone"), *heads("uniform", "difficult", group="rank")]
-    note = "Rank 1: highest mean accuracy over the sources; ranks of close means can be chance."
+    note = (
+        "Rank 1: highest mean accuracy over the sources; ranks of close means can be chance. "
+        f"{scores.titles[scores.judge]}, which chose the supports, is not ranked."
+    )
     return TableFile("ranks", [Sheet("Order of backbones", names, [rows], note, 3)], records, sentences)
 
 

@@ -1,0 +1,84 @@
+"""What the study Hard-Meta-Dataset++ sets against what: every side is the testbed as it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from longshot.studies.engine.comparisons import Comparison, Side
+from longshot.studies.hard_md.settings import OBJECTIVES, HardSettings
+from longshot.studies.hard_md.testbeds import (
+    KINDS,
+    STARTS,
+    HardTestbed,
+    ablation_beds,
+    draw_of,
+    greedy_pairs,
+    main,
+    steps_beds,
+)
+
+_SEARCH = "testbed.instances.search"
+
+
+def hard_comparisons(settings: HardSettings) -> list[Comparison]:
+    """The stress test in every shape, and the ablations that were asked for; UserError for an unfair one."""
+    listed = [
+        _comparison(
+            settings,
+            f"Uniform, difficult and easy supports, {shape} shape",
+            "testbed.instances",
+            {kind: main(shape, kind) for kind in KINDS},
+        )
+        for shape in settings.shapes
+    ]
+    if "fixed" in settings.shapes:
+        for ablation in settings.ablations:
+            listed += _ablation(settings, ablation)
+    return listed
+
+
+def _ablation(settings: HardSettings, ablation: str) -> list[Comparison]:
+    """The comparisons behind the table of an ablation."""
+    if ablation == "steps":
+        return _steps(settings)
+    if ablation == "greedy":
+        return [
+            _comparison(
+                settings,
+                f"FastDiffSel and greedy search by the objective '{objective}'",
+                _SEARCH,
+                {"FastDiffSel": fast, "greedy search": greedy},
+            )
+            for objective, (fast, greedy) in greedy_pairs(settings).items()
+        ]
+    beds = ablation_beds(settings, ablation) if ablation in ("objectives", "semantic") else []
+    if ablation == "objectives":
+        by_name = {bed.setting: bed for bed in beds} | {settings.objective: main("fixed", "difficult")}
+        sides = {name: by_name[name] for name in OBJECTIVES}
+        return [_comparison(settings, "Objectives of the selection", "testbed.instances.objective", sides)]
+    if ablation == "semantic":
+        sides = {bed.kind: bed for bed in beds}
+        return [_comparison(settings, "Supports of classes close in meaning", "testbed.instances", sides)]
+    return []
+
+
+def _steps(settings: HardSettings) -> list[Comparison]:
+    """Steps from each start, the starts at equal steps, and rounds behind one step."""
+    beds = steps_beds(settings)
+    listed = []
+    if len(settings.steps) > 1:
+        for start in STARTS:
+            sides = {f"{steps} steps": bed for steps, bed in beds[start].items()}
+            listed.append(_comparison(settings, f"Steps from the {start} start", f"{_SEARCH}.steps", sides))
+    for steps in settings.steps:
+        sides = {start: beds[start][steps] for start in STARTS}
+        listed.append(_comparison(settings, f"Starts, {steps} steps each", f"{_SEARCH}.start", sides))
+    rounds = {f"{number} rounds": bed for number, bed in beds["rounds"].items()}
+    listed.append(_comparison(settings, "Frank–Wolfe rounds behind one step", f"{_SEARCH}.refine", rounds))
+    return listed
+
+
+def _comparison(
+    settings: HardSettings, name: str, factor: str, sides: Mapping[str, HardTestbed]
+) -> Comparison:
+    return Comparison(name, factor, [Side(label, draw_of(settings, bed)) for label, bed in sides.items()])

@@ -1,0 +1,78 @@
+"""Claims of the study on planted accuracies: confirmed, contradicted, undecided, and the judge left aside."""
+
+from __future__ import annotations
+
+from longshot.studies.engine.claims import JudgedClaim, judge
+from longshot.studies.hard_md.claims import hard_claims
+from longshot.studies.hard_md.testbeds import HardTestbed, main
+
+from .test_tables import JUDGE, OTHER, Planted, settings
+
+VARIED = (0.02, -0.02, 0.01, -0.01, 0.0, 0.03, -0.03, 0.02)
+
+
+def around(level: float) -> tuple[float, ...]:
+    return tuple(level + each for each in VARIED)
+
+
+def judged(planted: Planted, **changes: object) -> dict[str, JudgedClaim]:
+    own = settings(tasks=8, **{"ablations": [], **changes})
+    return {claim.claim.id: claim for claim in judge(hard_claims(own), planted.scores())}
+
+
+def stress(uniform: float, difficult: float, easy: float) -> Planted:
+    planted = Planted()
+    for kind, level in (("uniform", uniform), ("difficult", difficult), ("easy", easy)):
+        planted.add(main("fixed", kind, "a"), *around(level), backbone=OTHER)
+        planted.add(main("fixed", kind, "a"), *around(0.5))  # the judge, which no claim is about
+    return planted
+
+
+def test_a_drop_of_the_papers_size_confirms_it() -> None:
+    claims = judged(stress(0.80, 0.55, 0.95))
+    assert claims["drop"].verdict == "confirmed" and claims["easy"].verdict == "confirmed"
+    assert [number.measured.label for number in claims["drop"].numbers] == ["protonet on a sketch, fixed"]
+
+
+def test_a_smaller_drop_confirms_the_sign() -> None:
+    assert judged(stress(0.80, 0.70, 0.95))["drop"].verdict == "confirmed in sign"
+
+
+def test_a_gain_contradicts() -> None:
+    claims = judged(stress(0.60, 0.80, 0.40))
+    assert claims["drop"].verdict == claims["easy"].verdict == "contradicted"
+
+
+def test_steps_are_told_for_each_start() -> None:
+    """More steps make tasks easier from the uniform start (as the paper says) and harder from the random one."""
+    planted = stress(0.8, 0.5, 0.9)
+    levels = {"uniform 1 steps": 0.4, "uniform 5 steps": 0.6, "random 1 steps": 0.6, "random 5 steps": 0.4}
+    for label, level in {**levels, "uniform 0 rounds": 0.4, "uniform 1 rounds": 0.4}.items():
+        planted.add(HardTestbed("a", "steps", "fixed", "difficult", label), *around(level))
+    claim = judged(planted, ablations=["steps"], steps=[1, 5], rounds=[1])["steps"]
+    assert [number.counts for number in claim.numbers] == ["for", "against"]
+    assert claim.verdict == "contradicted"
+
+
+def test_greedy_search_is_compared_by_the_same_objective() -> None:
+    planted = stress(0.8, 0.5, 0.9)
+    for label, level in (("FastDiffSel error", 0.40), ("greedy error", 0.39)):
+        planted.add(HardTestbed("a", "greedy", "fixed", "difficult", label), *around(level))
+    changes = {"ablations": ["greedy"], "greedy_objectives": ["error"]}
+    assert judged(planted, **changes)["greedy"].verdict == "confirmed"  # 1 point apart, 3 are allowed
+
+
+def test_a_testbed_that_is_missing_is_no_number() -> None:
+    claim = judged(stress(0.8, 0.5, 0.9), ablations=["greedy"])["greedy"]
+    assert (claim.verdict, claim.reason) == ("not measured", "no source has the testbeds that it needs")
+
+
+def test_the_judge_alone_is_marked() -> None:
+    planted = Planted()
+    for kind, level in (("uniform", 0.8), ("difficult", 0.5), ("easy", 0.9)):
+        planted.add(main("fixed", kind, "a"), *around(level))
+    own = settings(tasks=8, ablations=[], backbones=[JUDGE])
+    scores = planted.scores()
+    scores.paths = [JUDGE]
+    claim = judge(hard_claims(own), scores)[0]
+    assert "which chose the supports" in claim.numbers[0].measured.label
