@@ -16,6 +16,8 @@ from forked import ForkServer
 from longshot.competition.settings import FILE, load
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+# A command by itself, one whose failure is shown, one that writes a file: none needs a shell and Python started anew.
+COMMAND = re.compile(r"longshot (?P<words>[^|&;<>$`]*?)(?P<ignored> \|\| true)?(?: > (?P<file>\S+))?")
 BLOCK = re.compile(r"^```(\w*) ?([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # The documents' competition in small: fewer and smaller tasks on smaller images, one seed, shorter trainings.
 SMALL = {
@@ -53,14 +55,21 @@ Run = Callable[[str, Path], str]
 
 @pytest.fixture
 def run(forks: ForkServer, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """What a line prints, errors that it tells included. A command by itself needs no shell to be started."""
+    """What a line prints, errors that it tells included."""
     folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
     monkeypatch.setenv("PATH", os.pathsep.join(folders))
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
 
     def print_line(line: str, desk: Path) -> str:
-        if line.startswith("longshot ") and not set(line) & set("|&;<>$`"):
-            done = forks.run(*shlex.split(line)[1:], cwd=desk, check=False)
+        if match := COMMAND.fullmatch(line):
+            done = forks.run(*shlex.split(match["words"]), cwd=desk, check=False)
+            if match["ignored"]:
+                done.returncode = 0
+            if match["file"]:
+                (desk / match["file"]).write_text(done.stdout, encoding="utf-8")
+                done.stdout = ""
+        elif line.startswith("python "):
+            done = forks.run(program=(desk / line.split()[1]).read_text("utf-8"), cwd=desk, check=False)
         else:
             done = subprocess.run(["bash", "-c", line], cwd=desk, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"

@@ -6,13 +6,13 @@ import errno
 import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from forked import ForkedProcess, ForkServer
 from longshot.core.errors import UserError
 from longshot.features import cache
 from longshot.features.extract import embed
@@ -113,44 +113,55 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def _longshot(cache: Path | str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "longshot.cli.main", *map(str, arguments)],
-        env={**os.environ, "LONGSHOT_CACHE": str(cache)},
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+StartAt = Callable[..., ForkedProcess]
+
+
+@pytest.fixture
+def start_at(forks: ForkServer, monkeypatch: pytest.MonkeyPatch) -> StartAt:
+    """``start_at(cache, "embed", …)``: start the command with this cache."""
+
+    def start(cache: Path, *arguments: str | Path) -> ForkedProcess:
+        with monkeypatch.context() as patched:
+            patched.setenv("LONGSHOT_CACHE", str(cache))
+            return forks.start(*arguments)
+
+    return start
+
+
+def _sampled(start_at: StartAt, cache: Path, photos: Path, testbed: Path) -> None:
+    process = start_at(cache, "sample", photos, "--tasks", "5", "-o", testbed)
+    assert process.wait(180) == 0, process.communicate()
 
 
 def test_evaluate_works_where_only_the_results_can_be_written(
-    disk: Path, photos: Path, tmp_path: Path
+    disk: Path, photos: Path, tmp_path: Path, start_at: StartAt
 ) -> None:
     testbed = tmp_path / "t.parquet"
-    sampled = _longshot(tmp_path / "cache", "sample", photos, "--tasks", "5", "-o", testbed)
-    assert sampled.returncode == 0, sampled.stderr
+    _sampled(start_at, tmp_path / "cache", photos, testbed)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     dataset = f"{photos.name}={photos}"
     arguments = ("evaluate", testbed, "--backbone", "pixels", "--method", "protonet", "--dataset", dataset)
-    done = _longshot(disk, *arguments, "-o", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
-    assert f"the cache cannot be written ({disk})" in done.stderr
-    assert "Traceback" not in done.stderr
+    done = start_at(disk, *arguments, "-o", tmp_path / "run")
+    _, errors = done.communicate(180)
+    assert done.returncode == 0, errors
+    assert f"the cache cannot be written ({disk})" in errors
+    assert "Traceback" not in errors
     assert (tmp_path / "run/run.json").is_file()
 
 
-def test_a_full_disk_and_then_one_with_room(disk: Path, many: Path) -> None:
+def test_a_full_disk_and_then_one_with_room(disk: Path, many: Path, start_at: StartAt) -> None:
     command = ("embed", many, "--backbone", "pixels", "--preprocessing", "decode|resize(16,16)")
     (disk / "ballast").write_bytes(bytes(2_900_000))
-    full = _longshot(disk, *command)
+    full = start_at(disk, *command)
+    _, errors = full.communicate(180)
     assert full.returncode == 2
-    assert "The disk is full while writing" in full.stderr
-    assert "Traceback" not in full.stderr
+    assert "The disk is full while writing" in errors
+    assert "Traceback" not in errors
     assert not list(disk.glob("features/*.npy"))
     (disk / "ballast").unlink()
     subprocess.run(["mount", "-o", "remount,size=20m", str(disk)], check=True)
-    done = _longshot(disk, *command)
-    assert done.returncode == 0, done.stderr
+    done = start_at(disk, *command)
+    assert done.wait(180) == 0, done.communicate()
     assert len(list(disk.glob("features/*.npy"))) == 1
 
 
@@ -206,27 +217,19 @@ def test_damage_of_a_moved_cache_is_noticed(
     assert "1 of 3 blocks does not have the checksum" in capsys.readouterr().err
 
 
-def test_two_processes_embed_and_evaluate_on_one_cache(photos: Path, tmp_path: Path) -> None:
+def test_two_processes_embed_and_evaluate_on_one_cache(
+    photos: Path, tmp_path: Path, start_at: StartAt
+) -> None:
     shared = tmp_path / "cache"
     testbed = tmp_path / "t.parquet"
-    sampled = _longshot(shared, "sample", photos, "--tasks", "5", "-o", testbed)
-    assert sampled.returncode == 0, sampled.stderr
+    _sampled(start_at, shared, photos, testbed)
     evaluate = ("evaluate", testbed, "--backbone", "pixels", "--method", "protonet", "--json")
     commands = [
         ("embed", photos, "--backbone", "pixels"),
         (*evaluate, "-o", tmp_path / "one"),
         (*evaluate, "-o", tmp_path / "two"),
     ]
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-m", "longshot.cli.main", *map(str, command)],
-            env={**os.environ, "LONGSHOT_CACHE": str(shared)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for command in commands
-    ]
+    running = [start_at(shared, *command) for command in commands]
     answers = [process.communicate(timeout=180) for process in running]
     assert [process.returncode for process in running] == [0, 0, 0], answers
     assert not any("damaged" in messages or "Traceback" in messages for _, messages in answers)

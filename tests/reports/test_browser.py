@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,16 @@ class Opened:
 
     def texts(self, selector: str) -> list[str]:
         return [" ".join(text.split()) for text in self.page.locator(selector).all_text_contents()]
+
+
+@pytest.fixture(autouse=True)
+def closed(browser: Any) -> Iterator[None]:
+    """What a test opened is closed after it: every open page costs a process."""
+    before = list(browser.contexts)
+    yield
+    for context in browser.contexts:
+        if context not in before:
+            context.close()
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +98,12 @@ def luminance(colour: str) -> float:
     return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.fixture(scope="module", params=["light", "dark"])
+def coloured(browser: Any, written: tuple[Path, Path], request: pytest.FixtureRequest) -> tuple[str, Any]:
+    """A colour scheme and the page opened in it."""
+    return request.param, Opened(browser, written[1], color_scheme=request.param).page
+
+
 @pytest.mark.parametrize(
     "selector",
     [
@@ -100,10 +116,8 @@ def luminance(colour: str) -> float:
         ".facts td",
     ],
 )
-def test_text_stands_out_in_both_schemes(
-    browser: Any, written: tuple[Path, Path], scheme: str, selector: str
-) -> None:
-    page = Opened(browser, written[1], color_scheme=scheme).page
+def test_text_stands_out_in_both_schemes(coloured: tuple[str, Any], selector: str) -> None:
+    scheme, page = coloured
     contrasts = page.evaluate(
         """selector => {
             let element = document.querySelector(selector), behind = element;

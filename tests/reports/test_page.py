@@ -17,7 +17,7 @@ from longshot.reports.page import SECTIONS
 from longshot.reports.report import render
 
 from .conftest import MakeRun
-from .runs import DEFAULT, draw_images, write_history
+from .runs import DEFAULT, draw_images, write_history, write_run
 
 ATTACK = "<script>alert('x')</script>\" onload=\"alert(2)"
 
@@ -42,6 +42,17 @@ def page(run: Path | list[Path], **options: object) -> str:
     return render(load(run), images=draw_images, **options)  # type: ignore[arg-type]
 
 
+@pytest.fixture(scope="module")
+def plain_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that no test changes."""
+    return write_run(tmp_path_factory.mktemp("plain") / "run")
+
+
+@pytest.fixture(scope="module")
+def plain_page(plain_run: Path) -> str:
+    return page(plain_run)
+
+
 def test_user_strings_are_escaped_everywhere(make_run: MakeRun) -> None:
     series = [{"backbone": ATTACK, "method": ATTACK, "setting": "inductive", "skill": 0.5}]
     series += [{**series[0], "method": f"{ATTACK}{i}", "setting": "transductive"} for i in range(2)]
@@ -52,31 +63,28 @@ def test_user_strings_are_escaped_everywhere(make_run: MakeRun) -> None:
     assert tags.scripts == 1 and "onload" not in tags.attributes
 
 
-def test_nothing_is_fetched(make_run: MakeRun) -> None:
-    text = page(make_run())
-    assert all(address.startswith(("data:", "#")) for address in Tags(text).addresses)
-    assert not re.search(r"@import|url\((?!#)", text)
+def test_nothing_is_fetched(plain_page: str) -> None:
+    assert all(address.startswith(("data:", "#")) for address in Tags(plain_page).addresses)
+    assert not re.search(r"@import|url\((?!#)", plain_page)
 
 
-def test_ids_are_unique(make_run: MakeRun) -> None:
-    ids = Tags(page(make_run())).ids
+def test_ids_are_unique(plain_page: str) -> None:
+    ids = Tags(plain_page).ids
     assert len(ids) == len(set(ids))
 
 
-def test_calls_are_written_as_the_maker_of_the_page_writes_them(make_run: MakeRun) -> None:
-    run = make_run()
-    assert "longshot.evaluate(…, save_scores=True)" in page(run)
+def test_calls_are_written_as_the_maker_of_the_page_writes_them(plain_run: Path, plain_page: str) -> None:
+    assert "longshot.evaluate(…, save_scores=True)" in plain_page
     before = speak_as(ShellFace())
     try:
-        assert "longshot evaluate … --save-scores<" in page(run)
+        assert "longshot evaluate … --save-scores<" in page(plain_run)
     finally:
         speak_as(before)
 
 
-def test_equal_runs_give_equal_pages(make_run: MakeRun, tmp_path: Path) -> None:
-    run = make_run()
-    copy = shutil.copytree(run, tmp_path / "elsewhere" / run.name)
-    assert page(run) == page(copy)
+def test_equal_runs_give_equal_pages(plain_run: Path, plain_page: str, tmp_path: Path) -> None:
+    copy = shutil.copytree(plain_run, tmp_path / "elsewhere" / plain_run.name)
+    assert plain_page == page(copy)
 
 
 def test_every_section_is_there(make_run: MakeRun, tmp_path: Path) -> None:

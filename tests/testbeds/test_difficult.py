@@ -25,13 +25,14 @@ from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.testbeds.testbed import Testbed
 
 SHAPE = FixedShape(way=5, shot=5, query=10)
+SMALL = "decode|resize(84)|central_crop(84)|normalize(0.498,0.502)"  # as small as toybox's pictures: half the time
 
 
-def embedded(dataset: Dataset, backbone: str, cache: Path) -> Features:
+def embedded(dataset: Dataset, backbone: str, cache: Path, preprocessing: str | None = None) -> Features:
     """Features, computed by one test process while the others wait."""
     with (cache / "difficult.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return embed(dataset, backbone)
+        return embed(dataset, backbone, preprocessing=preprocessing)
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def toys() -> World:
 def draw(
     dataset: Dataset,
     instances: object,
-    tasks: int = 200,
+    tasks: int = 100,
     shape: object = SHAPE,
     limits: ImageLimits | None = None,
 ) -> Testbed:
@@ -117,10 +118,11 @@ class World:
 
     @classmethod
     def of(cls, dataset: Dataset) -> World:
-        return cls(dataset, embedded(dataset, "efficientnet-lite0", Path(os.environ["LONGSHOT_CACHE"])))
+        cache = Path(os.environ["LONGSHOT_CACHE"])
+        return cls(dataset, embedded(dataset, "efficientnet-lite0", cache, SMALL))
 
     def bed(self, kind: str) -> Testbed:
-        """200 tasks with these supports."""
+        """100 tasks with these supports."""
         if kind not in self.beds_by_kind:
             instances = {
                 "uniform": UniformInstances(),
