@@ -165,7 +165,9 @@ def sample(
     check_count("sample", "seed", seed)
     check_count("sample", "workers", workers, least=1)
     shape, classes, instances = shape or "fixed", classes or "uniform", instances or "uniform"
-    check_settings(settings, shape=shape, classes=classes, instances=instances, beside=sample.__kwdefaults__)
+    check_settings(
+        settings, shape=shape, classes=classes, instances=instances, beside=sample.__kwdefaults__ or ()
+    )
     opened = _open(dataset, splits, split, identity)
     if published is not None:
         return _saved(_import(published, opened), out)
