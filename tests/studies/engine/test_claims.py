@@ -64,6 +64,15 @@ def test_an_open_claim_is_not_decided() -> None:
     assert verdict([of_values("one task", np.array([0.5]))]) == "not decided"
 
 
+def test_a_handful_of_tasks_decides_nothing_however_equal_they_are() -> None:
+    """Five equal differences: Student's t would be certain, the signs of five tasks are not."""
+    five = np.full(5, 0.1)
+    assert paired("d", five, 0 * five).p == pytest.approx(2 / 2**5)
+    assert unpaired("d", five[:3], 0 * five[:3]).p == pytest.approx(2 / 20)
+    assert of_resamples("r", 0.9, np.full(100, 0.9), 5).p == pytest.approx(2 / 2**5)
+    assert verdict([paired("d", five, 0 * five)]) == "not decided"
+
+
 def test_a_claim_without_numbers_says_why() -> None:
     def measure(_: None) -> Sequence[Measured]:
         raise NotMeasured("there is one number of shots")
@@ -111,10 +120,10 @@ def test_numbers_equal_scipys() -> None:
 
 
 def test_constant_differences_are_certain() -> None:
-    ones = np.ones(5)
-    assert paired("d", ones, 0 * ones).p == 0
+    ones = np.ones(50)
+    assert paired("d", ones, 0 * ones).p < 1e-12
     assert paired("d", ones, ones).p == 1
-    assert unpaired("d", ones, 0 * ones).p == 0
-    assert of_resamples("d", 1.0, ones, 5).p == 0
+    assert unpaired("d", ones, 0 * ones).p < 1e-12
+    assert of_resamples("d", 1.0, ones, 50).p < 1e-12
     with pytest.raises(NotMeasured, match="r"):
         of_correlation("r", correlation(ones, ones))

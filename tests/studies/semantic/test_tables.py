@@ -16,14 +16,17 @@ from longshot.statistics import Rolling
 from longshot.studies import get_study, layered
 from longshot.studies.engine.claims import Measured, NotMeasured, judge, unpaired
 from longshot.studies.semantic import figures as pictures
-from longshot.studies.semantic.better_testbed import (
-    BetterTestbed,
+from longshot.studies.semantic.better_claims import order_of_methods
+from longshot.studies.semantic.better_testbed import BetterTestbed
+from longshot.studies.semantic.common import (
+    MethodScores,
     appearances,
     class_ids_of,
-    order_of_methods,
+    leader,
+    printed_records,
     quartile_of,
+    transduction,
 )
-from longshot.studies.semantic.common import MethodScores, leader, printed_records, transduction
 from longshot.studies.semantic.figures import coloured, rolling_curve
 from longshot.studies.semantic.many_way import ManyWay
 

@@ -12,7 +12,8 @@ from scipy import stats
 from longshot.core.errors import UserError
 from longshot.splits.divergences import between
 from longshot.studies import get_study
-from longshot.studies.transfer.correlation import DivergenceCorrelation, correlations_table, most_negative
+from longshot.studies.transfer.correlation import DivergenceCorrelation
+from longshot.studies.transfer.correlation_table import correlations_table, most_negative
 from longshot.studies.transfer.figures import method_series
 from longshot.studies.transfer.settings import CorrelationSettings
 from longshot.studies.transfer.stats import SplitPlace, TransferScores, targets_differ

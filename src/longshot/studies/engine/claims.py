@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import numpy as np
 
 from longshot.core.arrays import Floats
-from longshot.statistics import Correlation, Slope, holm, mean_interval, welch
+from longshot.statistics import Correlation, Slope, holm, mean_interval, smallest_p, welch
 
 if TYPE_CHECKING:
     from longshot.statistics import Interval
 
 LEVEL = 0.05
 RULE = (
-    "Every number of every claim is tested once (Student's t on differences of the same tasks, Welch's t where the "
-    "tasks differ, Fisher's test for correlations, t for slopes), and the p values of all of them are corrected "
-    "together by Holm's method: a number counts for or against its claim where the corrected p is below 0.05. "
-    "Confirmed: all numbers count for the claim, and where the paper printed one, the 95 % interval here holds it. "
-    "Confirmed in sign: all count for it, but the size differs from the printed one. Contradicted: at least one number "
-    "counts against it. Not decided: neither. A claim that two things are the same is confirmed where the difference "
-    "lies within the stated margin, and contradicted where it lies outside, by the same tests. The paper measured "
-    "other data and networks: a verdict holds for the tasks of this page."
+    "Every number of every claim is tested once: Student's t on differences of the same tasks, Welch's t where the "
+    "tasks differ, Fisher's test for correlations, t for slopes, a bootstrap over tasks where it says so. No p is "
+    "below what turning round the signs of so few tasks could give. The p values of all numbers on this page are "
+    "corrected together by Holm's method, and a number counts for or against its claim where the corrected p is "
+    "below 0.05.",
+    "Confirmed: all numbers count for the claim, and where the paper printed one, the 95 % interval here holds it.",
+    "Confirmed in sign: all count for it, but the size differs from the printed one.",
+    "Contradicted: at least one number counts against it. Not decided: none does, and not all count for it.",
+    "A claim that two things are the same is confirmed where the difference lies within the stated margin, and "
+    "contradicted where it lies outside, by the same tests.",
+    "The paper measured other data and networks: a verdict holds for the data, networks and tasks of this page.",
 )
 Verdict = Literal["confirmed", "confirmed in sign", "not decided", "contradicted", "not measured"]
 Lab = TypeVar("Lab")
@@ -221,7 +224,7 @@ def paired(label: str, first: Floats, second: Floats, printed: Any = None) -> Me
 def of_values(label: str, values: Floats, printed: Any = None, than: float = 0.0) -> Measured:
     """The mean of values [n] against ``than``, with Student's interval."""
     interval = mean_interval(values)
-    p = _p(interval, len(values) - 1, than)
+    p = max(_p(interval, len(values) - 1, than), smallest_p(len(values)))
     return Measured(label, interval.mean, interval.low, interval.high, p, interval.n, printed)
 
 
@@ -236,6 +239,7 @@ def unpaired(label: str, first: Floats, second: Floats, printed: Any = None) -> 
         p = 0.0 if interval.mean else 1.0
     else:
         p = float(ttest_ind(first, second, equal_var=False).pvalue)
+    p = max(p, 2 / math.comb(len(first) + len(second), len(first)))  # no fewer ways to divide the tasks
     return Measured(label, interval.mean, interval.low, interval.high, p, interval.n, printed)
 
 
@@ -267,6 +271,7 @@ def of_resamples(
         p = math.erfc(abs(value - than) / error / math.sqrt(2))
     else:
         p = 0.0 if abs(value - than) > 1e-12 else 1.0
+    p = max(p, smallest_p(n))
     return Measured(label, value, min(low, value), max(high, value), p, n, printed)
 
 

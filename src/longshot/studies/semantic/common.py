@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pydantic import Field
 
 from longshot.core.arrays import Floats
 from longshot.reports.published import PublishedNumber, published
 from longshot.reports.sheets import Sheet
+from longshot.statistics import quantile_bins
 from longshot.studies.engine.claims import Measured, NotMeasured, of_values
 from longshot.studies.engine.settings import Methods, StudySettings, Text, method_calls
 from longshot.studies.engine.tables import Fact, TableColumn, TableRow, heads, percent, row
 
 if TYPE_CHECKING:
     from longshot.studies.engine.lab import Lab
+    from longshot.testbeds.testbed import Testbed
 
+KINDS = ("semantic", "uniform")
 KEYS = ("testbed", "part", "way", "shot", "metric")
 PAPER = "semantic"
 
@@ -100,6 +105,41 @@ def transductive_gain(listed: Sequence[MethodScores]) -> tuple[str, str, Floats]
     if first is None or second is None:
         raise NotMeasured("the study needs a transductive and an inductive method for it")
     return first.method, second.method, (first.accuracy - second.accuracy)[1::2]
+
+
+# --- testbeds by meaning ---
+
+
+def quartile_of(entry: MethodScores, quartile: int | None) -> Floats:
+    """Accuracy of the tasks of one quartile by coarsity (0 … 3), or of all tasks for None."""
+    if quartile is None:
+        return entry.accuracy
+    assert entry.coarsity is not None
+    accuracy: Floats = entry.accuracy[quantile_bins(entry.coarsity, 4) == quartile]
+    return accuracy
+
+
+def coarsities(testbed: Testbed) -> Floats:
+    """Coarsity of each task [T]."""
+    values: Floats = testbed.table["coarsity"].to_numpy().astype(np.float64)
+    return values
+
+
+def class_ids_of(testbeds: Iterable[Testbed]) -> list[str]:
+    """Ids of the classes that occur in at least one of the testbeds, sorted."""
+    tasks = (task for testbed in testbeds for task in testbed.table["classes"].to_pylist())
+    return sorted({class_id for task in tasks for class_id in task})
+
+
+def class_counts(testbed: Testbed, class_ids: Sequence[str]) -> Floats:
+    """In how many tasks each of the classes occurs [C]."""
+    counts = Counter(class_id for task in testbed.table["classes"].to_pylist() for class_id in task)
+    return np.array([counts[class_id] for class_id in class_ids], np.float64)
+
+
+def appearances(testbed: Testbed, class_ids: Sequence[str]) -> Floats:
+    """In how many tasks each of the classes occurs [C], descending."""
+    return np.sort(class_counts(testbed, class_ids))[::-1]
 
 
 # --- the paper's numbers ---
