@@ -33,7 +33,7 @@ CHANGES = [
         "tasks=6",
         "steps=2",
         "train_shot=2",
-        "inner_steps=1",
+        "inner_steps=2",
         "size=16",
     ),
     "network=cnn4(width=8)",
@@ -197,7 +197,8 @@ def test_a_dry_run_counts_the_trainings(squares: Path, run_cli: Any, tmp_path: P
     estimate = json.loads(done.stdout)
     assert len(estimate["steps"]) == 13
     assert estimate["notes"] == [
-        "Times are the limit of each training (0.2 minutes); the evaluation of 10 testbeds of 6 tasks comes on top."
+        "Every training has 2 steps and no ceiling in time, so times are not told; the evaluation of 10 testbeds of 6 "
+        "tasks comes on top."
     ]
     assert not (tmp_path / "x").exists()
 

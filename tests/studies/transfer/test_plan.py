@@ -111,3 +111,29 @@ def test_a_fifth_of_the_classes_must_make_a_task() -> None:
         plan.check_classes(settings(also=["semantic"]), dataset(15))
     with pytest.raises(UserError, match="has no train and test classes of its own"):
         plan.check_classes(settings(also=["given"]), dataset(15))  # train classes alone are not enough
+
+
+def test_maml_and_anil_coincide_with_one_inner_step() -> None:
+    coinciding = settings(methods=["maml", "anil", "protonet"], inner_steps=1)
+    distinct, notes = plan.distinct(coinciding)
+    assert distinct.methods == ("maml", "protonet") and "the same algorithm as maml" in notes[0]
+    several = settings(methods=["maml", "anil"], inner_steps=2)
+    assert plan.distinct(several) == (several, [])
+    alone = settings(methods=["anil"], inner_steps=1)
+    assert plan.distinct(alone) == (alone, [])
+
+
+def test_cells_of_a_training_that_was_cut() -> None:
+    own = settings(methods=["maml", "multiclass", "finetune"], shots=[1, 5])
+    records = {
+        training: SimpleNamespace(ceiling=training.split == "b" and training.algorithm == "multiclass")
+        for training in plan.trainings(own, ["a", "b"])
+    }
+    cut = plan.cut_cells(own, ["a", "b"], records)  # type: ignore[arg-type]
+    assert cut == {("b", method, shot) for method in ("multiclass", "finetune") for shot in (1, 5)}
+
+
+@pytest.mark.parametrize("name", ["transfer-difficulty", "transfer-difficulty-small"])
+def test_presets_have_a_budget_in_steps_and_no_ceiling(name: str) -> None:
+    own = get_study(name).settings
+    assert isinstance(own, TransferSettings) and own.minutes is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -210,3 +211,32 @@ def test_two_splits_have_a_slope_without_interval() -> None:
     slope = steepness(two, "maml", 1)
     assert math.isnan(slope.fit.low)
     assert "[" in slopes_table(two).sheets[0].blocks[0][0][3].text  # the one over tasks is there
+
+
+def test_cells_that_hit_the_ceiling_are_left_out_of_slopes() -> None:
+    """Of three splits the last was cut: the slope is that of the first two, and of two left-out ones there is none."""
+    scores = _scores()
+    cut = replace(scores, cut=frozenset({("R = 0.96", "anil", 5)}))
+    y = [row.mean() for target in TARGETS[:2] for row in scores.accuracy[f"R = {target:g}", "anil", 5]]
+    expected = stats.linregress([0.04, 0.04, 0.32, 0.32], y).slope
+    assert steepness(cut, "anil", 5).fit.slope == pytest.approx(expected)
+    assert steepness(cut, "anil", 1) == steepness(scores, "anil", 1)  # other cells stay
+    assert steepness(cut, "maml", 5, against="anil").fit.n == 4  # a difference needs both
+    most = replace(cut, cut=cut.cut | {("R = 0.32", "anil", 5)})
+    assert math.isnan(steepness(most, "anil", 5).fit.slope)
+
+
+def test_cut_cells_are_marked() -> None:
+    scores = replace(_scores(), cut=frozenset({("R = 0.96", "anil", 5)}))
+    table = accuracies_table(scores, 5)
+    marked = [record for record in table.records if record.get("hit_ceiling")]
+    assert [(record["split"], record["method"], record["shot"]) for record in marked] == [
+        ("R = 0.96", "anil", 5)
+    ]
+    texts = [cell.text for block in table.sheets[0].blocks for row in block for cell in row]
+    assert sum("‡" in text for text in texts) == 1 and "‡" in table.sheets[0].note
+    unfinished = replace(scores, cut=frozenset((f"R = {t:g}", m, 5) for t in TARGETS for m in METHODS))
+    assert (
+        "5-shot: no method had its whole budget on two splits, so there is no slope."
+        in slopes_table(unfinished).lines
+    )

@@ -2,12 +2,13 @@
 
 A network trained on all classes gives the class embeddings (as in the paper), these give the splits; on every split the
 methods are trained on the train classes and tested on tasks of the test classes. Tables 1, 4 and 5 and figures 2 and
-3 of Arnold and Sha. Every training is a folder of its own with a limit in minutes; the same command goes on where it
-was.
+3 of Arnold and Sha. Every training is a folder of its own with the same number of steps; the same command goes on
+where it was.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from longshot.studies.engine.folder import StudyFolder
 
 _ALL_CLASSES = plan.SplitTraining(plan.EVERYTHING, "multiclass", None, 0)
+QUESTION = (
+    "Networks are trained on some classes and tested on others. How does accuracy fall as the test classes get further "
+    "from the train classes, and does adapting the embedding to every task help then?"
+)
 TransferJob = StudyJob[TransferSettings, Dataset]
 
 
@@ -44,7 +49,9 @@ class TransferDifficulty(OneDataset[TransferSettings]):
         from longshot.studies.transfer.figures import figures
         from longshot.studies.transfer.tables import tables, trainings_table
 
-        settings, dataset = job.settings, job.data
+        settings, absent = plan.distinct(job.settings)
+        job = replace(job, settings=settings)
+        dataset = job.data
         plan.check_classes(settings, dataset)
         folder = self.folder(job)
         folder.save()
@@ -64,10 +71,20 @@ class TransferDifficulty(OneDataset[TransferSettings]):
             data = splits[bed.split].apply(dataset)
             draw = partial(draw_fixed, settings, data, settings.way, bed.shot, bed.part)
             testbeds[bed.name] = folder.draw(bed.name, draw)
-        networks = {
-            network: network.training(settings, splits[network.split], dataset).run(folder, job.device)
+        records = {
+            network: network.training(settings, splits[network.split], dataset).record(folder, job.device)
             for network in plan.trainings(settings, list(splits))
         }
+        networks = {network: record.path for network, record in records.items()}
+        cut = plan.cut_cells(settings, list(splits), records)
+        if cut:
+            hit = [record for record in records.values() if record.ceiling]
+            notes.insert(
+                0,
+                f"{len(hit)} of {len(records)} trainings hit the ceiling of {settings.minutes:g} minutes before their "
+                f"{settings.steps:,} steps (first: {hit[0].label}, {hit[0].in_words}): their cells are marked ‡ and "
+                "left out of slopes. Raise minutes, or lower steps.",
+            )
         results: Results | None = None
         for testbed, backbone, methods in plan.evaluations(settings, splits, networks):
             results = job.evaluate({testbed: testbeds[testbed]}, backbone, methods, {dataset.name: dataset})
@@ -94,26 +111,33 @@ class TransferDifficulty(OneDataset[TransferSettings]):
                 for method in settings.methods
                 for shot in settings.shots
             },
+            cut,
         )
         drawings = figures(settings, dataset.name, features, splits, scores, accuracy)
         written = [*tables(scores, settings.way), trainings_table(networks)]
-        return finish(job, folder, results, Findings(written, drawings, notes=notes), [dataset])
+        findings = Findings(written, drawings, absent=absent, notes=notes, question=QUESTION)
+        return finish(job, folder, results, findings, [dataset])
 
     def estimate(self, job: TransferJob) -> StudyEstimate:
         """The trainings with their limits; evaluation comes on top."""
-        settings, dataset = job.settings, job.data
+        settings, absent = plan.distinct(job.settings)
+        dataset = job.data
         plan.check_classes(settings, dataset)
         self.folder(job)
         names = [plan.split_name(target) for target in settings.divergences] + list(settings.also)
         listed = plan.trainings(settings, names)
         if settings.backbone == plan.TRAINED:
             listed.insert(0, _ALL_CLASSES)
-        steps = [training_step(training.label, len(dataset), 60 * settings.minutes) for training in listed]
-        note = (
-            f"Times are the limit of each training ({settings.minutes:g} minutes); the evaluation of "
-            f"{len(plan.testbeds_of(settings, names))} testbeds of {settings.tasks} tasks comes on top."
+        ceiling = settings.minutes
+        steps = [training_step(training.label, len(dataset), 60 * (ceiling or 0)) for training in listed]
+        times = (
+            f"Every training has {settings.steps:,} steps and no ceiling in time, so times are not told"
+            if ceiling is None
+            else f"Times are the ceiling of each training ({ceiling:g} minutes)"
         )
-        return StudyEstimate(steps, [note])
+        beds = plan.testbeds_of(settings, names)
+        note = f"{times}; the evaluation of {len(beds)} testbeds of {settings.tasks} tasks comes on top."
+        return StudyEstimate(steps, [*absent, note])
 
 
 def _embedding(job: TransferJob, folder: StudyFolder) -> Features:

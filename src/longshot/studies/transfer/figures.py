@@ -65,7 +65,9 @@ def method_series(scores: TransferScores, method: str, shot: int) -> DivergenceS
     """Accuracy of a method over the sweep, with the line through it where there are two divergences."""
     values = {split.name: scores.tasks(split.name, method, shot) for split in scores.sweep}
     fit = steepness(scores, method, shot).fit if len(values) > 1 else None
-    return _series(method, scores, values, None if fit is None else (fit.intercept, fit.slope))
+    if fit is None or np.isnan(fit.slope):  # fewer than two splits with the whole budget
+        return _series(method, scores, values)
+    return _series(method, scores, values, (fit.intercept, fit.slope))
 
 
 def _series(

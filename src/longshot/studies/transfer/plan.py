@@ -24,6 +24,7 @@ from longshot.studies.transfer.stats import SplitPlace
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.features.features import Features
+    from longshot.studies.engine.training import TrainingRecord
 
 TRAINED = "trained"  # the backbone setting that stands for a network trained on all classes
 EVERYTHING = "all classes"
@@ -89,6 +90,20 @@ def training_of(settings: TransferSettings, split: str, method: str, shot: int, 
     return SplitTraining(split, algorithm, settings.train_shot or shot, repeat)
 
 
+def cut_cells(
+    settings: TransferSettings, splits: Sequence[str], records: Mapping[SplitTraining, TrainingRecord]
+) -> frozenset[tuple[str, str, int]]:
+    """(split, method, shots) of the cells in which a training ended at its ceiling in time."""
+    return frozenset(
+        (split, method, shot)
+        for split in splits
+        for method in settings.methods
+        for shot in settings.shots
+        for repeat in range(settings.repeats)
+        if records[training_of(settings, split, method, shot, repeat)].ceiling
+    )
+
+
 def trainings(settings: TransferSettings, splits: Sequence[str]) -> list[SplitTraining]:
     """Every network of the study once, split by split."""
     listed = [
@@ -99,6 +114,22 @@ def trainings(settings: TransferSettings, splits: Sequence[str]) -> list[SplitTr
         for shot in settings.shots
     ]
     return list(dict.fromkeys(listed))
+
+
+def distinct(settings: TransferSettings) -> tuple[TransferSettings, list[str]]:
+    """The settings without methods that are another under these settings, and a sentence about each.
+
+    With one inner step from a zero head the step leaves the embedding as it is (its gradient is zero), so that MAML and
+    ANIL are the same algorithm: their difference would be noise.
+    """
+    if settings.inner_steps > 1 or not {"maml", "anil"} <= set(settings.methods):
+        return settings, []
+    methods = tuple(method for method in settings.methods if method != "anil")
+    note = (
+        "anil is left out: with one inner step from a zero head it is the same algorithm as maml; raise inner_steps to "
+        "compare them."
+    )
+    return settings.model_copy(update={"methods": methods}), [note]
 
 
 def check_classes(settings: TransferSettings, dataset: Dataset) -> None:
@@ -133,7 +164,8 @@ def make_splits(settings: TransferSettings, dataset: Dataset, features: Features
             own = {part: tuple(dataset.splits.get(part, ())) for part in ("train", "validation", "test")}
             splits[kind] = Split(kind, dataset.fingerprint, {"mode": kind}, **own)
         else:
-            splits[kind] = open_split(f"{kind}(seed={settings.seed})", dataset)
+            spec = f"{kind}(seed={settings.seed})" if kind in ("random", "semantic") else kind
+            splits[kind] = open_split(spec, dataset)
     return splits
 
 

@@ -10,12 +10,9 @@ from longshot.studies.engine import settings as kinds
 
 Method = Literal["maml", "anil", "protonet", "multiclass", "finetune"]
 METHODS: tuple[str, ...] = get_args(Method)  # the paper's order; Finetune is in its table 1 only
-OtherSplit = Literal["random", "semantic", "given"]
-ALSO: tuple[str, ...] = get_args(OtherSplit)
 _Divergence = Annotated[kinds.Number, Field(ge=0)]
 _Divergences = Annotated[tuple[_Divergence, ...], kinds.AsList, kinds.Ascending, Field(min_length=1)]
 _Methods = Annotated[tuple[Method, ...], kinds.AsList, kinds.in_order(METHODS), Field(min_length=1)]
-_OtherSplits = Annotated[tuple[OtherSplit, ...], kinds.AsList, kinds.in_order(ALSO)]
 
 
 class TransferSettings(kinds.StudySettings):
@@ -24,7 +21,9 @@ class TransferSettings(kinds.StudySettings):
     divergences: _Divergences = Field(description="Divergences R of train and test classes, a split for each")
     mode: Literal["principal", "paper"] = Field(description="How classes are assigned to parts")
     measure: Literal["kl-symmetric", "kl", "wasserstein", "euclidean"] = Field(description="The divergence")
-    also: _OtherSplits = Field(description="Splits without a divergence")
+    also: kinds.Names = Field(
+        description="Splits without a divergence: random, semantic, given, a published one (cifar-fs), or a file"
+    )
     methods: _Methods = Field(description="Methods, each trained on every split")
     network: kinds.Text = Field(description="Architecture that is trained")
     size: int = Field(ge=8, description="Pixels along a side")
@@ -36,8 +35,10 @@ class TransferSettings(kinds.StudySettings):
     train_shot: int | None = Field(ge=1, description="Shots of training tasks; null: those of the test tasks")
     inner_steps: int = Field(ge=1, description="Steps of MAML and ANIL on a training task")
     inner_lr: kinds.Number = Field(gt=0, description="Their learning rate on a training task")
-    steps: int = Field(ge=1, description="Steps of a training at most")
-    minutes: kinds.Number = Field(gt=0, description="Minutes of a training at most")
+    steps: int = Field(ge=1, description="Steps of every training: the budget")
+    minutes: Annotated[kinds.Number, Field(gt=0)] | None = Field(
+        description="Ceiling of a training; one that hits it is left out of slopes. null: none"
+    )
     repeats: int = Field(ge=1, description="Trainings of every network, with other seeds")
 
 

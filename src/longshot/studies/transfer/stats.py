@@ -35,6 +35,11 @@ class TransferScores:
     methods: Sequence[str]
     shots: Sequence[int]
     accuracy: Mapping[tuple[str, str, int], Floats]
+    cut: frozenset[tuple[str, str, int]] = frozenset()  # cells whose training hit its ceiling in time
+
+    def comparable(self, *methods: str, shot: int) -> list[SplitPlace]:
+        """The splits of the sweep on which all these methods had their whole budget."""
+        return [s for s in self.sweep if not any((s.name, method, shot) in self.cut for method in methods)]
 
     def tasks(self, split: str, method: str, shot: int) -> Floats:
         """Accuracy per task [T], the mean over repeated trainings."""
@@ -72,19 +77,26 @@ def steepness(
     """Regress mean accuracy on divergence over the sweep, one point per split and training.
 
     x is the target R, or with ``measured`` the divergence of the class means. With ``against`` y is the difference to
-    that method on the same splits and tasks, whose slope says which of the two falls faster.
+    that method on the same splits and tasks, whose slope says which of the two falls faster. Splits on which a training
+    hit its ceiling in time are left out; with fewer than two left there is no slope (NaN).
 
     The slope is Σ w_i ȳ_i with w_i = (x_i − x̄) / S_xx, so its error over tasks is √Σ w_i² s_i² / T_i.
     """
     y, errors = [], []
-    for split in scores.sweep:
+    splits = scores.comparable(method, *([against] if against else []), shot=shot)
+    if len(splits) < 2:
+        nothing = math.nan
+        return Steepness(
+            Slope(nothing, nothing, nothing, nothing, nothing, nothing, len(splits)), nothing, nothing
+        )
+    for split in splits:
         values = scores.accuracy[split.name, method, shot]
         if against:
             values = values - scores.accuracy[split.name, against, shot]
         y.append(values.mean(axis=1))
         per_task = values.mean(axis=0)
         errors.append(per_task.var(ddof=1) / len(per_task) if len(per_task) > 1 else math.nan)
-    x = np.array([split.measured if measured else split.target or 0.0 for split in scores.sweep])
+    x = np.array([split.measured if measured else split.target or 0.0 for split in splits])
     fit = slope(np.repeat(x, len(y[0])), np.concatenate(y))
     weights = (x - x.mean()) / float(((x - x.mean()) ** 2).sum())
     reach = _Z95 * math.sqrt(float((weights**2 * np.array(errors)).sum()))

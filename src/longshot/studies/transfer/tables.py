@@ -68,15 +68,18 @@ def accuracies_table(scores: TransferScores, way: int) -> TableFile:
         for split, cells in zip(scores.splits, rows, strict=True):
             interval = mean_interval(scores.tasks(split.name, method, shot))
             mark = "best" if split.name == lowest else ""
-            cells.append(SheetCell(percent(interval.mean, interval.half), mark))
+            late = (split.name, method, shot) in scores.cut
+            cells.append(SheetCell(percent(interval.mean, interval.half) + (" ‡" if late else ""), mark))
             facts = {"source": "measured", "split": split.name, "way": way, "shot": shot, "method": method}
             repeats = len(scores.accuracy[split.name, method, shot])
-            records.append({**facts, **bounds(interval), "trainings": repeats})
+            records.append({**facts, **bounds(interval), "trainings": repeats, "hit_ceiling": late})
     names = [*heads("split"), *((f"{shot}-shot", method) for shot, method in columns)]
     note = (
         f"{_ACCURACY}. Bold: the split on which the method does worse than on every other (Welch's t, 5 %, "
         "Bonferroni over the others)."
     )
+    if scores.cut:
+        note += " ‡: a training hit its ceiling in time and had fewer steps; left out of slopes."
     sheet = Sheet(f"Accuracy by split, {way}-way", names, [rows], note, labels=1)
     lines = []
     if any(split.name == "random" for split in scores.splits):
@@ -129,7 +132,11 @@ def slopes_table(scores: TransferScores) -> TableFile:
                 records.append(_slope_record(method, shot, "measured", "", by_gap))
             block.append(cells)
         blocks.append(block)
-        flattest = max(slopes, key=lambda method: slopes[method].fit.slope)
+        defined = {method: own for method, own in slopes.items() if not math.isnan(own.fit.slope)}
+        if not defined:
+            lines.append(f"{shot}-shot: no method had its whole budget on two splits, so there is no slope.")
+            continue
+        flattest = max(defined, key=lambda method: defined[method].fit.slope)
         falling = [method for method, slope in slopes.items() if slope.fit.high < 0]
         lines.append(
             f"{shot}-shot: accuracy falls with R beyond the interval over splits for "
@@ -267,6 +274,8 @@ def _difference_record(
 
 
 def _slope(slope: Steepness) -> str:
+    if math.isnan(slope.fit.slope):
+        return "–"
     return f"{100 * slope.fit.slope:+.2f} {_brackets(slope.fit.low, slope.fit.high)}".strip()
 
 
