@@ -15,7 +15,7 @@ from longshot.competition import check, leagues, queue, ranking, rules
 from longshot.competition.archive import ArchiveLimits
 from longshot.competition.fact_sheet import LARGEST, MOST, dump, read_sheet
 from longshot.competition.settings import Competition
-from longshot.competition.store import Store, events, runs, submissions, teams
+from longshot.competition.store import Store, events, note, runs, submissions, teams
 from longshot.core.errors import UserError
 
 
@@ -148,6 +148,49 @@ def test_the_review_lasts_its_days_to_the_second(competition, store, enter, monk
     assert ranking.standing(competition, store, "final") == (
         "provisional until 2027-01-16 10:20 UTC: 14 days of review"
     )
+
+
+@pytest.mark.parametrize(("state", "open_still"), [("queued", True), ("running", True), ("failed", False)])
+def test_the_review_waits_for_every_run(competition, store, enter, state, open_still):
+    """A scored entry of the final beside one that waits, runs or failed for good."""
+    for team in ("a", "b"):
+        enter(team, 0.5)
+    first, second = (entry["final"] for entry in ranking.enter_final(competition, store))
+    with store.change() as connection:
+        for number, became in ((first, "scored"), (second, state)):
+            rows = submissions.update().where(submissions.c.id == number)
+            connection.execute(rows.values(state=became, score=0.5))
+            note(connection, number, "seed 1: it ended")
+    assert (ranking.final_on(competition, store) is None) is open_still
+
+
+def test_a_fact_sheet_that_comes_late_does_not_prolong_the_review(competition, store, enter):
+    enter("a", 0.4)
+    final = enter("a", 0.3, 0.2, 0.1, phase="final")
+    end = ranking.final_on(competition, store)
+    with store.change() as connection:
+        note(connection, final, "its fact sheet was handed in")
+        latest = sa.select(sa.func.max(events.c.id)).scalar_subquery()
+        connection.execute(events.update().where(events.c.id == latest).values(time="2099-01-01 00:00:00"))
+    assert end is not None and ranking.final_on(competition, store) == end
+
+
+def test_a_tie_in_the_final_goes_to_the_earlier_feedback_submission(competition, store, enter):
+    """b entered the final last, with what it had handed in first."""
+    for team in ("a", "b"):
+        enter(team, 0.5)
+    first, second = (entry["final"] for entry in ranking.enter_final(competition, store))
+    created = {1: "2027-01-02 00:00:00", 2: "2027-01-01 00:00:00", first: "2027-02-01 00:00:00"}
+    created[second] = "2027-02-02 00:00:00"
+    with store.change() as connection:
+        for number, time_of in created.items():
+            rows = submissions.update().where(submissions.c.id == number)
+            connection.execute(rows.values(state="scored", score=0.5, created=time_of))
+    board = ranking.leaderboard(competition, store, "final", "free-style")
+    assert [(entry.rank, entry.submission, entry.created) for entry in board] == [
+        (1, second, created[2]),
+        (2, first, created[1]),
+    ]
 
 
 def test_a_run_is_taken_over_after_its_lease_and_not_before(store, enter, monkeypatch):
