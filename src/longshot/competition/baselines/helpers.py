@@ -171,7 +171,7 @@ class BestLearner:
             "validation": step,
             "tasks": self.count,
             "datasets": datasets,
-            "normalized_accuracy": accuracy,
+            "normalized_accuracy": round(accuracy, 4),
         }
         print(json.dumps({**line, "best_so_far": self.step}), flush=True)
 
@@ -182,7 +182,7 @@ class BestLearner:
             print(json.dumps({"chosen": f"the last learner: {why}"}), flush=True)
             return self.learner
         self.learner.module.load_state_dict(self.state)
-        print(json.dumps({"chosen": self.step, "normalized_accuracy": self.accuracy}), flush=True)
+        print(json.dumps({"chosen": self.step, "normalized_accuracy": round(self.accuracy, 4)}), flush=True)
         return self.learner
 
     def _drawn(self) -> Iterator[Any]:
