@@ -40,6 +40,16 @@ def places():
             yield from (os.path.join(folder, name) for name in files)
             yield folder
 
+def frames():
+    """What the program that forked this process knows: its variables are still there."""
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(("spawn.py", "rooms.py", "zygote.py")):
+            known = frame.f_locals.items()
+            plain = {name: value for name, value in known if isinstance(value, (int, str, bytes, list))}
+            yield frame.f_code.co_name, str(plain)
+        frame = frame.f_back
+
 def seen():
     """Everything that can be looked at, by name."""
     facts = {}
@@ -66,6 +76,7 @@ def seen():
     facts["umask"] = tried(lambda: os.umask(0o22))
     facts["load"] = tried(os.getloadavg)
     facts["memory"] = tried(lambda: libc.sysinfo(ctypes.create_string_buffer(1024)))
+    facts["frames"] = list(frames())
     facts["descriptors"] = sorted(os.listdir("/proc/self/fd"))
     return json.loads(json.dumps(facts))
 
@@ -93,6 +104,11 @@ def disturb():
     os.environ["KEPT"] = "1"
     here = open(__file__)
     tried(lambda: fcntl.flock(here, fcntl.LOCK_EX))
+    for _ in range(20):  # numbers of processes count up
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
     for _ in range(5):
         if os.fork() == 0:
             os.setsid()
@@ -123,6 +139,7 @@ class MyLearner(Learner):
 
 class Guess(Predictor):
     def predict(self, query_set):
+        threading.Timer(0.01, lambda: os._exit(37)).start()  # a number for whoever buries it
         return np.zeros(len(query_set), dtype=np.int64)
 '''
 

@@ -184,38 +184,37 @@ class Box:
         to_read, to_write = _pipe()
         back_read, back_write = _pipe()
         printed_read, printed_write = _pipe()
+        ended_read, ended_write = _pipe()
         reading = threading.Thread(target=self._printed.read, args=(printed_read,), daemon=True)
         reading.start()
         with contextlib.ExitStack() as ours:
-            for end in (to_write, back_read):
+            for end in (to_write, back_read, ended_read):
                 ours.callback(os.close, end)
                 os.set_blocking(end, False)
-            theirs = [to_read, back_write, printed_write]
+            theirs = [to_read, back_write, printed_write, ended_write]
             try:
                 with self._gone():
                     socket.send_fds(self._control, [spawn.TRAIN if trains else spawn.TASK], theirs)
             finally:
                 for end in theirs:
                     os.close(end)
-            running = BoxProcess(self, back_read, to_write)
             try:
-                yield running
+                yield BoxProcess(self, back_read, to_write, ended_read)
             except BaseException:  # which says more than what comes of ending it
                 with contextlib.suppress(BoxError):
-                    running.end(spawn.STOP)
+                    self._end()
                 raise
-            running.end(spawn.STOP)
+            self._end()
             reading.join(timeout=60)
 
-    def ask(self, word: bytes) -> int | None:
-        """Have the process ended; gives the exit code that it had of itself, None where it had to be ended."""
+    def _end(self) -> None:
+        """Have the process ended."""
         with self._gone():
-            self._control.send(word)
-        code = self._hear(spawn.CLEAN)
-        return int(code) if code else None
+            self._control.send(spawn.STOP)
+        self._hear(spawn.CLEAN)
 
-    def _hear(self, word: bytes) -> bytes:
-        """What follows ``word`` in the program's next message."""
+    def _hear(self, word: bytes) -> None:
+        """Wait until the program says ``word``."""
         ready = select.poll()
         ready.register(self._control, select.POLLIN)
         patience = max(self.deadline - time.monotonic(), 0) + GRACE  # the watch ends it before
@@ -223,9 +222,8 @@ class Box:
             message = self._control.recv(4096) if ready.poll(patience * 1000) else b""
         if message.startswith(b"no room"):
             raise UserError(f"The sandbox cannot be made here: {readable(message.decode())[:300]}.")
-        if not message.startswith(word):
+        if message != word:
             raise self.gone()
-        return message.removeprefix(word)
 
     @contextlib.contextmanager
     def _gone(self) -> Iterator[None]:
@@ -298,9 +296,8 @@ class Box:
 class BoxProcess:
     """The channel to one process of a submission; ``send`` and ``receive`` raise BoxError when it fails."""
 
-    def __init__(self, box: Box, incoming: int, outgoing: int) -> None:
-        self.box, self._in, self._out = box, incoming, outgoing
-        self._ended = False
+    def __init__(self, box: Box, incoming: int, outgoing: int, ended: int) -> None:
+        self.box, self._in, self._out, self._ended = box, incoming, outgoing, ended
 
     def send(self, kind: str, fields: dict[str, Any] | None = None, **arrays: np.ndarray[Any, Any]) -> None:
         """One message to it; BoxError when it is gone or does not read."""
@@ -327,23 +324,15 @@ class BoxProcess:
             )
         return message
 
-    def end(self, word: bytes) -> int | None:
-        """End it, once; gives its own exit code, if it had any."""
-        if self._ended:
-            return None
-        self._ended = True
-        return self.box.ask(word)
-
     def _explain(self, error: wire.WireError) -> BoxError:
         if isinstance(error, wire.Timeout):
             return BoxError(f"it used up its {self.box.limits.seconds:,.0f} seconds")
-        try:
-            code = self.end(spawn.WAIT + str(GRACE).encode())
-        except BoxError as why:  # the whole box has gone
-            return why
-        if code is None:
+        ending = select.poll()
+        ending.register(self._ended, select.POLLIN)
+        if not ending.poll(GRACE * 1000):  # it lives
             return BoxError(f"what it sent is no message: {error}", "what it sent is no message")
-        return BoxError(f"its process ended early ({_ending(code)})")
+        code = os.read(self._ended, 10)
+        return BoxError(f"its process ended early ({_ending(int(code))})") if code else self.box.gone()
 
 
 class Printed:

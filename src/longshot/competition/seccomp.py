@@ -39,6 +39,7 @@ CALLS = {
     "io_uring_setup": (425, 425),
     # what tells of other processes' use of the machine: files in memory, files that are opened, memory and load
     "preadv2": (327, 286),
+    "fadvise64": (221, 223),
     "cachestat": (451, 451),
     "inotify_init": (253, 26),
     "inotify_init1": (294, 26),

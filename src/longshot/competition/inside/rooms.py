@@ -16,25 +16,24 @@ import signal
 import socket
 import struct
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import spawn
+
 TRAINED = Path("/box/trained")  # what meta-training leaves for the tasks; read-only from then on
 WORK, TEMPORARY, SHARED = Path("/box/work"), Path("/tmp"), Path("/dev/shm")  # what a room may write to
-# What the kernel counts for the whole machine: a task could add to it for the next to read. Nothing is seen there,
-COVERED = (
-    *("fs", "irq"),
-    *("buddyinfo", "diskstats", "interrupts", "loadavg", "locks", "pagetypeinfo", "pressure", "sched_debug"),
-    *("schedstat", "slabinfo", "softirqs", "sys/fs", "sys/kernel/random", "timer_list", "vmstat", "zoneinfo"),
-)
-FROZEN = ("cpuinfo", "meminfo", "uptime")  # or what was there when the box was made: programs ask for it
+# What the kernel counts for the whole machine a task could add to, for the next to read. So only this of /proc is seen,
+SEEN = ("filesystems", "mounts", "net", "self", "sys", "sysvipc", "thread-self", "version")
+SEEN_SETTINGS = ("kernel", "net", "vm")  # below /proc/sys, but for
+COUNTED = ("sys/kernel/keys", "sys/kernel/ns_last_pid", "sys/kernel/pty", "sys/kernel/random")
+FROZEN = ("cpuinfo", "meminfo", "uptime")  # as it was when the box was made: programs ask for it
 _MOUNTS, _NAMES, _QUEUES, _NUMBERS, _NETWORK = 0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000
 _READ_ONLY, _NO_SETUID, _NO_DEVICES, _NO_PROGRAMS, _REMOUNT, _BIND = 1, 2, 4, 8, 32, 4096
 _ALL, _PRIVATE = 16384, 1 << 18
-_NO_NEW_PRIVILEGES, _DUMPABLE, _SECCOMP, _DROP_BOUND = 38, 4, 22, 24  # of prctl
+_NO_NEW_PRIVILEGES, _SECCOMP, _DROP_BOUND = 38, 22, 24  # of prctl
 _SET_RIGHTS = {"x86_64": 126, "aarch64": 91}  # the number of capset
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -72,44 +71,47 @@ class Rooms:
         processors = ["cpu", *(f"cpu{number}" for number in sorted(os.sched_getaffinity(0)))]
         lines = [*(f"{name} 0 0 0 0 0 0 0 0 0 0\n" for name in processors), "btime 0\n"]
         (WORK / "stat").write_text("".join(lines), encoding="utf-8")  # how many there are, not how busy
+        self._covered = _machine_wide()
+        spawn.forget_children()
         # what bubblewrap bound there: a part of Python, say
         self._shown = sorted(entry.name for entry in TEMPORARY.iterdir())
 
-    def start(self, work: Callable[[], int], trains: bool, descriptors: tuple[int, ...] = ()) -> int:
-        """Do ``work`` in a new room; gives the number of its first process. ``descriptors`` stay open."""
+    def start(
+        self, work: Callable[[], int], trains: bool, descriptors: Sequence[int], ended: int | None = None
+    ) -> int:
+        """Do ``work`` in a new room; gives the number of its first process. Only these descriptors stay open."""
         _done(_libc.setns(self._numbers, _NUMBERS), "its own process numbers")
         _done(_libc.unshare(_NUMBERS), "new process numbers")
+        with suppress(OSError):  # always the same number, however many processes the rooms before had
+            Path("/proc/sys/kernel/ns_last_pid").write_text("1", encoding="ascii")
         first = os.fork()
         if first:
             return first
         code = 3
         try:
-            _keep_open(descriptors)
+            _keep_open([*descriptors, *([] if ended is None else [ended])])
             self._furnish()
             self._give_up_rights()
-            code = _watch_over(work, descriptors)
+            code = spawn.watch_over(work, descriptors, ended)
         except NoRoom as error:
             os.write(2, f"no room: {error}\n".encode())
         finally:
             os._exit(code)
 
-    def clean(self, first: int, trains: bool, patience: float = 0.0) -> int | None:
-        """End all processes of the room; gives how it ended by itself within ``patience`` seconds, else None."""
-        end = time.monotonic() + patience
-        while not os.waitid(os.P_PID, first, os.WEXITED | os.WNOHANG | os.WNOWAIT) and time.monotonic() < end:
-            time.sleep(0.005)
-        ended = os.waitid(os.P_PID, first, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        os.kill(first, signal.SIGKILL)  # it may still be there as a name
-        code = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])  # returns when the whole room is gone
+    def clean(self, first: int, trains: bool) -> None:
+        """End all processes of the room."""
+        with suppress(ProcessLookupError):
+            os.kill(first, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(first, 0)  # returns when the whole room is gone
         if trains:  # all that could write is gone: not even a time stamp changes from here on
             _mount(None, TRAINED, flags=_REMOUNT | _READ_ONLY | _NO_SETUID | _NO_DEVICES)
-        return code if ended else None
 
     def _furnish(self) -> None:
         _done(_libc.unshare(_MOUNTS | _NAMES | _QUEUES | _NETWORK), "namespaces of its own")
         _mount(None, "/", flags=_ALL | _PRIVATE)
         _mount("proc", "/proc", "proc", _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS)
-        for path in (Path("/proc", name) for name in COVERED):
+        for path in self._covered:
             if path.is_dir():
                 _mount("tmpfs", path, "tmpfs", _READ_ONLY, "size=4096,mode=0000")
             elif path.exists():
@@ -164,37 +166,27 @@ class Rooms:
             _done(_libc.prctl(_SECCOMP, 2, program, 0, 0), "a filter of system calls")
 
 
-def _watch_over(work: Callable[[], int], descriptors: tuple[int, ...]) -> int:
-    """Fork the process that does ``work``, bury what ends, and give how that one ended: 128 + n for signal n."""
-    process = os.fork()
-    if process == 0:
-        code = 3
-        try:
-            _libc.prctl(_DUMPABLE, 1, 0, 0, 0)  # its own process is open to itself
-            code = work()
-        finally:
-            os._exit(code)
-    for descriptor in descriptors:
-        os.close(descriptor)  # so that it closes when the submission closes it
-    while True:
-        ended, status = os.wait()
-        if ended == process:
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
-
-
 def _own_numbers() -> int:
     """Go on as the first process of a pid namespace to which one may return; gives its descriptor."""
     _done(_libc.unshare(_NUMBERS), "process numbers of its own")
     inner = os.fork()
     if inner:
-        os.closerange(3, 1024)  # what they are for is the inner process's
+        os.closerange(3, 1024)  # which are the inner process's
         os._exit(os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) & 255)
     _mount("proc", "/proc", "proc", _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS)
     return os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _keep_open(descriptors: tuple[int, ...]) -> None:
+def _machine_wide() -> list[Path]:
+    """What a room does not see of /proc: all but its own processes, settings, and the little that programs ask for."""
+    shown = {*SEEN, *FROZEN, "stat"}
+    top = [path for path in Path("/proc").iterdir() if not path.name.isdigit() and path.name not in shown]
+    settings = [path for path in Path("/proc/sys").iterdir() if path.name not in SEEN_SETTINGS]
+    counted = [path for name in COUNTED if (path := Path("/proc", name)).exists()]
+    return sorted(path for path in [*top, *settings, *counted] if not path.is_symlink())
+
+
+def _keep_open(descriptors: Sequence[int]) -> None:
     """Close all but the three standard descriptors and these."""
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         if int(name) > 2 and int(name) not in descriptors:
@@ -235,13 +227,16 @@ def _done(result: int, part: str) -> None:
 def main() -> None:
     """Make a room and leave it: prints why where it does not work."""
     user = None if sys.argv[1] == "-" else int(sys.argv[1])
+    ending, ended = os.pipe()
     try:
         rooms = Rooms(RoomLimits(user, 64, 8 << 30, 0, 1 << 20, 100, b""))
-        first = rooms.start(lambda: 0 if os.getpid() == 2 else 3, trains=True)
-        code = rooms.clean(first, trains=True, patience=20)
+        first = rooms.start(lambda: 0 if os.getpid() == 2 else 3, True, (), ended)
+        os.close(ended)
+        code = os.read(ending, 10) or b"3"
+        rooms.clean(first, trains=True)
     except (NoRoom, OSError) as error:
         sys.exit(f"no room: {error}")
-    sys.exit(code)
+    sys.exit(int(code))
 
 
 if __name__ == "__main__":

@@ -3,15 +3,17 @@
 They are forked from a process that has the large libraries and nothing of the submission, so that each is there in
 milliseconds and knows nothing of the ones before. The organiser asks for them over a socket:
 
-    TRAIN or TASK, with the two ends of its pipes (and one for what it prints)   start a process
-    STOP                                                                        end it and all it left
-    WAIT and seconds                                                            likewise, once it had time to end itself
+    TRAIN or TASK, with the ends of its pipes   start a process
+    STOP                                        end it and all it left
 
-and hears READY, then CLEAN with the code of its ending after every process.
+and hears READY, then CLEAN after every process. The pipes are two for messages, and in a box one for what is printed
+and one for how it ended: the process that forks learns nothing of the ones it forked, not even their exit codes or how
+many children they had, since the next one has all its memory.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import shutil
@@ -19,14 +21,15 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-READY, CLEAN, STOP, WAIT = b"ready", b"clean", b"stop", b"wait"
+READY, CLEAN, STOP = b"ready", b"clean", b"stop"
 TRAIN, TASK = b"train", b"task"
+_DUMPABLE = 4  # of prctl
 PATIENCE = 20.0  # seconds until the last process must be gone
 # A word in the submission's files → what is imported for it once, before its processes are forked.
 LIBRARIES = {
@@ -44,9 +47,11 @@ Work = Callable[
 class Starter(Protocol):
     """Starts processes behind walls, and ends them with all that they left."""
 
-    def start(self, work: Callable[[], int], trains: bool, descriptors: tuple[int, ...] = ()) -> int: ...
+    def start(
+        self, work: Callable[[], int], trains: bool, descriptors: Sequence[int], ended: int | None
+    ) -> int: ...
 
-    def clean(self, process: int, trains: bool, patience: float = 0.0) -> int | None: ...
+    def clean(self, process: int, trains: bool) -> None: ...
 
 
 class Forks:
@@ -54,8 +59,11 @@ class Forks:
 
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
+        forget_children()
 
-    def start(self, work: Callable[[], int], trains: bool, descriptors: tuple[int, ...] = ()) -> int:
+    def start(
+        self, work: Callable[[], int], trains: bool, descriptors: Sequence[int], ended: int | None = None
+    ) -> int:
         self.scratch.mkdir()
         self.scratch.chmod(0o777)
         process = os.fork()
@@ -66,18 +74,14 @@ class Forks:
             self.enter(trains)
             os.environ.update(HOME=str(self.scratch), TMPDIR=str(self.scratch), USER="nobody")
             os.chdir(self.scratch)
-            code = work()
+            code = watch_over(work, descriptors, ended)
         finally:
             os._exit(code)
 
     def enter(self, trains: bool) -> None:
         """In the new process, before it does anything: the place for walls."""
 
-    def clean(self, process: int, trains: bool, patience: float = 0.0) -> int | None:
-        end = time.monotonic() + patience
-        while not (ended := _has_ended(process)) and time.monotonic() < end:
-            time.sleep(0.005)
-        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) if ended else None
+    def clean(self, process: int, trains: bool) -> None:
         deadline = time.monotonic() + PATIENCE
         while family := descendants():
             if time.monotonic() > deadline:
@@ -85,29 +89,59 @@ class Forks:
             for member in family:
                 with suppress(ProcessLookupError):
                     os.kill(member, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
             time.sleep(0.001)
         shutil.rmtree(self.scratch)
-        return code
+
+
+def forget_children() -> None:
+    """Children of this process are buried by the kernel, and their exit codes with them."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
+def watch_over(work: Callable[[], int], descriptors: Sequence[int], ended: int | None) -> int:
+    """Fork the process that does ``work``, bury what ends, and tell ``ended`` how that one did (128 + n: signal n)."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    process = os.fork()
+    if process == 0:
+        code = 3
+        try:
+            ctypes.CDLL(None).prctl(_DUMPABLE, 1, 0, 0, 0)  # its own process is open to itself
+            if ended is not None:
+                os.close(ended)
+            code = work()
+        finally:
+            os._exit(code)
+    for descriptor in descriptors:
+        os.close(descriptor)  # so that it closes when the submission closes it
+    while True:
+        member, status = os.wait()
+        if member == process:
+            code = os.waitstatus_to_exitcode(status)
+            code = code if code >= 0 else 128 - code
+            if ended is not None:
+                os.write(ended, str(code).encode())
+            return code
 
 
 def serve(control: socket.socket, starter: Starter, work: Work) -> None:
     """Start and end processes as the organiser asks, until he hangs up."""
     control.send(READY)
-    while True:
-        kind, received, _, _ = socket.recv_fds(control, 64, 3)
-        if not kind:
-            return
-        trains, descriptors = kind == TRAIN, tuple(received)
-        process = starter.start(partial(work, trains, descriptors), trains, descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        word = control.recv(64)
-        patience = float(word.removeprefix(WAIT)) if word.startswith(WAIT) else 0.0
-        code = starter.clean(process, trains, patience)
-        control.send(CLEAN + (b"" if code is None else str(code).encode()))
+    while _serve_once(control, starter, work):  # whose variables are gone before the next process is forked
+        pass
+
+
+def _serve_once(control: socket.socket, starter: Starter, work: Work) -> bool:
+    kind, received, _, _ = socket.recv_fds(control, 64, 4)
+    if not kind:
+        return False
+    trains, descriptors, ended = kind == TRAIN, received[:3], received[3] if len(received) > 3 else None
+    process = starter.start(partial(work, trains, tuple(descriptors)), trains, descriptors, ended)
+    for descriptor in received:
+        os.close(descriptor)
+    control.recv(64)  # STOP
+    starter.clean(process, trains)
+    control.send(CLEAN)
+    return True
 
 
 def import_libraries(submission: Path) -> None:
@@ -139,7 +173,3 @@ def descendants() -> list[int]:
     for process in family:  # which grows while it is walked through
         family += children.get(process, [])
     return family[1:]
-
-
-def _has_ended(process: int) -> bool:
-    return os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

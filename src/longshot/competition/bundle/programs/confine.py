@@ -39,6 +39,7 @@ CALLS = {
     "userfaultfd": (323, 282),
     "io_uring_setup": (425, 425),
     "preadv2": (327, 286),  # from here on: what tells of other processes' use of the machine
+    "fadvise64": (221, 223),
     "cachestat": (451, 451),
     "inotify_init": (253, 26),
     "inotify_init1": (294, 26),
@@ -58,9 +59,9 @@ def version() -> int:
     return max(int(_libc.syscall(_CREATE, None, 0, 1)), 0)
 
 
-def private(closed: bool = True) -> None:
-    """No other process of this user may look into this one's memory or files; ``closed=False`` takes it back."""
-    _libc.prctl(_DUMPABLE, 0 if closed else 1, 0, 0, 0)
+def private() -> None:
+    """No other process of this user may look into this one's memory or files."""
+    _libc.prctl(_DUMPABLE, 0, 0, 0, 0)
 
 
 def adopt_orphans() -> None:

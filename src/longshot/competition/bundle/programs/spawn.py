@@ -52,7 +52,13 @@ class Spawner(spawn.Forks):
             os.close(os.open(path, os.O_RDONLY))
             return 0
 
-        return self.clean(self.start(look, trains=False), trains=False, patience=spawn.PATIENCE) == 0
+        ending, ended = os.pipe()
+        process = self.start(look, False, (), ended)
+        os.close(ended)
+        code = os.read(ending, 10)
+        os.close(ending)
+        self.clean(process, trains=False)
+        return code == b"0"
 
     def enter(self, trains: bool) -> None:
         if self.drops:
@@ -60,16 +66,14 @@ class Spawner(spawn.Forks):
         readable = [*self.readable, self.trained]
         writable = [self.scratch, SHARED, *devices(), *([self.trained] if trains else [])]
         confine.confine(readable, writable)
-        confine.private(False)  # its own process is open to itself
 
-    def clean(self, process: int, trains: bool, patience: float = 0.0) -> int | None:
+    def clean(self, process: int, trains: bool) -> None:
         try:
-            code = super().clean(process, trains, patience)
+            super().clean(process, trains)
         except RuntimeError as error:
             raise confine.Unprotected(str(error)) from error
         for entry in entries(SHARED) - self.shared:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-        return code
 
     def work(self, trains: bool, descriptors: tuple[int, ...]) -> int:
         """What a process does, over its two pipes."""
