@@ -131,7 +131,7 @@ class MyLearner(Learner):
         facts = seen()
         before = json.load(open(os.path.join(self.folder, "before.json")))
         names = sorted(name for name in {*facts, *before} if facts.get(name) != before.get(name))
-        changed = {name: [str(each.get(name))[:200] for each in (before, facts)] for name in names}
+        changed = {name: [str(each.get(name))[:3000] for each in (before, facts)] for name in names}
         print("\nCHANGED", json.dumps(changed))
         print("LOOKED", len(facts), flush=True)
         disturb()
