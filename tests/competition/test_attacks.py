@@ -20,9 +20,9 @@ from longshot.competition import box, ingestion, sandbox
 from longshot.competition.data import CompetitionData
 from longshot.competition.ingestion import RunOutcome
 from longshot.competition.inside import wire
+from longshot.competition.inside.shown import readable
 from longshot.competition.meter import Meter
 from longshot.competition.settings import Competition, Phase
-from longshot.competition.shown import readable
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox", "own_user")
 USER = (

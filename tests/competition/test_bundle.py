@@ -135,7 +135,7 @@ def test_a_bundle_runs_here_and_scores_as_the_competition_does(bundle, submissio
     (scores,) = run_bundle(bundle, folder, tmp_path / "out")
     assert scores["normalized_accuracy"] == 1.0
     assert all(np.isfinite(value) for value in scores.values())
-    assert "overall" in (tmp_path / "out" / "0" / "detailed_results.html").read_text()
+    assert "By number of shots" in (tmp_path / "out" / "0" / "detailed_results.html").read_text()
 
 
 def test_a_submission_that_fails_in_a_bundle_is_told(bundle, submission, tmp_path, needs_sandbox):

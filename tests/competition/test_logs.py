@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from longshot.competition import queue, worker
-from longshot.competition.shown import one_line, system_reason
+from longshot.competition.inside.shown import one_line, system_reason
 from longshot.competition.store import Store
 
 FORGED = "submission 2, seed 1: scored 1.0000"

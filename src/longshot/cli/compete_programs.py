@@ -134,16 +134,19 @@ def check_command(archive: Path, league: str) -> None:
 @click.option(
     "--docker-image", help="Image that runs the programs; it needs Python, NumPy, torch and Pillow."
 )
-def bundle_command(folder: Path, out: Path, docker_image: str | None) -> None:
+@click.option("--league", help="Write this league alone; only so its programs keep to the league's rule.")
+def bundle_command(folder: Path, out: Path, docker_image: str | None, league: str | None) -> None:
     """Write the competition as a Codabench bundle (version 2).
 
     \b
     Example:
       longshot compete bundle my-competition -o bundle.zip
+      longshot compete bundle my-competition -o meta.zip --league meta-learning
     """
     from longshot.competition import export_bundle
 
-    path = export_bundle(folder, out, **({"docker_image": docker_image} if docker_image else {}))
+    image = {"docker_image": docker_image} if docker_image else {}
+    path = export_bundle(folder, out, league=league, **image)
     click.echo(f"{path}: {path.stat().st_size / 2**20:,.1f} MB; 'longshot compete validate {path}' checks it")
 
 

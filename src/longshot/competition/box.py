@@ -24,9 +24,9 @@ import numpy as np
 from longshot.competition import cores, sandbox, seccomp
 from longshot.competition.inside import spawn, wire
 from longshot.competition.inside.rooms import RoomLimits
+from longshot.competition.inside.shown import readable, system_reason
 from longshot.competition.limits import RunLimits
 from longshot.competition.meter import Meter
-from longshot.competition.shown import readable, system_reason
 from longshot.core.errors import UserError
 from longshot.core.files import write_text
 

@@ -26,8 +26,6 @@ from longshot.core.files import atomic, write_json, write_text
 from longshot.core.progress import progress
 from longshot.statistics.intervals import mean_interval
 
-NO_PREDICTION = "what it answered is no prediction: n labels or n × N probabilities are needed"
-
 
 def run(
     data: CompetitionData,
@@ -83,7 +81,7 @@ def run(
     except BoxError as error:
         return RunOutcome(None, str(error), error.system)
     except drive.BadAnswer as error:
-        return RunOutcome(None, str(error), NO_PREDICTION)
+        return RunOutcome(None, str(error), drive.NO_PREDICTION)
     with atomic(folder / "answers.jsonl") as temporary:
         temporary.write_text("".join(json.dumps(answer) + "\n" for answer in answers), encoding="utf-8")
     scored = score_answers([task.truth for task in tasks], answers)

@@ -202,9 +202,12 @@ def hand_in_fact_sheet(
     return missing(fields, competition.fact_fields)
 
 
-def export_bundle(folder: str | Path, out: str | Path, *, docker_image: str = IMAGE) -> Path:
+def export_bundle(
+    folder: str | Path, out: str | Path, *, docker_image: str = IMAGE, league: str | None = None
+) -> Path:
     """Write the competition in ``folder`` as a Codabench bundle (version 2), the zip ``out``; gives ``out``.
 
-    ``docker_image`` runs the bundle's programs; it needs Python, NumPy, torch and Pillow.
+    ``docker_image`` runs the bundle's programs; it needs Python, NumPy, torch and Pillow. ``league`` writes that league
+    alone: programs are not told which league a team chose, so the meta-learning league's rule needs its own bundle.
     """
-    return write_bundle(load(folder), Path(out), docker_image=docker_image)
+    return write_bundle(load(folder), Path(out), docker_image=docker_image, league=league)

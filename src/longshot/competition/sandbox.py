@@ -24,13 +24,13 @@ from functools import cache
 from pathlib import Path
 
 from longshot.competition import seccomp
+from longshot.competition.inside.league import LARGE, WEIGHTS
 from longshot.competition.limits import RunLimits
 from longshot.core.errors import UserError
 
 PROGRAM = Path(__file__).parent / "inside"
 PACKAGE = Path(__file__).parent.parent
 FIRST_USER, USERS = 61184, 4336  # numbers that systemd keeps for services without an account
-WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".onnx", ".h5", ".hdf5", ".npz", ".pkl", ".bin", ".tflite")
 ENVIRONMENT = Path("/box/environment")  # where a box sees the competition's own packages
 DEVICES = (
     "nvidia*",
@@ -41,7 +41,6 @@ DEVICES = (
     "dxg",
 )  # below /dev: what computes, no screens
 ROOM_RIGHTS = ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_KILL")  # to make rooms, their network, and to end them
-LARGE = 1 << 20  # bytes; a smaller file in a package is a test fixture or a table, hardly a network
 REMEDY = (
     "install it ('apt-get install bubblewrap'); where user namespaces are blocked, allow them (Ubuntu: an AppArmor "
     "profile for bwrap, or 'sysctl kernel.apparmor_restrict_unprivileged_userns=0'; Docker: '--security-opt "

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
+from longshot.competition.inside.shown import one_line
 from longshot.competition.settings import Competition, load
-from longshot.competition.shown import one_line
 from longshot.core.errors import UserError
 
 metadata = sa.MetaData()

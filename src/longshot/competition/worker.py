@@ -24,10 +24,10 @@ import sqlalchemy as sa
 from longshot.competition import check, environments, ingestion, queue, sandbox
 from longshot.competition.archive import unpack
 from longshot.competition.data import CompetitionData
+from longshot.competition.inside.shown import one_line
 from longshot.competition.outcomes import RunOutcome
 from longshot.competition.queue import Claim, archive_path
 from longshot.competition.settings import Competition
-from longshot.competition.shown import one_line
 from longshot.competition.store import Store
 from longshot.core.errors import UserError
 from longshot.core.files import write_text

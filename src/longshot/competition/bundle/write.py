@@ -16,9 +16,11 @@ from longshot.competition.bundle.describe import describe
 from longshot.competition.bundle.images import SealedImages, seal_images
 from longshot.competition.bundle.pages import pages
 from longshot.competition.data import CompetitionData, HiddenTask
+from longshot.competition.leagues import META
 from longshot.competition.settings import PER_SUBMISSION, RUN, Competition, Phase
 from longshot.core.errors import UserError
 from longshot.core.files import atomic
+from longshot.core.settings import nearest
 from longshot.statistics.intervals import t_quantile
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -29,7 +31,9 @@ COMMANDS = {
 }
 
 
-def write_bundle(competition: Competition, out: Path, *, docker_image: str = IMAGE) -> Path:
+def write_bundle(
+    competition: Competition, out: Path, *, docker_image: str = IMAGE, league: str | None = None
+) -> Path:
     """Write a competition as a Codabench bundle (version 2).
 
     Test labels are in the reference data only, which ingestion never sees. The images are written once, as the input
@@ -44,12 +48,16 @@ def write_bundle(competition: Competition, out: Path, *, docker_image: str = IMA
         The zip.
     docker_image : str
         Image that runs the programs; it needs Python, NumPy, torch and Pillow.
+    league : str, optional
+        Write the competition of this league alone. The platform does not tell programs which league a team chose, so
+        only in a bundle of the meta-learning league alone do the programs keep to its rule.
 
     Returns
     -------
     Path
         ``out``.
     """
+    competition = _of_league(competition, league)
     data = CompetitionData(competition)
     taking = [phase for phase in competition.phases if phase.submissions]
     if not taking:
@@ -100,6 +108,18 @@ def write_bundle(competition: Competition, out: Path, *, docker_image: str = IMA
     return out
 
 
+def _of_league(competition: Competition, league: str | None) -> Competition:
+    """The competition of one league alone; as it is where none is named."""
+    if league is None:
+        return competition
+    if league not in competition.leagues:
+        raise UserError(
+            f"The competition has no league '{league}'; {nearest(league, competition.leagues, 'it has')}"
+        )
+    title = f"{competition.title}: {league}"
+    return competition.model_copy(update={"leagues": (league,), "title": title})
+
+
 def _run(
     data: CompetitionData,
     phase: Phase,
@@ -120,6 +140,9 @@ def _run(
     return {
         "seed": seed,
         "size": data.competition.image_size,
+        "from_nothing": data.competition.leagues == (META,),
+        "logs": phase.logs,
+        "log": phase.limits.log,
         "images": {name: images[name].entry for name in (*phase.train, *phase.test)},
         "train": train,
         "tasks": [images[task.dataset].task(task) for task in tasks],

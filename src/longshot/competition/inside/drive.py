@@ -36,6 +36,9 @@ class BlindTask:
     query: np.ndarray[Any, Any]  # int64 [n] rows
 
 
+NO_PREDICTION = "what it answered is no prediction: n labels or n × N probabilities are needed"
+
+
 class BadAnswer(Exception):
     """The submission answered with something that is no prediction."""
 

@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
@@ -61,15 +61,23 @@ class Logger:
 
 
 def live(
-    submission: Path, data: Path, trained: Path, incoming: int, outgoing: int, *, from_nothing: bool = False
+    submission: Path,
+    data: Path,
+    trained: Path,
+    incoming: int,
+    outgoing: int,
+    *,
+    from_nothing: bool = False,
+    closed: Iterable[str] = (),
 ) -> int:
     """Train ("begin") and answer ("task") until "end", or until nobody is there; gives the exit code.
 
     ``trained`` is the folder through which meta-training hands its learner to the processes of the tasks, and the only
-    thing they have of it.
+    thing they have of it. ``from_nothing``: it may ask neither for the network nor for weights that others learned, of
+    which ``closed`` are the paths that merely cannot be read.
     """
     if from_nothing:
-        watches.append(league.Watch(str(submission)))
+        watches.append(league.Watch(str(submission), closed))
     learner_class = None
     try:
         model = import_model(submission, data)

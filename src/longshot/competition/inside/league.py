@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
 WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".onnx", ".h5", ".hdf5", ".npz", ".pkl", ".bin", ".tflite")
+LARGE = 1 << 20  # bytes; a smaller file in a package is a test fixture or a table, hardly a network
 LOCAL = ("localhost", "ip6-localhost", "127.", "::1", "0.0.0.0", "box")
 RULE = "the meta-learning league learns from nothing, but it asked for"
 
@@ -25,14 +27,15 @@ class RuleBroken(RuntimeError):
 class Watch:
     """The first request that broke the rule, if any."""
 
-    def __init__(self, submission: str) -> None:
-        self.submission, self.broken = f"{submission}/", ""
+    def __init__(self, submission: str, closed: Iterable[str] = ()) -> None:
+        """``closed``: real paths of weights that cannot be read, beside those that are covered."""
+        self.submission, self.broken, self.closed = f"{submission}/", "", frozenset(closed)
         sys.addaudithook(self._look)
 
     def _look(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event not in ("open", "urllib.Request", "socket.getaddrinfo", "socket.connect"):
             return
-        request = _request(event, arguments)
+        request = _request(event, arguments, self.closed)
         if request:
             where = self._where()
             self.broken = self.broken or f"{where}{RULE} {request}"
@@ -49,11 +52,11 @@ class Watch:
         return ""
 
 
-def _request(event: str, arguments: tuple[Any, ...]) -> str:
+def _request(event: str, arguments: tuple[Any, ...], closed: frozenset[str]) -> str:
     """What is asked for that the league does not allow; empty where it is nothing of the kind."""
     if event == "open":
         path = os.fsdecode(arguments[0]) if isinstance(arguments[0], str | bytes | os.PathLike) else ""
-        if path.lower().endswith(WEIGHTS) and _covered(path):
+        if path.lower().endswith(WEIGHTS) and (_covered(path) or os.path.realpath(path) in closed):
             return f"the weights {path}"
         return ""
     if event == "urllib.Request":

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,16 +29,20 @@ sys.path.insert(0, str(HERE / "host"))
 
 import confine  # noqa: E402
 import pictures  # noqa: E402
-from inside import drive, spawn, wire  # noqa: E402
+from inside import drive, shipped, shown, spawn, wire  # noqa: E402
 
-REASON = 200  # letters of a failure in a test task that are told
+SYSTEM = "system"  # nothing that a submission printed or said is told, as test images could come out with it
+
+
+class Failed(Exception):
+    """A stage of the submission failed; the text is for the log as it is."""
 
 
 class Pipes:
     """The channel to one of the submission's processes."""
 
-    def __init__(self, out: int, back: int, training: bool) -> None:
-        self.out, self.back, self.training = out, back, training
+    def __init__(self, out: int, back: int, submission: Path, logs: str) -> None:
+        self.out, self.back, self.submission, self.logs = out, back, submission, logs
 
     def send(self, kind: str, fields: dict[str, Any] | None = None, **arrays: np.ndarray[Any, Any]) -> None:
         wire.send(self.out, kind, fields, **arrays)
@@ -45,28 +50,43 @@ class Pipes:
     def receive(self, kind: str) -> wire.Message:
         message = wire.receive(self.back, 64 << 20)
         if message.kind != kind:
-            reason = str(message.fields.get("reason", message.kind)).strip()
-            if not self.training:  # test images must not come out with a failure
-                reason = (reason.splitlines() or [""])[-1][:REASON]
-            raise drive.BadAnswer(f"in {str(message.fields.get('stage', ''))[:20]}: {reason}")
+            stage, reason = (str(message.fields.get(key, ""))[:4000] for key in ("stage", "reason"))
+            if self.logs == SYSTEM:
+                raise Failed(shown.system_reason(stage, reason, self.submission))
+            raise Failed(f"it failed in {shown.one_line(stage, 20)}: {shown.readable(reason)}")
         return message
 
 
 class Processes:
     """The processes of the submission, of which there is one at a time."""
 
-    def __init__(self, submission: Path, train: Path, work: Path, hidden: list[Path]) -> None:
+    def __init__(
+        self, submission: Path, train: Path, work: Path, hidden: list[Path], run: dict[str, Any]
+    ) -> None:
+        self.submission, self.logs, self.most = submission, run["logs"], int(run["log"])
         self.control, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = [str(there.fileno()), str(submission), str(train), str(work), *map(str, hidden)]
+        rules = json.dumps({"from_nothing": run["from_nothing"], "silent": self.logs == SYSTEM})
+        arguments = [str(there.fileno()), str(submission), str(train), str(work), rules, *map(str, hidden)]
         self._process = subprocess.Popen(
             [sys.executable, "-s", "-m", "spawn", *arguments],
             cwd=HERE / "host",
             pass_fds=[there.fileno()],
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(HERE / "host")},
         )
         there.close()
+        self._printed = bytearray()
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
         self._expect(spawn.READY)
+
+    def _read(self) -> None:
+        """Keep the first bytes that are printed and drop the rest: printing neither blocks nor fills a disk."""
+        assert self._process.stdout is not None
+        while chunk := os.read(self._process.stdout.fileno(), 1 << 16):
+            self._printed += chunk[: self.most - len(self._printed)]
 
     def _expect(self, answer: bytes) -> None:
         got = self.control.recv(4096)
@@ -82,7 +102,7 @@ class Processes:
         os.close(there)
         os.close(here)
         try:
-            yield Pipes(out, back, kind == spawn.TRAIN)
+            yield Pipes(out, back, self.submission, self.logs)
         finally:
             self.control.send(spawn.STOP)
             self._expect(spawn.CLEAN)
@@ -90,8 +110,13 @@ class Processes:
             os.close(back)
 
     def close(self) -> None:
+        """End them; what was printed comes out where the phase shows it, each line marked as the submission's."""
         self.control.close()
         self._process.wait()
+        self._reading.join(timeout=60)
+        if self.logs != SYSTEM:
+            for line in shown.readable(bytes(self._printed).decode("utf-8", "replace")).splitlines():
+                print(f"| {line}")
 
 
 def main() -> None:
@@ -102,6 +127,9 @@ def main() -> None:
         sys.exit("the submission has no model.py at its top")
     secret = HERE / "run.json"
     run = json.loads(secret.read_text(encoding="utf-8"))
+    if run["from_nothing"] and (findings := shipped.shipped_weights(submission)):
+        listed = shown.one_line("; ".join(findings[:3]))
+        sys.exit(f"the submission failed: the meta-learning league allows no saved weights, but {listed}")
     images = {name: _open(data / entry["file"], entry, run["size"]) for name, entry in run["images"].items()}
     hidden = [secret, data, output]
     with suppress(OSError):  # whatever else the platform mounts beside its own folders
@@ -114,14 +142,20 @@ def main() -> None:
             with suppress(OSError):
                 secret.unlink()
             shutil.rmtree(data, ignore_errors=True)
-        processes = Processes(submission, work / "train", work, hidden)
+        processes = Processes(submission, work / "train", work, hidden, run)
         try:
             with processes.process(spawn.TRAIN) as channel:
                 training = drive.begin(channel, int(run["seed"]))
             tasks = [_task(entry) for entry in run["tasks"]]
             answers = drive.answer_all(processes.process, tasks, images.__getitem__)
-        except (wire.WireError, drive.BadAnswer) as error:
+        except Failed as error:
             sys.exit(f"the submission failed: {error}")
+        except (wire.WireError, drive.BadAnswer) as error:
+            reason = shown.one_line(str(error))
+            if run["logs"] == SYSTEM:  # shapes and kinds of what it sent are the submission's choice
+                early = isinstance(error.__cause__ or error, wire.WireError)
+                reason = "its process ended early or sent no message" if early else drive.NO_PREDICTION
+            sys.exit(f"the submission failed: {reason}")
         finally:
             processes.close()
     result = {"meta_training_seconds": training, "answers": answers}

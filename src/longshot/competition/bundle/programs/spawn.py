@@ -1,23 +1,26 @@
 """A submission's processes in a container of the platform: forked one after another behind walls of their own making.
 
-    python3 -m spawn SOCKET SUBMISSION TRAIN WORK HIDDEN…
+    python3 -m spawn SOCKET SUBMISSION TRAIN WORK RULES HIDDEN…
 
 What starts and ends them is ``inside/spawn.py``, as in Longshot's own sandbox. The walls are weaker than there: a
-container gives no right to make namespaces, so a process closes itself in (``confine.py``).
+container gives no right to make namespaces, so a process closes itself in (``confine.py``). RULES is JSON:
+``from_nothing`` where the submission must learn from nothing, ``silent`` where nothing that it prints is kept.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import site
 import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import confine
-from inside import host, spawn
+from inside import host, league, spawn
 
 SHARED = Path("/dev/shm")  # what processes share in memory, and may leave behind
 
@@ -25,9 +28,21 @@ SHARED = Path("/dev/shm")  # what processes share in memory, and may leave behin
 class Spawner(spawn.Forks):
     """Starts the processes of one submission. ``hidden`` files and folders cannot be read in them."""
 
-    def __init__(self, submission: Path, train: Path, work: Path, hidden: list[Path]) -> None:
+    def __init__(
+        self,
+        submission: Path,
+        train: Path,
+        work: Path,
+        hidden: list[Path],
+        *,
+        from_nothing: bool,
+        silent: bool,
+    ) -> None:
         super().__init__(work / "scratch")
+        self.weights = weight_files() if from_nothing else []
+        hidden = [*hidden, *self.weights]
         self.submission, self.train, self.hidden = submission, train, hidden
+        self.from_nothing, self.silent = from_nothing, silent
         self.trained = work / "trained"  # what meta-training leaves: read by every task, written by none
         self.readable = [*confine.around([*hidden, work]), submission, train]
         self.shared = entries(SHARED)
@@ -78,11 +93,26 @@ class Spawner(spawn.Forks):
     def work(self, trains: bool, descriptors: tuple[int, ...]) -> int:
         """What a process does, over its two pipes."""
         incoming, outgoing = descriptors
-        if not trains:  # test images must not come out with what is printed
+        if self.silent:  # test images must not come out with what is printed
             silent = os.open(os.devnull, os.O_WRONLY)
             for stream in (1, 2):
                 os.dup2(silent, stream)
-        return host.live(self.submission, self.train, self.trained, incoming, outgoing)
+        return host.live(
+            self.submission,
+            self.train,
+            self.trained,
+            incoming,
+            outgoing,
+            from_nothing=self.from_nothing,
+            closed=[str(path) for path in self.weights],
+        )
+
+
+def weight_files() -> list[Path]:
+    """Learned weights among the installed packages."""
+    paths = (path for folder in site.getsitepackages() for path in Path(folder).rglob("*"))
+    files = {path.resolve() for path in paths if path.suffix in league.WEIGHTS and path.is_file()}
+    return sorted(path for path in files if path.stat().st_size >= league.LARGE)
 
 
 def entries(folder: Path) -> set[Path]:
@@ -99,11 +129,12 @@ def devices() -> list[Path]:
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
-    submission, train, work, *hidden = (Path(argument) for argument in sys.argv[2:])
+    submission, train, work = (Path(argument) for argument in sys.argv[2:5])
+    rules, hidden = json.loads(sys.argv[5]), [Path(argument) for argument in sys.argv[6:]]
     confine.private()
     confine.adopt_orphans()
     try:
-        spawner = Spawner(submission, train, work, hidden)
+        spawner = Spawner(submission, train, work, hidden, **rules)
         spawner.probe()
         spawn.import_libraries(submission)
         spawn.serve(control, spawner, spawner.work)
