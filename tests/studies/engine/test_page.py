@@ -1,0 +1,105 @@
+"""The page of a study: escaped, small, with an anchor for every claim and table; read on a phone and in the dark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from longshot.reports.sheets import Sheet
+from longshot.studies.engine import page as module
+from longshot.studies.engine.claims import Claim, Measured, judge
+from longshot.studies.engine.comparisons import Comparison, Side
+from longshot.studies.engine.figures import Picture
+from longshot.studies.engine.finish import Findings
+from longshot.studies.engine.page import study_page
+from longshot.studies.engine.presets import get_study
+from longshot.studies.engine.tables import TableFile, heads, row
+from longshot.studies.engine.training import TrainingRecord
+
+EVIL = "<script>alert('x')</script>"
+
+
+def findings(**more: Any) -> Findings:
+    number = Measured(f"of {EVIL}", 0.1, 0.08, 0.12, 1e-9, 50, 0.2)
+    claim: Claim[None] = Claim("up", f"It rises {EVIL}", "table 1", lambda _: [number], factor="method")
+    sheet = Sheet(
+        f"Title {EVIL}", [*heads("name"), *heads("a", "b", group="group")], [[row("x", "1", "2")]], "n", 1
+    )
+    sides = [Side("one", method="protonet"), Side("two", method="ridge", more={})]
+    options: dict[str, Any] = {
+        "tables": [TableFile("numbers", [sheet], [{"a": 1}], [f"line {EVIL}"])],
+        "figures": {},
+        "claims": judge([claim], None),
+        "comparisons": [Comparison("Methods", "method", sides)],
+        "absent": [f"no {EVIL}"],
+        "question": f"Why {EVIL}?",
+    }
+    return Findings(**{**options, **more})
+
+
+def made(out: Path, **more: Any) -> str:
+    data: Any = SimpleNamespace(
+        name=EVIL, class_ids=("a",), splits={}, taxonomy=None, fingerprint="abc", __len__=lambda: 1
+    )
+    data = type("Data", (), {**vars(data), "__len__": lambda self: 1})()
+    return study_page(get_study("many-way-small"), f"T {EVIL}", out, findings(**more), [data])
+
+
+def test_everything_is_escaped_and_has_its_anchor(tmp_path: Path) -> None:
+    text = made(tmp_path)
+    assert "<script>alert" not in text and text.count("&lt;script&gt;alert") >= 8
+    for anchor in ("claim-up", "table-numbers", "comparison-1", "rule"):
+        assert f'id="{anchor}"' in text
+    assert "confirmed in sign" in text and "+10.0 [+8.0, +12.0]" in text and "+20.0" in text
+    assert '<th scope="colgroup" colspan="2" class="over">group</th>' in text
+
+
+def test_figures_beyond_the_budget_are_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "figures").mkdir()
+    for name in ("first", "second"):
+        for suffix in (".svg", ".png"):
+            (tmp_path / "figures" / f"{name}{suffix}").write_bytes(b"<svg/>" * 100)
+    monkeypatch.setattr(module, "_ALL_FIGURES", 1000)
+    drawings = {name: Picture(f"What {name} shows", lambda _: None) for name in ("first", "second")}
+    text = made(tmp_path, figures=drawings)
+    assert text.count("data:image/svg+xml;base64") == 1
+    assert "What second shows" in text and text.count("not in the page, which stays small") == 1
+    monkeypatch.setattr(module, "_LARGE", 10)  # a heavy drawing is shown as PNG
+    assert "data:image/png;base64" in made(tmp_path, figures=drawings)
+
+
+def test_a_training_that_hit_its_ceiling_is_marked(tmp_path: Path) -> None:
+    record = TrainingRecord("maml", str(tmp_path), 400, 1.0, 120, 100, 60.0, 0.5, ceiling=True)
+    text = made(tmp_path, trainings={"maml": record})
+    assert "at the ceiling in time" in text and ">400<" in text and ">120<" in text
+    assert "at the ceiling in time" not in made(tmp_path)
+
+
+@pytest.mark.browser
+def test_the_page_is_read_on_a_phone_and_in_the_dark(browser: Any, better: Path) -> None:
+    for width, scheme in ((390, "light"), (1280, "dark")):
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        errors: list[str] = []
+        page.on("console", lambda message: errors.append(message.text))  # noqa: B023
+        page.goto((better / "report.html").as_uri())
+        assert (
+            page.evaluate("document.documentElement.scrollWidth") <= width
+        )  # tables scroll inside their box
+        shown = page.inner_text("main")
+        for text in (
+            "The semantic testbed is harder than the uniform one",
+            "What is absent, and why",
+            "The rule.",
+        ):
+            assert text in shown
+        broken = page.evaluate(
+            "[...document.querySelectorAll('a[href^=\"#\"]')].map(a => a.getAttribute('href').slice(1))"
+            ".filter(id => !document.getElementById(id))"
+        )
+        assert not broken and not errors
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 26)"
+        assert dark == (scheme == "dark")
+        page.close()
