@@ -18,7 +18,7 @@ from longshot.causes.measures import NUMBERS, SIDE, hue_names, measure
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, cache_dir, cache_places, canonical_json, hash_text
 from longshot.core.progress import progress
-from longshot.datasets import open_dataset
+from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.described import DIGEST, described, digest_column, without_digests
 from longshot.datasets.images import ImageError
@@ -67,7 +67,7 @@ def measure_attributes(
         raise UserError(
             f"Attributes are written as .csv or .parquet, not as '{path.name}'", "choose one of these endings"
         )
-    opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+    opened = as_dataset(dataset)
     table = image_attributes(opened, attributes=attributes)
     if path is not None:
         write = pacsv.write_csv if path.suffix.lower() == ".csv" else pq.write_table

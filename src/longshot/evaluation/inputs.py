@@ -253,8 +253,7 @@ def find_datasets(
 
     UserError where the images that a testbed uses have other names or other bytes than when it was drawn.
     """
-    from longshot.datasets import open_dataset, registry
-    from longshot.datasets.dataset import Dataset
+    from longshot.datasets import as_dataset, registry
 
     used = {name for testbed in testbeds.values() for name in testbed.datasets}
     unknown = sorted(set(datasets) - used)
@@ -262,10 +261,7 @@ def find_datasets(
         raise UserError(
             f"The dataset '{unknown[0]}' was given, but no testbed uses it; they use: {', '.join(sorted(used))}."
         )
-    opened = {
-        name: dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
-        for name, dataset in datasets.items()
-    }
+    opened = {name: as_dataset(dataset) for name, dataset in datasets.items()}
     by_fingerprint: dict[str, Dataset] = {}
     for testbed in testbeds.values():
         for name, fingerprint in testbed.datasets.items():

@@ -17,6 +17,7 @@ from longshot.evaluation.vouched import names_only
 from longshot.releases.card import card
 from longshot.releases.names import SourceNames, read_names, write_names
 from longshot.releases.thumbnails import thumbnails
+from longshot.testbeds import columns
 from longshot.testbeds.origin import open_datasets, say_sampler
 from longshot.testbeds.testbed import Testbed
 
@@ -126,14 +127,13 @@ def _read(path: Path) -> str:
 
 def _testbed(name: str, bed: Testbed) -> dict[str, Any]:
     """What release.json says of a testbed."""
-    tasks = bed.table.column("dataset").cast("string").value_counts().to_pylist()
     ways, shots = bed.table.column("way").to_numpy(), bed.column("shots").values
     return {
         "file": f"testbeds/{name}.parquet",
         "name": name,
         "content_hash": bed.content_hash,
         "tasks": len(bed),
-        "tasks_per_source": {entry["values"]: entry["counts"] for entry in tasks},
+        "tasks_per_source": columns.tasks_per_dataset(bed.table),
         "ways": [int(ways.min()), int(ways.max())],
         "shots": [int(shots.min()), int(shots.max())],
         "queries": int(bed.column("query").offsets[-1]),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from longshot.core.calls import check_settings, parameters, parse_call
 from longshot.core.errors import UserError
-from longshot.datasets import open_dataset
+from longshot.datasets import as_dataset
 from longshot.datasets.dataset import SPLITS, Dataset
 from longshot.splits import published, simple
 from longshot.splits.split import Split, no_split_file
@@ -34,7 +34,7 @@ def open_split(
     >>> open_split("random(seed=1)", "toybox").name
     'random(seed=1)'
     """
-    dataset = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+    dataset = as_dataset(dataset)
     text = str(spec)
     if isinstance(spec, Split) or Path(text).is_file():
         split = spec if isinstance(spec, Split) else Split.load(text)

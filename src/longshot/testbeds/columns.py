@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from longshot.core.arrays import Bools, Ints
 from longshot.core.errors import UserError
 from longshot.core.files import hash_text
 from longshot.core.ragged import Ragged
@@ -102,6 +103,26 @@ def dictionary(table: pa.Table, name: str) -> pa.Array:
     column = _one_piece(table.column(name))
     # As ``ragged`` does: joining tables changes the numbers of the parts, and ``values`` may hold the former ones.
     return column.flatten().dictionary if pa.types.is_list(column.type) else column.dictionary
+
+
+def of_dataset(table: pa.Table, name: str) -> Bools:
+    """Which tasks are of the dataset called ``name``, [T]."""
+    mask: Bools = pc.equal(table.column("dataset").cast(pa.string()), name).to_numpy(zero_copy_only=False)
+    return mask
+
+
+def tasks_per_dataset(table: pa.Table) -> dict[str, int]:
+    """Dataset → number of its tasks."""
+    counted = table.column("dataset").cast(pa.string()).value_counts().to_pylist()
+    return {entry["values"]: entry["counts"] for entry in counted}
+
+
+def places_among(table: pa.Table, name: str, names: pa.Array) -> Ints:
+    """Where each string of a column's :func:`dictionary` stands among ``names``; −1 where it does not."""
+    words = dictionary(table, name)
+    indices = pc.index_in(words, value_set=names.cast(words.type)).fill_null(-1)
+    places: Ints = indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return places
 
 
 def strings(rows: Ragged, names: pa.Array) -> pa.Array:

@@ -77,9 +77,9 @@ class ImageContent:
 
 def used_keys(table: pa.Table, name: str) -> pa.Array:
     """The keys of the images that the tasks of a dataset use, each once, sorted."""
-    owner = table.column("dataset").cast(pa.string())
-    if not pc.all(pc.equal(owner, name)).as_py():
-        table = table.filter(pc.equal(owner, name))
+    own_tasks = columns.of_dataset(table, name)
+    if not own_tasks.all():
+        table = table.filter(pa.array(own_tasks))
     keys = []
     for part in ("support", "query"):
         names = columns.dictionary(table, part)
@@ -267,10 +267,10 @@ def _from_short(keys: pa.Array, digests: ShortDigests, bits: int, of: int) -> Im
 
 def _kept_bytes(table: pa.Table, name: str, images: int) -> int:
     """How many bytes of each image's digest are kept, so that they take at most a share of the task lists' size."""
-    owner = table.column("dataset").cast(pa.string())
+    own_tasks = pa.array(columns.of_dataset(table, name))
     mentions = 0
     for part in ("support", "query"):
-        lengths = pc.list_value_length(table.column(part).filter(pc.equal(owner, name)))
+        lengths = pc.list_value_length(table.column(part).filter(own_tasks))
         mentions += pc.sum(lengths).as_py() or 0
     index_bytes = mentions * max(images - 1, 1).bit_length() / 8
     each = int(_SHARE * index_bytes * 3 / 4 / max(images, 1))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.testbeds import columns
@@ -73,15 +72,13 @@ def summary(testbed: Testbed) -> dict[str, Any]:
     tasks = len(testbed)
     ways = testbed.table.column("way").to_numpy()
     shots, support, query = (testbed.column(name) for name in ("shots", "support", "query"))
-    appearances = class_appearances(testbed)
+    appearances, counts = class_appearances(testbed), columns.tasks_per_dataset(testbed.table)
     out: dict[str, Any] = {
         "content_hash": testbed.content_hash,
         "tasks": tasks,
         "datasets": {
-            name: {"fingerprint": fingerprint, "tasks": count, **testbed.content[name].entry()}
-            for (name, fingerprint), count in zip(
-                testbed.datasets.items(), _tasks_per_dataset(testbed), strict=True
-            )
+            name: {"fingerprint": fingerprint, "tasks": counts.get(name, 0), **testbed.content[name].entry()}
+            for name, fingerprint in testbed.datasets.items()
         },
         "identity": say_identity(testbed.meta["content"]),
         "features": testbed.meta["features"],
@@ -122,10 +119,9 @@ def class_appearances(testbed: Testbed) -> dict[tuple[str, str], int]:
     """(dataset, class id) → number of tasks that have the class, for the classes that occur."""
     out: dict[tuple[str, str], int] = {}
     names = columns.dictionary(testbed.table, "classes").to_pylist()
-    owner = testbed.table.column("dataset").cast(pa.string()).to_pylist()
     classes = testbed.column("classes")
     for dataset in testbed.datasets:
-        own_tasks = np.flatnonzero(np.array([name == dataset for name in owner], dtype=bool))
+        own_tasks = np.flatnonzero(columns.of_dataset(testbed.table, dataset))
         counts = np.bincount(classes.take(own_tasks).values, minlength=len(names))
         out.update({(dataset, names[i]): int(counts[i]) for i in np.flatnonzero(counts)})
     return out
@@ -135,13 +131,12 @@ def balances(testbed: Testbed) -> list[Balance]:
     """The class balance of each dataset, over the classes that occur."""
     appearances = class_appearances(testbed)
     ways = testbed.table.column("way").to_numpy()
-    owner = testbed.table.column("dataset").cast(pa.string())
     by_dataset = []
     for name in testbed.datasets:
         own_counts = {id_: count for (dataset, id_), count in appearances.items() if dataset == name}
         if not own_counts:
             continue
-        share = ways[pc.equal(owner, name).to_numpy(zero_copy_only=False)] / len(own_counts)
+        share = ways[columns.of_dataset(testbed.table, name)] / len(own_counts)
         counts = dict(sorted(own_counts.items(), key=lambda item: (-item[1], item[0])))
         spread = math.sqrt(max(0.0, float((share * (1 - share)).sum())))
         by_dataset.append(Balance(name, counts, float(share.sum()), spread))
@@ -284,15 +279,15 @@ def verify(testbed: Testbed, datasets: Mapping[str, Dataset]) -> list[str]:
 
 def verify_one(testbed: Testbed, name: str, dataset: Dataset) -> list[str]:
     """The same for the tasks of one dataset, its fingerprint aside."""
-    table = testbed.table.filter(pc.equal(testbed.table.column("dataset").cast(pa.string()), name))
+    table = testbed.table.filter(pa.array(columns.of_dataset(testbed.table, name)))
     findings: list[str] = []
     classes = columns.ragged(table, "classes")
-    class_of = _lookup(table, "classes", pa.array(dataset.class_ids, pa.string()))
+    class_of = columns.places_among(table, "classes", pa.array(dataset.class_ids, pa.string()))
     findings += _absent(name, "classes", table, "classes", class_of[classes.values] < 0)
     seen: list[NDArray[np.int64]] = []
     for part in ("support", "query"):
         keys, labels = columns.ragged(table, part), columns.ragged(table, f"{part}_label")
-        rows = _lookup(table, part, dataset.keys)[keys.values]
+        rows = columns.places_among(table, part, dataset.keys)[keys.values]
         findings += _absent(name, f"{part} images", table, part, rows < 0)
         class_by_label = class_of[classes.values][classes.offsets[:-1].repeat(labels.lengths) + labels.values]
         wrong = (rows >= 0) & (class_by_label >= 0) & (dataset.labels[rows] != class_by_label)
@@ -312,14 +307,6 @@ def verify_one(testbed: Testbed, name: str, dataset: Dataset) -> list[str]:
     return findings
 
 
-def _lookup(table: pa.Table, column: str, names: pa.Array) -> NDArray[np.int64]:
-    """Where each string of the column's dictionary stands among ``names``; −1 where it does not."""
-    words = columns.dictionary(table, column)
-    positions = pc.index_in(words, value_set=names.cast(words.type)).fill_null(-1)
-    out: NDArray[np.int64] = positions.to_numpy(zero_copy_only=False).astype(np.int64)
-    return out
-
-
 def _absent(name: str, noun: str, table: pa.Table, column: str, missing: NDArray[np.bool_]) -> list[str]:
     if not missing.any():
         return []
@@ -329,12 +316,6 @@ def _absent(name: str, noun: str, table: pa.Table, column: str, missing: NDArray
     words = columns.dictionary(table, column).take(pa.array(numbers[:3])).to_pylist()
     shown = ", ".join(f"'{word}'" for word in words) + (", …" if len(numbers) > 3 else "")
     return [f"{name}: {len(numbers):,} {noun} of {tasks:,} tasks are not in the dataset: {shown}."]
-
-
-def _tasks_per_dataset(testbed: Testbed) -> list[int]:
-    counted = testbed.table.column("dataset").cast(pa.string()).value_counts().to_pylist()
-    counts = {entry["values"]: entry["counts"] for entry in counted}
-    return [counts.get(name, 0) for name in testbed.datasets]
 
 
 def measured(testbed: Testbed, name: str) -> NDArray[Any] | None:

@@ -22,7 +22,7 @@ def open_datasets(
     Names and bytes of the images in use are checked, unless ``check`` is False: then the caller finds out by itself
     what differs.
     """
-    from longshot.datasets import open_dataset
+    from longshot.datasets import as_dataset
     from longshot.datasets.registry import find
 
     datasets = datasets or {}
@@ -33,7 +33,7 @@ def open_datasets(
         if source is None:
             opened[name] = find(fingerprint, name, or_changed=True)
         else:
-            opened[name] = open_dataset(source) if isinstance(source, str | Path) else source
+            opened[name] = as_dataset(source)
         if testbed.content[name].identity == "names":  # so does all that is made with the testbed
             opened[name] = opened[name].with_identity("names")
         if check:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
@@ -429,19 +428,13 @@ class Testbed:
         """
         if name not in self.datasets:
             raise UserError(f"The testbed has no dataset '{name}'; it has: {', '.join(self.datasets)}.")
-        of_dataset = pc.equal(self.table.column("dataset").cast(pa.string()), name)
-        positions = np.flatnonzero(of_dataset.to_numpy())
+        positions = np.flatnonzero(columns.of_dataset(self.table, name))
         rows: dict[str, Ragged] = {}
         missing: set[str] = set()
         for part in ("support", "query"):
             picked = columns.ragged(self.table, part).take(positions)
             names = columns.dictionary(self.table, part)
-            numbers = (
-                pc.index_in(names, value_set=keys.cast(names.type))
-                .fill_null(-1)
-                .to_numpy(zero_copy_only=False)
-            )
-            values = numbers.astype(np.int64)[picked.values]
+            values = columns.places_among(self.table, part, keys)[picked.values]
             absent = picked.values[values < 0]
             missing.update(names.take(pa.array(np.unique(absent))).to_pylist())
             rows[part] = picked.with_values(values)

@@ -17,7 +17,7 @@ from longshot.core.errors import UserError
 from longshot.core.files import hash_json
 from longshot.core.preprocess import Preprocessing
 from longshot.core.preprocess import parse as parse_preprocessing
-from longshot.datasets import open_dataset
+from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.features.content import content_of
 from longshot.features.pixels_cache import pixels
@@ -81,7 +81,7 @@ def prepare(
 
     ``blank`` takes black pictures instead of decoding images: enough to measure what a step costs.
     """
-    data = open_dataset(dataset) if isinstance(dataset, str | Path) else dataset
+    data = as_dataset(dataset)
     chosen = get_algorithm(algorithm)
     recipe = _recipe(chosen, settings)
     device = pick_device(settings.device)
