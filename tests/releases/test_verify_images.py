@@ -12,6 +12,7 @@ from PIL import Image
 
 from conftest import RunCli
 from longshot.datasets import open_dataset
+from longshot.releases.verify import verify
 from longshot.releases.write import release
 from longshot.testbeds.sample import sample
 from longshot.testbeds.testbed import Testbed
@@ -206,6 +207,18 @@ def test_names_only_has_an_exit_code_of_its_own(run_cli, world: Path, tmp_path: 
     done = run_cli("inspect", tmp_path / "names.parquet", "--verify", check=False)
     assert done.returncode == 7 and "0 the same by bytes, 0 by pixels" in done.stdout
     assert f"{len(bed.keys('birds'))} by name only" in done.stdout
+
+
+def test_a_testbed_by_names_beside_it_hides_no_change(
+    world: Path, copy: Path, bed: Testbed, tmp_path: Path
+) -> None:
+    by_names = sample(open_dataset(copy), tasks=2, way=2, shot=1, query=1, identity="names")
+    release({"bed": bed, "names": by_names}, out=tmp_path / "mixed", title="Mixed", datasets={"birds": copy})
+    keys = sorted(bed[0].support)
+    swap(copy, keys[0], keys[-1])
+    checks = verify(tmp_path / "mixed", datasets={"birds": copy})
+    (own,) = [check for check in checks if check.subject == "source birds, images of bed"]
+    assert own.outcome == "changed" and "2 images changed" in own.problem
 
 
 def test_a_sample_without_verifying_is_a_mistake(run_cli, world: Path) -> None:

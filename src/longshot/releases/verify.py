@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -188,7 +188,7 @@ def _source(
         return [ReleaseCheck(subject, error.template, "missing")]
     own = {name: bed for name, bed in beds.items() if source.name in bed.datasets}
     try:
-        checks = _images(root, source, own.values(), dataset, pixels, sample)
+        checks = _images(root, source, own, dataset, pixels, sample)
     except UserError as error:
         checks = [ReleaseCheck(f"{subject}, images", error.template, "changed")]
     checks += [
@@ -218,13 +218,13 @@ def _misfit(text: str) -> Outcome:
 def _images(
     root: Path,
     source: _SourceFacts,
-    beds: Iterable[Testbed],
+    beds: Mapping[str, Testbed],
     dataset: Dataset,
     pixels: bool,
     sample: int | None,
 ) -> list[ReleaseCheck]:
     """The images of a source: those in use by bytes (and pixels), all of them by name."""
-    parts = [bed.keys(source.name) for bed in beds]
+    parts = [bed.keys(source.name) for bed in beds.values()]
     if not parts:
         return []
     used = pc.unique(pa.concat_arrays(parts))
@@ -244,6 +244,13 @@ def _images(
     new = now.filter(pc.invert(pc.is_in(now, value_set=names.keys))).to_pylist()
     check = dataclasses.replace(check, missing=tuple(gone), new=tuple(sorted(new)), more=0)
     checks = [ReleaseCheck(f"source {source.name}, images", check.differences, check.outcome, check)]
+    if names.content.identity == "names":  # of the source; a testbed may vouch for more
+        checks += [
+            ReleaseCheck(f"source {source.name}, images of {name}", own.differences, own.outcome, own)
+            for name, bed in beds.items()
+            if (content := bed.content[source.name]).identity == "content"
+            for own in [check_images(source.name, content, bed.keys(source.name), dataset, sample=sample)]
+        ]
     if names.content.identity == "names" and (changed := differing(dataset, source.thumbnails)):
         checks.append(
             ReleaseCheck(
