@@ -25,6 +25,7 @@ from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import IDENTITIES
 from longshot.datasets.identity import (
     ContentChanges,
+    are_sorted,
     compare_content,
     content_digest,
     image_digests,
@@ -97,8 +98,9 @@ def read_content(table: pa.Table, dataset: Dataset, *, rows: Ints | None = None)
     if dataset.identity == "names":
         return names_only(len(rows), len(dataset))
     keys = dataset.keys.take(pa.array(rows))
-    order = pc.sort_indices(keys).to_numpy()
-    keys, rows = keys.take(pa.array(order)), rows[order]
+    if not are_sorted(keys):
+        order = pc.sort_indices(keys).to_numpy()
+        keys, rows = keys.take(pa.array(order)), rows[order]
     digests = image_digests(dataset, rows)
     bits = 8 * _kept_bytes(table, dataset.name, len(keys))
     short = short_digests(digests) & _mask(bits)

@@ -7,6 +7,7 @@ with it, once; the outcome lies beside the pictures with the stamp of their file
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 from importlib.resources import files
@@ -64,12 +65,18 @@ def agrees(images: Path) -> bool:
     those of any dataset.
     """
     try:
-        checked = json.loads((images.parent / CHECKED_FILE).read_text(encoding="utf-8"))
-        same = checked["stamp"] == _stamp(images)
-        digest = checked["digest"]
+        record = (images.parent / CHECKED_FILE).read_text(encoding="utf-8")
+        return _holds(record, tuple(_stamp(images)))
     except (OSError, ValueError, KeyError, TypeError):
         return check_drawn(images.parent)  # drawn by an earlier version of Longshot, or damaged
-    return bool(same and digest == _joined(shipped_digests()))
+
+
+@functools.lru_cache(maxsize=4)
+def _holds(record: str, stamp: tuple[int, ...]) -> bool:
+    """Whether the record of a check says that the file with this stamp has the shipped pictures."""
+    checked = json.loads(record)
+    same = tuple(checked["stamp"]) == stamp
+    return bool(same and checked["digest"] == _joined(shipped_digests()))
 
 
 def _stamp(images: Path) -> list[int]:
