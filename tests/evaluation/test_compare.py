@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from longshot.evaluation.compare import SeriesValues, _Job, _over_classes
 from longshot.evaluation.paired_tests import SeriesPair, compare_pairs, deciding_tasks, enough_resamples
 from longshot.evaluation.verdicts import Compared, RunComparison, RunSeries
-from longshot.statistics import Interval, compare_paired, holm, tasks_to_decide
+from longshot.statistics import Interval, compare_paired, crossed_interval, holm, tasks_to_decide
+from longshot.testbeds.testbed import Testbed
 
 A, B = RunSeries("net", "a", 0), RunSeries("net", "b", 2)
 BELOW = math.nextafter(0.05, 0)
@@ -93,6 +98,25 @@ class TestGate:
         assert RunComparison("a", "b", "accuracy", (pair,), fail_if_worse=25).undecided == []
         assert RunComparison("a", "b", "accuracy", (pair,)).undecided == []
 
+    @pytest.mark.parametrize(
+        ("missing", "options", "p", "outcome"),
+        [
+            ((), {}, 0.01, "failed"),
+            ((), {}, 0.5, "undecided"),
+            ((), {"undecided_policy": "pass"}, 0.5, "passed"),
+            (("c on net (a)",), {"undecided_policy": "pass"}, 0.5, "failed"),
+            (("c on net (a)",), {"undecided_policy": "pass", "allow_missing": True}, 0.5, "passed"),
+            (("c on net (a)",), {"allow_missing": True}, 0.5, "undecided"),
+        ],
+    )
+    def test_the_outcome(
+        self, missing: tuple[str, ...], options: dict[str, Any], p: float, outcome: str
+    ) -> None:
+        pair = compared([0.75, 0.75], [0.5, 0.5], p)
+        gate = RunComparison("a", "b", "accuracy", (pair,), fail_if_worse=1, missing=missing, **options)
+        assert gate.outcome == outcome
+        assert RunComparison("a", "b", "accuracy", (pair,), missing=missing).outcome is None
+
     def test_points_and_nats(self) -> None:
         pair = compared([0.5, 0.5], [1.0, 1.0], loss=True)
         gate = RunComparison("a", "b", "loss", (pair,), fail_if_worse=0.49)
@@ -169,3 +193,48 @@ class TestPairsTogether:
         ((higher, _),) = compare_pairs([pair])
         ((lower, _),) = compare_pairs([pair], higher_is_better=False)
         assert (higher.wins, lower.wins) == (pytest.approx(1 / 3), pytest.approx(2 / 3))
+
+
+class TestDifferencesOverClasses:
+    """Two tasks of two classes; A is right on the first class of each, B on all queries."""
+
+    def job(self, testbed: str, **predictions: list[list[int]]) -> Any:
+        sides = [SeriesValues(np.array([0, 1]), np.zeros(2), pa.array(rows)) for rows in predictions.values()]
+        return _Job(testbed, A, B, *sides)
+
+    def run(self) -> Any:
+        rows = [
+            {
+                "task": task,
+                "dataset": "pets",
+                "classes": ["cat", "dog"],
+                "support": ["cat/s", "dog/s"],
+                "query": [f"cat/{task}", f"dog/{task}"],
+                "support_label": [0, 1],
+                "query_label": [0, 1],
+                "way": 2,
+                "shots": [1, 1],
+            }
+            for task in range(2)
+        ]
+        bed = Testbed.create(pa.Table.from_pylist(rows), datasets={"pets": "f" * 64}, sampler={}, seed=0)
+
+        def testbed(content_hash: str) -> Testbed:
+            if content_hash == "gone":
+                raise FileNotFoundError(content_hash)
+            return bed
+
+        return SimpleNamespace(testbed=testbed)
+
+    def test_they_are_b_minus_a(self) -> None:
+        first, right = [[0, 0], [0, 0]], [[0, 1], [0, 1]]
+        jobs = [
+            self.job("bed", a=first, b=right),
+            self.job("gone", a=first, b=right),
+            self.job("bed", a=right, b=first),
+        ]
+        gain, absent, loss = _over_classes(self.run(), jobs)
+        assert absent is None  # the comparison itself needs no testbed
+        assert gain is not None and loss is not None
+        assert (gain.mean, loss.mean, gain.n) == (0.5, -0.5, 2)
+        assert gain.half == pytest.approx(crossed_interval([0, 1, 0, 1], [0, 0, 1, 1], [0, 1, 0, 1]).half)

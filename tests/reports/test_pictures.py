@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,3 +94,19 @@ def test_missing_images_become_one_line(make_run: MakeRun) -> None:
         0
     ]
     assert album.problem == "No pictures: The dataset 'shapes' is not known here." and album.hardest == ()
+
+
+def test_mistakes_come_first_with_the_answer_that_was_given() -> None:
+    task: Any = SimpleNamespace(
+        classes=["solid/ball", "solid/cone"],
+        dataset="shapes",
+        support=["b0", "c0"],
+        support_label=[0, 1],
+        query=["b1", "b2", "b3", "c1"],
+        query_label=[0, 0, 0, 1],
+    )
+    ball, cone = pictures.class_rows(task, draw_images, np.array([0, 1, 0, 1]))
+    assert [(shot.key, shot.predicted) for shot in ball.query] == [("b2", "cone"), ("b1", None), ("b3", None)]
+    assert (ball.right, ball.total, cone.right, cone.total) == (2, 3, 1, 1)
+    plain, _ = pictures.class_rows(task, draw_images)
+    assert [shot.key for shot in plain.query] == ["b1", "b2", "b3"] and plain.right == 3

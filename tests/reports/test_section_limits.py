@@ -13,10 +13,19 @@ import pytest
 
 from longshot.reports import quartiles
 from longshot.reports.data import Cell, ReportData
-from longshot.reports.sections import calibration, confusions, cost, difficulty, paired, ranks, training
+from longshot.reports.sections import (
+    calibration,
+    confusions,
+    cost,
+    difficulty,
+    drops,
+    paired,
+    ranks,
+    training,
+)
 from longshot.reports.sections.base import Request, sampler, uniform
 from longshot.reports.summary import compare_all, summarise
-from longshot.statistics import Calibration, CriticalDifference, confusion
+from longshot.statistics import Calibration, CriticalDifference, confusion, mean_interval, welch
 
 from .runs import cell, report_of
 
@@ -313,3 +322,20 @@ def test_eight_trainings_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert section.context["left_out"] == 1 and not section.context["thinned"]  # the long one is not drawn
     assert len(section.context["trainings"]) == 9
     assert training.training(request(report_of([cell([0.5])]))) is None
+
+
+@pytest.mark.parametrize(
+    ("shared", "paired_drop"), [([True, True, True], True), ([True, False, True], False)]
+)
+def test_a_drop_is_paired_where_all_queries_are_shared(
+    monkeypatch: pytest.MonkeyPatch, shared: list[bool], paired_drop: bool
+) -> None:
+    monkeypatch.setattr("longshot.evaluation.testbed_statistics.shared_queries", lambda *_: np.array(shared))
+    names = ("x", "x", "x")
+    before, after = cell([0.9, 0.8, 0.7], datasets=names), cell([0.5, 0.6, 0.1], datasets=names)
+    bed: Any = type("ThreeTasks", (), {"__len__": lambda _: 3})()
+    data = on(report_of([before], [after]), bed, bed)
+    [(_, series_drops)] = drops.bed_drops(data, 0, 1)
+    assert series_drops[-1].paired is paired_drop
+    expected = mean_interval([0.4, 0.2, 0.6]) if paired_drop else welch([0.9, 0.8, 0.7], [0.5, 0.6, 0.1])
+    assert series_drops[-1].drop.half == pytest.approx(expected.half)

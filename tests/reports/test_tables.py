@@ -189,3 +189,10 @@ def test_every_special_letter_is_escaped() -> None:
         r"""{"}{'}{-}$\pm$--$\cdot$$\times$"""
     )
     assert tables.escape_latex("a\n b") == tables.escape_markdown("a\n b") == "a b"
+
+
+def test_numbers_in_words() -> None:
+    assert [tables.percent(share) for share in (0.8431, 1.0, float("nan"))] == ["84.3", "100.0", "–"]
+    assert [tables.points(gap) for gap in (0.031, -0.031, 0.0, float("nan"))] == ["+3.1", "−3.1", "+0.0", "–"]
+    assert tables.mean_and_half(0.8431, 0.0062) == "84.31 ± 0.62"
+    assert tables.mean_and_half(0.8431, float("nan"), 1) == "84.3"

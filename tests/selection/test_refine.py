@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
+from longshot.selection import refine
 from longshot.selection.fastdiffsel import select_rows
-from longshot.selection.objectives import PrototypeObjective
+from longshot.selection.objectives import PrototypeObjective, SupportMeasures
 from longshot.selection.refine import _other_images, refine_rounds
 from longshot.selection.run import select
 from longshot.selection.table import FeatureTable
@@ -63,3 +65,22 @@ def test_another_order_is_no_other_support() -> None:
     )  # the second task has another image, the first has none
     assert _other_images(tasks, first, reordered).tolist() == [False, True]
     assert _other_images(tasks, first, first).tolist() == [False, False]
+
+
+def test_the_same_images_in_another_order_are_not_taken_for_harder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding may give a reordered support another loss: here every measurement is higher than the one before."""
+    tasks = SelectionTasks.from_lists([[0, 1]], [[2, 2]], [[[0], [10]]])
+    table = FeatureTable(np.ones((20, 2), np.float32), np.array([0, 10, 20]))
+    losses = iter(range(10))
+
+    class Rising:
+        def at_support(self, *_: object) -> SupportMeasures:
+            return SupportMeasures(torch.tensor([float(next(losses))]), torch.zeros(1), torch.zeros(2, 1, 2))
+
+    start = np.array([1, 2, 11, 12])
+    monkeypatch.setattr(refine, "select_rows", lambda *_, **__: np.array([2, 1, 12, 11]))
+    support, kept_rounds = refine_rounds(table, tasks, Rising(), start, 3)  # type: ignore[arg-type]
+    assert (support.tolist(), kept_rounds.tolist()) == (start.tolist(), [0])
+    monkeypatch.setattr(refine, "select_rows", lambda *_, **__: np.array([2, 3, 12, 11]))
+    support, kept_rounds = refine_rounds(table, tasks, Rising(), start, 1)  # type: ignore[arg-type]
+    assert (support.tolist(), kept_rounds.tolist()) == ([2, 3, 12, 11], [1])
