@@ -136,6 +136,7 @@ class TestGate:
             "b": "a",
             "unmatched": ["c on net (a)"],
             "missing": [],
+            "names_only": [],
             "fail_if_worse": 1.0,
             "allow_missing": False,
             "undecided_policy": "fail",
