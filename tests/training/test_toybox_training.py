@@ -31,7 +31,7 @@ def test_trained_beats_pixels(tmp_path: Path) -> None:
         validation_tasks=20,
         out=tmp_path / "net",
     )
-    tested = FewToys(50, "test").take(dataset)  # all pictures of the test classes: the others need not be embedded
+    tested = FewToys(50, "test").take(dataset)  # the pictures of other classes need not be embedded
     bed = sample(tested, tasks=100, shape=FixedShape(5, 5, 10), split="test")
     method = get_method("protonet")
     accuracy = {}
