@@ -158,7 +158,7 @@ def judge(claims: Sequence[Claim[Lab]], lab: Lab) -> list[JudgedClaim]:
     Examples
     --------
     >>> drop = Claim("drop", "Fine tasks are harder", "table 1", lambda lab: [paired("protonet", lab, 0 * lab)])
-    >>> judge([drop], np.array([0.2, 0.3, 0.1, 0.25, 0.2]))[0].verdict
+    >>> judge([drop], np.array([0.2, 0.3, 0.1, 0.25, 0.2, 0.15]))[0].verdict
     'confirmed'
     """
     numbers: list[list[Measured]] = []
