@@ -11,7 +11,14 @@ from scipy import stats
 
 from longshot.competition import ingestion
 from longshot.competition.data import CompetitionData
-from longshot.competition.difficulty import FILE, TaskRecord, phase_difficulty, read_records
+from longshot.competition.difficulty import (
+    FILE,
+    TaskRecord,
+    phase_difficulty,
+    read_records,
+    write_record,
+)
+from longshot.competition.inside.scoring import METRICS, TaskScore
 from longshot.competition.settings import Competition
 
 
@@ -80,20 +87,29 @@ def test_datasets_that_only_some_have_are_left_out() -> None:
 def test_a_run_keeps_its_scores_by_task(
     competition: Competition, submission, tmp_path: Path, needs_sandbox: None
 ) -> None:
-    """Two runs of one seed answer the same tasks, those of another seed others; the mean is that of scores.json."""
-    data, phase = CompetitionData(competition), competition.phase("feedback")
-    folders = []
-    for number, seed in enumerate((1, 1, 2)):
-        folders.append(tmp_path / f"run {number}")
-        outcome = ingestion.run(data, phase, submission(f"code {number}"), folders[-1], seed=seed)
-        assert outcome.scores is not None, outcome.reason
-    records = read_records(folders)
+    outcome = ingestion.run(
+        CompetitionData(competition), competition.phase("feedback"), submission(), tmp_path / "run", seed=1
+    )
+    assert outcome.scores is not None, outcome.reason
+    records = read_records([tmp_path / "run"])
     assert records is not None
-    assert records[0].draw == records[1].draw != records[2].draw
-    scores = json.loads((folders[0] / "scores.json").read_text())
+    scores = json.loads((tmp_path / "run" / "scores.json").read_text())
     assert len(records[0].dataset) == scores["overall"]["tasks"] == 3
     assert set(records[0].dataset) == {"two"}
     mean = np.mean(records[0].normalized_accuracy)
     assert mean == pytest.approx(scores["overall"]["normalized_accuracy"])
+
+
+def test_equal_draws_are_those_of_equal_tasks(competition: Competition, tmp_path: Path) -> None:
+    data, phase = CompetitionData(competition), competition.phase("feedback")
+    folders = []
+    for number, seed in enumerate((1, 1, 2)):
+        tasks = data.test_tasks(phase, seed)
+        scored = [TaskScore(task.dataset, task.ways, task.shots, 0.1, {METRICS[0]: 0.5}) for task in tasks]
+        folders.append(tmp_path / str(number))
+        write_record(folders[-1], tasks, scored)
+    records = read_records(folders)
+    assert records is not None
+    assert records[0].draw == records[1].draw != records[2].draw
     (folders[2] / FILE).unlink()
     assert read_records(folders) is None
