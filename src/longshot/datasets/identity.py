@@ -170,11 +170,12 @@ def content_digest(keys: pa.Array | Sequence[str], digests: Digests) -> str:
     if not are_sorted(texts):
         order = pc.sort_indices(texts)
         texts, digests = texts.take(order), digests[order.to_numpy()]
-    _, places, letters = texts.buffers()
-    ends = np.frombuffer(places, np.int64)[texts.offset : texts.offset + len(texts) + 1] if len(texts) else []
     digest = hashlib.sha256(b"longshot content 1\n")
-    digest.update(np.diff(ends).astype("<i8").tobytes())
-    digest.update(memoryview(letters)[ends[0] : ends[-1]] if len(texts) and letters is not None else b"")
+    if len(texts):
+        _, places, letters = texts.buffers()
+        ends = np.frombuffer(places, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        digest.update(np.diff(ends).astype("<i8").tobytes())
+        digest.update(memoryview(letters)[ends[0] : ends[-1]] if letters is not None else b"")
     digest.update(np.ascontiguousarray(digests).data)
     return digest.hexdigest()
 
