@@ -74,7 +74,7 @@ def test_a_rule_over_attributes_of_other_pictures_is_refused(birds: Path) -> Non
     overwrite(birds)
     with pytest.raises(
         UserError,
-        match=rf"The attributes of 'birds' describe other images: 1 image .* \('{VICTIM}'\); measure them again",
+        match=rf"The attributes of 'birds' describe other images: 1 image .* \('{VICTIM}'\); remove that file",
     ):
         longshot.sample(birds, **draw)
     assert (

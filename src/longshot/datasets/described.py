@@ -50,7 +50,7 @@ def without_digests(table: pa.Table, dataset: Dataset, where: str) -> pa.Table:
             raise UserError(
                 f"{where} describe other images: {count(changed, 'image')} of '{dataset.name}' changed since they were "
                 f"measured ({first(changed)})",
-                f"measure them again with {{measure_attributes({dataset.name})}}",
+                f"remove that file and measure them again with {{measure_attributes({dataset.name})}}",
             )
     return table.drop_columns([DIGEST])
 
