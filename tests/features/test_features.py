@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from longshot.core.errors import UserError
-from longshot.features.features import Features, not_finite
+from longshot.features.arrays import not_finite
+from longshot.features.features import Features
 from longshot.features.guard import guarded_json
 
 

@@ -21,7 +21,8 @@ from longshot.reports.pictures import MAX_QUERY, MAX_SUPPORT, FindImages, Thumbn
 from longshot.testbeds.content import say_identity
 
 if TYPE_CHECKING:
-    from longshot.testbeds.testbed import Task, Testbed
+    from longshot.testbeds.task import Task
+    from longshot.testbeds.testbed import Testbed
 
 _PLOTTED = 10  # columns in the plot of gaps
 _MOST_FINDINGS = 4  # of a task, with pictures

@@ -22,7 +22,8 @@ from longshot.core.files import atomic, cache_dir, cache_places, explain_disk_er
 from longshot.core.locks import file_lock, is_held
 from longshot.core.wording import note
 from longshot.datasets.dataset import Dataset
-from longshot.features.features import BLOCK, Features, open_array, sidecar, write_header, write_rows
+from longshot.features.arrays import open_array, write_header, write_rows
+from longshot.features.features import BLOCK, Features, sidecar
 from longshot.features.guard import Damaged, LastCheck, check_blocks, check_json, checksum, guarded_json
 
 

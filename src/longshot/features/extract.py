@@ -22,12 +22,13 @@ from longshot.core.errors import UserError
 from longshot.core.progress import Progress, progress
 from longshot.core.wording import count, note
 from longshot.datasets.dataset import Dataset
+from longshot.features.arrays import not_finite
 from longshot.features.backbones.base import Backbone, Precomputed
 from longshot.features.backbones.objects import GivenFeatures
 from longshot.features.cache import Shards, features_path, find_features, lock, salvage
 from longshot.features.content import check_made_from, check_unchanged
 from longshot.features.engine import Engine, block_size, probe_speed
-from longshot.features.features import EmbedWork, Features, not_finite, sidecar
+from longshot.features.features import EmbedWork, Features, sidecar
 from longshot.features.request import EmbedOptions, Request, device_kind, open_request, unreadable_images
 
 if TYPE_CHECKING:

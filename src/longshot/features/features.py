@@ -11,22 +11,30 @@ import hashlib
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from longshot.core.arrays import Bools, Ints
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, hash_file, hash_text, write_text
 from longshot.core.settings import Loose
 from longshot.core.sidecars import read_sidecar
 from longshot.core.wording import count
+from longshot.features.arrays import (
+    CHUNK,
+    check_finite,
+    describe,
+    load_problem,
+    no_features,
+    open_array,
+    write_header,
+    write_rows,
+)
 from longshot.features.guard import Damaged, LastCheck, block_sums, check_blocks, check_json, guarded_json
 
-DTYPES = ("float16", "float32")
-_CHUNK = 1 << 24  # bytes read at a time when a whole file is checked or copied
 BLOCK = 512  # rows that share a checksum: a shard of ``embed``
 _STORY = ("dataset", "fingerprint", "backbone", "weights_hash", "preprocessing", "hash")
 _LATER = ("identity", "content", "backbone_identity")  # since format 2
@@ -252,7 +260,7 @@ class Features:
             raise UserError(f"Features are saved as .npy with a .json beside it; '{path}' ends otherwise.")
         with atomic(path) as temporary, temporary.open("wb") as file:
             write_header(file, self.array.shape, self.array.dtype)
-            step = max(1, _CHUNK // max(1, self.dim * self.array.itemsize))
+            step = max(1, CHUNK // max(1, self.dim * self.array.itemsize))
             for start in range(0, len(self), step):
                 write_rows(file, self.array[start : start + step])
         self.write_sidecar(path)
@@ -338,93 +346,13 @@ def _inline_keys(meta: dict[str, Any]) -> tuple[pa.Array, NDArray[np.uint64] | N
     return keys, np.frombuffer(base64.b64decode(meta["digests"]), "<u8").astype(np.uint64)
 
 
-def describe(array: NDArray[Any]) -> str:
-    """``10,000 × 1,280 float16``: an array's shape and type for a message."""
-    return f"{' × '.join(f'{n:,}' for n in array.shape)} {array.dtype.name}"
-
-
-def open_array(path: Path) -> NDArray[Any]:
-    """Memory-map a .npy [N, d] of float16 or float32, or say what is wrong with it."""
-    try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise _no_file(path) from None
-    except (ValueError, OSError, EOFError) as error:
-        raise UserError(
-            f"Features {path} cannot be read ({load_problem(error)}): the file is truncated or no .npy",
-            "embed again",
-        ) from error
-    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.name not in DTYPES:
-        content = describe(array) if isinstance(array, np.ndarray) else "several arrays"
-        raise UserError(f"Features {path} hold {content}; needed is rows × dimensions of float16 or float32.")
-    if not array.flags.c_contiguous:
-        raise UserError(f"Features {path} are stored column by column; save them with np.ascontiguousarray.")
-    return array
-
-
-def load_problem(error: Exception) -> str:
-    """NumPy's words for a message; its advice to unpickle a strange file, which would run code, is left out."""
-    text = str(error).rstrip(".")
-    return "no plain array of numbers" if "pickle" in text or "Python objects" in text else text
-
-
-def not_finite(values: NDArray[Any]) -> Bools:
-    """Rows [n] of values [n, d] that hold NaN or an infinity: all exponent bits are set.
-
-    Compared as integers, because NumPy's isfinite goes through a slow conversion for float16.
-    """
-    kind, mask = ("u2", 0x7C00) if values.dtype == np.float16 else ("u4", 0x7F800000)
-    bits: NDArray[Any] = np.ascontiguousarray(values).view(kind)
-    bad: Bools = ((bits & mask) == mask).any(axis=1)
-    return bad
-
-
-def check_finite(path: Path, array: NDArray[Any], keys: pa.Array) -> None:
-    """Refuse NaN and infinite features, naming the first image; reads in blocks, so memory stays bounded."""
-    rows, dim = array.shape
-    step = max(1, _CHUNK // max(1, dim * array.itemsize))
-    bad_rows, first = 0, ""
-    with path.open("rb") as file:  # read(), not the map: pages of a map count as this process's memory
-        file.seek(getattr(array, "offset", 0))
-        for start in range(0, rows, step):
-            count = min(step, rows - start)
-            block = np.frombuffer(file.read(count * dim * array.itemsize), array.dtype).reshape(count, dim)
-            bad = np.flatnonzero(not_finite(block))
-            if len(bad) and not bad_rows:
-                first = keys[start + int(bad[0])].as_py()
-            bad_rows += len(bad)
-    if bad_rows:
-        raise UserError(
-            f"Features {path} hold NaN or infinite values in {bad_rows:,} of {rows:,} rows, first for image "
-            f"'{first}'",
-            "embed again with a backbone that gives finite numbers (large ones: {dtype:float32})",
-        )
-
-
-def write_header(file: BinaryIO, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """The .npy header of a row-major array."""
-    description = np.lib.format.dtype_to_descr(np.dtype(dtype))
-    np.lib.format.write_array_header_1_0(
-        file, {"descr": description, "fortran_order": False, "shape": tuple(shape)}
-    )
-
-
-def write_rows(file: BinaryIO, rows: NDArray[Any]) -> None:
-    """Append rows with plain writes: on a full disk ``np.save`` loses the error number and a map kills us."""
-    file.write(np.ascontiguousarray(rows).data)
-
-
 def _read_sidecar(path: Path) -> tuple[bytes, dict[str, Any]]:
     """The sidecar of an array as it lies there, and what it says."""
     if not path.exists():
-        raise _no_file(path)
+        raise no_features(path)
     missing = UserError(
         f"Features {path} lack their sidecar {sidecar(path).name}, which names the images",
         f"copy it beside them, or use the array as it is: {{backbone:npy:{path}}}",
     )
     meta = read_sidecar(FeaturesSidecar, sidecar(path), missing=missing, remedy="embed again")
     return sidecar(path).read_bytes(), meta
-
-
-def _no_file(path: Path) -> UserError:
-    return UserError(f"There is no features file {path}", "make it with {embed(DATASET, backbone=pixels)}")

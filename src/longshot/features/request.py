@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, TypedDict
 from longshot.core.errors import UserError
 from longshot.core.files import hash_text
 from longshot.datasets.dataset import Dataset
+from longshot.features.arrays import DTYPES
 from longshot.features.backbones import open_backbone
 from longshot.features.backbones.base import Backbone, Precomputed
 from longshot.features.cache import Shards
 from longshot.features.content import Content, content_of
-from longshot.features.features import BLOCK, DTYPES
+from longshot.features.features import BLOCK
 
 if TYPE_CHECKING:
     from longshot.features.backbones import BackboneLike

@@ -18,7 +18,7 @@ from longshot.reports.data import Cell, ReportData, ReportTestbed
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from longshot.testbeds.testbed import Task
+    from longshot.testbeds.task import Task
 
 FindImages = Callable[[str, Sequence[str]], "list[Image]"]
 

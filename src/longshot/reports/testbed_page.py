@@ -22,7 +22,8 @@ from longshot.reports.frame import Section, write_page
 from longshot.reports.pictures import MAX_CLASSES, ClassRow, FindImages, class_rows
 from longshot.testbeds import describe
 from longshot.testbeds.origin import sampler_settings
-from longshot.testbeds.testbed import Task, Testbed
+from longshot.testbeds.task import Task
+from longshot.testbeds.testbed import Testbed
 
 _NAMED = 3  # classes named at each end of the class balance
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
-
-Adjacency = tuple[Ints, Ints]  # offsets [V+1], neighbours [E]
+from longshot.taxonomy.graph import Adjacency, adjacency, find_cycle, reach, shortest_path
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,9 @@ class Taxonomy:
             raise UserError("The taxonomy has no node", "give it at least one edge 'parent,child'")
         if list(self.nodes) != sorted(set(self.nodes)):
             raise ValueError("Taxonomy.nodes must be sorted and unique; use Taxonomy.from_edges")
-        _check_acyclic(self)
+        cycle = find_cycle(self.child_lists, self.parent_lists)
+        if cycle:
+            raise self._cyclic(cycle)
         self.root  # noqa: B018  two roots are found here, not at the first use
 
     @classmethod
@@ -165,7 +166,7 @@ class Taxonomy:
         node : str
             A node; UserError with the nearest name where there is none.
         """
-        return frozenset(self.nodes[i] for i in self._reach(self.parent_lists, [self.index(node)]))
+        return frozenset(self.nodes[i] for i in reach(self.parent_lists, [self.index(node)]))
 
     def descendants(self, node: str) -> frozenset[str]:
         """Every node that can be reached from ``node``, ``node`` included.
@@ -175,7 +176,7 @@ class Taxonomy:
         node : str
             A node; UserError with the nearest name where there is none.
         """
-        return frozenset(self.nodes[i] for i in self._reach(self.child_lists, [self.index(node)]))
+        return frozenset(self.nodes[i] for i in reach(self.child_lists, [self.index(node)]))
 
     def depth(self, node: str) -> int:
         """Length of the shortest path from the root; the root has depth 0.
@@ -256,7 +257,7 @@ class Taxonomy:
             raise UserError(f"There is no level {level}; levels count from 0 (the root) downwards.")
         groups: dict[str, set[str]] = {}
         for class_id, at in zip(class_ids, self.indices(class_ids).tolist(), strict=True):
-            above = self._reach(self.parent_lists, [at])
+            above = reach(self.parent_lists, [at])
             tops = [self.nodes[i] for i in above if self.depths[i] == level] or [class_id]
             for top in tops:
                 groups.setdefault(top, set()).add(class_id)
@@ -270,7 +271,7 @@ class Taxonomy:
         class_ids : sequence [C] of str
             Nodes of the taxonomy.
         """
-        return self._induced(self._reach(self.parent_lists, self.indices(class_ids).tolist()))
+        return self._induced(reach(self.parent_lists, self.indices(class_ids).tolist()))
 
     def shortest_paths(self, class_ids: Sequence[str]) -> Taxonomy:
         """One shortest path from the root to each class: the union of their nodes, and the edges among those.
@@ -285,7 +286,10 @@ class Taxonomy:
             Nodes of the taxonomy.
         """
         root = self._index[self.root]
-        paths = [self._shortest_path(root, at) for at in self.indices(class_ids).tolist()]
+        paths = [
+            shortest_path(self.child_lists, self.parent_lists, root, at)
+            for at in self.indices(class_ids).tolist()
+        ]
         return self._induced({node for path in paths for node in path})
 
     # ---- files --------------------------------------------------------------------------------------
@@ -324,12 +328,12 @@ class Taxonomy:
     @cached_property
     def child_lists(self) -> Adjacency:
         """(offsets [V+1], children [E]): the children of node v are children[offsets[v]:offsets[v+1]]."""
-        return _adjacency(self.edge_indices[:, 0], self.edge_indices[:, 1], len(self.nodes))
+        return adjacency(self.edge_indices[:, 0], self.edge_indices[:, 1], len(self.nodes))
 
     @cached_property
     def parent_lists(self) -> Adjacency:
         """(offsets [V+1], parents [E]): the parents of node v are parents[offsets[v]:offsets[v+1]]."""
-        return _adjacency(self.edge_indices[:, 1], self.edge_indices[:, 0], len(self.nodes))
+        return adjacency(self.edge_indices[:, 1], self.edge_indices[:, 0], len(self.nodes))
 
     @cached_property
     def depths(self) -> Ints:
@@ -351,43 +355,10 @@ class Taxonomy:
     def _index(self) -> dict[str, int]:
         return {node: i for i, node in enumerate(self.nodes)}
 
-    def _shortest_path(self, top: int, bottom: int) -> list[int]:
-        """The nodes of one shortest path between ``top`` and ``bottom``, which lies below it."""
-        came_down: dict[int, int] = {top: -1}  # node → the one before it, on the way down from the top
-        came_up: dict[int, int] = {bottom: -1}
-        upper, lower = [top], [bottom]
-        meeting = top if top == bottom else -1
-        while meeting < 0:
-            if len(upper) <= len(lower):
-                upper, meeting = _advance(self.child_lists, upper, came_down, came_up)
-            else:
-                lower, meeting = _advance(self.parent_lists, lower, came_up, came_down)
-        path = []
-        for links in (came_down, came_up):
-            at = meeting
-            while at >= 0:
-                path.append(at)
-                at = links[at]
-        return path
-
     def _neighbours(self, lists: Adjacency, node: str) -> tuple[str, ...]:
         offsets, neighbours = lists
         at = self.index(node)
         return tuple(self.nodes[i] for i in neighbours[offsets[at] : offsets[at + 1]])
-
-    @staticmethod
-    def _reach(lists: Adjacency, start: Iterable[int]) -> set[int]:
-        """Everything reachable from ``start`` along the lists, ``start`` included."""
-        offsets, neighbours = lists
-        seen = set(start)
-        stack = list(seen)
-        while stack:
-            at = stack.pop()
-            for near in neighbours[offsets[at] : offsets[at + 1]].tolist():
-                if near not in seen:
-                    seen.add(near)
-                    stack.append(near)
-        return seen
 
     def _induced(self, positions: set[int]) -> Taxonomy:
         """The sub-graph on these nodes (the root among them), edges in the same order."""
@@ -395,6 +366,15 @@ class Taxonomy:
         names = set(nodes)
         edges = tuple(edge for edge in self.edges if edge[0] in names and edge[1] in names)
         return Taxonomy(nodes, edges, {node: self.labels[node] for node in nodes if node in self.labels})
+
+    def _cyclic(self, cycle: Sequence[int]) -> UserError:
+        names = [self.nodes[i] for i in cycle]
+        shown = names if len(names) <= 12 else [*names[:6], "…", *names[-5:]]
+        return UserError(
+            f"The taxonomy has a cycle of {len(cycle) - 1} edge{'s' if len(cycle) > 2 else ''} "
+            f"({' → '.join(shown)}) and must have none",
+            "remove one of these edges",
+        )
 
     def _missing(self, missing: Sequence[str]) -> UserError:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
@@ -417,59 +397,3 @@ class Taxonomy:
         node = by_label[near[0]]
         shown = f"'{node}'" if self.label(node) == node else f"'{node}' ({self.label(node)})"
         return f"the nearest is {shown}"
-
-
-def _advance(
-    lists: Adjacency, frontier: list[int], own: dict[int, int], other: dict[int, int]
-) -> tuple[list[int], int]:
-    """One step of a search from one end: (the next frontier, the first node the other end knows or −1)."""
-    offsets, neighbours = lists
-    following: list[int] = []
-    for at in frontier:
-        for near in neighbours[offsets[at] : offsets[at + 1]].tolist():
-            if near not in own:
-                own[near] = at
-                following.append(near)
-                if near in other:
-                    return following, near
-    return following, -1
-
-
-def _adjacency(source: Ints, target: Ints, size: int) -> Adjacency:
-    """Lists of targets per source, each in the order given."""
-    order = np.argsort(source, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=size))]).astype(np.int64)
-    return offsets, target[order]
-
-
-def _check_acyclic(taxonomy: Taxonomy) -> None:
-    """Take away nodes whose parents are all gone (Kahn); what stays lies on or below a cycle."""
-    offsets, children = (part.tolist() for part in taxonomy.child_lists)
-    parent_offsets, parents = (part.tolist() for part in taxonomy.parent_lists)
-    waiting = np.diff(taxonomy.parent_lists[0]).tolist()
-    ready = [node for node, count in enumerate(waiting) if count == 0]
-    gone = 0
-    while ready:
-        at = ready.pop()
-        gone += 1
-        for child in children[offsets[at] : offsets[at + 1]]:
-            waiting[child] -= 1
-            if waiting[child] == 0:
-                ready.append(child)
-    if gone == len(taxonomy.nodes):
-        return
-    # A node that waits has a parent that waits: walking upwards must come back to a node already met.
-    at = next(node for node, count in enumerate(waiting) if count > 0)
-    met: dict[int, None] = {}  # in order
-    while at not in met:
-        met[at] = None
-        at = next(p for p in parents[parent_offsets[at] : parent_offsets[at + 1]] if waiting[p] > 0)
-    walk = list(met)
-    cycle = [at, *reversed(walk[walk.index(at) :])]
-    names = [taxonomy.nodes[i] for i in cycle]
-    shown = names if len(names) <= 12 else [*names[:6], "…", *names[-5:]]
-    raise UserError(
-        f"The taxonomy has a cycle of {len(cycle) - 1} edge{'s' if len(cycle) > 2 else ''} "
-        f"({' → '.join(shown)}) and must have none",
-        "remove one of these edges",
-    )

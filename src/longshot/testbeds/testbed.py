@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.files import canonical_json
 from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskRows
+from longshot.core.wording import span
 from longshot.testbeds import columns
 from longshot.testbeds.content import (
     ImageContent,
@@ -26,9 +25,9 @@ from longshot.testbeds.content import (
     read_content,
     say_identity,
     subset,
-    union,
     used_keys,
 )
+from longshot.testbeds.task import Task
 from longshot.testbeds.testbed_file import FORMAT, hashed_facts, read_file, write_file
 
 if TYPE_CHECKING:
@@ -36,43 +35,19 @@ if TYPE_CHECKING:
     from longshot.testbeds.episodes import EpisodeDataset
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """One few-shot task: learn ``classes`` from the support images, then tell the query images apart."""
-
-    index: int
-    dataset: str
-    classes: tuple[str, ...]
-    support: tuple[str, ...]  # example keys
-    query: tuple[str, ...]
-    support_label: NDArray[np.int16]  # positions in ``classes``
-    query_label: NDArray[np.int16]
-    shots: tuple[int, ...]  # support images per class
-    measured: Mapping[str, Any]
-
-    @property
-    def way(self) -> int:
-        """Number of classes."""
-        return len(self.classes)
-
-
 class Testbed:
     """A frozen list of tasks with its provenance. Make one with ``sample``, :meth:`create` or :meth:`load`.
-
-    ``table`` has one row per task (columns: see :mod:`longshot.testbeds.columns`); ``meta`` says which
-    datasets, sampler settings and seed it comes from and carries the content hash. ``content`` (dataset name →
-    ``ImageContent``) says what the images are made of.
 
     Parameters
     ----------
     table : pyarrow.Table
-        One row per task.
+        One row per task; columns: see :mod:`longshot.testbeds.columns`.
     meta : mapping
-        Datasets, sampler, seed, content hash.
+        Which datasets, sampler settings and seed it comes from, and the content hash.
     name : str
         Of the file it was loaded from.
     content : mapping
-        Dataset name → ``ImageContent``.
+        Dataset name → ``ImageContent``: what the images are made of.
 
     Examples
     --------
@@ -127,10 +102,6 @@ class Testbed:
     ) -> Testbed:
         """Freeze a table of tasks: bring it into canonical form, check it and hash it.
 
-        ``datasets`` maps each dataset's name to its fingerprint; ``sampler`` is any JSON value that tells how
-        the tasks were made; ``features`` is the hash of the features a sampler looked at. ``content`` says what the
-        images are made of (``read_content``); for a dataset that it lacks, the testbed vouches for names only.
-
         Parameters
         ----------
         table : pyarrow.Table
@@ -138,13 +109,13 @@ class Testbed:
         datasets : mapping
             Name → fingerprint.
         sampler : mapping
-            How the tasks were made.
+            How the tasks were made, as JSON values.
         seed : int or None
             The root of the random streams, where there was one.
         features : str, optional
             Hash of the features that a sampler looked at.
         content : mapping, optional
-            Name → ``ImageContent``.
+            Name → ``ImageContent`` (``read_content``); for a dataset that it lacks, names are vouched for only.
 
         Returns
         -------
@@ -204,38 +175,9 @@ class Testbed:
         -------
         Testbed
         """
-        if not testbeds:
-            raise UserError("There is no testbed to join; give at least one.")
-        if len(testbeds) == 1:
-            return testbeds[0]
-        datasets: dict[str, str] = {}
-        for bed in testbeds:
-            for name, fingerprint in bed.datasets.items():
-                if datasets.setdefault(name, fingerprint) != fingerprint:
-                    raise UserError(
-                        f"Two different datasets are both called '{name}' (fingerprints "
-                        f"{datasets[name][:12]}… and "
-                        f"{fingerprint[:12]}…); give one of them another name."
-                    )
-        table = pa.concat_tables([bed.table for bed in testbeds], promote_options="permissive")
-        table = table.set_column(0, "task", pa.array(np.arange(len(table))))
-        content = {
-            name: union(
-                name, [(bed.keys(name), bed.content[name]) for bed in testbeds if name in bed.content]
-            )
-            for name in datasets
-        }
-        origins = [{k: bed.meta[k] for k in ("sampler", "seed", "features")} for bed in testbeds]
-        alike = all(origin == origins[0] for origin in origins)
-        features = {bed.meta["features"] for bed in testbeds}
-        return cls.create(
-            table,
-            datasets=datasets,
-            sampler=origins[0]["sampler"] if alike else {"concat": origins},
-            seed=origins[0]["seed"] if len({origin["seed"] for origin in origins}) == 1 else None,
-            features=features.pop() if len(features) == 1 else None,
-            content=content,
-        )
+        from longshot.testbeds.joining import concat
+
+        return concat(testbeds)
 
     def with_content(self, datasets: Mapping[str, Dataset]) -> Testbed:
         """The same tasks, with what the images of ``datasets`` (by name) are made of now.
@@ -370,12 +312,12 @@ class Testbed:
 
     def _facts(self) -> dict[str, str]:
         """What a person wants to know at a glance."""
-        ways, shots = self.table.column("way").to_numpy(), self.column("shots").values
+        ways, shots = self.table.column("way").to_pylist(), self.column("shots").values.tolist()
         return {
             "testbed": self.name or "not on disk",
             "tasks": f"{len(self):,}",
-            "ways": _span(ways),
-            "shots": _span(shots),
+            "ways": span(ways) if len(ways) else "none",
+            "shots": span(shots) if len(shots) else "none",
             "datasets": ", ".join(self.datasets),
             "identity": say_identity(self.meta["content"]),
             "hash": self.content_hash[:12],
@@ -426,47 +368,9 @@ class Testbed:
         TaskRows
             Rows of support and query per task, with their labels.
         """
-        if name not in self.datasets:
-            raise UserError(f"The testbed has no dataset '{name}'; it has: {', '.join(self.datasets)}.")
-        positions = np.flatnonzero(columns.of_dataset(self.table, name))
-        rows: dict[str, Ragged] = {}
-        missing: set[str] = set()
-        for part in ("support", "query"):
-            picked = columns.ragged(self.table, part).take(positions)
-            names = columns.dictionary(self.table, part)
-            values = columns.places_among(self.table, part, keys)[picked.values]
-            absent = picked.values[values < 0]
-            missing.update(names.take(pa.array(np.unique(absent))).to_pylist())
-            rows[part] = picked.with_values(values)
-        if fingerprint != self.datasets[name]:
-            raise self._mismatch(name, fingerprint, missing)
-        if missing:
-            raise UserError(
-                f"{len(missing):,} images of the testbed are not among the {len(keys):,} given keys of '{name}', for "
-                f"example '{min(missing)}'; bind it to the whole dataset."
-            )
-        return TaskRows(
-            tasks=positions,
-            ways=self.table.column("way").to_numpy().astype(np.int64)[positions],
-            support=rows["support"],
-            support_label=columns.ragged(self.table, "support_label").take(positions),
-            query=rows["query"],
-            query_label=columns.ragged(self.table, "query_label").take(positions),
-        )
+        from longshot.testbeds.binding import bind
 
-    def _mismatch(self, name: str, fingerprint: str, missing: set[str]) -> UserError:
-        difference = (
-            "all images of the testbed are still there, but other images or classes were added or removed"
-        )
-        if missing:
-            difference = (
-                f"{len(missing):,} of the testbed's images are no longer there, for example '{min(missing)}'"
-            )
-        return UserError(
-            f"The dataset '{name}' has changed since the testbed was drawn (fingerprint {fingerprint[:12]}…, the "
-            f"testbed has {self.datasets[name][:12]}…): {difference}",
-            f"give the original with {{datasets:{name}=PATH}} or draw the testbed again with {{sample()}}",
-        )
+        return bind(self, name, keys, fingerprint)
 
     def episodes(
         self,
@@ -490,10 +394,3 @@ class Testbed:
         from longshot.testbeds.episodes import EpisodeDataset  # imports torch
 
         return EpisodeDataset(self, images, datasets)
-
-
-def _span(values: NDArray[Any]) -> str:
-    """``5``, or ``2 to 20`` where they differ."""
-    if not len(values):
-        return "none"
-    return f"{values.min()}" if values.min() == values.max() else f"{values.min()} to {values.max()}"

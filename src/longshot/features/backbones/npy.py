@@ -21,8 +21,9 @@ from longshot.core.errors import UserError
 from longshot.core.files import hash_file, hash_text
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
+from longshot.features.arrays import describe, load_problem
 from longshot.features.backbones.base import Precomputed
-from longshot.features.features import Features, describe, load_problem, sidecar
+from longshot.features.features import Features, sidecar
 
 
 class Npy(Precomputed):

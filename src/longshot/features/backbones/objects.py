@@ -22,9 +22,10 @@ from longshot.core.errors import UserError
 from longshot.core.files import hash_text
 from longshot.core.wording import count
 from longshot.datasets.dataset import Dataset
+from longshot.features.arrays import describe
 from longshot.features.backbones.base import Backbone, ModuleBackbone, Precomputed, hash_state
 from longshot.features.backbones.torch_file import PREPROCESSING
-from longshot.features.features import Features, describe
+from longshot.features.features import Features
 from longshot.networks.base import Network
 
 _PLAIN = (bool, int, float, str, tuple, type(None))  # attributes of a module that may change what it computes
