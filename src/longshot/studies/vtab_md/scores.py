@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from longshot.core.ragged import Ragged
 from longshot.core.wording import count
 from longshot.statistics import Interval, mean_interval, wilson
 from longshot.studies.engine.rows import numbers, select_rows
+from longshot.studies.engine.tables import TableRow, first_places
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB, StudySource
 from longshot.studies.vtab_md.plan import ApproachRow
 
@@ -115,20 +117,22 @@ class VtabScores:
         return mean_interval(pair[0][:shared] - pair[1][:shared])
 
     def marks(self, source: str) -> dict[str, str]:
-        """Row → "best" for the highest mean, "tied" where the paired difference to it includes 0."""
-        means = {
-            row.name: interval.mean for row in self.rows if (interval := self.interval(row.name, source))
-        }
-        if len(means) < 2:
-            return {}
-        top = max(means, key=lambda name: means[name])
-        shared = [name for name in means if name != top and not self._apart(top, name, source)]
-        mark = "tied" if shared else "best"
-        return dict.fromkeys([top, *shared], mark)
+        """Row → "best" or "tied" at the first place of a source, by the rule of all studies."""
+        return self._marks[source]
 
-    def _apart(self, top: str, other: str, source: str) -> bool:
-        difference = self.difference(top, other, source)
-        return difference is not None and difference.excludes(0.0)
+    @cached_property
+    def _marks(self) -> dict[str, dict[str, str]]:
+        """Source → row → mark; rows with fewer episodes are compared on those that all have."""
+        columns = []
+        for source in self.sources:
+            listed = [self.values.get((row.name, source.name)) for row in self.rows]
+            shared = min((len(values) for values in listed if values is not None), default=0)
+            columns.append([None if values is None else values[:shared] for values in listed])
+        by_source = first_places(columns, [TableRow((row.name,)) for row in self.rows])
+        return {
+            source.name: {row.name: mark for row, mark in zip(self.rows, marks, strict=True) if mark}
+            for source, marks in zip(self.sources, by_source, strict=True)
+        }
 
 
 def episode_values(table: pa.Table, testbed: Testbed, backbone: str, method: str) -> Floats:

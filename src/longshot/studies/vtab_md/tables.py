@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.reports.sheets import Sheet, SheetCell
-from longshot.studies.engine.tables import Fact, TableFile, bounds, heads, percent, points, row
+from longshot.studies.engine.tables import FIRST_PLACE, Fact, TableFile, bounds, heads, percent, points, row
 from longshot.studies.engine.training import training_outcome
 from longshot.studies.vtab_md import paper
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB, absence_sentences
@@ -96,10 +96,7 @@ def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
         if block:
             blocks.append(block)
     names = heads("data source", *(approach.name for approach in scores.rows))
-    note = (
-        f"Accuracy in %. {_INTERVALS} Bold: the highest mean; = where the paired 95 % interval of the difference to it "
-        f"includes 0. {' '.join(absence_sentences(scores.sources))}"
-    )
+    note = f"Accuracy in %. {_INTERVALS} {FIRST_PLACE} {' '.join(absence_sentences(scores.sources))}"
     sheets = [Sheet("VTAB+MD by source", names, blocks, note, labels=1)]
     sheets += [paper.source_sheet(number) for number in published]
     return TableFile("sources", sheets, [*records, *paper.records(published, _KEYS)])
