@@ -45,9 +45,12 @@ def replaced(text: str, changes: dict[str, str]) -> str:
 
 
 def shape_of(text: str) -> list[str]:
-    """Lines without their numbers and spacing: what must agree although the hidden tasks differ."""
+    """Lines without their numbers and spacing: what must agree although the hidden tasks differ.
+
+    So few tasks as here may have no interval that says anything; then it is not printed.
+    """
     lines = (re.sub(r"[-−]?\d[\d.,:]*", "#", line) for line in text.strip().splitlines())
-    return [" ".join(line.split()) for line in lines]
+    return [" ".join(line.replace(" ± #", "").split()) for line in lines]
 
 
 Run = Callable[[str, Path], str]
