@@ -46,7 +46,7 @@ from longshot.competition.settings import Competition, load
 from longshot.competition.store import Store, events, submissions
 
 TRAIN_TASKS, TEST_TASKS, ROUNDS = 12, 2, 3
-TASKS_EACH, STARTS = 10, 3  # of the isolation part: test tasks per dataset, boxes started anew
+TASKS_EACH, STARTS = 5, 3  # of the isolation part: test tasks per dataset, boxes started anew
 SUBMISSIONS, SUBMITTERS, WORKERS = 100, 8, 2
 
 
@@ -72,14 +72,7 @@ def overhead() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         competition = create(folder / "competition", tasks=TEST_TASKS)
-        settings = {"network": "cnn4(width=16)", "train_tasks": TRAIN_TASKS}
-        code = write_baseline("prototypical", folder / "prototypical", settings)
-        config = json.loads(
-            (code / "config.json").read_text()
-        )  # neither side validates: training and tasks are timed
-        (code / "config.json").write_text(json.dumps({**config, "validation_datasets": None}))
-        model = code / "model.py"
-        model.write_text(f"import torch\n\ntorch.set_num_threads(1)\n{model.read_text()}")
+        code = _prototypical(folder / "prototypical")
         data, phase = CompetitionData(competition), competition.phase("feedback")
         hidden = data.test_tasks(phase, 1)
         tasks = folder / "tasks.json"
@@ -119,10 +112,7 @@ def isolation() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         competition = create(folder / "competition", tasks=TASKS_EACH)
-        settings = {"network": "cnn4(width=16)", "train_tasks": TRAIN_TASKS}
-        code = write_baseline("prototypical", folder / "prototypical", settings)
-        model = code / "model.py"
-        model.write_text(f"import torch\n\ntorch.set_num_threads(1)\n{model.read_text()}")
+        code = _prototypical(folder / "prototypical")
         phase = competition.phase("feedback")
         sides = {
             name: CompetitionData(competition.model_copy(update={"isolation": name}))
@@ -170,6 +160,17 @@ def _start_anew(data: CompetitionData, code: Path, out: Path) -> tuple[float, fl
     with Metered(code, data.training_files(phase), phase.limits, out / "log.txt") as box, box.process():
         pass
     return Metered.spent["cpu"], Metered.spent["wall"]
+
+
+def _prototypical(folder: Path) -> Path:
+    """The baseline in small, on one thread; it does not validate: training and tasks are timed."""
+    settings = {"network": "cnn4(width=16)", "train_tasks": TRAIN_TASKS}
+    code = write_baseline("prototypical", folder, settings)
+    config = json.loads((code / "config.json").read_text())
+    (code / "config.json").write_text(json.dumps({**config, "validation_datasets": None}))
+    model = code / "model.py"
+    model.write_text(f"import torch\n\ntorch.set_num_threads(1)\n{model.read_text()}")
+    return code
 
 
 def boxed(data: CompetitionData, code: Path, out: Path) -> tuple[dict[str, float], list[list[int]]]:

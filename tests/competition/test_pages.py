@@ -23,9 +23,10 @@ from longshot.competition.fact_sheet import dump
 from longshot.competition.figures import Difficulty, curve, difficulties
 from longshot.competition.inside.scoring import METRICS, TaskScore, student, summarize
 from longshot.competition.pages import details_page, run_title
-from longshot.competition.settings import Competition
+from longshot.competition.settings import Competition, load
 from longshot.competition.store import Store
 from longshot.competition.worker import run_folder
+from longshot.core.errors import UserError
 
 ATTACK = "<script>window.hacked=1</script>"
 IMAGE = '"><img src=x onerror="window.hacked=1">'
@@ -316,3 +317,30 @@ def test_in_a_browser_no_script_runs(browser, page):
         opened.set_viewport_size({"width": width, "height": 800})
         assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     opened.close()
+
+
+MARKS = {
+    (
+        "isolation",
+        "run",
+    ): "one process answered all tasks of a run and may have remembered them (isolation: run)",
+    ("pools", "shared"): "an image may be support in one task and a query in another (pools: shared)",
+    ("draws", "per-submission"): "every submission answered tasks of its own (draws: per-submission)",
+}
+
+
+@pytest.mark.parametrize(("setting", "value"), MARKS)
+def test_what_departs_from_blind_tasks_is_marked_everywhere(competition, submission, run_cli, setting, value):
+    mark = MARKS[setting, value]
+    path = competition.folder / "competition.yaml"
+    path.write_text(f"{path.read_text()}\n{setting}: {value}\n")
+    changed = load(competition.folder)
+    store = Store(changed)
+    fill(changed, store, submission())
+    assert mark in "".join(Seen(leaderboard_page(changed, store, "feedback")).text)
+    assert mark not in "".join(Seen(leaderboard_page(competition, store, "feedback")).text)
+    assert run_cli("compete", "leaderboard", competition.folder).stdout.splitlines()[-1] == mark
+    assert mark in "".join(Seen(details_page("x", {**scores_of(0.7, 0), setting: value})).text)
+    if setting != "pools":  # which a bundle may share
+        with pytest.raises(UserError, match=f"set '{setting}: (task|fixed)'"):
+            bundle.write_bundle(changed, competition.folder / "bundle.zip")

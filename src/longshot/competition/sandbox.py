@@ -191,6 +191,7 @@ def _walls(
         rights = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", *rights)
     else:
         wall += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
+        rights = ("CAP_SETPCAP", *rights) if rights else ()
     for right in rights:
         wall += ["--cap-add", right]
     wall += ["--ro-bind", "/usr", "/usr"]

@@ -101,6 +101,9 @@ def forget_children() -> None:
 def watch_over(work: Callable[[], int], descriptors: Sequence[int], ended: int | None) -> int:
     """Fork the process that does ``work``, bury what ends, and tell ``ended`` how that one did (128 + n: signal n)."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for printed in descriptors[2:3]:  # this process, too, has no pipe that another room has
+        for stream in (1, 2):
+            os.dup2(printed, stream)
     process = os.fork()
     if process == 0:
         code = 3

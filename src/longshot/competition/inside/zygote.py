@@ -45,9 +45,7 @@ def _work(submission: Path, data: Path, trained: Path, from_nothing: bool) -> sp
 
     def work(trains: bool, descriptors: tuple[int, ...]) -> int:
         incoming, outgoing, printed = descriptors
-        for stream in (1, 2):
-            os.dup2(printed, stream)
-        os.close(printed)
+        os.close(printed)  # it is where the standard streams lead
         return host.live(submission, data, trained, incoming, outgoing, from_nothing=from_nothing)
 
     return work
