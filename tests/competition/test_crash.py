@@ -188,10 +188,10 @@ def test_a_fault_of_the_runner_does_not_stop_the_queue(competition, store, submi
     bad, good = (enter(competition, store, submission(name)) for name in ("bad", "good"))
     real = worker._outcome
 
-    def faulty(competition, data, claimed, folder, stop):
+    def faulty(competition, data, claimed, *settings):
         if claimed.submission == bad:
             raise RuntimeError("a bug")
-        return real(competition, data, claimed, folder, stop)
+        return real(competition, data, claimed, *settings)
 
     monkeypatch.setattr(worker, "_outcome", faulty)
     assert worker.work(competition, store) == 1
