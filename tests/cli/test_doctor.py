@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from longshot.api.doctor import EXTRAS
+
 RunCli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -22,23 +24,28 @@ def install(site: Path, package: str, code: str) -> None:
     (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 9.9\n")
 
 
-EXTRAS = {  # extra: (package, its code)
-    "timm": ("timm", ""),
-    "hf": ("transformers", "raise RuntimeError('built for another torch')"),
-    "sql": ("duckdb", "import os; os._exit(9)"),
+BROKEN = {  # package: its code
+    "transformers": "raise RuntimeError('built for another torch')",
+    "duckdb": "import os; os._exit(9)",
 }
 
 
 @pytest.fixture(scope="module")
-def rows(run_cli: RunCli, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """What it says where one extra is fine and two are broken."""
-    folder = tmp_path_factory.mktemp("doctor")
-    for package, code in EXTRAS.values():
-        install(folder / "site", package, code)
-    paths = [str(folder / "site"), os.environ.get("PYTHONPATH", "")]
+def site(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A search path on which every extra is there, imported at once, and two are broken."""
+    folder = tmp_path_factory.mktemp("site")
+    for packages, _ in EXTRAS.values():
+        for package in packages:
+            install(folder, package.replace("-", "_"), BROKEN.get(package, ""))
+    return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+
+
+@pytest.fixture(scope="module")
+def rows(run_cli: RunCli, site: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """What it says there."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("LONGSHOT_CACHE", str(folder / "cache"))
-        patched.setenv("PYTHONPATH", os.pathsep.join(paths))
+        patched.setenv("LONGSHOT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patched.setenv("PYTHONPATH", site)
         return {row["what"]: row for row in json.loads(run_cli("doctor", "--json").stdout)}
 
 
@@ -58,8 +65,9 @@ def test_an_extra_is_ok_when_it_can_be_imported(
 
 
 def test_every_place_of_the_cache_is_shown(
-    run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_cli: RunCli, site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PYTHONPATH", site)
     (tmp_path / "file").write_text("")
     places = [tmp_path / "file" / "below", tmp_path / "first", tmp_path / "second"]
     monkeypatch.setenv("LONGSHOT_CACHE", os.pathsep.join(map(str, places)))
