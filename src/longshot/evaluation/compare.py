@@ -10,36 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count
 from longshot.evaluation.paired_tests import SeriesPair, compare_pairs
-from longshot.evaluation.results import METRICS, Results, cell_rows, match_methods, match_testbeds
+from longshot.evaluation.results import Results
+from longshot.evaluation.sides import SeriesValues, Side, chosen_testbeds, read_side
 from longshot.evaluation.verdicts import LOWER_IS_BETTER, Compared, Policy, RunComparison, RunSeries
 from longshot.evaluation.vouched import names_only
 
 if TYPE_CHECKING:
     from longshot.statistics import Interval
-
-
-class SeriesValues(NamedTuple):
-    """A series on T tasks of a testbed: their numbers, the metric and the predictions of each."""
-
-    tasks: Ints
-    metric: Floats
-    predictions: pa.Array
-
-
-@dataclass(frozen=True)
-class Side:
-    """The values of one run on one testbed, for each series."""
-
-    name: str
-    values: dict[RunSeries, SeriesValues]
-    empty: tuple[RunSeries, ...] = ()  # asked for, and without a row
 
 
 class _Job(NamedTuple):
@@ -203,8 +184,8 @@ def compare_runs(
     added: list[str] = []
     shared, gone = _same_testbeds(a, b, testbed, allow_missing)
     for content_hash in shared:
-        side_a = _side(a, content_hash, metric, methods)
-        side_b = _side(b, content_hash, metric, against or methods)
+        side_a = read_side(a, content_hash, metric, methods)
+        side_b = read_side(b, content_hash, metric, against or methods)
         pairs = _match(side_a, side_b)
         jobs += [_job(content_hash, side_a, series_a, side_b, series_b) for series_a, series_b in pairs]
         matched_a, matched_b = map(set, zip(*pairs, strict=True))
@@ -232,8 +213,8 @@ def compare_within(
     """All pairs of series of one run, testbed by testbed, p corrected for their number."""
     jobs = []
     most = 0
-    for content_hash in _chosen(run, testbed):
-        side = _side(run, content_hash, metric, methods)
+    for content_hash in chosen_testbeds(run, testbed):
+        side = read_side(run, content_hash, metric, methods)
         most = max(most, len(side.values))
         jobs += [_job(content_hash, side, a, side, b) for a, b in combinations(side.values, 2)]
     if not jobs:
@@ -289,29 +270,12 @@ def _over_classes(run: Results, jobs: list[_Job]) -> list[Interval | None]:
     return intervals
 
 
-def _chosen(run: Results, testbed: str | None) -> list[str]:
-    """Content hashes of a run's testbeds, or of the one whose name or hash (or its beginning) is ``testbed``.
-
-    In the order asked for, which the cells keep; a file holds the testbeds sorted by hash.
-    """
-    facts = run.run["testbeds"]
-    names = {cell["testbed"]: facts[cell["testbed"]]["name"] for cell in run.run["cells"]}
-    names |= {content_hash: each["name"] for content_hash, each in facts.items()}
-    if testbed is None:
-        return list(names)
-    matched = match_testbeds(names, testbed)
-    if not matched:
-        listed = ", ".join(f"{name} ({content_hash[:12]}…)" for content_hash, name in names.items())
-        raise UserError(f"{run.name} has no testbed '{testbed}'; it has {listed}.")
-    return matched
-
-
 def _same_testbeds(
     a: Results, b: Results, testbed: str | None, allow_missing: bool
 ) -> tuple[list[str], list[str]]:
     """The hashes both runs have, and those that B lacks; UserError when either has another one that it may not have."""
-    hashes_a = _chosen(a, testbed)
-    hashes_b = _chosen(b, testbed)
+    hashes_a = chosen_testbeds(a, testbed)
+    hashes_b = chosen_testbeds(b, testbed)
     shared = [content_hash for content_hash in hashes_a if content_hash in hashes_b]
     gone = [content_hash for content_hash in hashes_a if content_hash not in hashes_b]
     if len(shared) == len(hashes_b) and (not gone or (allow_missing and shared)):
@@ -327,48 +291,6 @@ def _same_testbeds(
         if shared
         else "evaluate both on the same testbed file",
     )
-
-
-def _side(run: Results, content_hash: str, metric: str, methods: Sequence[str]) -> Side:
-    """Values of one testbed by series, in the order asked for; UserError when nothing is left."""
-    if metric not in METRICS:
-        raise UserError(f"There is no metric '{metric}'; choose one of {', '.join(METRICS)}.")
-    table = run.table()
-    table = table.filter(pc.equal(table["testbed"], content_hash))
-    cells = [cell for cell in run.run["cells"] if cell["testbed"] == content_hash]
-    calls = list(dict.fromkeys(cell["method"] for cell in cells))
-    chosen = match_methods(calls, methods)
-    values: dict[RunSeries, SeriesValues] = {}
-    empty: list[RunSeries] = []
-    for cell in cells:
-        if cell["method"] not in chosen:
-            continue
-        rows = cell_rows(table, cell)
-        series = RunSeries(cell["backbone"], cell["method"], int(cell["seed"]))
-        if rows.num_rows:
-            numbers = _metric(run, series, rows, metric)
-            values[series] = SeriesValues(rows["task"].to_numpy(), numbers, rows["prediction"])
-        else:
-            empty.append(series)
-    if not values:
-        of_methods = f" of {', '.join(methods)}" if methods else ""
-        raise UserError(
-            f"{run.name} holds 0 result rows{of_methods} on the testbed {content_hash[:12]}… and 1 is needed; its "
-            f"methods are {', '.join(calls) or 'none yet'}."
-        )
-    return Side(run.name, values, tuple(empty))
-
-
-def _metric(run: Results, series: RunSeries, rows: pa.Table, metric: str) -> Floats:
-    """A metric of all tasks [T]; UserError where a task has none."""
-    values: Floats = rows[metric].to_numpy().astype(np.float64)
-    absent = int((~np.isfinite(values)).sum())
-    if absent:
-        raise UserError(
-            f"{series} in {run.name} has no {metric} on {absent:,} of {len(values):,} tasks",
-            "choose another {metric}",
-        )
-    return values
 
 
 def _match(side_a: Side, side_b: Side) -> list[tuple[RunSeries, RunSeries]]:
