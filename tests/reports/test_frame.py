@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from longshot.core.wording import span
 from longshot.reports import frame, overlap_page, page, testbed_page
 from longshot.reports.data import ReportData
 from longshot.reports.sections.base import Request
@@ -75,7 +76,7 @@ class TestPage:
         ("values", "text"), [([5.0, 5.0], "5"), ([2.0, 20.0, 7.0], "2–20"), ([1.25, 1.5], "1.2–1.5")]
     )
     def test_a_span(self, values: list[float], text: str) -> None:
-        assert page._span(values) == text
+        assert span(values) == text
 
     def test_a_testbed_counts_each_task_once(self) -> None:
         first = cell([0.5, 0.5], [0, 1])
@@ -109,10 +110,6 @@ class TestTestbedPage:
         assert testbed_page._ends(seven).endswith("Least often: g (1), f (2), e (3).")
         assert testbed_page._ends({"a": 3, "b": 2}) == "Most often: a (3), b (2)."
         assert testbed_page._ends({"a": 1, "b": 1}) == "Every class in 1 task."
-
-    def test_bounds(self) -> None:
-        assert testbed_page._bounds([5, 5]) == "5" and testbed_page._bounds([20, 2, 7]) == "2–20"
-        assert testbed_page._span({"min": 1, "max": 3}) == "1–3"
 
     @staticmethod
     def planted(**columns: list[float | None]) -> Any:
