@@ -35,7 +35,9 @@ def test_a_transformer_is_cut_into_quarters() -> None:
 
 
 def test_too_many_stages_are_told() -> None:
-    with pytest.raises(UserError, match="'cnn4' has 4 stages and the last 5 are to be trained; train at most 4"):
+    with pytest.raises(
+        UserError, match="'cnn4' has 4 stages and the last 5 are to be trained; train at most 4"
+    ):
         last_stages(get_network("cnn4", size=(32, 32)), 5)
 
 
