@@ -151,6 +151,8 @@ def _print(overlap: Overlap) -> None:
         if row["kind"] != "similar" or overlap.settings["backbone"]
     ]
     print_table(rows)
+    if by_name := sorted({side["name"] for side in (a, b) if side["identity"] == "names"}):
+        click.echo(f"\nidentity: names only of {', '.join(by_name)}; changed images would go unnoticed")
     pairs = overlap.pairs.slice(0, _SHOWN).to_pylist()
     if pairs:
         click.echo()
