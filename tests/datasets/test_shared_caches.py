@@ -166,3 +166,24 @@ def test_commands_work_with_nothing_writable_but_the_output(
         assert done.stderr.count("the cache cannot be written") == 1
         assert "Traceback" not in done.stderr
     assert (run / "run.json").is_file()
+
+
+def test_a_read_only_cache_is_shown_and_not_pruned(
+    photos_npz: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read_only: Callable[[Path], Path],
+    run_cli: RunCli,
+) -> None:
+    places(monkeypatch, tmp_path / "shared")
+    image_digests(open_dataset(photos_npz))
+    shared = read_only(tmp_path / "shared")
+    places(monkeypatch, shared)
+    assert run_cli("cache").stdout.startswith(f"{shared}: ")
+    done = run_cli("cache", "prune", "--all", "--yes", check=False)
+    assert done.returncode == 2 and "cannot be written, so nothing in it can be deleted" in done.stderr
+    added = run_cli("datasets", "add", "letters", photos_npz, check=False)
+    assert (
+        added.returncode == 2
+        and "'letters' cannot be remembered: the cache cannot be written" in added.stderr
+    )

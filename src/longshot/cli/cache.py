@@ -35,7 +35,7 @@ def show(as_json: bool) -> None:
     Example:
       longshot cache show --json
     """
-    from longshot.core.files import cache_dir
+    from longshot.core.files import own_cache
     from longshot.features.cache import entries
 
     stored = entries()
@@ -50,9 +50,9 @@ def show(as_json: bool) -> None:
     ]
     if as_json:
         listed = [{"kind": e.kind, "name": e.name, "bytes": e.bytes, "used": e.used} for e in stored]
-        echo_json({"path": str(cache_dir()), "kinds": totals, "entries": listed})
+        echo_json({"path": str(own_cache()), "kinds": totals, "entries": listed})
         return
-    click.echo(f"{cache_dir()}: {_size(sum(entry.bytes for entry in stored))}")
+    click.echo(f"{own_cache()}: {_size(sum(entry.bytes for entry in stored))}")
     if stored:
         print_table([{**row, "bytes": _size(row["bytes"])} for row in totals])
         click.echo()

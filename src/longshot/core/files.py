@@ -66,6 +66,12 @@ def cache_dir(*parts: str) -> Path:
     return path
 
 
+def own_cache() -> Path:
+    """The place of the cache that is written to, or the first where none can be; unlike ``cache_dir`` it makes none."""
+    places = cache_places()
+    return next(filter(is_writable, places), places[0])
+
+
 def is_writable(folder: Path) -> bool:
     """Whether files can be made in a folder, which is created where it is missing."""
     try:

@@ -18,7 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.core.files import atomic, cache_dir, cache_places, explain_disk_errors, write_text
+from longshot.core.files import (
+    atomic,
+    cache_dir,
+    cache_places,
+    explain_disk_errors,
+    is_writable,
+    own_cache,
+    write_text,
+)
 from longshot.core.locks import file_lock, is_held
 from longshot.core.wording import note
 from longshot.datasets.dataset import Dataset
@@ -219,7 +227,7 @@ def entries() -> list[CacheEntry]:
 
     Of several places, the one that is written to.
     """
-    root = cache_dir()
+    root = own_cache()
     groups: dict[tuple[str, str], list[Path]] = {}
     for file in root.rglob("*"):
         if file.is_file() and not file.is_symlink():
@@ -241,6 +249,11 @@ def entries() -> list[CacheEntry]:
 
 def prune(chosen: list[CacheEntry]) -> int:
     """Delete entries and folders left empty; features that a process is making stay. Returns bytes freed."""
+    if chosen and not is_writable(own_cache()):
+        raise UserError(
+            f"The cache {own_cache()} cannot be written, so nothing in it can be deleted",
+            "set LONGSHOT_CACHE to a folder that you may write to",
+        )
     freed = 0
     for entry in chosen:
         if any(file.suffix == ".lock" and is_held(file) for file in entry.files):
@@ -250,7 +263,7 @@ def prune(chosen: list[CacheEntry]) -> int:
         for file in sorted(entry.files, key=lambda f: f.suffix != ".json"):
             with contextlib.suppress(FileNotFoundError):
                 file.unlink()
-        for folder in {file.parent for file in entry.files} - {cache_dir()}:
+        for folder in {file.parent for file in entry.files} - {own_cache()}:
             with contextlib.suppress(OSError):
                 folder.rmdir()
         freed += entry.bytes
