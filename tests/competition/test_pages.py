@@ -20,7 +20,7 @@ from longshot.competition.board import leaderboard_page
 from longshot.competition.bundle import write as bundle
 from longshot.competition.difficulty import FILE
 from longshot.competition.fact_sheet import dump
-from longshot.competition.figures import Difficulty, curve, difficulties
+from longshot.competition.figures import Difficulty, curve, curves, difficulties
 from longshot.competition.inside.scoring import METRICS, TaskScore, student, summarize
 from longshot.competition.pages import details_page, run_title
 from longshot.competition.settings import Competition, load
@@ -229,6 +229,14 @@ def test_the_figures_show_the_first_eight_of_nine(competition, submission):
     assert row[1:5] == ["team 7 · free-style", "last · free-style", "0.500", "-0.500"]
     assert row[6] == "1.000 ± 0.000"
     assert "Over all 9 entries" in text
+
+
+def test_counts_have_whole_ticks_and_nothing_is_above_100():
+    group = {METRICS[0]: 1.0, f"{METRICS[0]}_ci95": 0.0}
+    texts = Seen(curves({"right": {"2": group, "3": group}}, "number of classes", "c")).text
+    ticks = [text.strip() for text in texts if re.fullmatch(r"\s*\d+(\.\d+)?\s*", text)]
+    assert {"2", "3", "90", "100"} <= set(ticks)
+    assert all(float(tick).is_integer() and "." not in tick and float(tick) <= 100 for tick in ticks)
 
 
 def test_a_curve_has_its_points_in_order_and_its_band():

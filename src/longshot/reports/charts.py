@@ -113,11 +113,11 @@ def intervals(
         return to_svg(figure, prefix, f"{xlabel}: " + "; ".join(f"{row.label} {row.note}" for row in rows))
 
 
-def _few_ticks(axes: Any) -> None:
-    """Round numbers along x, so few that their labels never touch."""
+def _few_ticks(axes: Any, *, counts: bool = False) -> None:
+    """Round numbers along x, so few that their labels never touch; whole ones where x ``counts`` something."""
     from matplotlib.ticker import MaxNLocator
 
-    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=counts))
 
 
 def _ends(axes: Any, y: float, at_start: str, at_end: str) -> None:
@@ -162,9 +162,9 @@ def rolling(curves: Sequence[Curve], *, xlabel: str, prefix: str, ylabel: str = 
         highs = [100 * float(np.max(c.y if c.high is None else np.fmax(c.y, c.high))) for c in curves]
         # Whole tens. A band may reach below 0, where nothing was measured; normalised accuracy itself may lie there.
         floor = min(0.0, 10 * np.floor(10 * min(float(np.min(curve.y)) for curve in curves)))
-        low = max(floor, 10 * np.floor(min(lows) / 10))
+        low = min(max(floor, 10 * np.floor(min(lows) / 10)), 90)  # nothing is above 100
         axes.set_ylim(low, max(min(100, 10 * np.ceil(max(highs) / 10)), low + 10))
-        _few_ticks(axes)
+        _few_ticks(axes, counts=all(bool((curve.x == np.round(curve.x)).all()) for curve in curves))
         axes.grid(axis="y")
         axes.tick_params(axis="x", pad=7)  # clear of the lowest number on the other axis
         axes.set_xlabel(shorten(xlabel, 48))
