@@ -338,6 +338,19 @@ def test_too_much_processor_time(competition, submission, tmp_path):
     assert "processor time" in outcome.reason or "SIGXCPU" in outcome.reason or "SIGKILL" in outcome.reason
 
 
+def test_processor_time_of_all_tasks_is_counted_together(competition, submission, tmp_path):
+    """No process exceeds the limit; the three of a run do, also where they end before they are ended."""
+    burn = "import time\nstart = time.process_time()\nwhile time.process_time() < start + 2.5: pass\n"
+    away = "import os, threading\nthreading.Timer(0.01, lambda: os._exit(0)).start()\n"
+    parts = {
+        "meta": f"{burn}return MyLearner()",
+        "fit": f"{burn}return Guess(support_set[3])",
+        "predict": f"{away}return np.zeros(len(query_set), dtype=np.int64)",
+    }
+    outcome, _ = attack(competition, submission(**parts), tmp_path, cpu_seconds=6)
+    assert outcome.reason == "it used up its 6 seconds of processor time"
+
+
 ANSWERS = {
     "a wrong shape": ("np.zeros((len(query_set), 99))", "shape"),
     "too few": ("np.zeros(1, dtype=int)", "shape"),

@@ -12,6 +12,7 @@ import ctypes
 import fcntl
 import os
 import resource
+import select
 import signal
 import socket
 import struct
@@ -30,6 +31,7 @@ SEEN = ("filesystems", "mounts", "net", "self", "sys", "sysvipc", "thread-self",
 SEEN_SETTINGS = ("kernel", "net", "vm")  # below /proc/sys, but for
 COUNTED = ("sys/kernel/keys", "sys/kernel/ns_last_pid", "sys/kernel/pty", "sys/kernel/random")
 FROZEN = ("cpuinfo", "meminfo", "uptime")  # as it was when the box was made: programs ask for it
+PATIENCE = 2.0  # seconds that the first process of a room has to bury the others
 _MOUNTS, _NAMES, _QUEUES, _NUMBERS, _NETWORK = 0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000
 _READ_ONLY, _NO_SETUID, _NO_DEVICES, _NO_PROGRAMS, _REMOUNT, _BIND = 1, 2, 4, 8, 32, 4096
 _ALL, _PRIVATE = 16384, 1 << 18
@@ -72,7 +74,6 @@ class Rooms:
         lines = [*(f"{name} 0 0 0 0 0 0 0 0 0 0\n" for name in processors), "btime 0\n"]
         (WORK / "stat").write_text("".join(lines), encoding="utf-8")  # how many there are, not how busy
         self._covered = _machine_wide()
-        spawn.forget_children()
         # what bubblewrap bound there: a part of Python, say
         self._shown = sorted(entry.name for entry in TEMPORARY.iterdir())
 
@@ -92,7 +93,7 @@ class Rooms:
             _keep_open([*descriptors, *([] if ended is None else [ended])])
             self._furnish()
             self._give_up_rights()
-            code = spawn.watch_over(work, descriptors, ended)
+            code = spawn.watch_over(work, descriptors, ended, _end_all)
         except NoRoom as error:
             os.write(2, f"no room: {error}\n".encode())
         finally:
@@ -100,10 +101,13 @@ class Rooms:
 
     def clean(self, first: int, trains: bool) -> None:
         """End all processes of the room."""
-        with suppress(ProcessLookupError):
+        watched, ending = os.pidfd_open(first), select.poll()
+        ending.register(watched, select.POLLIN)
+        os.kill(first, signal.SIGTERM)
+        if not ending.poll(PATIENCE * 1000):
             os.kill(first, signal.SIGKILL)
-        with suppress(ChildProcessError):
-            os.waitpid(first, 0)  # returns when the whole room is gone
+        os.close(watched)
+        spawn.bury(first)  # returns when the whole room is gone
         if trains:  # all that could write is gone: not even a time stamp changes from here on
             _mount(None, TRAINED, flags=_REMOUNT | _READ_ONLY | _NO_SETUID | _NO_DEVICES)
 
@@ -164,6 +168,15 @@ class Rooms:
             buffer = ctypes.create_string_buffer(limits.calls, len(limits.calls))
             program = struct.pack("=HxxxxxxQ", len(limits.calls) // 8, ctypes.addressof(buffer))
             _done(_libc.prctl(_SECCOMP, 2, program, 0, 0), "a filter of system calls")
+
+
+def _end_all() -> None:
+    """End and bury every other process of the room."""
+    with suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
 
 
 def _own_numbers() -> int:

@@ -30,6 +30,7 @@ from typing import Protocol
 READY, CLEAN, STOP = b"ready", b"clean", b"stop"
 TRAIN, TASK = b"train", b"task"
 _DUMPABLE = 4  # of prctl
+_libc = ctypes.CDLL(None)
 PATIENCE = 20.0  # seconds until the last process must be gone
 # A word in the submission's files → what is imported for it once, before its processes are forked.
 LIBRARIES = {
@@ -59,7 +60,6 @@ class Forks:
 
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
-        forget_children()
 
     def start(
         self, work: Callable[[], int], trains: bool, descriptors: Sequence[int], ended: int | None = None
@@ -89,26 +89,43 @@ class Forks:
             for member in family:
                 with suppress(ProcessLookupError):
                     os.kill(member, signal.SIGKILL)
+            while bury(-1, os.WNOHANG):
+                pass
             time.sleep(0.001)
         shutil.rmtree(self.scratch)
 
 
-def forget_children() -> None:
-    """Children of this process are buried by the kernel, and their exit codes with them."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+def bury(process: int, options: int = 0) -> bool:
+    """Wait for a child as ``os.waitpid`` does, but never know its exit code; False where there is none."""
+    return int(_libc.waitpid(process, None, options)) > 0
 
 
-def watch_over(work: Callable[[], int], descriptors: Sequence[int], ended: int | None) -> int:
-    """Fork the process that does ``work``, bury what ends, and tell ``ended`` how that one did (128 + n: signal n)."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+class _Stopped(BaseException):
+    """Raised in a watching process that is told to end."""
+
+
+def watch_over(
+    work: Callable[[], int],
+    descriptors: Sequence[int],
+    ended: int | None,
+    end_all: Callable[[], None] = lambda: None,
+) -> int:
+    """Fork the process that does ``work``, bury what ends, and tell ``ended`` how that one did (128 + n: signal n).
+
+    When it has ended, or SIGTERM says that it shall, ``end_all`` ends and buries the others: only so is their processor
+    time counted.
+    """
     for printed in descriptors[2:3]:  # this process, too, has no pipe that another room has
         for stream in (1, 2):
             os.dup2(printed, stream)
+    signal.signal(signal.SIGTERM, _stop)
+    _libc.prctl(_DUMPABLE, 0, 0, 0, 0)  # closed to the submission
     process = os.fork()
     if process == 0:
         code = 3
         try:
-            ctypes.CDLL(None).prctl(_DUMPABLE, 1, 0, 0, 0)  # its own process is open to itself
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            _libc.prctl(_DUMPABLE, 1, 0, 0, 0)  # its own process is open to itself
             if ended is not None:
                 os.close(ended)
             code = work()
@@ -116,14 +133,22 @@ def watch_over(work: Callable[[], int], descriptors: Sequence[int], ended: int |
             os._exit(code)
     for descriptor in descriptors:
         os.close(descriptor)  # so that it closes when the submission closes it
-    while True:
-        member, status = os.wait()
-        if member == process:
-            code = os.waitstatus_to_exitcode(status)
-            code = code if code >= 0 else 128 - code
-            if ended is not None:
-                os.write(ended, str(code).encode())
-            return code
+    code = 3
+    with suppress(_Stopped):
+        member = 0
+        while member != process:
+            member, status = os.wait()
+        code = os.waitstatus_to_exitcode(status)
+        code = code if code >= 0 else 128 - code
+        if ended is not None:
+            os.write(ended, str(code).encode())
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    end_all()
+    return code
+
+
+def _stop(*_: object) -> None:
+    raise _Stopped
 
 
 def serve(control: socket.socket, starter: Starter, work: Work) -> None:
