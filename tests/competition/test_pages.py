@@ -239,6 +239,15 @@ def test_counts_have_whole_ticks_and_nothing_is_above_100():
     assert all(float(tick).is_integer() and "." not in tick and float(tick) <= 100 for tick in ticks)
 
 
+def test_difficulty_of_two_tasks_has_no_interval(competition, submission):
+    """Two tasks at 0.2 and 0.8: 0.5 ± 3.8."""
+    store = Store(competition)
+    enter_planted(competition, store, submission(), "a", "feedback", planted(0.5, 0.01, easy=0.5))
+    write_tasks(run_folder(competition, 1, 1), ["easy", "easy"], [0.2, 0.8])
+    (row,) = table_rows(leaderboard_page(competition, store, "feedback"), "Difficulty of the datasets")
+    assert row[3:] == ["0.500", "0.500", "0.500", "–"]
+
+
 def test_a_curve_has_its_points_in_order_and_its_band():
     group = {METRICS[0]: 0.5, f"{METRICS[0]}_ci95": 0.125}
     line = curve(3, "name", {"10": group, "2": {METRICS[0]: 0.25, f"{METRICS[0]}_ci95": None}})

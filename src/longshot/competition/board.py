@@ -10,7 +10,7 @@ from typing import Any
 from longshot.competition import figures
 from longshot.competition.difficulty import PhaseDifficulty, TaskRecord, phase_difficulty, read_records
 from longshot.competition.domains import describe, phase_domains
-from longshot.competition.inside.scoring import telling_half
+from longshot.competition.inside.scoring import telling, telling_half
 from longshot.competition.pages import Facts, PagePart, render
 from longshot.competition.ranking import BoardEntry, leaderboard, standing
 from longshot.competition.settings import Competition, Phase
@@ -124,7 +124,7 @@ def _difficulty(difficulty: PhaseDifficulty) -> PagePart:
     bars, rows = [], []
     for each in difficulty.datasets:
         best, worst = 1 - each.intrinsic.mean, 1 - each.intrinsic.mean - each.modelling.mean
-        bars.append(figures.Difficulty(each.dataset, worst, best, each.intrinsic.half))
+        bars.append(figures.Difficulty(each.dataset, worst, best, telling(each.intrinsic.half)))
         ends = [difficulty.entries[each.best], difficulty.entries[each.worst]]
         modelling = _with_half(each.modelling) if count > 1 else "–"
         rows.append(
@@ -135,7 +135,7 @@ def _difficulty(difficulty: PhaseDifficulty) -> PagePart:
         "the best entry leaves (1 − best), for 1 can be reached. Modelling: how much the choice of method matters "
         "(best − worst). ± is half of the 95 % interval over tasks"
         + ("" if difficulty.paired else ", every entry having tasks of its own")
-        + ", given which entry was best and which worst."
+        + ", given which entry was best and which worst; so few tasks that it would say nothing have none."
     )
     if count == 1:
         note += " One entry says nothing about the choice of method."
@@ -163,7 +163,8 @@ def _difficulty(difficulty: PhaseDifficulty) -> PagePart:
 
 
 def _with_half(interval: Interval) -> str:
-    return f"{interval.mean:.3f}" + ("" if interval.half is None else f" ± {interval.half:.3f}")
+    half = telling(interval.half)
+    return f"{interval.mean:.3f}" + ("" if half is None else f" ± {half:.3f}")
 
 
 def _half(scores: Mapping[str, Any] | None) -> str:

@@ -117,7 +117,11 @@ def summarize(tasks: Sequence[TaskScore], half_width: HalfWidth) -> dict[str, An
 
 def telling_half(values: Mapping[str, Any], metric: str) -> float | None:
     """The half width of a group's interval, None where it has none or one that says nothing (0.55 ± 4.76)."""
-    half = values[f"{metric}_ci95"]
+    return telling(values[f"{metric}_ci95"])
+
+
+def telling(half: float | None) -> float | None:
+    """A half width, None where there is none or where it says nothing."""
     return None if half is None or half > WIDEST else float(half)
 
 
