@@ -211,6 +211,7 @@ def test_only_what_is_missing_is_made_again_and_the_same(run_cli: Any) -> None:
             "training run 1 other domains matching",
             "training run 1 other domains fomaml",
             "tables",
+            "report",  # the page tells the new seconds
         ]
         assert [_rows(folder, name) for name in ("methods", "domains")] == before
 
