@@ -207,12 +207,13 @@ def test_only_what_is_missing_is_made_again_and_the_same(run_cli: Any) -> None:
         record.write_text(json.dumps(json.loads(record.read_text("utf-8"))[:1]), "utf-8")
         (folder / "tables/ways.md").unlink()
         steps = json.loads(run_cli(*_command(root, folder)).stdout)["steps"]
-        assert [s["step"] for s in steps if s["did"] == "written"] == [
+        written = [step["step"] for step in steps if step["did"] == "written"]
+        assert written[:3] == [
             "training run 1 other domains matching",
             "training run 1 other domains fomaml",
             "tables",
-            "report",  # the page tells the new seconds
         ]
+        assert set(written[3:]) <= {"report"}  # made again where the seconds it tells are others
         assert [_rows(folder, name) for name in ("methods", "domains")] == before
 
 

@@ -173,11 +173,8 @@ def test_only_what_is_missing_is_made_again_and_the_same(run_cli: Any) -> None:
         (folder / "tables/slopes.md").unlink()
         steps = _run(run_cli, root)["steps"]
         made = [step["step"] for step in steps if step["did"] == "written"]
-        assert made == [
-            "training R = 5 protonet 2-shot",
-            "tables",
-            "report",
-        ]  # the page tells the new seconds
+        assert made[:2] == ["training R = 5 protonet 2-shot", "tables"]
+        assert set(made[2:]) <= {"report"}  # made again where the seconds it tells are others
         assert sum(step["step"].startswith("training") for step in steps) == 13
         assert _rows(folder, "accuracies") == before
 
