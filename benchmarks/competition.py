@@ -46,7 +46,11 @@ from longshot.competition.settings import Competition, load
 from longshot.competition.store import Store, events, submissions
 
 TRAIN_TASKS, TEST_TASKS, ROUNDS = 12, 2, 3
-TASKS_EACH, STARTS = 5, 3  # of the isolation part: test tasks per dataset, boxes started anew
+FEW_TASKS, TASKS_EACH, STARTS = (
+    6,
+    4,
+    2,
+)  # of the isolation part: training, test per dataset, boxes started anew
 SUBMISSIONS, SUBMITTERS, WORKERS = 100, 8, 2
 
 
@@ -112,7 +116,7 @@ def isolation() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         competition = create(folder / "competition", tasks=TASKS_EACH)
-        code = _prototypical(folder / "prototypical")
+        code = _prototypical(folder / "prototypical", FEW_TASKS)
         phase = competition.phase("feedback")
         sides = {
             name: CompetitionData(competition.model_copy(update={"isolation": name}))
@@ -121,9 +125,7 @@ def isolation() -> None:
         tasks = sides["run"].test_tasks(phase, 1)
         for name in (*phase.train, *phase.test):
             sides["run"].pixels(name)  # images are cut to size once per competition, not per run
-        print(
-            f"\n{TRAIN_TASKS} training tasks, {len(tasks)} test tasks; load average {os.getloadavg()[0]:.1f}"
-        )
+        print(f"\n{FEW_TASKS} training tasks, {len(tasks)} test tasks; load average {os.getloadavg()[0]:.1f}")
         titles = ("one", "each", "ratio") * 2
         print(f"{'':>6} {'processor seconds':>26} {'by the clock':>26}")
         print(f"{'round':>6} " + " ".join(f"{title:>8}" for title in titles))
@@ -162,9 +164,9 @@ def _start_anew(data: CompetitionData, code: Path, out: Path) -> tuple[float, fl
     return Metered.spent["cpu"], Metered.spent["wall"]
 
 
-def _prototypical(folder: Path) -> Path:
+def _prototypical(folder: Path, train_tasks: int = TRAIN_TASKS) -> Path:
     """The baseline in small, on one thread; it does not validate: training and tasks are timed."""
-    settings = {"network": "cnn4(width=16)", "train_tasks": TRAIN_TASKS}
+    settings = {"network": "cnn4(width=16)", "train_tasks": train_tasks}
     code = write_baseline("prototypical", folder, settings)
     config = json.loads((code / "config.json").read_text())
     (code / "config.json").write_text(json.dumps({**config, "validation_datasets": None}))
