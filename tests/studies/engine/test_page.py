@@ -16,6 +16,7 @@ from longshot.studies.engine.figures import Picture
 from longshot.studies.engine.finish import Findings
 from longshot.studies.engine.page import study_page
 from longshot.studies.engine.presets import get_study
+from longshot.studies.engine.run import run_study
 from longshot.studies.engine.tables import TableFile, heads, row
 from longshot.studies.engine.training import TrainingRecord
 
@@ -103,3 +104,22 @@ def test_the_page_is_read_on_a_phone_and_in_the_dark(browser: Any, better: Path)
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 26)"
         assert dark == (scheme == "dark")
         page.close()
+
+
+def test_a_dataset_known_by_names_is_told(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LONGSHOT_IDENTITY", "names")
+    changes = {
+        "ways": [2],
+        "shots": [1],
+        "tasks": 4,
+        "query": 2,
+        "methods": ["protonet"],
+        "backbone": "pixels",
+    }
+    outcome = run_study("many-way-small", photos, out=tmp_path / "study", settings=changes, workers=1)
+    sentence = f"{photos.name} is known by the names of its images alone"
+    assert outcome.notes[0].startswith(sentence)
+    assert sentence in (outcome.path / "report.html").read_text(encoding="utf-8")
+    assert sentence in (outcome.path / "study.json").read_text(encoding="utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,7 @@ def finish(
     ``datasets`` are all sources of the study: the page is titled after them and shows pictures of their tasks.
     """
     study, out = job.study, folder.path
+    findings = replace(findings, notes=[*_known_by_name(datasets), *findings.notes])
     tables = findings.all_tables()
     hashes = {facts["name"]: content_hash for content_hash, facts in results.run["testbeds"].items()}
     units = sorted(unit for cell in results.run["cells"] for unit in cell["units"])
@@ -99,6 +100,15 @@ def finish(
     notes = [*findings.absent, *findings.notes]
     listed = [str(path.relative_to(out)) for path in pictures]
     return StudyOutcome(out, notes, folder.did, tables, listed, findings.claims)
+
+
+def _known_by_name(datasets: Sequence[Dataset]) -> list[str]:
+    """A sentence for every dataset of which only the names of its images are vouched for."""
+    names = dict.fromkeys(dataset.name for dataset in datasets if dataset.identity == "names")
+    return [
+        f"{name} is known by the names of its images alone: other pictures under these names would go unnoticed."
+        for name in names
+    ]
 
 
 def _write_run_page(datasets: Sequence[Dataset], run: Path, page: Path, title: str) -> None:
