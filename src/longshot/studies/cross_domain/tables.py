@@ -133,7 +133,7 @@ def difficulty_table(methods: Sequence[str], tasks: TasksBySetting) -> TableFile
     note = (
         "Normalised accuracy in %. Modelling difficulty: best − worst baseline on the same tasks; intrinsic "
         "difficulty: 100 − best; ± half the 95 % interval over tasks, given which was best and worst here. The paper's "
-        "best is MetaDelta++ with pre-trained weights, which is not among these baselines."
+        "best is MetaDelta++ with pre-trained weights, which this study does not run."
     )
     title = "Intrinsic and modelling difficulty"
     sheets = [Sheet(title, names, [list(rows.values())], note, labels=1), paper.sheet(10)]
