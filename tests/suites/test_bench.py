@@ -65,6 +65,12 @@ def test_a_judge_is_marked_and_not_ranked(world: Path, photos: Path) -> None:
     assert "†" in text and "is not ranked" in text
 
 
+def test_a_label_does_not_hide_a_judge(world: Path) -> None:
+    suite = [world / "hard.parquet"]
+    (entry,) = longshot.bench("mine=pixels", suite=suite, methods="protonet").entries
+    assert (entry.model, entry.scores["hard"].judge) == ("mine", True)
+
+
 def test_the_page_is_whole_and_escaped(world: Path, photos: Path) -> None:
     features = own_vectors(longshot.open_dataset(photos))
     page = longshot.bench({"<b>mine": features}, suite=world / "easy.parquet", methods="protonet").page()
@@ -90,5 +96,7 @@ def test_mistakes_are_one_sentence(world: Path, tmp_path: Path) -> None:
         longshot.bench([], suite=world / "easy.parquet", merge=[tmp_path / "b.json"])
     with pytest.raises(UserError, match="does not exist"):
         longshot.bench([], suite=world / "easy.parquet", merge=[tmp_path / "b.json"], out=tmp_path / "a")
+    with pytest.raises(UserError, match="0 models were given, and there is no leaderboard to show"):
+        longshot.bench([], suite=world / "easy.parquet", out=tmp_path / "none")
     with pytest.raises(UserError, match="nosuch"):
         longshot.bench("nosuch", suite=world / "easy.parquet")

@@ -50,9 +50,8 @@ class Compared:
     @property
     def notable_over_classes(self) -> Interval | None:
         """``over_classes`` where its width differs from the interval over tasks by more than a fifth."""
-        if self.over_classes is None or not differs(self.result.difference, self.over_classes):
-            return None
-        return self.over_classes
+        wider = self.over_classes
+        return wider if wider is not None and differs(self.result.difference.half, wider.half) else None
 
     @property
     def verdict(self) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.files import atomic
-from longshot.statistics.crossed import NOTICEABLE
+from longshot.statistics.crossed import differs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,9 +24,9 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
     seeds = {record["seed"] for record in records}
     many_ways = any(record["top5"] < 1 for record in records)
     adapted = any(facts.get("kind", "frozen") != "frozen" for facts in results.run["methods"].values())
-    wider = any(map(_notable, records))
+    wider = [differs(record["ci95"], record["ci95_over_classes"]) for record in records]
     rows = []
-    for record in records:
+    for record, notable in zip(records, wider, strict=True):
         row = {
             "testbed": record["testbed"],
             "backbone": record["backbone"],
@@ -37,8 +37,8 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
             "balanced %": with_half(record, "balanced_accuracy"),
             "normalized %": with_half(record, "normalized_accuracy"),
         }
-        if wider:
-            row["over classes"] = f"± {100 * record['ci95_over_classes']:.2f}" if _notable(record) else ""
+        if any(wider):
+            row["over classes"] = f"± {100 * record['ci95_over_classes']:.2f}" if notable else ""
         if many_ways:
             row["top-5 %"] = with_half(record, "top5")
         row["loss"] = with_half(record, "loss", scale=1, digits=3)
@@ -49,12 +49,6 @@ def summary_rows(results: Results) -> list[dict[str, Any]]:
             row["seed"] = record["seed"]
         rows.append(row)
     return rows
-
-
-def _notable(record: Mapping[str, Any]) -> bool:
-    """Whether the interval over classes differs from the one over tasks by more than a fifth."""
-    half, over_classes = record["ci95"], record["ci95_over_classes"]
-    return None not in (half, over_classes) and abs(over_classes - half) > NOTICEABLE * half
 
 
 def with_half(record: Mapping[str, Any], name: str, *, scale: float = 100, digits: int = 2) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from longshot.core.arrays import Floats
 from longshot.evaluation.paired_tests import SIGNIFICANCE, SeriesPair, compare_pairs, enough_resamples
 from longshot.reports.data import METRICS, Cell, ReportData, ReportSeries, ReportTestbed
-from longshot.statistics.crossed import NOTICEABLE
+from longshot.statistics.crossed import differs
 
 if TYPE_CHECKING:
     from longshot.statistics import Comparison
@@ -52,8 +52,7 @@ class SeriesEstimate:
     @property
     def notable_class_half(self) -> float | None:
         """``class_half`` where it differs from ``half`` by more than a fifth, else None."""
-        differs = abs(self.class_half - self.half) > NOTICEABLE * self.half  # False with a NaN
-        return self.class_half if differs else None
+        return self.class_half if differs(self.half, self.class_half) else None
 
 
 Estimates = dict[tuple[int, int], SeriesEstimate]  # (bed, series) → its numbers

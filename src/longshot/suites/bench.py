@@ -9,10 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from longshot.core.errors import UserError
 from longshot.core.files import write_json, write_text
+from longshot.core.wording import span
 from longshot.suites import leaderboard
 from longshot.suites.card import BenchCard
 from longshot.suites.leaderboard import Entry, TestbedScore
@@ -77,15 +76,20 @@ def bench(
     """
     chosen = [methods] if isinstance(methods, str) else list(methods)
     opened = suite if isinstance(suite, Suite) else open_suite(suite or BUILT_IN[0], chosen)
-    if merge and board is None and out is None:
+    path = board if board is not None else None if out is None else Path(out) / "leaderboard.json"
+    if merge and path is None:
         raise UserError("Boards can only be merged into a file and none was named", "give {board:FILE}")
+    if not models and not merge and (path is None or not Path(path).exists()):
+        raise UserError(
+            "There is nothing to bench: 0 models were given, and there is no leaderboard to show",
+            "name a backbone, such as 'pixels'",
+        )
     entries: list[Entry] = []
     if models:
         folder = None if out is None else Path(out) / "run"
         calls = chosen or list(opened.methods)
         options: dict[str, Any] = {"datasets": datasets, "device": device, "workers": workers}
         entries = _measure(opened, models, calls, folder, options)
-    path = board if board is not None else None if out is None else Path(out) / "leaderboard.json"
     if path is None:
         full_board = leaderboard.empty_board(opened).with_entries(entries)
     else:
@@ -111,13 +115,11 @@ def _facts(name: str, testbed: Testbed) -> dict[str, Any]:
     from longshot.testbeds.columns import ragged
     from longshot.testbeds.content import say_identity
 
-    way, shot = testbed.table["way"].to_numpy(), ragged(testbed.table, "shots").values
-    spans = [f"{numbers.min()}" + (f"–{numbers.max()}" if np.ptp(numbers) else "") for numbers in (way, shot)]
     return {
         "name": name,
         "tasks": len(testbed),
-        "way": spans[0],
-        "shot": spans[1],
+        "way": span(testbed.table["way"].to_pylist()),
+        "shot": span(ragged(testbed.table, "shots").values.tolist()),
         "hash": testbed.content_hash,
         "identity": say_identity(testbed.meta["content"]),
     }
@@ -189,10 +191,15 @@ def _entry(
 
 
 def _is_judge(suite: Suite, name: str, backbone: str, facts: Mapping[str, Any]) -> bool:
-    """Whether the network chose this testbed's images: by the hash of its features, else by its name."""
+    """Whether the network chose this testbed's images: by the hash of its features, else by its name.
+
+    Another version of PyTorch gives other features of the same network, and a label hides its name: either tells.
+    """
     features, judge = suite.judge(name)
-    hashes = {network["features_hash"] for story in facts.values() for network in story["networks"]}
-    return bool(features and features in hashes) or bool(judge and judge == backbone)
+    networks = [network for story in facts.values() for network in story["networks"]]
+    names = {backbone, *(network["backbone"] for network in networks)}
+    hashes = {network["features_hash"] for network in networks}
+    return bool(features and features in hashes) or bool(judge and judge in names)
 
 
 def _milliseconds_per_image(plan: EvaluationPlan, label: str) -> float | None:

@@ -12,7 +12,7 @@ from longshot.core.wording import count
 from longshot.reports.frame import Section, write_page
 from longshot.reports.sheets import Sheet, SheetCell, markdown
 from longshot.reports.tables import percent
-from longshot.statistics.crossed import NOTICEABLE
+from longshot.statistics.crossed import differs
 from longshot.suites.leaderboard import Entry, Leaderboard, TestbedScore
 from longshot.suites.suite import KINDS, Kind
 
@@ -160,10 +160,8 @@ class BenchCard:
 def score_text(score: TestbedScore) -> str:
     """``84.31 ± 0.62 (± 1.90)``, with a dagger where the network judged itself."""
     text = percent(score.mean, 2) + ("" if score.half is None else f" ± {percent(score.half, 2)}")
-    if None not in (score.half, score.class_half):
-        assert score.half is not None and score.class_half is not None
-        if abs(score.class_half - score.half) > NOTICEABLE * score.half:
-            text += f" (± {percent(score.class_half, 2)})"
+    if score.class_half is not None and differs(score.half, score.class_half):
+        text += f" (± {percent(score.class_half, 2)})"
     return f"{text} {JUDGE}" if score.judge else text
 
 

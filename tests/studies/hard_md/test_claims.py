@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from longshot.studies.engine.claims import JudgedClaim, judge
+import re
+from pathlib import Path
+
+import pytest
+
+from longshot.studies.engine.claims import Claim, JudgedClaim, judge
 from longshot.studies.hard_md.claims import hard_claims
+from longshot.studies.hard_md.scores import HardScores
 from longshot.studies.hard_md.testbeds import HardTestbed, main
 
 from .test_tables import JUDGE, OTHER, Planted, settings
@@ -76,3 +82,34 @@ def test_the_judge_alone_is_marked() -> None:
     scores.paths = [JUDGE]
     claim = judge(hard_claims(own), scores)[0]
     assert "which chose the supports" in claim.numbers[0].measured.label
+
+
+def places(text: str) -> dict[str, tuple[int, int]]:
+    """Section or appendix of the paper → its first and last line."""
+    lines = text.splitlines()
+    starts = [
+        (match[1], number)
+        for number, line in enumerate(lines)
+        if (match := re.match(r"([A-T]|[1-7](?:\.\d+)*) [A-Z][A-Z0-9]+[A-Z0-9 ,:?()+-]*$", line))
+    ]
+    ends = [number for _, number in starts[1:]] + [len(lines)]
+    return {name: (start, end) for (name, start), end in zip(starts, ends, strict=True)}
+
+
+EVERY = ["extraction", "objectives", "semantic", "steps", "greedy"]
+
+
+@pytest.mark.parametrize("claim", hard_claims(settings(ablations=EVERY)), ids=lambda claim: claim.id)
+def test_claims_stand_where_they_are_said_to_stand(claim: Claim[HardScores], shared: Path) -> None:
+    text = (shared / "papers" / "hard-meta-dataset.txt").read_text(encoding="utf-8")
+    kind, name = re.match(r"(section|appendix) ([\w.]+)", claim.where).groups()  # type: ignore[union-attr]
+    start, end = places(text)[name]
+    for kind_of_float, first, last in re.findall(r"(table|figure)s? (\d+)(?: to (\d+))?", claim.where):
+        for number in range(int(first), int(last or first) + 1):
+            caption = re.search(rf"^{kind_of_float.capitalize()} {number}:", text, re.MULTILINE)
+            assert caption is not None, (kind_of_float, number)
+            line = text.count("\n", 0, caption.start())
+            assert kind == "section" or start < line < end, (
+                kind_of_float,
+                number,
+            )  # floats of sections may drift

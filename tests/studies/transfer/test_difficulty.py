@@ -206,6 +206,7 @@ def test_a_dry_run_counts_the_trainings(squares: Path, run_cli: Any, tmp_path: P
         ("way=5", "a split has 3 test classes, but tasks are 5-way: 25 classes are needed"),
         ("also=[given]", "has no train and test classes of its own"),
         ("also=[semantic]", "has no taxonomy, which a semantic split needs"),
+        ("also=[nosuch]", "nosuch"),
         ("mode=random", "mode = 'random', but it must be 'principal' or 'paper'"),
         (
             "methods=[maml, cnn]",

@@ -36,7 +36,7 @@ def hard_claims(settings: HardSettings) -> list[Claim[HardScores]]:
         Claim(
             "easy",
             "Supports can be chosen to be easy as well",
-            "section 4.1",
+            "section 5.3.2, figure 5",
             partial(_easier, settings),
             factor="testbed.instances",
         ),
@@ -70,7 +70,7 @@ def hard_claims(settings: HardSettings) -> list[Claim[HardScores]]:
             Claim(
                 "task2vec",
                 "Supports chosen by task2vec are easier than those by the prototype loss",
-                "appendix M, table 2",
+                "appendix N, table 2",
                 partial(_task2vec, settings),
                 factor="testbed.instances.objective",
             )
@@ -90,7 +90,7 @@ def hard_claims(settings: HardSettings) -> list[Claim[HardScores]]:
             Claim(
                 "extraction",
                 "Supports chosen by one network are difficult for others",
-                "appendix N, table 3",
+                "appendix O, table 3",
                 partial(_extraction, settings),
                 factor="testbed.instances",
             )

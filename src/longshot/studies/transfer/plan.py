@@ -152,6 +152,11 @@ def check_classes(settings: TransferSettings, dataset: Dataset) -> None:
             f"Dataset '{dataset.name}' has no train and test classes of its own",
             "leave 'given' out of {also}",
         )
+    for kind in settings.also:
+        if kind != "given":
+            open_split(
+                _spec(settings, kind), dataset
+            )  # a name or a file that does not fit is told before any training
 
 
 def make_splits(settings: TransferSettings, dataset: Dataset, features: Features) -> dict[str, Split]:
@@ -164,9 +169,13 @@ def make_splits(settings: TransferSettings, dataset: Dataset, features: Features
             own = {part: tuple(dataset.splits.get(part, ())) for part in ("train", "validation", "test")}
             splits[kind] = Split(kind, dataset.fingerprint, {"mode": kind}, **own)
         else:
-            spec = f"{kind}(seed={settings.seed})" if kind in ("random", "semantic") else kind
-            splits[kind] = open_split(spec, dataset)
+            splits[kind] = open_split(_spec(settings, kind), dataset)
     return splits
+
+
+def _spec(settings: TransferSettings, kind: str) -> str:
+    """A split of ``also`` as ``open_split`` takes it: what is drawn is drawn by the study's seed."""
+    return f"{kind}(seed={settings.seed})" if kind in ("random", "semantic") else kind
 
 
 def split_name(target: float) -> str:
