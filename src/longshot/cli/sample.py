@@ -45,6 +45,12 @@ from longshot.core.wording import span
     type=FILE,
     help="Draw nothing: read a published task list (CSV: task, labels, image_id, support).",
 )
+@click.option(
+    "--replay",
+    type=FILE,
+    metavar="SPEC",
+    help="Repeat Meta-Dataset's own episodes of a source: its dataset_spec.json. Goes with --split and --seed.",
+)
 @identity_option
 @shape_options
 @class_options
@@ -72,6 +78,7 @@ def command(
       longshot sample toybox --shape meta-dataset --split test -o varied.parquet
       longshot sample toybox --instances difficult --backbone pixels --split test -o hard.parquet
       longshot sample toybox --instances shifted --rule cure-or-viewpoint --query 5 -o shifted.parquet
+      longshot sample ./aircraft --replay aircraft_dataset_spec.json --split test --seed 1234 -o replayed.parquet
 
     A DATASET is toybox, a folder of class folders, a zip, a table, an .npz file or the name of a
     registered dataset. The same seed and settings always give the same file.

@@ -1,7 +1,13 @@
-"""Meta-Dataset's own episodes, bit for bit: the reference sampler's random stream replayed."""
+"""Meta-Dataset's own episodes, bit for bit: the reference sampler's random stream replayed.
+
+    python -m longshot.testbeds.replay specs/*_dataset_spec.json
+
+prints a hash of the first 200 episodes of every source and split, to compare with those of another implementation.
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
-from longshot.datasets.formats.meta_dataset_spec import SPEC_SPLITS, read_spec
+from longshot.core.files import hash_json
+from longshot.datasets.dataset import canonical_split
+from longshot.datasets.formats.meta_dataset_spec import SPEC_SPLITS, Spec, read_spec
 
 MIN_WAY, MAX_WAY, MAX_SPAN = 5, 50, 392
 MAX_QUERY, MAX_SUPPORT, MAX_CONTRIBUTION = 10, 500, 100
@@ -41,30 +49,65 @@ class ReplayedEpisode:
 
 
 def read_source(path: str | Path, split: str = "test") -> ReplaySource:
-    """A split (train, valid or test) of a ``dataset_spec.json`` of Meta-Dataset v1."""
-    part = {"valid": "VALID", **SPEC_SPLITS}.get(split.lower())
+    """A split (train, valid or test) of a ``dataset_spec.json`` of Meta-Dataset v1.
+
+    Parameters
+    ----------
+    path : str or Path
+        The spec.
+    split : str
+        Which of its splits; one without enough classes for an episode is a UserError.
+    """
+    return source_of(read_spec(Path(path)), split)
+
+
+def source_of(spec: Spec, split: str) -> ReplaySource:
+    """A split of a spec that was read."""
+    part = SPEC_SPLITS.get(canonical_split(split) or "")
     if part is None:
         raise UserError(f"Meta-Dataset has no split '{split}'; choose train, valid or test.")
-    spec = read_spec(Path(path))
     classes = spec.splits[part]
+    if len(classes) < MIN_WAY:
+        raise UserError(
+            f"Meta-Dataset's {spec.name} has {len(classes)} {split} classes, but an episode needs {MIN_WAY}",
+            f"choose another split ({_split_sizes(spec)})",
+        )
     sizes = np.array([spec_class.images for spec_class in classes], dtype=np.int64)
-    if spec.kind == "hierarchical":
-        return ReplaySource(spec.name, spec.kind, sizes, _leaf_sets(spec.subgraphs[part]))
-    if spec.kind == "bilevel":
-        members: dict[str, list[int]] = {}
-        for position, spec_class in enumerate(classes):
-            members.setdefault(spec_class.group, []).append(position)
-        return ReplaySource(spec.name, spec.kind, sizes, tuple(np.array(group) for group in members.values()))
-    return ReplaySource(spec.name, spec.kind, sizes)
+    source = ReplaySource(spec.name, spec.kind, sizes, _groups(spec, part))
+    if spec.kind == "hierarchical" and not source.groups:
+        raise UserError(
+            f"Meta-Dataset's {spec.name} has 0 {split} nodes above {MIN_WAY} to {MAX_SPAN} classes, but an episode "
+            "needs 1",
+            "choose another split",
+        )
+    if spec.kind == "bilevel" and min(map(len, source.groups)) < MIN_WAY:
+        raise UserError(
+            f"A super-class of Meta-Dataset's {spec.name} has {min(map(len, source.groups))} {split} classes, but an "
+            f"episode needs {MIN_WAY} of one super-class",
+            "choose another split",
+        )
+    return source
 
 
 def episodes(source: ReplaySource, count: int, seed: int) -> Iterator[ReplayedEpisode]:
     """The first ``count`` episodes of a sampler made right after the module generator was seeded with ``seed``."""
+    if not 0 <= seed < 2**32:
+        raise UserError(f"The seed is {seed}, but that of a replay lies between 0 and 4,294,967,295.")
     module = np.random.RandomState(seed)
     rng = np.random.RandomState(seed=module.randint(0, 2**32, dtype="uint32"))
     for _ in range(count):
         classes = _draw_classes(source, rng)
         yield _describe(classes, source.sizes[classes], rng)
+
+
+def episode_rows(episode: ReplayedEpisode) -> list[list[int]]:
+    """An episode as the reference describes it: [class position in the split, support, query] for each class."""
+    return [[int(c), int(k), episode.query] for c, k in zip(episode.classes, episode.shots, strict=True)]
+
+
+def hash_episodes(source: ReplaySource, count: int = 200, seed: int = 1234) -> str:
+    """SHA-256 of the canonical JSON of the first ``count`` episodes, each as ``episode_rows`` lists it."""
+    return hash_json([episode_rows(episode) for episode in episodes(source, count, seed)])
 
 
 def _draw_classes(source: ReplaySource, rng: np.random.RandomState) -> NDArray[np.int64]:
@@ -98,6 +141,20 @@ def _describe(
     return ReplayedEpisode(classes, np.minimum(shots, available), query)
 
 
+def _split_sizes(spec: Spec) -> str:
+    return ", ".join(f"{split} has {len(spec.splits[part])}" for split, part in SPEC_SPLITS.items())
+
+
+def _groups(spec: Spec, part: str) -> tuple[NDArray[np.int64], ...]:
+    """Positions in the split that an episode is drawn from: alphabets, or what is below a node; none where flat."""
+    if spec.kind == "hierarchical":
+        return _leaf_sets(spec.subgraphs[part])
+    members: dict[str, list[int]] = {}
+    for position, spec_class in enumerate(spec.splits[part] if spec.kind == "bilevel" else ()):
+        members.setdefault(spec_class.group, []).append(position)
+    return tuple(np.array(group) for group in members.values())
+
+
 def _leaf_sets(subgraph: Sequence[dict[str, Any]]) -> tuple[NDArray[np.int64], ...]:
     """Positions of the leaves below each eligible node, nodes by WordNet id."""
     nodes = {node["wn_id"]: node for node in subgraph}
@@ -114,3 +171,27 @@ def _leaf_sets(subgraph: Sequence[dict[str, Any]]) -> tuple[NDArray[np.int64], .
 
     spans = [sorted(reach(wn_id)) for wn_id in sorted(nodes) if nodes[wn_id]["children_ids"]]
     return tuple(np.array(span, dtype=np.int64) for span in spans if MIN_WAY <= len(span) <= MAX_SPAN)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print source, split, number of classes and the hash of its first episodes, as rows of a Markdown table."""
+    parser = argparse.ArgumentParser(prog="python -m longshot.testbeds.replay", description=main.__doc__)
+    parser.add_argument("specs", nargs="+", type=Path, metavar="SPEC", help="dataset_spec.json of a source")
+    parser.add_argument("--tasks", type=int, default=200, help="episodes of each split [200]")
+    parser.add_argument("--seed", type=int, default=1234, help="of the module's generator [1234]")
+    chosen = parser.parse_args(arguments)
+    try:
+        print("| source | split | classes | SHA-256 |\n|---|---|---:|---|")
+        for spec in map(read_spec, chosen.specs):
+            for split, part in SPEC_SPLITS.items():
+                number = len(spec.splits[part])
+                digest = "–"
+                if number:
+                    digest = f"`{hash_episodes(source_of(spec, split), chosen.tasks, chosen.seed)}`"
+                print(f"| {spec.name} | {split} | {number} | {digest} |")
+    except UserError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

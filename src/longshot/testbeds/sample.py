@@ -23,6 +23,7 @@ from longshot.testbeds.drawing import DrawRecipe, draw, to_table, without_repeat
 from longshot.testbeds.filtered import CANDIDATES, filtered
 from longshot.testbeds.measures import Measure, coarsity_measure
 from longshot.testbeds.pools import ImageLimits, make_pools
+from longshot.testbeds.replayed import ReplayedEpisodes, check_replay
 from longshot.testbeds.streams import Streams
 from longshot.testbeds.testbed import Testbed
 from longshot.testbeds.words import (
@@ -62,6 +63,7 @@ def sample(
     limits: ImageLimits | None = None,
     measures: Sequence[Measure] = (),
     published: str | Path | None = None,
+    replay: str | Path | None = None,
     identity: str | None = None,
     out: str | Path | None = None,
     score: TaskScorer | None = None,
@@ -107,6 +109,10 @@ def sample(
         ``measure(pool, plan, rows)`` → further columns.
     published : str or Path, optional
         Draw nothing: read a published task list (CSV with the columns task, labels, image_id, support).
+    replay : str or Path, optional
+        Repeat Meta-Dataset's own episodes: its ``dataset_spec.json`` of the source. ``split`` says of which classes,
+        ``seed`` is that of the reference; classes, shots and queries are the reference's bit for bit, images are drawn
+        by Longshot's own stream. The dataset must have those classes, by id or by name.
     identity : {"content", "names"}, optional
         What the testbed vouches for: the bytes of every image it uses, or only their names, for drives where reading
         them takes too long. With names alone, other pictures under the same names go unnoticed, and every result says
@@ -168,16 +174,34 @@ def sample(
     check_settings(
         settings, shape=shape, classes=classes, instances=instances, beside=sample.__kwdefaults__ or ()
     )
+    if replay is not None:
+        check_replay(
+            {
+                "shape": shape,
+                "classes": classes,
+                "splits": splits,
+                "drop_small": drop_small,
+                "published": published,
+            },
+            settings,
+            split,
+        )
     opened = _open(dataset, splits, split, identity)
     if published is not None:
         return _saved(_import(published, opened), out)
     word = instances if isinstance(instances, str) and instances in JUDGED else None
-    counts = make_shape(shape, settings)
-    class_sampler = make_classes(classes, settings, allow_repeats=allow_repeats)
+    number = (settings.get("candidates") or max(CANDIDATES, tasks)) if word == "filtered" else tasks
+    counts: Shape
+    class_sampler: Classes
+    if replay is None:
+        counts = make_shape(shape, settings)
+        class_sampler = make_classes(classes, settings, allow_repeats=allow_repeats)
+    else:
+        counts = class_sampler = ReplayedEpisodes.read(replay, split or "", seed, number)
+        opened = [counts.bind(data) for data in opened]
     image_limits = make_limits(instances, settings, limits)
     # Before the bar of the tasks: embedding has one of its own.
     judged = [None if word is None else judge_features(data, word, settings, device) for data in opened]
-    number = (settings.get("candidates") or max(CANDIDATES, tasks)) if word == "filtered" else tasks
     request = _Request(
         number,
         counts,
@@ -280,6 +304,8 @@ def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progre
         "dropped_classes": dropped,
         **request.limits.settings(),
     }
+    if isinstance(shape, ReplayedEpisodes):
+        facts |= {"classes": {"name": shape.name}, "episodes_sha256": shape.episodes_sha256()}
     if split is not None and dataset.splits_from is not None:
         facts["splits_from"] = dataset.splits_from  # not the dataset's own: the name alone would not tell
     table = to_table(dataset, draft.plan, draft.rows)

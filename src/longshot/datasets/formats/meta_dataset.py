@@ -164,7 +164,7 @@ def spec_dataset(
 
     Position p of a split in Meta-Dataset's episodes is the class ``dataset.split_classes(split)[p]``.
     """
-    ids = _class_ids(spec)
+    ids = class_ids_of(spec)
     numbers = count_within(np.bincount(file, minlength=len(ids)))
     keys = [f"{ids[f]}/{prefix}{n}" for f, n in zip(file.tolist(), numbers.tolist(), strict=True)]
     by_split: dict[str, tuple[str, ...]] = {}
@@ -178,7 +178,7 @@ def spec_dataset(
     return assemble(name, source, classes, keys, store, taxonomy=_taxonomy(spec, ids), splits=by_split)
 
 
-def _class_ids(spec: Spec) -> list[str]:
+def class_ids_of(spec: Spec) -> list[str]:
     """WordNet ids for ILSVRC; elsewhere number and name, so that sorted ids are in the order of the spec."""
     if spec.kind == "hierarchical":
         return [spec_class.name for spec_class in spec.classes]

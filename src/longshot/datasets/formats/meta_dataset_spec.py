@@ -47,7 +47,11 @@ def read_spec(file: Path) -> Spec:
     """Read a ``dataset_spec.json`` of Meta-Dataset; UserError when the file is none or incomplete."""
     try:
         raw = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UserError(
+            f"{file} cannot be read as a dataset_spec.json: {error.strerror or error}."
+        ) from error
+    except ValueError as error:
         raise UserError(f"{file} is not a readable Meta-Dataset dataset_spec.json: {error}.") from error
     tables = ("split_subgraphs", "superclasses_per_split", "classes_per_split")
     if not isinstance(raw, dict) or not any(table in raw for table in tables):
