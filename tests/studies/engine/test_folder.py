@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -122,3 +123,13 @@ def test_a_training_is_named_by_what_decides_it() -> None:
         "seconds": 60.0,
         "bytes": 0,
     }
+
+
+def test_a_source_may_be_added_but_not_replaced(tmp_path: Path, study: Study) -> None:
+    first, other = (SimpleNamespace(source=f"/{name}", fingerprint=name) for name in ("one", "two"))
+    path = tmp_path / "study"
+    opened(path, study).remember_sources({"a": first})
+    opened(path, study).remember_sources({"b": other})
+    assert set(json.loads((path / "study.json").read_text())["sources"]) == {"a", "b"}
+    with pytest.raises(UserError, match=r"The source 'a' of .* was another dataset \(/one\)"):
+        opened(path, study).remember_sources({"a": other})

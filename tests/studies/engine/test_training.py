@@ -38,3 +38,10 @@ def test_a_start_among_the_studys_networks_is_where_that_one_lies() -> None:
     assert moved.options["start"] == "/study/trainings/base-1234"
     again = training.started_from({"base": "/elsewhere/trainings/base-1234"})
     assert moved.folder == again.folder != training.folder
+
+
+def test_the_cost_of_a_training_whose_start_is_not_trained_is_that_of_its_network() -> None:
+    nothing: Any = None
+    base = StudyTraining("a", nothing, "protonet", {"network": "cnn4(width=4)", "size": 16, "steps": 9}, 1)
+    again = StudyTraining("b", nothing, "protonet", {"start": "a", "steps": 2}, 2).begun_anew(base)
+    assert again.options == {"network": "cnn4(width=4)", "size": 16, "steps": 2}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from longshot.testbeds.words import CLASSES, INSTANCES, SHAPES, choice_of, described
+from longshot.testbeds.words import CLASSES, INSTANCES, JUDGED, SHAPES, choice_of, described
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
@@ -75,6 +75,16 @@ class Draw:
         if isinstance(words.get("judge"), str):
             words["judge"] = judge(words["judge"])
         return sample(dataset, **words, score=method_accuracies, device=device)
+
+    def of_same_shape(self, dataset: Dataset) -> Testbed:
+        """A testbed of the same shape with images drawn uniformly: for an estimate, without features."""
+        from longshot.testbeds.sample import sample
+
+        if self.make is not None:
+            return self.make(dataset)
+        words = {name: value for name, value in self.words.items() if choice_of(name) != "instances"}
+        judged = self.words.get("instances") in JUDGED
+        return sample(dataset, **({**words, "instances": "uniform"} if judged else self.words))
 
 
 def _nested(instances: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from longshot.core.settings import Loose, read_json
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
+    from longshot.datasets.dataset import Dataset
     from longshot.studies.engine.presets import Study
 
 FORMAT = 1
@@ -83,6 +84,7 @@ class StudyFolder:
             "notes": [],
             "steps": {} if self.before is None else self.before.steps,
             "draws": {} if self.before is None else self.before.draws,
+            "sources": {} if self.before is None else self.before.sources,
             "extraction_seconds": {} if self.before is None else self.before.extraction_seconds,
         }
 
@@ -108,6 +110,23 @@ class StudyFolder:
         self.facts.update(facts)
         write_json(self.path / "study.json", self.facts)
 
+    def remember_sources(self, datasets: Mapping[str, Dataset]) -> None:
+        """Note which dataset each source is, beside earlier ones; UserError where a name stood for another dataset."""
+        before = self.facts["sources"]
+        for name, dataset in datasets.items():
+            earlier = before.get(name, {}).get("fingerprint", dataset.fingerprint)
+            if earlier != dataset.fingerprint:
+                raise UserError(
+                    f"The source '{name}' of {self.path} was another dataset ({before[name].get('source', 'unknown')}) "
+                    "than it is now",
+                    "write NAME=PATH to call it otherwise, or choose another folder with {out}",
+                )
+        own = {
+            name: {"source": dataset.source, "fingerprint": dataset.fingerprint}
+            for name, dataset in datasets.items()
+        }
+        self.save(sources={**before, **own})
+
     def step(self, name: str, inputs: Any, files: Sequence[Path], work: Callable[[], None]) -> None:
         """Do ``work`` unless it was done with the same inputs and its files are there."""
         if self.done(name, inputs) and all(file.is_file() for file in files):
@@ -127,9 +146,9 @@ class StudyFolder:
 
         The seconds of drawing are remembered in study.json under ``extraction_seconds``.
         """
-        path = self.path / "testbeds" / f"{name}.parquet"
+        path = self._testbed_file(name)
         digest = "" if settings is None else hash_json(settings)
-        if path.is_file() and self.facts["draws"].get(name, digest) == digest:
+        if self.has_testbed(name, settings):
             try:
                 testbed = Testbed.load(path)
             except UserError:
@@ -146,6 +165,14 @@ class StudyFolder:
         self.save()
         self.log(f"testbed {name}", "written")
         return testbed
+
+    def has_testbed(self, name: str, settings: Any = None) -> bool:
+        """Whether a testbed of these settings was drawn into the folder."""
+        digest = "" if settings is None else hash_json(settings)
+        return self._testbed_file(name).is_file() and self.facts["draws"].get(name, digest) == digest
+
+    def _testbed_file(self, name: str) -> Path:
+        return self.path / "testbeds" / f"{name}.parquet"
 
     def sampled(self, draw: Callable[[], Testbed]) -> Testbed:
         """Draw; an error that names a parameter of which the study has several (``shots``) names that setting."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from longshot.core.errors import UserError
 from longshot.studies.engine.job import Calls, Data, Settings, StudyJob
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from longshot.studies.engine.folder import StudyFolder
     from longshot.studies.engine.training import StudyTraining, TrainingRecord
     from longshot.testbeds.testbed import Testbed
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Lab(Generic[Settings, Data]):
     _results: Results | None = None
     _scores: Scores | None = None
     _features: dict[tuple[str, str], Features] = field(default_factory=dict)
+    _made: dict[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> Settings:
@@ -90,10 +94,21 @@ class Lab(Generic[Settings, Data]):
         """Draw a testbed, or find it drawn; the seconds it took are remembered in study.json."""
         data = self.datasets[draw.source]
         testbed = self.folder.draw(
-            draw.name, lambda: draw.draw(data, self.backbone, self.job.device), draw.settings
+            draw.name, lambda: draw.draw(data, self.backbone, self.job.device), self._inputs(draw)
         )
         self.testbeds[draw.name] = testbed
         return testbed
+
+    def drawn(self, draw: Draw) -> bool:
+        """Whether the folder has the testbed."""
+        return self.folder.has_testbed(draw.name, self._inputs(draw))
+
+    def _inputs(self, draw: Draw) -> Any:
+        """What decides a testbed; a network of the study that judges is known by its training, not by its name."""
+        judge = draw.words.get("judge")
+        if isinstance(judge, str) and judge in self.networks:
+            return [draw.settings, Path(self.networks[judge].path).name]
+        return draw.settings
 
     def seconds(self, testbed: str) -> float | None:
         """How long drawing a testbed took; None where it was not timed."""
@@ -131,6 +146,13 @@ class Lab(Generic[Settings, Data]):
             paths = {name: str(record.path) for name, record in self.networks.items()}
             self._scores = Scores(self.results, self.testbeds, paths)
         return self._scores
+
+    def once(self, name: str, make: Callable[[], Value]) -> Value:
+        """What tables, figures and claims share, made when it is first asked for."""
+        if name not in self._made:
+            self._made[name] = make()
+        value: Value = self._made[name]
+        return value
 
     def step(self, name: str, inputs: Any, files: Sequence[Any], work: Any) -> None:
         """Anything else that is done once: see ``StudyFolder.step``."""

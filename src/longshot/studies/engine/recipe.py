@@ -14,6 +14,7 @@ from longshot.datasets.dataset import Dataset
 from longshot.studies.engine.claims import Claim, judge
 from longshot.studies.engine.comparisons import Comparison
 from longshot.studies.engine.data import GivenDataset
+from longshot.studies.engine.draws import Draw
 from longshot.studies.engine.figures import Drawings
 from longshot.studies.engine.finish import Findings, finish
 from longshot.studies.engine.folder import StudyFolder
@@ -21,6 +22,7 @@ from longshot.studies.engine.job import Data, Settings, StudyEstimate, StudyJob,
 from longshot.studies.engine.lab import Lab, Plan
 from longshot.studies.engine.tables import TableFile
 from longshot.studies.engine.training import training_step
+from longshot.testbeds.testbed import Testbed
 
 # recipe → its class, imported when a study of it is used
 RECIPES = {
@@ -109,23 +111,41 @@ class Recipe(ABC, Generic[Settings, Data]):
         list(self.comparisons(job.settings))
         plan = self.plan(job.settings, job.data)
         lab = self._lab(job, plan)
-        steps = []
-        for name, training in plan.networks.items():
-            if not training.finished(lab.folder):
-                cost = training.cost(job.device)
-                steps.append(training_step(name, len(training.data), cost["seconds"], cost["bytes"]))
-        notes = [*plan.absent, *plan.notes]
+        steps = self._trainings_left(lab)
         if steps:
-            notes.append("Times are those of the trainings; drawing and evaluation come on top.")
-            return StudyEstimate(steps, notes)
+            lab.notes.append("Times are those of the trainings; drawing and evaluation come on top.")
+            return StudyEstimate(steps, [*lab.absent, *lab.notes])
         testbeds = {
-            draw.name: lab.folder.sampled(partial(draw.draw, lab.datasets[draw.source], lab.backbone))
-            for draw in plan.draws
+            draw.name: testbed for draw in plan.draws if (testbed := self.trial(lab, draw)) is not None
         }
         for evaluation in plan.evaluations:
-            named = {name: testbeds[name] for name in evaluation.testbeds}
-            steps += job.estimate(named, evaluation.backbone, evaluation.methods, lab.datasets)
-        return StudyEstimate(steps, notes)
+            named = {name: testbeds[name] for name in evaluation.testbeds if name in testbeds}
+            if named:
+                steps += job.estimate(
+                    named, lab.backbone(evaluation.backbone), evaluation.methods, lab.datasets
+                )
+        return StudyEstimate(steps, [*lab.absent, *lab.notes])
+
+    def trial(self, lab: Lab[Settings, Data], draw: Draw) -> Testbed | None:
+        """A testbed for the estimate: that of the folder, else one of its shape; None leaves it out."""
+        if lab.drawn(draw):
+            return lab.draw(draw)
+        return lab.folder.sampled(partial(draw.of_same_shape, lab.datasets[draw.source]))
+
+    def _trainings_left(self, lab: Lab[Settings, Data]) -> list[dict[str, Any]]:
+        """The trainings that are not finished, with their times; those that are stand in the lab."""
+        steps = []
+        for name, training in lab.plan.networks.items():
+            trained = {label: record.path for label, record in lab.networks.items()}
+            ready = training.started_from(trained)
+            if ready.finished(lab.folder):
+                lab.train(name, training)
+                continue
+            while (start := lab.plan.networks.get(str(ready.options.get("start")))) is not None:
+                ready = ready.begun_anew(start)
+            cost = ready.cost(lab.job.device)
+            steps.append(training_step(name, len(training.data), cost["seconds"], cost["bytes"]))
+        return steps
 
     def identity(self, data: Data) -> Mapping[str, str]:
         """``name`` and ``fingerprint`` of what a folder is bound to; constant where sources may be added later."""

@@ -91,10 +91,18 @@ class StudyTraining:
     def cost(self, device: str, **options: Any) -> dict[str, Any]:
         """``seconds`` and ``bytes`` of the training, measured on a few steps; ``options`` replace its own."""
         from longshot.training.cost import estimate
-        from longshot.training.settings import training_settings
+        from longshot.training.settings import planned
 
-        own = {**self.options, **self.limits, **options}
-        return estimate(self.algorithm, self.data, training_settings(**own, device=device))
+        own = {**self.options, **self.limits, **options, "device": device}
+        algorithm, settings = planned(self.algorithm, own)
+        return estimate(algorithm, self.data, settings)
+
+    def begun_anew(self, start: StudyTraining) -> StudyTraining:
+        """The training from where ``start`` began instead: as much work, and nothing has to be trained before."""
+        names = ("network", "size", "preprocessing", "start")
+        brought = {name: start.options[name] for name in names if name in start.options}
+        own = {key: value for key, value in self.options.items() if key != "start"}
+        return replace(self, options={**brought, **own})
 
 
 @dataclass(frozen=True)
