@@ -106,3 +106,15 @@ def test_truncated_file(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(UserError, match="Cannot read"):
         open_dataset(path)
+
+
+def test_an_archive_that_points_outside_itself(tmp_path: Path) -> None:
+    path = save(tmp_path, images=PIXELS, labels=LABELS)
+    data = bytearray(path.read_bytes())
+    end = data.rindex(b"PK\x05\x06")
+    data[end + 18] += 1  # where the list of contents begins: the members now lie before the file
+    path.write_bytes(data)
+    with pytest.raises(
+        UserError, match=r"as NumPy arrays: it points outside its own file: .*; copy or save it again"
+    ):
+        open_dataset(path)

@@ -111,6 +111,14 @@ def test_python_version_below_the_path(tmp_path: Path) -> None:
     check(tmp_path)
 
 
+def test_protocol_2_of_python_3_is_refused_for_what_it_is(tmp_path: Path) -> None:
+    path = write_python(tmp_path / "c", lambda value: pickle.dumps(value, 2))
+    with pytest.raises(
+        UserError, match=r"pickled again by Python 3 with protocol 2 .* with protocol 3 or above"
+    ):
+        open_dataset(path)
+
+
 @pytest.mark.parametrize("protocol", [3, 4, 5])
 def test_pickles_of_today(tmp_path: Path, protocol: int) -> None:
     check(write_python(tmp_path / "c", lambda value: pickle.dumps(value, protocol)))

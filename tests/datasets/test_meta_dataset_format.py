@@ -160,7 +160,15 @@ def test_records_that_are_no_examples(source: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"classes_per_split": {"TRAIN": 9, "VALID": 0, "TEST": 0}}, "is incomplete: KeyError '6'"),
+        (
+            {"classes_per_split": {"TRAIN": 9, "VALID": 0, "TEST": 0}},
+            r"speaks of the classes 0 to 8, but class_names lacks 3 of them \('6', '7', '8'\); take the file of",
+        ),
+        (
+            {"classes_per_split": {"TRAIN": -4, "VALID": 1, "TEST": 2}},
+            "gives its split TRAIN the size -4, where a whole number of 0 or more is needed",
+        ),
+        ({"classes_per_split": {"TRAIN": 3, "VALID": 1}}, "lacks the entry 'TEST'; take the file of"),
         ({"file_pattern": "{}_{}.tfrecords"}, "speaks of files"),
     ],
 )

@@ -101,6 +101,14 @@ def test_the_folder_above_the_version_does(folder: Path) -> None:
     assert open_dataset(f"tfds:{folder.parent}").fingerprint == open_dataset(folder).fingerprint
 
 
+def test_the_folders_above_a_single_version_are_recognised(folder: Path) -> None:
+    version = open_dataset(folder).fingerprint
+    assert open_dataset(folder.parent).fingerprint == version  # NAME
+    assert (
+        open_dataset(folder.parents[1]).fingerprint == version
+    )  # what holds NAME, as a folder of configurations
+
+
 def test_two_versions_must_be_told_apart(folder: Path) -> None:
     write_tfds(folder.parents[1], "animals", {"train": [record(1, 1)]}, FEATURES, version="10.0.0")
     with pytest.raises(UserError, match=r"has 2 \('.*3.0.0', '.*10.0.0'\); give its folder"):

@@ -63,6 +63,18 @@ def test_a_folder_of_shards(shards: Path) -> None:
         assert (np.asarray(dataset.image(row)) == np.asarray(picture(int(key[6:])))).all()
 
 
+def test_fields_of_the_json_are_attributes(tmp_path: Path) -> None:
+    extra = [
+        {"label": "ant", "width": 7, "url": "a"},
+        {"label": "bee", "width": 7.5, "url": 3, "tags": ["x"]},
+    ]
+    content = ({"__key__": f"s{i}", "png": png(i), "json": fields} for i, fields in enumerate(extra))
+    dataset = open_dataset(write(tmp_path / "wds" / "toy-000000.tar", content))
+    assert dataset.class_ids == ("ant", "bee") and dataset.attributes is not None
+    assert dataset.attributes.to_pylist() == [{"width": 7.0, "url": "a"}, {"width": 7.5, "url": "3"}]
+    assert dataset.left_out == ("1 field of the .json files that holds lists or objects ('tags')",)
+
+
 def test_shards_of_the_package_read_back_the_same(shards: Path) -> None:
     dataset = open_dataset(shards)
     files = [str(file) for file in sorted(shards.glob("*.tar"))]

@@ -17,7 +17,7 @@ from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.files import container_stamps, need_stamp
+from longshot.datasets.files import container_stamps, damage_of, need_stamp
 from longshot.datasets.formats.base import assemble
 from longshot.datasets.images import ImageError, array_bytes, rows_bytes, to_rgb
 from longshot.datasets.stores import escape_name
@@ -66,9 +66,10 @@ class ArrayStore:
 def open_arrays(path: Path, name: str) -> Dataset:
     """The dataset in a .npz file. The key of record i, of class c, is ``c/i``."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise UserError(f"{path} holds a single array; save images and labels with numpy.savez.")
+        loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            raise UserError(f"{path} holds a single array; save images and labels with numpy.savez.")
+        with loaded as file:
             names = {entry.lower(): entry for entry in file.files}
             image_name = next((names[n] for n in _IMAGES if n in names), None)
             label_name = next((names[n] for n in _LABELS if n in names), None)
@@ -79,10 +80,12 @@ def open_arrays(path: Path, name: str) -> Dataset:
                 )
             shape = _check_shape(path, image_name)
             arrays = {entry: file[entry] for entry in file.files if entry != image_name}
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
-        pickled = "allow_pickle" in str(error)
-        reason = "it holds Python objects; save labels as str or int arrays" if pickled else str(error)
-        raise UserError(f"Cannot read {path} as NumPy arrays: {reason.rstrip('.')}.") from error
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+        if "allow_pickle" in str(error):
+            reason, remedy = "it holds Python objects", "save labels as str or int arrays"
+        else:
+            reason, remedy = damage_of(error), "copy or save it again"
+        raise UserError(f"Cannot read {path} as NumPy arrays: {reason}", remedy) from error
     labels = arrays.pop(label_name)
     if labels.shape != (shape[0],) or labels.dtype.kind not in "iuUS":
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections import Counter
@@ -19,6 +20,21 @@ from longshot.core.errors import UserError
 def reason_of(error: OSError) -> str:
     """Why the system refused, in lower case."""
     return (error.strerror or str(error)).lower()
+
+
+def damage_of(error: Exception) -> str:
+    """What is wrong with an archive, from the exception of the library that reads it.
+
+    An offset outside the file makes the system say "Invalid argument", which tells a reader nothing.
+
+    >>> damage_of(OSError(22, "Invalid argument"))
+    'it points outside its own file: it was cut short or damaged'
+    """
+    if isinstance(error, OSError):
+        if error.errno == errno.EINVAL:
+            return "it points outside its own file: it was cut short or damaged"
+        return reason_of(error)
+    return str(error).strip().rstrip(".") or type(error).__name__
 
 
 def file_stamp(path: str | Path) -> tuple[int, int]:

@@ -20,7 +20,14 @@ import pyarrow as pa
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import EncodedStore, ImageStore
-from longshot.datasets.files import container_stamps, file_stamp, file_stamps, need_stamp, reason_of
+from longshot.datasets.files import (
+    container_stamps,
+    damage_of,
+    file_stamp,
+    file_stamps,
+    need_stamp,
+    reason_of,
+)
 from longshot.datasets.images import ImageError, array_bytes, decode
 
 if TYPE_CHECKING:
@@ -111,7 +118,7 @@ class ZipStore:
         try:
             return archive.read(members[key])
         except Exception as error:  # bad CRC, damaged stream, unsupported or encrypted member
-            raise ImageError(where, str(error).strip().rstrip(".") or type(error).__name__) from error
+            raise ImageError(where, damage_of(error)) from error
 
     def read(self, row: int) -> Image:
         """Decode one member."""
@@ -181,7 +188,7 @@ def _read_directory(path: str) -> tuple[zipfile.ZipFile, Members]:
         archive = zipfile.ZipFile(path)  # stays open for the life of the process
     except (zipfile.BadZipFile, UnicodeDecodeError, OSError, NotImplementedError) as error:
         raise UserError(
-            f"{path} is not a whole zip archive ({error}); copy or download it again, or unpack it and give "
+            f"{path} is not a whole zip archive ({damage_of(error)}); copy or download it again, or unpack it and give "
             f"the folder."
         ) from error
     return archive, {member_name(info): info for info in archive.infolist()}

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from longshot.core.errors import UserError
+from longshot.core.wording import first
 
+_REMEDY = "take the file of github.com/google-research/meta-dataset, or write it with the conversion"
 SPEC_SPLITS = {"train": "TRAIN", "validation": "VALID", "test": "TEST"}  # Longshot's names → the spec's
 
 
@@ -43,6 +45,10 @@ class Spec:
         return [spec_class for members in self.splits.values() for spec_class in members]
 
 
+class _WrongEntry(Exception):
+    """An entry that cannot be; the rest of a sentence that begins with the file."""
+
+
 def read_spec(file: Path) -> Spec:
     """Read a ``dataset_spec.json`` of Meta-Dataset; UserError when the file is none or incomplete."""
     try:
@@ -64,9 +70,13 @@ def read_spec(file: Path) -> Spec:
             return Spec(name, "bilevel", pattern, _bilevel(raw))
         ranges = _ranges(raw["classes_per_split"])
         return Spec(name, "flat", pattern, {s: _classes(raw, numbers) for s, numbers in ranges.items()})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except KeyError as error:
+        raise UserError(f"{file} lacks the entry {error}", _REMEDY) from error
+    except _WrongEntry as error:
+        raise UserError(f"{file} {error}", _REMEDY) from error
+    except (TypeError, ValueError, AttributeError) as error:
         raise UserError(
-            f"{file} is incomplete: {type(error).__name__} {error}; get the spec again."
+            f"{file} has a table of another form than Meta-Dataset's ({error})", _REMEDY
         ) from error
 
 
@@ -74,14 +84,31 @@ def _ranges(per_split: Mapping[str, int]) -> dict[str, range]:
     """Numbers of each split when splits follow each other as TRAIN, VALID, TEST."""
     start, ranges = 0, {}
     for split in SPEC_SPLITS.values():
-        ranges[split] = range(start, start + per_split[split])
-        start += per_split[split]
+        size = _size(per_split[split], f"its split {split}")
+        ranges[split] = range(start, start + size)
+        start += size
     return ranges
+
+
+def _size(value: Any, where: str) -> int:
+    """A number of classes or images, which is a whole number of 0 or more."""
+    if not isinstance(value, int) or value < 0:
+        raise _WrongEntry(f"gives {where} the size {value!r}, where a whole number of 0 or more is needed")
+    return value
 
 
 def _classes(raw: Mapping[str, Any], numbers: range, group: str = "") -> tuple[SpecClass, ...]:
     names, images = raw["class_names"], raw["images_per_class"]
-    return tuple(SpecClass(n, str(names[str(n)]), int(images[str(n)]), group) for n in numbers)
+    for table, entries in (("class_names", names), ("images_per_class", images)):
+        absent = [n for n in numbers if str(n) not in entries]
+        if absent:
+            raise _WrongEntry(
+                f"speaks of the classes {numbers[0]} to {numbers[-1]}, but {table} lacks {len(absent):,} of them "
+                f"({first(absent)})"
+            )
+    return tuple(
+        SpecClass(n, str(names[str(n)]), _size(images[str(n)], f"class {n}"), group) for n in numbers
+    )
 
 
 def _bilevel(raw: Mapping[str, Any]) -> dict[str, tuple[SpecClass, ...]]:
@@ -89,13 +116,19 @@ def _bilevel(raw: Mapping[str, Any]) -> dict[str, tuple[SpecClass, ...]]:
     names, start = raw["superclass_names"], 0
     members: list[tuple[SpecClass, ...]] = []
     for number in range(len(raw["classes_per_superclass"])):
-        stop = start + raw["classes_per_superclass"][str(number)]
+        stop = start + _size(raw["classes_per_superclass"][str(number)], f"super-class {number}")
         members.append(_classes(raw, range(start, stop), str(names[str(number)])))
         start = stop
     return {
-        split: tuple(spec_class for number in numbers for spec_class in members[number])
+        split: tuple(spec_class for number in numbers for spec_class in _member(members, number))
         for split, numbers in _ranges(raw["superclasses_per_split"]).items()
     }
+
+
+def _member(members: list[tuple[SpecClass, ...]], number: int) -> tuple[SpecClass, ...]:
+    if number >= len(members):
+        raise _WrongEntry(f"divides more super-classes than the {len(members):,} it describes")
+    return members[number]
 
 
 def _hierarchical(raw: Mapping[str, Any]) -> dict[str, tuple[SpecClass, ...]]:

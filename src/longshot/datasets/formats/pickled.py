@@ -38,6 +38,13 @@ class Bytes:
 
 
 @dataclass(frozen=True)
+class TextBytes:
+    """A long string that is stored as text: Python 3 does so with protocol 2 and below, which know no bytes."""
+
+    length: int
+
+
+@dataclass(frozen=True)
 class Named:
     """A name that unpickling would import."""
 
@@ -147,7 +154,7 @@ def _follow(file: Any) -> Any:
             stack[-2:] = [Named(*stack[-2:])]
         elif name == "REDUCE":
             arguments = stack.pop()
-            stack[-1] = PickledObject(stack[-1], tuple(arguments))
+            stack[-1] = _made(stack[-1], tuple(arguments))
         elif name == "BUILD":
             state = stack.pop()
             stack[-1].state.append(state)
@@ -156,6 +163,15 @@ def _follow(file: Any) -> Any:
         else:
             raise PickleError(f"holds the pickle instruction {name}, which no array of numbers needs")
     raise ValueError("it ends without a STOP")
+
+
+def _made(called: Any, arguments: tuple[Any, ...]) -> Any:
+    """What a call would make, uncalled; bytes that were written as text (``_codecs.encode``) are themselves again."""
+    as_text = isinstance(called, Named) and (called.module, called.name) == ("_codecs", "encode")
+    if as_text and len(arguments) == 2 and isinstance(arguments[0], str) and arguments[1] == "latin1":
+        data = arguments[0].encode("latin1")
+        return data if len(data) < _LONG else TextBytes(len(data))
+    return PickledObject(called, arguments)
 
 
 def by_text(value: Any, path: Path) -> dict[str, Any]:
@@ -172,6 +188,12 @@ def text(value: Any) -> str:
 def byte_array(value: Any, path: Path) -> Bytes2D:
     """The place of a pickled NumPy array uint8 [rows, columns]; UserError for any other array."""
     shape, kind, fortran, data = _array_parts(value)
+    if isinstance(data, TextBytes):
+        raise UserError(
+            f"{path} was pickled again by Python 3 with protocol 2 or below, which stores {data.length:,} bytes of "
+            f"images as text that cannot be read in place",
+            "pickle it with protocol 3 or above, or take the archive as it was published",
+        )
     flat = isinstance(data, Bytes) and isinstance(shape, tuple) and len(shape) == 2
     if not flat or kind not in ("u1", "|u1") or fortran:
         raise UserError(

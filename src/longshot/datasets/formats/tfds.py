@@ -16,7 +16,7 @@ from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats.base import Format, assemble
 from longshot.datasets.formats.tfds_features import Feature
-from longshot.datasets.formats.tfds_folder import Prepared, read_prepared, version_folders
+from longshot.datasets.formats.tfds_folder import Prepared, described_versions, read_prepared, version_folders
 from longshot.datasets.formats.tfrecord import RecordDecoder, store_of
 from longshot.datasets.stores import escape_name
 
@@ -36,8 +36,8 @@ class Tfds(Format):
 
     @classmethod
     def recognise(cls, path: Path) -> bool:
-        """A version folder with both files, which Hugging Face's folders do not have."""
-        return (path / "dataset_info.json").is_file() and (path / "features.json").is_file()
+        """A version folder with both files, which Hugging Face's folders do not have, or one above a single such."""
+        return len(described_versions(path)) == 1
 
     def open(self, path: Path, name: str, *, refresh: bool = False) -> Dataset:
         """All splits; ``split`` and ``position`` are attributes, and so is every other feature of one value."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from longshot.datasets.formats.tfrecord import index_file, index_files, parse_re
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _SHARD = re.compile(r"(?P<name>\w+)-(?P<split>[\w-]+)\.(?P<form>\w+)-(?P<number>\d{5,})-of-(?P<count>\d{5,})")
+_FEW = 64  # entries of a folder of versions or configurations
 _BLOCK = 20_000  # records whose values wait as Python objects
 
 
@@ -60,6 +63,32 @@ def version_folders(path: Path) -> list[Path]:
     versions = [p for p in (*inside, *deeper) if _VERSION.fullmatch(p.name) and p.is_dir()]
     prepared = [p for p in versions if _is_prepared(p)]
     return sorted(prepared, key=lambda p: [int(part) for part in p.name.split(".")])
+
+
+def described_versions(path: Path) -> list[Path]:
+    """As ``version_folders``, of versions with both JSON files, and cheap: no folder of images is listed to its end."""
+    if _is_described(path):
+        return [path]
+    candidates = [path / name for name in _few_folders(path)]
+    inner = [p for p in candidates if not _VERSION.fullmatch(p.name)]
+    candidates += [config / name for config in inner for name in _few_folders(config)]
+    return [p for p in candidates if _VERSION.fullmatch(p.name) and _is_described(p)]
+
+
+def _few_folders(path: Path) -> list[str]:
+    """The folders directly in ``path``; none where there are more than TFDS's versions or configurations ever were."""
+    names: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        for number, entry in enumerate(entries):
+            if number >= _FEW:
+                return []
+            if entry.is_dir():
+                names.append(entry.name)
+    return sorted(names)
+
+
+def _is_described(path: Path) -> bool:
+    return (path / "dataset_info.json").is_file() and (path / "features.json").is_file()
 
 
 def _is_prepared(path: Path) -> bool:

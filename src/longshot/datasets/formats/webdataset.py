@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
-from longshot.core.wording import count, first
+from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.datasets.files import repeated
 from longshot.datasets.formats.base import Format, assemble
@@ -26,6 +26,7 @@ from longshot.datasets.formats.index import remembered
 from longshot.datasets.formats.numbered import check_texts, class_splits, flat_names, label_names
 from longshot.datasets.formats.shard_runs import check_runs, check_samples
 from longshot.datasets.formats.spans import SpanStore, read_span
+from longshot.datasets.formats.webdataset_fields import JsonFields
 from longshot.datasets.images import is_image_name
 from longshot.datasets.stores import escape_name
 
@@ -35,7 +36,10 @@ _SAMPLE = re.compile(
 _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _NAMES = ("classnames.txt", "classes.txt")
 _LABELS = ("label", "class", "cls", "class_name", "category", "target")
+_FIELD = "field:"  # before the name of a column of the index that is an attribute
+_LEFT_OUT = b"longshot-left-out"
 _BLOCK = 512  # a tar's headers and contents begin at multiples of it
+_Members = dict[str, tuple[int, int]]  # extension → (offset, length)
 _SCHEMA = pa.schema(
     [
         *(("key", pa.string()), ("label", pa.string()), ("file", pa.int32())),
@@ -103,7 +107,14 @@ class WebDataset(Format):
         homes = [canonical_split(shard.parent.name) if shard.parent != root else None for shard in shards]
         parts = np.array([home or "" for home in homes], dtype=np.str_)[files]
         splits = class_splits(classes, parts)
-        divides = not splits and len(set(parts.tolist())) > 1
+        fields = {
+            column.removeprefix(_FIELD): index[column]
+            for column in index.column_names
+            if column.startswith(_FIELD)
+        }
+        if not splits and len(set(parts.tolist())) > 1:
+            fields["split"] = pa.array(parts.tolist(), pa.string())
+        left_out = (index.schema.metadata or {}).get(_LEFT_OUT, b"").decode()
         return assemble(
             name,
             self.source(path),
@@ -116,14 +127,16 @@ class WebDataset(Format):
                 index["length"].to_numpy(),
                 names=keys,
             ),
-            attributes=pa.table({"split": pa.array(parts.tolist(), pa.string())}) if divides else None,
+            attributes=pa.table(fields) if fields else None,
             splits=splits,
             nested=True,
+            left_out=(left_out,) if left_out else (),
         )
 
     def _index(self, root: Path, shards: Sequence[Path]) -> pa.Table:
-        """One row per sample: key, label, and where its image lies."""
+        """One row per sample: key, label, where its image lies, and the fields of its .json."""
         rows: list[tuple[str, str, int, int, int]] = []
+        fields = JsonFields()
         unlabelled: list[str] = []
         total = sum(shard.stat().st_size for shard in shards)
         with progress(f"index {root.name}", total=total, unit="bytes") as bar:
@@ -136,7 +149,9 @@ class WebDataset(Format):
                         continue  # a sample of other things, such as a caption alone
                     # parts such as train and test number their samples anew, so their folder is part of the key
                     key = (prefix if self.shard_keys else f"{split}/" if split else "") + sample
-                    label = self._label(members, shard)
+                    content = _json(members, shard)
+                    label = self._label(members, shard, content)
+                    fields.add(content)
                     if not label:
                         unlabelled.append(key)
                     rows.append((key, label, number, *image))
@@ -154,6 +169,11 @@ class WebDataset(Format):
                 f"name the extension or the field with webdataset(label='…'), or add it."
             )
         table = pa.table([pa.array(column) for column in zip(*rows, strict=True)], schema=_SCHEMA)
+        for name, column in fields.columns().items():
+            table = table.append_column(f"{_FIELD}{name}", column)
+        if fields.left_out():
+            note(f"{fields.left_out()} of {root} left out.")
+            table = table.replace_schema_metadata({_LEFT_OUT: fields.left_out().encode()})
         refuse_copied_records(shards, table, [shard.parent.name for shard in shards])
         samples = Counter(row[2] for row in rows)
         for folder in {shard.parent for shard in shards}:
@@ -167,7 +187,7 @@ class WebDataset(Format):
             )
         return table
 
-    def _image(self, sample: str, members: dict[str, tuple[int, int]], shard: Path) -> tuple[int, int] | None:
+    def _image(self, sample: str, members: _Members, shard: Path) -> tuple[int, int] | None:
         if self.image is not None:
             return members.get(self.image.lower().lstrip("."))
         images = [extension for extension in members if is_image_name(f"x.{extension.rpartition('.')[2]}")]
@@ -178,33 +198,36 @@ class WebDataset(Format):
             )
         return members[images[0]] if images else None
 
-    def _label(self, members: dict[str, tuple[int, int]], shard: Path) -> str:
-        """The class of a sample, ``""`` when there is none."""
-
-        def text(extension: str) -> str:
-            return read_span(str(shard), *members[extension]).decode("utf-8", "replace").strip()
-
+    def _label(self, members: _Members, shard: Path, content: dict[str, Any]) -> str:
+        """The class of a sample, ``""`` when there is none; a field that gives it is taken out of ``content``."""
         if self.label in members:
-            return text(str(self.label))
+            return _text(members, str(self.label), shard)
         if self.label is None:
             plain = next((extension for extension in ("cls", "txt") if extension in members), None)
             if plain is not None:
-                return text(plain)
-        if "json" not in members:
-            return ""
-        try:
-            content: Any = json.loads(text("json"))
-        except ValueError as error:
-            raise UserError(
-                f"A .json of {shard} at byte {members['json'][0]:,} is not valid ({error})."
-            ) from error
+                return _text(members, plain, shard)
         fields = _LABELS if self.label is None else (self.label,)
-        value = (
-            next((content[name] for name in fields if name in content), None)
-            if isinstance(content, dict)
-            else None
-        )
+        field = next((name for name in fields if name in content), None)
+        value = None if field is None else content.pop(field)
         return str(value) if isinstance(value, str | int) else ""
+
+
+def _text(members: _Members, extension: str, shard: Path) -> str:
+    return read_span(str(shard), *members[extension]).decode("utf-8", "replace").strip()
+
+
+def _json(members: _Members, shard: Path) -> dict[str, Any]:
+    """The fields of a sample's .json; none where it has no such file, or one that is no object."""
+    if "json" not in members:
+        return {}
+    try:
+        content: Any = json.loads(_text(members, "json", shard))
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"A .json of {shard} at byte {members['json'][0]:,} is not valid ({error})",
+            "write the shard again",
+        ) from error
+    return content if isinstance(content, dict) else {}
 
 
 def _shards(path: Path, pattern: str | None) -> tuple[Path, list[Path]]:
