@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from longshot.core.batches import ImageTask
+from longshot.core.errors import UserError
 from longshot.methods.inner_loops import ANIL, MAML, ProtoMAML
 from longshot.networks import inner
 from longshot.networks.base import Network
@@ -34,12 +35,15 @@ def task(seed: int = 0, way: int = 3, shot: int = 2, query: int = 4, skip: int |
     return ImageTask(support, label, queries, way, seed)
 
 
-def written_out(net: Network, episode: ImageTask, steps: int, lr: float) -> Tensor:
+def written_out(
+    net: Network, episode: ImageTask, steps: int, lr: float, first: nn.Linear | None = None
+) -> Tensor:
     """MAML on one task with an ordinary optimiser; group norm, so that no statistics are shared."""
     net = copy.deepcopy(net).requires_grad_(True)
     head = nn.Linear(net.dim, episode.way)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
+    head = head if first is None else copy.deepcopy(first)
     optimiser = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=lr)
     with torch.enable_grad():
         for _ in range(steps):
@@ -56,6 +60,23 @@ def test_maml_equals_an_ordinary_optimiser_on_every_task() -> None:
         all_scores = MAML(steps=4, lr=0.5).scores(tasks, net)
     for scores, episode in zip(all_scores, tasks, strict=True):
         torch.testing.assert_close(scores, written_out(net, episode, 4, 0.5), rtol=1e-4, atol=1e-5)
+
+
+def test_a_learned_head_is_where_the_steps_start_unless_zero_is_asked_for() -> None:
+    net, episode = network("group"), task()
+    with pytest.raises(UserError, match=r"maml\(head='learned'\) needs a network that was trained with"):
+        MAML(head="learned").scores([episode], net)
+    first = nn.Linear(net.dim, episode.way)
+    for name, value in zip(inner.LEARNED_HEAD, (first.weight, first.bias), strict=True):
+        net.extras[name] = nn.Parameter(value.detach().clone(), requires_grad=False)
+    settings = {"steps": 4, "lr": 0.5}
+    with torch.no_grad():
+        (scores,) = MAML(**settings).scores([episode], net)
+        (from_zero,) = MAML(**settings, head="zero").scores([episode], net)
+    torch.testing.assert_close(scores, written_out(net, episode, 4, 0.5, first), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(from_zero, written_out(net, episode, 4, 0.5), rtol=1e-4, atol=1e-5)
+    prototypes = ProtoMAML(**settings).scores([episode], net)[0]  # has a start of its own
+    assert torch.equal(prototypes, ProtoMAML(**settings).scores([episode], network("group"))[0])
 
 
 def test_support_statistics_are_those_of_batch_norm_in_training_mode() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from longshot.core.batches import Episode
 from longshot.core.errors import UserError
 from longshot.networks.base import Network
-from longshot.networks.inner import body_weights
+from longshot.networks.inner import LEARNED_HEAD, body_weights
 from longshot.training.inner import meta_step
 from longshot.training.maml import FOMAML, ANILTraining, MAMLTraining, ProtoMAMLTraining
 from longshot.training.registry import get_algorithm
@@ -64,11 +64,13 @@ def gradients(algorithm: Any, network: Network, data: Sequence[Episode]) -> list
     return list(torch.autograd.grad(step.loss, list(body_weights(network).values())))
 
 
-def by_hand(network: Tiny, episode: Episode, steps: int, lr: float, *, detach: bool) -> Tensor:
+def by_hand(
+    network: Tiny, episode: Episode, steps: int, lr: float, *, detach: bool, head: Sequence[Tensor] = ()
+) -> Tensor:
     """The query loss after plain steps, written with autograd alone: no torch.func, no shortcut, no batch."""
     weights = list(network.conv.parameters())
-    head = [torch.zeros(*shape, dtype=torch.float64, requires_grad=True) for shape in ((WAY, 5), (WAY,))]
-    moved = [*weights, *head]
+    zero = [torch.zeros(*shape, dtype=torch.float64, requires_grad=True) for shape in ((WAY, 5), (WAY,))]
+    moved = [*weights, *(head or zero)]
 
     def logits(values: list[Tensor], images: Tensor) -> Tensor:
         kernel, offset, matrix, bias = values
@@ -118,6 +120,59 @@ def test_maml_and_fomaml_equal_plain_autograd(algorithm: type[MAMLTraining], ste
         torch.autograd.grad(step.loss, weights), torch.autograd.grad(expected, weights), strict=True
     ):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-9)
+
+
+def with_learned_head(algorithm: MAMLTraining, network: Network) -> list[Tensor]:
+    """Puts the algorithm's extras into the network; the learned start of the head."""
+    torch.manual_seed(5)
+    for name, value in algorithm.extras(network, 10).items():
+        network.extras[name] = nn.Parameter(value.double())
+    return [network.extras[name] for name in LEARNED_HEAD]
+
+
+@pytest.mark.parametrize("algorithm", [MAMLTraining, FOMAML])
+def test_a_learned_head_equals_plain_autograd_and_is_learned(algorithm: type[MAMLTraining]) -> None:
+    network, data = tiny(), episodes(3)
+    made = algorithm(steps=3, lr=0.5, head="learned", way=WAY)
+    head = with_learned_head(made, network)
+    step = made.loss(network, data)
+    detach = algorithm is FOMAML
+    losses = [by_hand(network, episode, 3, 0.5, detach=detach, head=head) for episode in data]
+    expected = torch.stack(losses).mean()
+    torch.testing.assert_close(step.loss, expected, rtol=1e-6, atol=0)
+    weights = [*network.conv.parameters(), *head]
+    for ours, theirs in zip(
+        torch.autograd.grad(step.loss, weights), torch.autograd.grad(expected, weights), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-9)
+        assert ours.abs().max() > 1e-4
+
+
+def test_with_a_learned_head_maml_and_anil_differ_at_one_step() -> None:
+    """From a zero head they are the same algorithm, which the study of transfer relies on."""
+    slopes = {}
+    for kind in (MAMLTraining, ANILTraining):
+        for start in ("zero", "learned"):
+            network, data = tiny(), episodes(2)
+            algorithm = kind(steps=1, lr=0.5, head=start, way=WAY)
+            if start == "learned":
+                with_learned_head(algorithm, network)
+            slopes[kind, start] = gradients(algorithm, network, data)[0]
+    torch.testing.assert_close(
+        slopes[MAMLTraining, "zero"], slopes[ANILTraining, "zero"], rtol=1e-9, atol=1e-12
+    )
+    assert (slopes[MAMLTraining, "learned"] - slopes[ANILTraining, "learned"]).abs().max() > 1e-4
+
+
+def test_a_learned_head_is_kept_where_training_goes_on_and_does_not_stretch() -> None:
+    network = tiny()
+    algorithm = MAMLTraining(head="learned", way=WAY)
+    head = with_learned_head(algorithm, network)
+    assert torch.equal(algorithm.extras(network, 10)[LEARNED_HEAD[0]], head[0])
+    assert len(MAMLTraining(head="learned", way=4).extras(network, 10)[LEARNED_HEAD[0]]) == 4
+    with pytest.raises(UserError, match="learned for tasks of up to 3 classes, and this one has 4"):
+        algorithm.loss(network, episodes(1, way=4))
+    assert algorithm.loss(network, episodes(1, way=2)).loss.isfinite()
 
 
 def test_first_and_second_order_differ() -> None:

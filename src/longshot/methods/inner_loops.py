@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from longshot.core.batches import ImageTask
-from longshot.core.checks import check_count, check_number
+from longshot.core.checks import check_choice, check_count, check_number
+from longshot.core.errors import UserError
 from longshot.methods.images import ImageMethod
 
 if TYPE_CHECKING:
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
 
 
 class MAML(ImageMethod):
-    """Gradient steps on the support from the network's weights and a zero head, then the queries.
+    """Gradient steps on the support from the network's weights and a first head, then the queries.
 
     ``steps`` and ``lr`` are those of the network's training unless given (5 and 0.01 for a network that was not trained
-    for it); ``extra_steps`` come on top. Batch norm uses the support's statistics, so no query sees another one.
+    for it); ``extra_steps`` come on top. ``head``: 'learned' starts from the head that the network was trained with,
+    'zero' from zero; as in training unless given. Batch norm uses the support's statistics, so no query sees another
+    one.
     """
 
     name: ClassVar[str] = "maml"
@@ -34,21 +37,30 @@ class MAML(ImageMethod):
     start: ClassVar[HeadStart] = "zero"
     fallback: ClassVar[tuple[float, int]] = (0.01, 5)  # lr, steps
 
-    def __init__(self, *, steps: int | None = None, lr: float | None = None, extra_steps: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        steps: int | None = None,
+        lr: float | None = None,
+        extra_steps: int = 0,
+        head: str | None = None,
+    ) -> None:
         if steps is not None:
             check_count(self.name, "steps", steps)
         if lr is not None:
             check_number(self.name, "lr", lr, above=0)
         check_count(self.name, "extra_steps", extra_steps)
-        self.steps, self.lr, self.extra_steps = steps, lr, extra_steps
+        if head is not None:
+            check_choice(self.name, "head", head, ("zero", "learned"))
+        self.steps, self.lr, self.extra_steps, self.head = steps, lr, extra_steps, head
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
         """Per task [Q, way]; see the class."""
-        from longshot.networks.inner import InnerLoop, at_once, body_weights, private_copy, query_logits
+        from longshot.networks.inner import InnerLoop, at_once, loop_weights, private_copy, query_logits
 
         lr, steps = self._trained_for(network)
-        loop = InnerLoop(steps, lr, self.moves, self.start, second_order=False)
-        own, weights = private_copy(network), body_weights(network)
+        loop = InnerLoop(steps, lr, self.moves, self._head_start(network), second_order=False)
+        own, weights = private_copy(network), loop_weights(network, loop)
         together = at_once(tasks[0].support.device)
         scores: list[Tensor] = []
         for start in range(0, len(tasks), together):
@@ -65,6 +77,17 @@ class MAML(ImageMethod):
         lr = lr if self.lr is None else self.lr
         return lr, (int(steps) if self.steps is None else self.steps) + self.extra_steps
 
+    def _head_start(self, network: Network) -> HeadStart:
+        from longshot.networks.inner import LEARNED_HEAD
+
+        learned = self.start == "zero" and LEARNED_HEAD[0] in network.extras
+        if self.head == "learned" and not learned:
+            raise UserError(
+                f"{self.name}(head='learned') needs a network that was trained with head='learned', and this one was "
+                "not; leave head out, or train one."
+            )
+        return "learned" if learned and self.head != "zero" else self.start
+
     def flops_per_task(self, way: int, support: int, query: int, forward: float) -> float:
         """Forward and backward (twice the forward) over the support per step, then support and queries."""
         steps = (self.fallback[1] if self.steps is None else self.steps) + self.extra_steps
@@ -72,7 +95,7 @@ class MAML(ImageMethod):
 
 
 class ANIL(MAML):
-    """Gradient steps of the head alone, from zero, on the network's vectors."""
+    """Gradient steps of the head alone, from zero or from a learned start, on the network's vectors."""
 
     name = "anil"
     paper = "Raghu et al. 2020"
@@ -93,3 +116,6 @@ class ProtoMAML(MAML):
     paper = "Triantafillou et al. 2020"
     start = "prototypes"
     fallback = (0.0054, 10)
+
+    def __init__(self, *, steps: int | None = None, lr: float | None = None, extra_steps: int = 0) -> None:
+        super().__init__(steps=steps, lr=lr, extra_steps=extra_steps)

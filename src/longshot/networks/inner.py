@@ -27,6 +27,7 @@ from torch.func import functional_call, grad, vjp, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
+from longshot.core.errors import UserError
 from longshot.core.prototypes import prototypes
 from longshot.networks.base import Network
 
@@ -34,7 +35,9 @@ NamedTensors = dict[str, Tensor]
 LinearHead = tuple[Tensor, Tensor]  # W [way, d], b [way]
 Pull = Callable[[Tensor], NamedTensors]  # ∂L/∂z [S, d] → ∂L/∂θ
 Moves = Literal["all", "head"]
-HeadStart = Literal["zero", "prototypes"]
+HeadStart = Literal["zero", "prototypes", "learned"]
+LEARNED_HEAD = ("first_weight", "first_bias")  # names among a network's extras: W [N, d] and b [N]
+_IN_NETWORK = tuple(f"extras.{name}" for name in LEARNED_HEAD)
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,8 @@ class InnerLoop:
     """What an inner loop does.
 
     ``start`` of the head: 'zero', or 'prototypes' as in ProtoMAML, W_c = 2 p_c and b_c = −‖p_c‖² with p_c the mean
-    support vector of class c, so that the untrained head is the prototype classifier.
+    support vector of class c, so that the untrained head is the prototype classifier. 'learned': W and b are the
+    network's own for up to N classes, meta-learned with θ; a task of fewer classes takes their first rows.
 
     (One start vector w learned for all classes would be the same as zero: Σ_c (p_c − y_c) = 0 for a softmax, so w drops
     out of every gradient, and it adds the same number to every logit.)
@@ -127,6 +131,14 @@ def body_weights(network: Network) -> NamedTensors:
     return {name: value for name, value in network.named_parameters() if not name.startswith("extras.")}
 
 
+def loop_weights(network: Network, loop: InnerLoop) -> NamedTensors:
+    """The weights that an inner loop starts from: those of the body, and the head's where its start is learned."""
+    weights = body_weights(network)
+    if loop.start == "learned":
+        weights |= {path: network.extras[name] for path, name in zip(_IN_NETWORK, LEARNED_HEAD, strict=True)}
+    return weights
+
+
 def query_logits(
     network: Network,
     weights: Mapping[str, Tensor],
@@ -138,18 +150,31 @@ def query_logits(
 ) -> Tensor:
     """[E, Q, way] logits of the queries after every task's own inner loop from ``weights``; −∞ without support.
 
-    ``network`` is a ``private_copy``; support [E, S, 3, H, W], label [E, S] in 0…way−1, query [E, Q, 3, H, W].
+    ``network`` is a ``private_copy``, ``weights`` its ``loop_weights``; support [E, S, 3, H, W], label [E, S] in
+    0…way−1, query [E, Q, 3, H, W].
     """
     body = _Body(network, support.shape[1], has_batch_norm(network), fused=not loop.second_order)
-    shared = dict(weights)
+    shared = {name: value for name, value in weights.items() if name not in _IN_NETWORK}
+    learned = _learned_rows(weights, way) if loop.start == "learned" else None
 
     def solve(support: Tensor, label: Tensor, query: Tensor) -> Tensor:
-        return _solved(body, shared, loop, support, label, query, way)
+        return _solved(body, shared, learned, loop, support, label, query, way)
 
     if len(support) == 1:  # mapping over a single task would only cost
         return solve(support[0], label[0], query[0]).unsqueeze(0)
     logits: Tensor = vmap(solve)(support, label, query)
     return logits
+
+
+def _learned_rows(weights: Mapping[str, Tensor], way: int) -> LinearHead:
+    """The learned start of the head for ``way`` classes; UserError where it was learned for fewer."""
+    weight, bias = (weights[name] for name in _IN_NETWORK)
+    if way > len(weight):
+        raise UserError(
+            f"The network's head was learned for tasks of up to {len(weight)} classes, and this one has {way}; train "
+            "it for more, or let the head start at zero (head='zero')."
+        )
+    return weight[:way], bias[:way]
 
 
 @dataclass(frozen=True)
@@ -179,22 +204,23 @@ class _Body:
 def _solved(
     body: _Body,
     weights: NamedTensors,
+    learned: LinearHead | None,
     loop: InnerLoop,
     support: Tensor,
     label: Tensor,
     query: Tensor,
     way: int,
 ) -> Tensor:
-    """[Q, way]; see ``query_logits``."""
+    """[Q, way]; ``learned``: the start of the head, where the loop has one of its own. See ``query_logits``."""
     absent = F.one_hot(label, way).sum(0) == 0
     if loop.moves == "head":
         vectors, query_vectors = body.both(weights, support, query)
-        head = _moved_head(_start(loop, vectors, label, way), loop, vectors, label, absent)
+        head = _moved_head(learned or _start(loop, vectors, label, way), loop, vectors, label, absent)
         return _logits(head, query_vectors, absent)
     needs_start = loop.start == "prototypes"
-    # The start of a zero head does not depend on θ: no pass over the support is needed to know it.
+    # A head that starts at zero or was learned does not depend on θ: no pass over the support is needed to know it.
     vectors = body(weights, support) if needs_start else support.new_zeros(1, body.network.dim)
-    head = _start(loop, vectors, label, way)
+    head = learned or _start(loop, vectors, label, way)
     if loop.second_order:
         weights, head = _moved(body, weights, head, loop, support, label, absent)
     else:
@@ -211,7 +237,7 @@ def _shifted(start: Tensor, end: Tensor) -> Tensor:
 
 
 def _start(loop: InnerLoop, vectors: Tensor, label: Tensor, way: int) -> LinearHead:
-    """The untrained head; vectors [S, d], label [S]."""
+    """The head at zero or at the prototypes; vectors [S, d], label [S]."""
     if loop.start == "zero":
         return vectors.new_zeros(way, vectors.shape[1]), vectors.new_zeros(way)
     means = prototypes(vectors, label, way)

@@ -16,8 +16,8 @@ from longshot.networks.base import Network
 from longshot.networks.inner import (
     InnerLoop,
     at_once,
-    body_weights,
     has_batch_norm,
+    loop_weights,
     private_copy,
     query_logits,
 )
@@ -53,7 +53,7 @@ def meta_step(
     statistics of batch norms, which the inner loop does not use, follow the supports, so that the network also serves
     as a frozen backbone.
     """
-    weights = body_weights(network)
+    weights = loop_weights(network, loop)
     device = next(iter(weights.values())).device
     groups = list(_groups(episodes, together or at_once(device)))
     threads = min(len(groups), torch.get_num_threads()) if device.type == "cpu" else 1

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from longshot.core.batches import Episode
-from longshot.core.checks import check_count, check_number
+from longshot.core.checks import check_choice, check_count, check_number
 from longshot.networks.base import Network
-from longshot.networks.inner import HeadStart, InnerLoop, Moves
+from longshot.networks.inner import LEARNED_HEAD, HeadStart, InnerLoop, Moves
 from longshot.training.base import EpisodicAlgorithm, ImageBatch, Step, TrainingDefaults
 from longshot.training.inner import meta_step
 
@@ -20,7 +20,7 @@ class _InnerLoops(EpisodicAlgorithm):
     """The query loss after an inner loop on the support, averaged over the episodes of a step."""
 
     moves: ClassVar[Moves] = "all"
-    start: ClassVar[HeadStart] = "zero"
+    start: HeadStart = "zero"
     second_order: ClassVar[bool] = True
 
     def __init__(self, *, steps: int, lr: float, way: int, shot: int, query: int) -> None:
@@ -35,8 +35,17 @@ class _InnerLoops(EpisodicAlgorithm):
         return InnerLoop(self.steps, self.lr, self.moves, self.start, self.second_order)
 
     def extras(self, network: Network, classes: int) -> Mapping[str, Tensor]:
-        """``inner`` = [lr, steps], so that the methods repeat the loop the network was trained for. Never trained."""
-        return {"inner": torch.tensor([self.lr, float(self.steps)])}
+        """``inner`` = [lr, steps], so that the methods repeat the loop the network was trained for. Never trained.
+
+        With a learned start of the head its weights and biases for ``way`` classes, which are.
+        """
+        extras = {"inner": torch.tensor([self.lr, float(self.steps)])}
+        if self.start == "learned":
+            former = [network.extras[name].detach() for name in LEARNED_HEAD if name in network.extras]
+            if not former or len(former[0]) != self.way:
+                former = [value.detach() for value in torch.nn.Linear(network.dim, self.way).parameters()]
+            extras |= dict(zip(LEARNED_HEAD, former, strict=True))
+        return extras
 
     def loss(self, network: Network, data: ImageBatch | Sequence[Episode]) -> Step:
         """Mean over the episodes; see ``meta_step``."""
@@ -45,7 +54,11 @@ class _InnerLoops(EpisodicAlgorithm):
 
 
 class MAMLTraining(_InnerLoops):
-    """Model-agnostic meta-learning, differentiated through the inner steps (second order)."""
+    """Model-agnostic meta-learning, differentiated through the inner steps (second order).
+
+    ``head``: where the head of every task starts. 'zero', for any number of classes in any order, or 'learned': one
+    for ``way`` classes is meta-learned with the network, as in the paper.
+    """
 
     name = "maml"
     paper = "Finn et al. 2017"
@@ -53,9 +66,18 @@ class MAMLTraining(_InnerLoops):
     recipe = TrainingDefaults(optimiser="adam(lr=0.001)", batch=2, steps=10_000)
 
     def __init__(
-        self, *, steps: int = 5, lr: float = 0.01, way: int = 5, shot: int = 5, query: int = 10
+        self,
+        *,
+        steps: int = 5,
+        lr: float = 0.01,
+        head: str = "zero",
+        way: int = 5,
+        shot: int = 5,
+        query: int = 10,
     ) -> None:
+        check_choice(self.name, "head", head, ("zero", "learned"))
         super().__init__(steps=steps, lr=lr, way=way, shot=shot, query=query)
+        self.head, self.start = head, "learned" if head == "learned" else "zero"
 
 
 class FOMAML(MAMLTraining):
