@@ -268,6 +268,15 @@ class TestHeads:
         adapted = scores(TrainFromScratch(steps=200, lr=0.005), own, network)
         assert float((adapted.argmax(1) == task.support_label).float().mean()) > 0.9
 
+    def test_it_begins_at_the_networks_weights_where_asked_to(
+        self, task: ImageTask, network: SmallNetwork
+    ) -> None:
+        other = SmallNetwork(seed=5)
+        fresh, own = TrainFromScratch(steps=2), TrainFromScratch(steps=2, fresh=False)
+        assert torch.equal(scores(fresh, task, network), scores(fresh, task, other))
+        assert not torch.allclose(scores(own, task, network), scores(own, task, other))
+        assert own.call == "train-from-scratch(fresh=False, steps=2)"
+
 
 class TestFinetuneLast:
     def test_steps_equal_a_plain_loop_over_the_rows_drawn(

@@ -19,8 +19,11 @@ from longshot.testbeds.instances import UniformInstances
 from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.training.adversarial import Mixed
 from longshot.training.augment import parse as parse_augment
+from longshot.training.data import make_validation
 from longshot.training.episodes import EpisodeSource, Shuffled, network_features
 from longshot.training.images import Prefetch, TrainingImages, with_rotations
+from longshot.training.registry import get_algorithm
+from longshot.training.settings import ValidationTasks, training_settings
 
 PLAIN = parse_augment("")
 
@@ -165,3 +168,20 @@ def test_a_mistake_in_the_thread_arrives() -> None:
 
     with Prefetch(make, 0) as images, pytest.raises(ValueError, match="no such image"):
         images.take(9)
+
+
+def test_a_training_may_say_what_it_is_judged_on(dataset: Dataset, images: TrainingImages) -> None:
+    """A shape, classes and a method of its own, whatever the algorithm trains on and with."""
+    judged = ValidationTasks(FixedShape(2, 3, 4), SiblingClasses(level=1), "nearest-neighbour")
+    held = np.arange(len(dataset.class_ids))
+    settings = training_settings(validation_tasks=5, validation=judged)
+    validation = make_validation(
+        dataset, held, get_algorithm("protonet"), FixedShape(4, 1, 1), images, settings
+    )
+    assert validation is not None and validation.method == "nearest-neighbour"
+    assert validation.tasks.ways.tolist() == [2] * 5
+    assert validation.tasks.support.lengths.tolist() == [6] * 5
+    assert validation.tasks.query.lengths.tolist() == [8] * 5
+    parents = [class_id.split("/")[0] for class_id in dataset.class_ids]
+    for rows in validation.tasks.support.values.reshape(5, 6):
+        assert len({parents[label] for label in dataset.labels[rows]}) == 1

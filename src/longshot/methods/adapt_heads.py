@@ -84,7 +84,8 @@ class TrainFromScratch(ImageMethod):
     """The network's architecture with new random weights, trained on the support alone with a linear head.
 
     Adam on minibatches. Having no statistics of earlier data, batch norms use those of the minibatch while training and
-    their running mean afterwards. The head starts at zero.
+    their running mean afterwards. The head starts at zero. ``fresh=False`` begins at the network's own weights: what
+    the paper calls this baseline with a pre-trained backbone.
     """
 
     name = "train-from-scratch"
@@ -92,11 +93,11 @@ class TrainFromScratch(ImageMethod):
     family = "transfer"
     paper = "Carrión-Ojeda et al. 2022"
 
-    def __init__(self, *, steps: int = 100, lr: float = 1e-3, batch: int = 4) -> None:
+    def __init__(self, *, steps: int = 100, lr: float = 1e-3, batch: int = 4, fresh: bool = True) -> None:
         check_count(self.name, "steps", steps)
         check_number(self.name, "lr", lr, above=0)
         check_count(self.name, "batch", batch, least=2)
-        self.steps, self.lr, self.batch = steps, lr, batch
+        self.steps, self.lr, self.batch, self.fresh = steps, lr, batch, fresh
 
     def scores(self, tasks: Sequence[ImageTask], network: Network) -> list[Tensor]:
         """Per task [Q, way]; see the class."""
@@ -106,7 +107,8 @@ class TrainFromScratch(ImageMethod):
         """Trained once."""
         support, generator = Support.of(task), task.generator()
         model = trainable(network)
-        restart(model, generator)
+        if self.fresh:
+            restart(model, generator)
         norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
         head = AdaptedHead(support.images.new_zeros(len(support.classes), model.dim), None)
         optimiser = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=self.lr, fused=True)

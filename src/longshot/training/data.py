@@ -15,7 +15,7 @@ from longshot.training.augment import Augmentation
 from longshot.training.base import Algorithm, TrainingDefaults
 from longshot.training.episodes import EpisodeSource, Shuffled, TrainingSource, check_enough, draw_tasks
 from longshot.training.images import TrainingImages
-from longshot.training.settings import TrainingSettings
+from longshot.training.settings import TrainingSettings, ValidationTasks
 from longshot.training.validation import Validation
 
 HOLDOUT = 0.1  # share of the classes kept for validation where a dataset has no split of its own
@@ -104,11 +104,17 @@ def make_validation(
     images: TrainingImages,
     settings: TrainingSettings,
 ) -> Validation | None:
-    """Tasks of the held-out classes, no larger than these allow; None where fewer than two are held out."""
+    """Tasks of the held-out classes, no larger than these allow; None where fewer than two are held out.
+
+    Where the settings say what the tasks are, they are that.
+    """
     if len(held) < 2:
         return None
     pool = Pool(data, held)
-    if shape is None or isinstance(shape, FixedShape):
+    own: ValidationTasks | None = settings.validation
+    if own is not None:
+        shape = own.shape
+    elif shape is None or isinstance(shape, FixedShape):
         usual = FixedShape(*algorithm.validation_shape) if algorithm.validation_shape else FixedShape()
         largest = shape or usual
         smallest = int(pool.sizes[held].min())
@@ -120,10 +126,10 @@ def make_validation(
         settings.validation_tasks,
         _VALIDATION_SEED,
         shape=shape,
-        classes=settings.classes or UniformClasses(),
+        classes=own.classes if own else settings.classes or UniformClasses(),
         instances=UniformInstances(),
     )
-    return Validation(tasks, images, algorithm.method)
+    return Validation(tasks, images, own.method if own else algorithm.method)
 
 
 def images_per_step(source: TrainingSource, shape: Shape | None) -> int:

@@ -33,7 +33,7 @@ from longshot.training.folders import (
     read_trained,
 )
 from longshot.training.images import Prefetch, step_seed
-from longshot.training.settings import CLASS_SETTINGS, TrainingSettings, planned
+from longshot.training.settings import CLASS_SETTINGS, TrainingSettings, ValidationTasks, planned
 from longshot.training.setup import Job, prepare
 from longshot.training.state import last_saved, load_state, save_state
 from longshot.training.steps import Diverged, Stepper
@@ -95,6 +95,7 @@ def train(
     clip: float | None = None,
     validate_every: int | None = None,
     validation_tasks: int = 100,
+    validation: ValidationTasks | None = None,
     checkpoint_every: int | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -153,6 +154,8 @@ def train(
         unless given.
     validate_every, validation_tasks : int
         Steps between two validations (about 20 in a run), and their tasks.
+    validation : ValidationTasks, optional
+        What those tasks are and which method solves them, where it is not as the algorithm has it.
     checkpoint_every : int, optional
         Steps between two checkpoints; a minute unless given.
     seed : int

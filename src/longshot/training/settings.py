@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,6 +24,31 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 def _is_sampler(value: Any) -> Any:
     if value is not None and (isinstance(value, str) or not hasattr(value, "name")):
         raise ValueError("it must be a sampler's object, such as longshot.FixedShape(way=5)")
+    return value
+
+
+@dataclass(frozen=True)
+class ValidationTasks:
+    """What a training is judged on where tasks like its own episodes, solved as its algorithm has it, do not do.
+
+    Parameters
+    ----------
+    shape : Shape
+        Ways, shots and queries.
+    classes : Classes
+        How the classes of a task are drawn from the validation classes.
+    method : str
+        Call of the method that solves them.
+    """
+
+    shape: Shape
+    classes: Classes
+    method: str
+
+
+def _is_validation(value: Any) -> ValidationTasks | None:
+    if value is not None and not isinstance(value, ValidationTasks):
+        raise ValueError("it must be a ValidationTasks")
     return value
 
 
@@ -51,6 +77,7 @@ class TrainingSettings(Record):
     clip: Annotated[float, Field(ge=0)] | None = None
     validate_every: Count | None = None
     validation_tasks: Annotated[int, Field(ge=2)] = 100
+    validation: Annotated[Any, PlainValidator(_is_validation)] = None  # ValidationTasks
     checkpoint_every: Count | None = None
     start: str | Path | None = None
     seed: Annotated[int, Field(ge=0)] = 0

@@ -265,6 +265,9 @@ def _identity(
     }
     if shape is not None:
         identity["episodes"] = sampler_settings(shape, settings.classes or UniformClasses())
+    if settings.validation is not None:
+        chosen = settings.validation
+        identity["validation"] = [sampler_settings(chosen.shape, chosen.classes), chosen.method]
     if recipe.schedule != "constant":
         identity["steps"] = steps  # the schedule depends on the length of the run
     return identity

@@ -45,3 +45,14 @@ def test_the_cost_of_a_training_whose_start_is_not_trained_is_that_of_its_networ
     base = StudyTraining("a", nothing, "protonet", {"network": "cnn4(width=4)", "size": 16, "steps": 9}, 1)
     again = StudyTraining("b", nothing, "protonet", {"start": "a", "steps": 2}, 2).begun_anew(base)
     assert again.options == {"network": "cnn4(width=4)", "size": 16, "steps": 2}
+
+
+def test_trainings_of_one_kind_cost_the_same_per_step() -> None:
+    nothing: Any = None
+
+    def training(algorithm: str = "protonet", **options: Any) -> StudyTraining:
+        return StudyTraining("a", nothing, algorithm, {"network": "cnn4"} | options, 1)
+
+    assert training(steps=2, seed=1).kind == training(steps=90, seed=2).kind
+    kinds = {training().kind, training("maml").kind, training(size=32).kind, training(network="vit").kind}
+    assert len(kinds) == 4

@@ -133,8 +133,12 @@ class Recipe(ABC, Generic[Settings, Data]):
         return lab.folder.sampled(partial(draw.of_same_shape, lab.datasets[draw.source]))
 
     def _trainings_left(self, lab: Lab[Settings, Data]) -> list[dict[str, Any]]:
-        """The trainings that are not finished, with their times; those that are stand in the lab."""
+        """The trainings that are not finished, with their times; those that are stand in the lab.
+
+        Of trainings that differ in classes, seed and steps alone one is measured.
+        """
         steps = []
+        costs: dict[str, Any] = {}
         for name, training in lab.plan.networks.items():
             trained = {label: record.path for label, record in lab.networks.items()}
             ready = training.started_from(trained)
@@ -143,8 +147,11 @@ class Recipe(ABC, Generic[Settings, Data]):
                 continue
             while (start := lab.plan.networks.get(str(ready.options.get("start")))) is not None:
                 ready = ready.begun_anew(start)
-            cost = ready.cost(lab.job.device)
-            steps.append(training_step(name, len(training.data), cost["seconds"], cost["bytes"]))
+            if ready.kind not in costs:
+                costs[ready.kind] = ready.cost(lab.job.device)
+            cost = costs[ready.kind]
+            seconds = cost["seconds"] * ready.options.get("steps", cost["steps"]) / max(1, cost["steps"])
+            steps.append(training_step(name, len(training.data), seconds, cost["bytes"]))
         return steps
 
     def identity(self, data: Data) -> Mapping[str, str]:

@@ -88,6 +88,12 @@ class StudyTraining:
             self, options={**self.options, "start": path}, identity=[self.identity, Path(path).name]
         )
 
+    @property
+    def kind(self) -> str:
+        """What decides the cost of a step: trainings of one kind differ in classes, seed and steps."""
+        shown = {key: str(value) for key, value in self.options.items() if key not in ("seed", "steps")}
+        return hash_json([self.algorithm, shown])
+
     def cost(self, device: str, **options: Any) -> dict[str, Any]:
         """``seconds`` and ``bytes`` of the training, measured on a few steps; ``options`` replace its own."""
         from longshot.training.cost import estimate
