@@ -67,6 +67,13 @@ def test_steps_as_shares_or_numbers() -> None:
         assert [factor(step) for step in (0, 99, 100, 149, 150, 199)] == [1, 1, 0.5, 0.5, 0.25, 0.25]
 
 
+def test_decay_multiplies_every_so_many_steps() -> None:
+    factor = make_schedule("decay(every=500, rate=0.8857)", 75_000)
+    assert [factor(step) for step in (0, 499, 500, 1499)] == pytest.approx([1, 1, 0.8857, 0.8857**2])
+    with pytest.raises(UserError, match="decays every 0 steps"):
+        make_schedule("decay(every=0)", 10)
+
+
 def test_warmup_rises_to_the_schedule() -> None:
     factor = make_schedule("constant(warmup=4)", 100)
     assert [factor(step) for step in range(5)] == [0.25, 0.5, 0.75, 1, 1]

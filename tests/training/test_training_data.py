@@ -12,10 +12,11 @@ from longshot.core.preprocess import parse
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.networks.registry import get_network
-from longshot.testbeds.base import Pool
+from longshot.testbeds.base import Pool, Shape
 from longshot.testbeds.classes import SiblingClasses, UniformClasses
 from longshot.testbeds.difficult import DifficultInstances
 from longshot.testbeds.instances import UniformInstances
+from longshot.testbeds.meta_dataset import MetaDatasetShape
 from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.training.adversarial import Mixed
 from longshot.training.augment import parse as parse_augment
@@ -77,6 +78,29 @@ def episodes(images: TrainingImages, pool: Pool, total: int = 3, **choices: obje
         **choices,
     }
     return EpisodeSource(images, pool, total, 0, PLAIN, **settings)  # type: ignore[arg-type]
+
+
+def test_few_validation_classes_reduce_the_tasks_with_a_note(
+    dataset: Dataset, images: TrainingImages
+) -> None:
+    def ways(held: list[int], shape: Shape, **settings: object) -> tuple[set[int], list[str]]:
+        notes: list[str] = []
+        chosen = training_settings(validation_tasks=6, **settings)
+        algorithm = get_algorithm("protonet")
+        made = make_validation(dataset, np.array(held), algorithm, shape, images, chosen, notes)
+        return (set() if made is None else set(made.tasks.ways.tolist())), notes
+
+    assert ways([0, 1, 2], MetaDatasetShape()) == (
+        {3},
+        ["validation tasks have 3 ways instead of 5 or more: there are 3 validation classes to a task"],
+    )
+    fixed, notes = ways([0, 1, 2], FixedShape(5, 5, 5))
+    assert fixed == {3} and notes[0].startswith(
+        "validation tasks have 3 ways, 5 shots and 5 queries instead of 5"
+    )
+    assert ways(list(range(6)), MetaDatasetShape())[1] == []
+    alone, notes = ways([0, len(dataset.class_ids) - 1], MetaDatasetShape(), classes=SiblingClasses())
+    assert not alone and "no validation" in notes[0]
 
 
 def test_an_episode_depends_on_its_number_alone(dataset: Dataset, images: TrainingImages) -> None:
@@ -176,7 +200,7 @@ def test_a_training_may_say_what_it_is_judged_on(dataset: Dataset, images: Train
     held = np.arange(len(dataset.class_ids))
     settings = training_settings(validation_tasks=5, validation=judged)
     validation = make_validation(
-        dataset, held, get_algorithm("protonet"), FixedShape(4, 1, 1), images, settings
+        dataset, held, get_algorithm("protonet"), FixedShape(4, 1, 1), images, settings, []
     )
     assert validation is not None and validation.method == "nearest-neighbour"
     assert validation.tasks.ways.tolist() == [2] * 5

@@ -53,7 +53,10 @@ from longshot.core.errors import UserError
 @click.option("--batch", type=COUNT, help="Images of a step, or episodes of a step. [as the recipe]")
 @click.option("--recipe", help="A named recipe of the algorithm, see --list.")
 @click.option("--optimiser", help='Such as "adam(lr=0.001)" or "sgd(lr=0.1, weight_decay=0.0005)".')
-@click.option("--schedule", help='constant, cosine or "step(at=[0.7, 0.9], factor=0.1)"; cosine(warmup=0.1).')
+@click.option(
+    "--schedule",
+    help='constant, cosine(warmup=0.1), "step(at=[0.7, 0.9], factor=0.1)", "decay(every=500, rate=0.9)".',
+)
 @click.option("--augment", help='Such as "crop(8)|flip|jitter(0.4)"; also zoom(s), rotate(d), grey(p).')
 @click.option("--clip", type=click.FloatRange(min=0), help="Largest norm of the gradient. [not clipped]")
 @click.option("--validate-every", type=COUNT, help="Steps between validations. [about 20 in a run]")

@@ -41,7 +41,9 @@ class TrainingDefaults:
     """Optimiser, schedule and amounts of a way of training unless the user says otherwise; as in the papers."""
 
     optimiser: str = "adam(lr=0.001)"  # adam(…), sgd(lr=…, momentum=…, weight_decay=…)
-    schedule: str = "constant"  # constant, cosine, step(at=[0.7, 0.9], factor=0.1)
+    schedule: str = (
+        "constant"  # constant, cosine, step(at=[0.7, 0.9], factor=0.1), decay(every=500, rate=0.9)
+    )
     batch: int = 64  # images of a step (batch training) or episodes of a step (episodic training)
     steps: int = 10_000
     epochs: int = (

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
-from longshot.testbeds.base import Pool, Shape
-from longshot.testbeds.classes import UniformClasses
+from longshot.testbeds.base import Classes, Pool, Shape
+from longshot.testbeds.classes import SiblingClasses, UniformClasses
 from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.shapes import FixedShape
+from longshot.testbeds.meta_dataset import MetaDatasetShape
+from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.training.augment import Augmentation
 from longshot.training.base import Algorithm, TrainingDefaults
 from longshot.training.episodes import EpisodeSource, Shuffled, TrainingSource, check_enough, draw_tasks
@@ -103,33 +106,62 @@ def make_validation(
     shape: Shape | None,
     images: TrainingImages,
     settings: TrainingSettings,
+    notes: list[str],
 ) -> Validation | None:
-    """Tasks of the held-out classes, no larger than these allow; None where fewer than two are held out.
+    """Tasks of the held-out classes, no larger than these allow; None where they allow for none of two ways.
 
     Where the settings say what the tasks are, they are that.
     """
     if len(held) < 2:
         return None
+    classes = settings.classes or UniformClasses()
     pool = Pool(data, held)
     own: ValidationTasks | None = settings.validation
+    most = _most_ways(pool, classes)
     if own is not None:
-        shape = own.shape
+        shape, classes = own.shape, own.classes
+    elif most < 2:
+        notes.append(f"no validation: no task of two ways can be made of the {len(held)} validation classes")
+        return None
     elif shape is None or isinstance(shape, FixedShape):
         usual = FixedShape(*algorithm.validation_shape) if algorithm.validation_shape else FixedShape()
         largest = shape or usual
         smallest = int(pool.sizes[held].min())
         shot = min(largest.shot, max(1, smallest - 1))
-        shape = FixedShape(min(largest.way, len(held)), shot, max(1, min(largest.query, smallest - shot)))
+        fitting = FixedShape(min(largest.way, most), shot, max(1, min(largest.query, smallest - shot)))
+        if fitting != largest:
+            notes.append(
+                f"validation tasks have {fitting.way} ways, {fitting.shot} shots and {fitting.query} queries instead "
+                f"of {largest.way}, {largest.shot} and {largest.query}: there are {most} validation classes to a task, "
+                f"the smallest with {smallest} images"
+            )
+        shape = fitting
+    elif isinstance(shape, AnyShape | MetaDatasetShape) and most < shape.min_way:
+        notes.append(
+            f"validation tasks have {most} ways instead of {shape.min_way} or more: there are {most} validation "
+            "classes to a task"
+        )
+        shape = replace(shape, min_way=most)
     pool = check_enough(pool, shape, "validation")
     tasks = draw_tasks(
         pool,
         settings.validation_tasks,
         _VALIDATION_SEED,
         shape=shape,
-        classes=own.classes if own else settings.classes or UniformClasses(),
+        classes=classes,
         instances=UniformInstances(),
     )
     return Validation(tasks, images, own.method if own else algorithm.method)
+
+
+def _most_ways(pool: Pool, classes: Classes) -> int:
+    """The most classes that one task of the pool can have."""
+    if not isinstance(classes, SiblingClasses):
+        return len(pool.classes)
+    try:
+        return int(classes.groups(FixedShape(way=2), pool).lengths.max())
+    except UserError:
+        return 0  # no two siblings
 
 
 def images_per_step(source: TrainingSource, shape: Shape | None) -> int:

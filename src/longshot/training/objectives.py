@@ -25,8 +25,6 @@ TestbedLike = Testbed | str | Path
 class TrialObjective(ABC):
     """What a trial is worth: mean accuracy over validation tasks."""
 
-    steps: int | None = None  # length of a training, where the trials train
-
     @property
     @abstractmethod
     def identity(self) -> dict[str, Any]:
@@ -87,12 +85,6 @@ class TrainingTrial(TrialObjective):
     dataset: Dataset | str | Path
     settings: Mapping[str, Any]  # fields of TrainingSettings, the same for all trials
     curves: Callable[[Path], object] | None = None  # see ``train``
-
-    @property
-    def steps(self) -> int | None:  # type: ignore[override]
-        """As set for all trials."""
-        steps: int | None = self.settings.get("steps")
-        return steps
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -29,6 +29,7 @@ _SCHEDULES: dict[str, dict[str, Any]] = {
     "constant": {"warmup": 0.0},
     "cosine": {"warmup": 0.0, "final": 0.0},
     "step": {"at": [0.7, 0.9], "factor": 0.1, "warmup": 0.0},
+    "decay": {"every": 1000, "rate": 0.9, "warmup": 0.0},
 }
 
 Factor = Callable[[int], float]
@@ -66,6 +67,7 @@ def make_schedule(text: str, steps: int) -> Factor:
     constant:  1.
     cosine:    final + (1 − final) · (1 + cos(π t)) / 2 with t = step / steps.
     step:      factor^(number of ``at`` that are ≤ t); ``at`` are shares of the run (or steps, when above 1).
+    decay:     rate^⌊step / every⌋.
     warmup:    a share of the run (or steps, when above 1) over which the rate grows from 0 on top of that.
     """
     name, settings = _read("schedule", text, _SCHEDULES)
@@ -75,17 +77,20 @@ def make_schedule(text: str, steps: int) -> Factor:
         final = float(settings.get("final", 0.0))
         bounds = [_as_steps(float(at), steps) for at in settings.get("at", [])]
         drop = float(settings.get("factor", 1.0))
+        every, rate = int(settings.get("every", 1)), float(settings.get("rate", 1.0))
     except (TypeError, ValueError):
         raise UserError(
             f"The schedule '{text}' has a setting that is not a number; write it as in "
             "step(at=[0.7, 0.9], factor=0.1) or cosine(warmup=0.1)."
         ) from None
+    if every < 1:
+        raise UserError(f"The schedule '{text}' decays every {every} steps, but it must be 1 or more.")
 
     def factor(step: int) -> float:
         ramp = min(1.0, (step + 1) / warm) if warm else 1.0
         if name == "cosine":
             return ramp * (final + (1 - final) * (1 + math.cos(math.pi * min(step / steps, 1.0))) / 2)
-        return ramp * drop ** sum(step >= bound for bound in bounds)
+        return ramp * rate ** (step // every) * drop ** sum(step >= bound for bound in bounds)
 
     return factor
 

@@ -151,7 +151,7 @@ def _try(
     if point is not None:
         study.enqueue_trial(point)
     proposal = study.ask({name: _distribution(optuna, values) for name, values in space.parameters.items()})
-    trial = space.trial(proposal.params, objective.steps)
+    trial = space.trial(proposal.params)
     began = time.monotonic()
     try:
         value = objective.value(trial, folder)
@@ -189,7 +189,7 @@ def _write(study: Study, space: Space, objective: TrialObjective, folder: Path) 
     done = _finished(study)
     records = []
     for number, recorded in enumerate(done, 1):
-        trial = space.trial(recorded.params, objective.steps)
+        trial = space.trial(recorded.params)
         records.append(
             {
                 "trial": number,
@@ -206,7 +206,7 @@ def _write(study: Study, space: Space, objective: TrialObjective, folder: Path) 
     if not good:
         return Tuned()
     best = max(good, key=lambda record: record["accuracy"])  # the first of equals
-    settings = objective.best(space.trial(best["parameters"], objective.steps), folder)
+    settings = objective.best(space.trial(best["parameters"]), folder)
     story = {
         "space": space.name,
         "trial": f"{best['trial']} of {len(records)}",

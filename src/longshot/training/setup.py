@@ -114,7 +114,7 @@ def prepare(
     chosen.begin(network)
     rows = int(pool.sizes[pool.classes].sum())
     steps = _steps(settings, recipe, rows, chosen)
-    validation = make_validation(data, held, chosen, shape, plain, settings)
+    validation = make_validation(data, held, chosen, shape, plain, settings, notes)
     every = settings.validate_every or recipe.validate_every or min(steps, max(50, min(500, steps // 20)))
     identity = _identity(data, pool, held, chosen, network, transform, recipe, shape, settings, steps)
     if not blank:

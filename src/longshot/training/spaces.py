@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from pydantic import Field
 
-from longshot.core.calls import format_call, parse_call
+from longshot.core.calls import parse_call
 from longshot.core.errors import UserError
 from longshot.core.settings import Record, nearest, read_record
 
@@ -96,15 +96,12 @@ class Space:
         values = itertools.product(*(parameter.values for parameter in self.parameters.values()))
         return [dict(zip(self.parameters, point, strict=True)) for point in values]
 
-    def trial(self, point: Mapping[str, Any], steps: int | None = None) -> Trial:
-        """The calls at ``point``. ``steps``: length of a training, which a decaying learning rate must know."""
-        train = {key: _fill(value, point) for key, value in self.train.items()}
-        if "schedule" in train:
-            train["schedule"] = _schedule(str(train["schedule"]), steps)
+    def trial(self, point: Mapping[str, Any]) -> Trial:
+        """The calls at ``point``."""
         return Trial(
             None if self.algorithm is None else str(_fill(self.algorithm, point)),
             None if self.method is None else str(_fill(self.method, point)),
-            train,
+            {key: _fill(value, point) for key, value in self.train.items()},
         )
 
 
@@ -242,13 +239,3 @@ def _fill(template: Any, point: Mapping[str, Any]) -> Any:
     if alone:
         return point[alone[1]]
     return re.sub(r"{(\w+)}", lambda match: repr(point[match[1]]), template)
-
-
-def _schedule(text: str, steps: int | None) -> str:
-    """``decay(every=n, rate=r)``, lr · r^⌊step/n⌋, as the schedule ``step`` that training knows."""
-    name, settings = parse_call(text)
-    if name != "decay":
-        return text
-    every = int(settings["every"])
-    bounds = list(range(every, steps or every, every))
-    return format_call("step", {"at": bounds, "factor": settings["rate"]}) if bounds else "constant"

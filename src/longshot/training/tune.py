@@ -151,8 +151,3 @@ def _check_search(
         if name not in TrainingSettings.model_fields:
             hint = nearest(name, TrainingSettings.model_fields, "there are")
             raise UserError(f"Training has no setting '{name}' for {{settings}}; {hint}")
-    if "schedule" in space.train and "steps" not in settings:
-        raise UserError(
-            f"The space '{space.name}' lets the learning rate decay, so it must know how long a training is",
-            "add steps=1000 to {settings}",
-        )

@@ -18,6 +18,7 @@ from longshot.studies.engine.claims import (
     of_correlation,
     of_resamples,
     of_slope,
+    of_sources,
     of_values,
     paired,
     unpaired,
@@ -39,6 +40,24 @@ def claim(numbers: Sequence[Measured], **options: Any) -> Claim[None]:
 
 def verdict(numbers: Sequence[Measured], **options: Any) -> str:
     return judge([claim(numbers, **options)], None)[0].verdict
+
+
+def test_sources_count_once_and_their_errors_add_up() -> None:
+    """Against the formula written out with SciPy."""
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(0.2, 1, 30), rng.normal(0.6, 3, 12)
+    number = of_sources("mean", [first, second], printed=0.4)
+    parts = [stats.sem(first) ** 2, stats.sem(second) ** 2]
+    error = np.sqrt(sum(parts)) / 2
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / 29 + parts[1] ** 2 / 11)
+    reach = stats.t.ppf(0.975, freedom) * error
+    assert number.value == pytest.approx((first.mean() + second.mean()) / 2)
+    assert (number.high or 0) - number.value == pytest.approx(reach)
+    assert number.p == pytest.approx(2 * stats.t.sf(abs(number.value) / error, freedom))
+    assert (number.n, number.printed) == (42, 0.4)
+    alone = of_sources("one source", [first])
+    assert alone.low == pytest.approx(of_values("the same", first).low)
+    assert of_sources("one task", [first, second[:1]]).low is None
 
 
 def test_a_true_claim_of_the_printed_size_is_confirmed() -> None:

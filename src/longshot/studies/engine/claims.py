@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
 from longshot.core.arrays import Floats
 from longshot.statistics import Correlation, Slope, holm, mean_interval, smallest_p, welch
-
-if TYPE_CHECKING:
-    from longshot.statistics import Interval
 
 LEVEL = 0.05
 RULE = (
@@ -224,8 +221,30 @@ def paired(label: str, first: Floats, second: Floats, printed: Any = None) -> Me
 def of_values(label: str, values: Floats, printed: Any = None, than: float = 0.0) -> Measured:
     """The mean of values [n] against ``than``, with Student's interval."""
     interval = mean_interval(values)
-    p = max(_p(interval, len(values) - 1, than), smallest_p(len(values)))
+    p = max(_p(interval.mean, interval.half, len(values) - 1, than), smallest_p(len(values)))
     return Measured(label, interval.mean, interval.low, interval.high, p, interval.n, printed)
+
+
+def of_sources(label: str, differences: Sequence[Floats], printed: Any = None) -> Measured:
+    """The mean over k sources of their mean differences [n_i], each source counting once, against 0.
+
+    se² = Σ s_i²/n_i / k²; t with Satterthwaite's ν = (Σ s_i²/n_i)² / Σ (s_i²/n_i)²/(n_i − 1).
+
+    >>> round(of_sources("mean of 2 sources", [np.array([0.1, 0.3]), np.array([0.5, 0.7])]).value, 6)
+    0.4
+    """
+    from longshot.statistics.intervals import t_quantile
+
+    k, n = len(differences), sum(map(len, differences))
+    mean = float(np.mean([each.mean() for each in differences]))
+    if any(len(each) < 2 for each in differences):
+        return Measured(label, mean, None, None, math.nan, n, printed)
+    parts = [float(each.var(ddof=1)) / len(each) for each in differences]
+    spread = sum(part**2 / (len(each) - 1) for part, each in zip(parts, differences, strict=True))
+    freedom = sum(parts) ** 2 / spread if spread else n - k
+    half = t_quantile(freedom, 0.95) * math.sqrt(sum(parts)) / k
+    p = max(_p(mean, half, freedom, 0.0), smallest_p(n))
+    return Measured(label, mean, mean - half, mean + half, p, n, printed)
 
 
 def unpaired(label: str, first: Floats, second: Floats, printed: Any = None) -> Measured:
@@ -275,12 +294,12 @@ def of_resamples(
     return Measured(label, value, min(low, value), max(high, value), p, n, printed)
 
 
-def _p(interval: Interval, freedom: int, than: float) -> float:
+def _p(mean: float, half: float | None, freedom: float, than: float) -> float:
     """Two-sided p of Student's t, read off the interval so that test and interval agree."""
     from longshot.statistics.intervals import t_p_value, t_quantile
 
-    if interval.half is None:
+    if half is None:
         return math.nan
-    if interval.half <= 1e-14:
-        return 0.0 if abs(interval.mean - than) > 1e-12 else 1.0
-    return t_p_value((interval.mean - than) / (interval.half / t_quantile(freedom, 0.95)), freedom)
+    if half <= 1e-14:
+        return 0.0 if abs(mean - than) > 1e-12 else 1.0
+    return t_p_value((mean - than) / (half / t_quantile(freedom, 0.95)), freedom)

@@ -128,6 +128,7 @@ class TrainingRecord:
     seconds: float
     validation_accuracy: float | None
     ceiling: bool = False
+    notes: tuple[str, ...] = ()  # what the training itself had to tell
 
     @property
     def in_words(self) -> str:
@@ -157,6 +158,7 @@ def training_outcome(path: Path) -> dict[str, Any]:
         "best_step": trained.best_step,
         "seconds": round(trained.seconds, 1),
         "validation_accuracy": trained.validation_accuracy,
+        "notes": trained.notes,
     }
 
 
