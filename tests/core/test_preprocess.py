@@ -26,6 +26,36 @@ def test_resize_keeps_the_aspect_ratio() -> None:
     assert np.array_equal(steps.pixels(PICTURE), expected)
 
 
+def geometry(text: str, width: int, height: int) -> tuple[int, int]:
+    """Width and height that a picture has after the first step of ``text``."""
+    return parse(text).geometry[0](Image.new("RGB", (width, height))).size
+
+
+def test_the_long_side_is_cut_off_not_rounded() -> None:
+    """As torchvision and transformers: int(30 · 91 / 60) = 45, where 45.5 would be rounded to 46."""
+    assert geometry("decode|resize(30)|central_crop(30)", 91, 60) == (45, 30)
+    assert geometry("decode|resize(30)|central_crop(30)", 60, 91) == (30, 45)
+    assert geometry("decode|resize(30,longest)|pad(30)|central_crop(30)", 91, 60) == (30, 20)
+
+
+def test_an_odd_border_is_cut_or_rounded_to_even() -> None:
+    columns = Image.fromarray(np.tile(np.arange(9, dtype=np.uint8)[None, :, None], (9, 1, 3)))
+    cut, even = parse("decode|central_crop(6)"), parse("decode|central_crop(6,even)")
+    assert cut.pixels(columns)[0, 0, 0] == 1  # 3 / 2 cut off
+    assert even.pixels(columns)[0, 0, 0] == 2  # 3 / 2 rounded to the even number
+    assert even.text == "decode|central_crop(6,even)"
+
+
+def test_pad_before_and_with_a_colour() -> None:
+    white = Image.new("RGB", (2, 2), "white")
+    after, before = parse("decode|pad(5)|central_crop(5)"), parse("decode|pad(5,before)|central_crop(5)")
+    assert after.pixels(white)[:, :, 0].argmax() == 5 * 1 + 1
+    assert before.pixels(white)[:, :, 0].argmax() == 5 * 2 + 2
+    filled = parse("decode|pad(4,before,fill,1,2,3)|central_crop(4)")
+    assert filled.text == "decode|pad(4,before,fill,1,2,3)|central_crop(4)"
+    assert filled.pixels(white)[0, 0].tolist() == [1, 2, 3]
+
+
 def test_values_default_to_zero_to_one() -> None:
     white = Image.new("RGB", (4, 4), "white")
     assert np.allclose(parse("decode|resize(2,2)")(white), 1.0)
@@ -76,6 +106,9 @@ def test_crop_of_too_small_an_image_names_the_remedy() -> None:
         ("decode|resize(2.5)", "whole numbers"),
         ("decode|resize(a)", "not all numbers"),
         ("decode|resize(1,2,3)", "has 3 arguments and needs 1 or 2"),
+        ("decode|resize(8,8,longest)", "'longest' stands beside one side"),
+        ("decode|pad(8,fill,1,2)|central_crop(8)", "has 2 arguments and needs 3"),
+        ("decode|pad(8,fill,1,2,300)|central_crop(8)", "three whole numbers from 0 to 255"),
         ("decode|resize(32)|central_crop(64)", "more than the 32 pixels"),
         ("decode|resize(32)", "leaves images at sizes of their own"),
         ("decode|resize(8,8)|normalize(0.5)", "has 1 arguments and needs 2 or 6"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -60,78 +59,6 @@ def test_too_small_images_are_told() -> None:
         UserError, match=r"failed on images \[3, 3, 8, 8\] with RuntimeError.*try another preprocessing"
     ):
         backbone(batch(backbone))
-
-
-@pytest.fixture(scope="module")
-def hf_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    transformers = pytest.importorskip("transformers")
-    root = tmp_path_factory.mktemp("hf")
-    torch.manual_seed(0)
-    vit = transformers.ViTConfig(
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        image_size=32,
-        patch_size=8,
-    )
-    transformers.ViTModel(vit).save_pretrained(root / "vit")
-    resnet = transformers.ResNetConfig(
-        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic"
-    )
-    transformers.ResNetModel(resnet).save_pretrained(root / "resnet")
-    for name, config in {
-        "vit": {
-            "do_resize": True,
-            "size": {"height": 32, "width": 32},
-            "resample": 3,
-            "image_mean": [0.5, 0.4, 0.3],
-            "image_std": [0.2, 0.2, 0.25],
-        },
-        "resnet": {
-            "size": {"shortest_edge": 28},
-            "crop_pct": 0.875,
-            "image_mean": [0.485, 0.456, 0.406],
-            "image_std": [0.229, 0.224, 0.225],
-        },
-    }.items():
-        (root / name / "preprocessor_config.json").write_text(json.dumps(config))
-    return {"vit": root / "vit", "resnet": root / "resnet"}
-
-
-def test_hf_vit_gives_the_pooled_output(hf_folders: dict[str, Path]) -> None:
-    from transformers import AutoModel
-
-    backbone = load(f"hf:{hf_folders['vit']}")
-    assert backbone.preprocessing == "decode|resize(32,32,bicubic)|normalize(0.5,0.4,0.3,0.2,0.2,0.25)"
-    images = batch(backbone)
-    with torch.inference_mode():
-        expected = AutoModel.from_pretrained(hf_folders["vit"]).eval()(images).pooler_output
-        assert torch.allclose(backbone(images), expected, atol=1e-5)
-    assert backbone.dim == 32
-
-
-def test_hf_resnet_pools_its_map(hf_folders: dict[str, Path]) -> None:
-    backbone = load(f"hf:{hf_folders['resnet']}")
-    assert backbone.preprocessing.startswith("decode|resize(32)|central_crop(28)|normalize(0.485,")
-    assert backbone(batch(backbone)).shape == (3, 16)
-
-
-def test_hf_embeds_a_dataset(hf_folders: dict[str, Path], photos: Path, fresh_cache: Path) -> None:
-    features = embed(photos, f"hf:{hf_folders['vit']}", device="cpu")
-    assert features.array.shape == (240, 32)
-
-
-def test_hf_never_downloads_unasked() -> None:
-    pytest.importorskip("transformers")
-    with pytest.raises(UserError, match="downloads nothing unasked; add allow_download=True"):
-        load("hf:nobody/no-such-model")
-
-
-def test_hf_folder_without_weights(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    with pytest.raises(UserError, match=r"lacks config\.json or weights"):
-        load(f"hf:{tmp_path}")
 
 
 def onnx_file(path: Path, *, batch_size: int | str = "batch", kind: str = "map") -> np.ndarray:

@@ -12,6 +12,7 @@ from longshot.core.errors import UserError
 from longshot.core.preprocess import parse
 from longshot.datasets import open_dataset
 from longshot.features import pixels_cache
+from longshot.features.backbones import load_backbone
 from longshot.features.pixels_cache import geometry, pixels, pixels_name
 
 TEXT = "decode|resize(20)|central_crop(16)|normalize(imagenet)"
@@ -99,3 +100,18 @@ def test_unreadable_images_are_all_named(photos: Path, tmp_path: Path, fresh_cac
         pixels(dataset, TEXT)
     with pytest.raises(UserError, match="workers is -1, but decoding takes 0 or more worker processes"):
         pixels(dataset, TEXT, workers=-1)
+
+
+def test_other_rules_of_preprocessing_are_other_pixels_and_networks(
+    photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was cached when sizes were rounded is not taken for what is cut off now."""
+    import longshot.features.backbones.base as backbones
+    import longshot.features.pixels_cache as cache
+
+    dataset, transform = open_dataset(photos), parse("decode|resize(8)|central_crop(8)")
+    now = load_backbone("pixels").identity, cache.pixels_name(dataset, transform)
+    for module in (backbones, cache):
+        monkeypatch.setattr(module, "RULES", "preprocessing 1")
+    before = load_backbone("pixels").identity, cache.pixels_name(dataset, transform)
+    assert now[0] != before[0] and now[1] != before[1]

@@ -21,9 +21,11 @@ Geometry = Callable[[Image.Image], Image.Image]
 
 STEPS = {
     "decode": "decode: RGB, upright; always first",
-    "resize": "resize(s) short side to s, resize(h,w) to exactly h × w, resize(224,bicubic) with a filter",
-    "central_crop": "central_crop(s) or central_crop(h,w)",
-    "pad": "pad(s) or pad(h,w): black borders up to at least that size",
+    "resize": "resize(s) short side to s, resize(h,w) to exactly h × w, resize(224,bicubic) with a filter, "
+    "resize(224,longest) long side",
+    "central_crop": "central_crop(s) or central_crop(h,w), central_crop(s,even) rounded as torchvision does",
+    "pad": "pad(s) or pad(h,w): black borders up to at least that size, pad(s,before) with an odd pixel above, "
+    "left, pad(s,fill,r,g,b) of a colour",
     "grayscale": "grayscale: three equal channels",
     "value_range": "value_range(a,b): black becomes a, white b",
     "normalize": "normalize(imagenet), normalize(mean,std) or three means, then three stds",
@@ -33,7 +35,14 @@ _FILTERS = {
     "bilinear": Image.Resampling.BILINEAR,
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
+    "box": Image.Resampling.BOX,
+    "hamming": Image.Resampling.HAMMING,
 }
+# Which rules the strings follow. It is part of every backbone's identity and of every address of decoded images: what
+# was made under other rules is made again. 2: the long side is cut off to whole pixels, as the libraries do; it was
+# rounded before.
+RULES = "preprocessing 2"
+_BLACK = (0, 0, 0)
 _IMAGENET = (0.485, 0.456, 0.406, 0.229, 0.224, 0.225)
 _STEP = re.compile(r"^([a-z_]+)(?:\((.*)\))?$")
 _LARGEST = 4096  # a side beyond this is a slip of the pen, and would ask for gigabytes per batch
@@ -91,26 +100,33 @@ def parse(text: str) -> Preprocessing:
                 geometry.append(_grayscale)
         elif name == "resize":
             kind = args.pop() if args and args[-1] in _FILTERS else "bilinear"
+            longest = _take(args, "longest")
             sides = _sides(text, word, args)
-            geometry.append(_Resize(sides, kind))
-            canonical.append(_show(name, [*sides, *([] if kind == "bilinear" else [kind])]))
+            if longest and len(sides) == 2:
+                raise _wrong(text, word, "'longest' stands beside one side")
+            geometry.append(_Resize(sides, kind, longest))
+            words_behind = ["longest"] * longest + [kind] * (kind != "bilinear")
+            canonical.append(_show(name, [*sides, *words_behind]))
             size, short = ((sides[0], sides[1]), min(sides)) if len(sides) == 2 else (None, sides[0])
-        elif name in ("central_crop", "pad"):
-            sides = _sides(text, word, args)
-            height, width = sides if len(sides) == 2 else (sides[0], sides[0])
-            if name == "pad":
-                geometry.append(_Pad(height, width))
-                size = (max(height, size[0]), max(width, size[1])) if size else None
-                short = min(size) if size else None
-            else:
-                beyond = (
-                    height > size[0] or width > size[1] if size else min(height, width) > (short or _LARGEST)
-                )
-                if beyond:
-                    raise _wrong(text, word, f"it asks for more than the {short} pixels that are there")
-                geometry.append(_Crop(height, width))
-                size, short = (height, width), min(height, width)
-            canonical.append(_show(name, [height] if height == width else [height, width]))
+            short = None if longest else short
+        elif name == "pad":
+            colour = _colour(text, word, args)
+            before = _take(args, "before")
+            height, width = _both(_sides(text, word, args))
+            geometry.append(_Pad(height, width, before, colour))
+            size = (max(height, size[0]), max(width, size[1])) if size else None
+            short = min(size) if size else None
+            words_behind = ["before"] * before + (["fill", *map(str, colour)] if colour != _BLACK else [])
+            canonical.append(_show(name, [*_shortest(height, width), *words_behind]))
+        elif name == "central_crop":
+            even = _take(args, "even")
+            height, width = _both(_sides(text, word, args))
+            beyond = height > size[0] or width > size[1] if size else min(height, width) > (short or _LARGEST)
+            if beyond:
+                raise _wrong(text, word, f"it asks for more than the {short} pixels that are there")
+            geometry.append(_Crop(height, width, even))
+            size, short = (height, width), min(height, width)
+            canonical.append(_show(name, [*_shortest(height, width), *(["even"] * even)]))
         elif name == "value_range":
             low, high = _numbers(text, word, args, (2,))
             if low == high:
@@ -141,21 +157,30 @@ def parse(text: str) -> Preprocessing:
 class _Resize:
     sides: tuple[int, ...]
     kind: str
+    longest: bool
 
     def __call__(self, image: Image.Image) -> Image.Image:
-        width, height = image.size
-        if len(self.sides) == 2:
-            target = (self.sides[1], self.sides[0])
-        else:
-            factor = self.sides[0] / min(width, height)
-            target = (max(round(width * factor), self.sides[0]), max(round(height * factor), self.sides[0]))
+        target = self.target(*image.size)
         return image if image.size == target else image.resize(target, _FILTERS[self.kind])
+
+    def target(self, width: int, height: int) -> tuple[int, int]:
+        """Width and height afterwards, whole numbers found as the libraries find them."""
+        if len(self.sides) == 2:
+            return self.sides[1], self.sides[0]
+        side = self.sides[0]
+        if self.longest:  # timm's border mode
+            ratio = max(height / side, width / side)
+            return max(1, round(width / ratio)), max(1, round(height / ratio))
+        short, long = min(width, height), max(width, height)
+        cut = int(side * long / short)  # torchvision and transformers cut off, they do not round
+        return (side, cut) if width <= height else (cut, side)
 
 
 @dataclass(frozen=True)
 class _Crop:
     height: int
     width: int
+    even: bool
 
     def __call__(self, image: Image.Image) -> Image.Image:
         width, height = image.size
@@ -164,27 +189,58 @@ class _Crop:
                 f"central_crop({self.height},{self.width}) meets an image of {height} × {width} pixels; "
                 f"put resize(s) or pad(s) before it."
             )
-        x, y = (width - self.width) // 2, (height - self.height) // 2
+        x, y = self.start(width - self.width), self.start(height - self.height)
         return image.crop((x, y, x + self.width, y + self.height))
+
+    def start(self, border: int) -> int:
+        """Where the crop begins: transformers cuts half a pixel off, torchvision rounds it to an even number."""
+        return round(border / 2) if self.even else border // 2
 
 
 @dataclass(frozen=True)
 class _Pad:
     height: int
     width: int
+    before: bool
+    colour: tuple[int, int, int]
 
     def __call__(self, image: Image.Image) -> Image.Image:
         width, height = image.size
         target = (max(width, self.width), max(height, self.height))
         if target == image.size:
             return image
-        canvas = Image.new("RGB", target)
-        canvas.paste(image, ((target[0] - width) // 2, (target[1] - height) // 2))
+        canvas = Image.new("RGB", target, self.colour)
+        canvas.paste(image, ((target[0] - width + self.before) // 2, (target[1] - height + self.before) // 2))
         return canvas
 
 
 def _grayscale(image: Image.Image) -> Image.Image:
     return image.convert("L").convert("RGB")
+
+
+def _take(args: list[str], word: str) -> bool:
+    """Whether ``word`` stands last among the arguments; it is taken away."""
+    return bool(args) and args[-1] == word and bool(args.pop())
+
+
+def _colour(text: str, word: str, args: list[str]) -> tuple[int, int, int]:
+    """What ``fill,r,g,b`` at the end says, which is taken away; black where it says nothing."""
+    if "fill" not in args:
+        return _BLACK
+    start = args.index("fill")
+    values = _numbers(text, word, args[start + 1 :], (3,))
+    if any(value != int(value) or not 0 <= value <= 255 for value in values):
+        raise _wrong(text, word, "a colour is three whole numbers from 0 to 255")
+    del args[start:]
+    return int(values[0]), int(values[1]), int(values[2])
+
+
+def _both(sides: tuple[int, ...]) -> tuple[int, int]:
+    return sides[0], sides[-1]
+
+
+def _shortest(height: int, width: int) -> list[int | float | str]:
+    return [height] if height == width else [height, width]
 
 
 def _sides(text: str, word: str, args: list[str]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from longshot.core.files import cache_dir, cache_places, hash_text
-from longshot.core.preprocess import Preprocessing, parse
+from longshot.core.preprocess import RULES, Preprocessing, parse
 from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset
 from longshot.features.cache import Shards, lock, open_guarded
@@ -63,7 +63,9 @@ def geometry(preprocessing: str | Preprocessing) -> Preprocessing:
 
 def pixels_name(dataset: Dataset, transform: Preprocessing) -> str:
     """What the file is called: the name of the dataset for people, the hash of content and geometry for us."""
-    address = hash_text("longshot pixels 2", dataset.fingerprint, transform.text, content_of(dataset).digest)
+    address = hash_text(
+        "longshot pixels 2", RULES, dataset.fingerprint, transform.text, content_of(dataset).digest
+    )
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
     height, width = transform.size
     return f"{name}-{height}x{width}-{address[:32]}.npy"

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
 from longshot.core.files import hash_text
-from longshot.core.preprocess import Preprocessing, parse
+from longshot.core.preprocess import RULES, Preprocessing, parse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +32,7 @@ class Backbone(ABC):
     # Whether several threads may run it at once; if not, one thread runs it with all cores inside.
     reentrant: ClassVar[bool] = False
     light: ClassVar[bool] = False  # no network to speak of: decoding is all the work
-    pooling: ClassVar[str] = "mean"  # how maps become vectors
+    pooling: str = "mean"  # how maps or tokens become vectors
     architecture: str = ""  # what the weights' hash does not cover
 
     def __init__(self, name: str, weights_hash: str, preprocessing: str, device: str = "auto") -> None:
@@ -54,7 +54,8 @@ class Backbone(ABC):
     def identity(self) -> str:
         """Hex SHA-256 over what decides the vectors: weights, architecture, preprocessing, pooling, engine."""
         return hash_text(
-            "longshot backbone 1",
+            "longshot backbone 2",
+            RULES,
             type(self).__name__,
             self.architecture,
             self.weights_hash,
