@@ -17,6 +17,7 @@ import pytest
 
 import longshot
 from forked import ForkedProcess, ForkServer
+from longshot.methods.variants import VARIANTS
 
 Start = Callable[[Path, Path], ForkedProcess]
 KEPT = ("part-*.parquet", "testbeds/*.parquet")
@@ -270,3 +271,19 @@ class TestMistakes:
             done = run_cli(*command, "-o", folder, check=False)
         assert done.returncode == 2
         assert "Another evaluation is writing to" in done.stderr
+
+
+def test_a_variant_runs_its_methods_and_the_run_says_so(
+    run_cli: Any, dataset: longshot.Dataset, tmp_path: Path
+) -> None:
+    bed, out = tmp_path / "bed.parquet", tmp_path / "run"
+    longshot.sample(dataset, tasks=4, way=3, shot=1, query=2, out=bed)
+    run_cli("evaluate", bed, "--backbone", "pixels", "--variant", "semantic-paper", "-o", out)
+    methods = json.loads((out / "run.json").read_text())["methods"]
+    assert sorted(methods) == sorted(VARIANTS["semantic-paper"].calls)
+    assert {facts["variant"] for facts in methods.values()} == {"semantic-paper"}
+    same = longshot.evaluate(bed, backbones="pixels", methods="tim", variant="semantic-paper")
+    (row,) = (row for row in longshot.Results(out).summary() if row["method"].startswith("tim"))
+    assert same.summary()[0]["loss"] == row["loss"]
+    done = run_cli("evaluate", bed, "--backbone", "pixels", "-o", out, check=False)
+    assert done.returncode == 2 and "No method was given and at least 1 is needed" in done.stderr

@@ -25,7 +25,7 @@ def test_a_method_is_made_again_from_its_call(name: str) -> None:
 
 def test_settings_reach_the_method_and_its_call() -> None:
     method = get_method("protonet(scale=2, distance='cosine')")
-    assert method.settings == {"distance": "cosine", "scale": 2}
+    assert method.settings == {"distance": "cosine", "scale": 2, "squared": True}
     assert method.call == "protonet(distance='cosine', scale=2)"
 
 
@@ -47,7 +47,7 @@ def test_mistakes_are_told_with_the_remedy(call: str, sentence: str) -> None:
 
 def test_methods_command_lists_settings(run_cli: Any) -> None:
     listed = {entry["name"]: entry for entry in json.loads(run_cli("methods", "--json").stdout)}
-    assert listed["protonet"]["settings"] == {"distance": "euclidean", "scale": None}
+    assert listed["protonet"]["settings"] == {"distance": "euclidean", "scale": None, "squared": True}
     assert "protonet" in run_cli("methods").stdout
 
 

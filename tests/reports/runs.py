@@ -28,6 +28,8 @@ DEFAULT: tuple[Series, ...] = (
     {"backbone": "net", "method": "protonet(distance='euclidean')", "setting": "inductive", "skill": 0.8},
     {"backbone": "net", "method": "tim(steps=100)", "setting": "transductive", "skill": 0.9},
 )
+# what a run records of them: the first answers as the semantic paper's does, the second does not
+SETTINGS = {"protonet(distance='euclidean')": {"distance": "euclidean"}, "tim(steps=100)": {"steps": 100}}
 
 
 def draw_testbed(
@@ -161,7 +163,11 @@ def write_run(
                     path, unit, part, [measured.get("seconds", 0.001)] * len(rows), part.pop("scores", None)
                 )
                 units.append(unit.id)
-            run["methods"][method] = {"setting": setting, "kind": measured.get("kind", "frozen")}
+            run["methods"][method] = {
+                "setting": setting,
+                "kind": measured.get("kind", "frozen"),
+                "settings": SETTINGS.get(method, {}),
+            }
             run["cells"].append(
                 {
                     "testbed": testbed.content_hash,

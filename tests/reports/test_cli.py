@@ -79,7 +79,8 @@ def test_help_opens_with_an_example(run_cli: Run) -> None:
 def test_quartiles_with_published_numbers(run_cli: Run, make_run: MakeRun) -> None:
     run = make_run(beds={"fine": {"coarsity": True, "classes_by": "semantic", "shot": 5}})
     done = run_cli("report", run, "--format", "md", "--layout", "quartiles", "--published", "semantic")
-    assert "| TIM (published) | ResNet-12 | transductive | 73.32 ± 0.37 |" in done.stdout
+    assert "| PT-MAP (published) | ResNet-12 | transductive | 69.45 ± 0.36 |" in done.stdout
+    assert "other settings: TIM; 'longshot evaluate … --variant semantic-paper' runs them" in done.stdout
 
 
 def test_layout_without_a_table_format(run_cli: Run, make_run: MakeRun) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from longshot.core.errors import UserError
-from longshot.methods.registry import method_names
+from longshot.methods.registry import get_method, method_names
+from longshot.methods.variants import find_variant
 from longshot.reports.published import published, published_names
 
 PAPER = published("semantic")
@@ -48,6 +49,17 @@ def test_whole_is_the_mean_of_its_quartiles_but_where_a_note_says_so() -> None:
 
 def test_methods_are_those_of_the_registry() -> None:
     assert {number.method for number in PAPER.numbers} <= set(method_names())
+
+
+def test_the_settings_that_decide_are_those_of_the_variant() -> None:
+    """The variant's calls answer as the paper's methods; one setting changed, and the method is another."""
+    methods = {call.partition("(")[0]: get_method(call) for call in find_variant(PAPER.variant).calls}
+    assert set(methods) == {number.method for number in PAPER.numbers}
+    for number in PAPER.numbers:
+        assert number.alike(methods[number.method].settings)
+    tim = PAPER.select(method="tim")[0]
+    assert not tim.alike({**methods["tim"].settings, "steps": 100}) and not tim.alike({})
+    assert PAPER.select(method="protonet")[0].alike(get_method("protonet").settings)
 
 
 def test_source_is_named() -> None:

@@ -58,8 +58,18 @@ def test_a_tie_is_never_bold_alone(run: Path) -> None:
 def test_published_rows_are_marked_and_never_bold(run: Path) -> None:
     text = render(load(run), format="md", layout="quartiles", published="semantic")
     lines = [line for line in text.splitlines() if "(published)" in line]
-    assert len(lines) == 6 and not any("**" in line for line in lines)
+    assert len(lines) == 5 and not any("**" in line for line in lines)
     assert "| ProtoNet (published) | ResNet-12 | inductive | 70.77 ± 0.37 | 59.72 |" in lines[0]
+
+
+def test_a_method_with_other_settings_than_the_papers_is_left_out_and_named(run: Path) -> None:
+    text = render(load(run), format="md", layout="quartiles", published="semantic")
+    assert "PT-MAP (published)" in text and "TIM (published)" not in text
+    assert (
+        "authors' settings (variant 'semantic-paper'). Left out, because they were run here with other"
+        in text
+    )
+    assert 'other settings: TIM; longshot.evaluate(…, variant="semantic-paper") runs them' in text
 
 
 def test_latex_separates_the_settings(run: Path) -> None:

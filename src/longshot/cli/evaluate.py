@@ -39,8 +39,12 @@ from longshot.core.errors import UserError
     "--method",
     "methods",
     multiple=True,
-    required=True,
     help="Method with its settings, such as \"protonet(distance='cosine')\"; repeat for several.",
+)
+@click.option(
+    "--variant",
+    metavar="NAME",
+    help="Run the methods as a paper's authors did: semantic-paper. Without --method all methods of that paper.",
 )
 @click.option("-o", "--out", required=True, type=PATH, help="Folder of the run; one that exists is extended.")
 @datasets_option()
@@ -57,6 +61,7 @@ def command(
     backbones: tuple[str, ...],
     features: tuple[Path, ...],
     methods: tuple[str, ...],
+    variant: str | None,
     dry_run: bool,
     as_json: bool,
     **settings: Any,
@@ -73,9 +78,9 @@ def command(
     testbeds it extends the run.
     """
     import longshot
+    from longshot.evaluation.inputs import open_methods
     from longshot.evaluation.views import summary_rows
     from longshot.evaluation.vouched import names_only
-    from longshot.methods.registry import get_method
 
     if not backbones and not features:
         raise UserError(
@@ -83,7 +88,7 @@ def command(
         )
     options: dict[str, Any] = {
         **settings,
-        "methods": [get_method(method) for method in methods],  # first, since opening features takes longer
+        "methods": open_methods(methods, variant),  # first, since opening features takes longer
         "backbones": [*backbones, *(longshot.Features.load(file) for file in features)],
     }
     if dry_run:

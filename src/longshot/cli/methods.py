@@ -26,6 +26,7 @@ def command(context: click.Context, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     import longshot
+    from longshot.methods.variants import VARIANTS
 
     records = longshot.list_methods()
     if as_json:
@@ -45,7 +46,9 @@ def command(context: click.Context, as_json: bool) -> None:
     ]
     print_table(
         rows,
-        footer="\nSet on the command line as in --method \"protonet(distance='cosine')\". Your own: --method "
+        footer="\n"
+        + "\n".join(f"--variant {name} ({v.paper}): {', '.join(v.calls)}" for name, v in VARIANTS.items())
+        + "\nSet on the command line as in --method \"protonet(distance='cosine')\". Your own: --method "
         'mine.py:MyMethod; a scikit-learn classifier: --method "sklearn:sklearn.svm.SVC(C=1)".',
     )
 

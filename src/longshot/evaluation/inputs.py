@@ -17,6 +17,7 @@ from longshot.core.wording import note
 from longshot.methods.base import AnyMethod, Method
 from longshot.methods.images import ImageMethod
 from longshot.methods.registry import get_method
+from longshot.methods.variants import variant_methods
 from longshot.testbeds.content import say_changed
 from longshot.testbeds.testbed import Testbed
 
@@ -137,10 +138,10 @@ def _open(testbed: object) -> Testbed:
     return Testbed.load(testbed)
 
 
-def open_methods(methods: object) -> list[Method | ImageMethod]:
-    """The methods behind names and objects, each once."""
+def open_methods(methods: object, variant: str | None = None) -> list[Method | ImageMethod]:
+    """The methods behind names and objects, each once; in the settings of a ``variant`` where one is given."""
     listed = as_list(methods)
-    if not listed:
+    if not listed and variant is None:
         raise UserError("No method was given and at least 1 is needed", "pass {methods:protonet}")
     for method in listed:
         if not isinstance(method, str | AnyMethod):
@@ -148,7 +149,9 @@ def open_methods(methods: object) -> list[Method | ImageMethod]:
                 f"{{methods}} is or holds {describe_value(method)}, but it must be the name of a method (see "
                 "{list_methods()}), a method object, or several of those."
             )
-    chosen = [get_method(method) for method in listed]
+    chosen = (
+        [get_method(method) for method in listed] if variant is None else variant_methods(listed, variant)
+    )
     return list({method.call: method for method in chosen}.values())
 
 

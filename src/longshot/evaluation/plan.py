@@ -33,6 +33,7 @@ from longshot.evaluation.units import Unit, chunks
 from longshot.features.backbones.base import Backbone
 from longshot.methods.base import Method
 from longshot.methods.images import ImageMethod
+from longshot.methods.variants import variant_of
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -58,13 +59,14 @@ class EvaluationPlan:
         self,
         testbeds: Testbeds,
         backbones: Backbones,
-        methods: Methods,
+        methods: Methods = (),
         datasets: Mapping[str, Dataset | str | Path] | None = None,
         device: str = "auto",
         workers: int | None = None,
         seed: int = 0,
+        variant: str | None = None,
     ) -> None:
-        self.methods = open_methods(methods)
+        self.methods = open_methods(methods, variant)
         self.device = pick_device(device)
         self.seed = seed
         if workers is not None and workers < 1:
@@ -139,7 +141,7 @@ class EvaluationPlan:
         for content_hash, testbed in self.testbeds.items():
             self.names[content_hash] = add_testbed(run, self.names[content_hash], testbed)
         for method in self.methods:
-            facts = {
+            facts: dict[str, Any] = {
                 "name": method.name,
                 "setting": method.setting,
                 "kind": method.kind,
@@ -147,6 +149,9 @@ class EvaluationPlan:
                 "version": method.version,
                 "identity": method.identity,
             }
+            variant = variant_of(method)
+            if variant is not None:
+                facts["variant"] = variant
             add_entry(run["methods"], method.call, facts, f"the method {method.call}")
 
     def works(self, run: dict[str, Any]) -> list[Work]:

@@ -33,7 +33,8 @@ def evaluate(
     testbeds: Testbeds,
     *,
     backbones: Backbones,
-    methods: Methods,
+    methods: Methods = (),
+    variant: str | None = None,
     out: str | os.PathLike[str] | None = None,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
     device: str = "auto",
@@ -58,6 +59,9 @@ def evaluate(
         is one series, under whatever paths it is given.
     methods : str, method, list of those
         Names with settings, such as ``"protonet(distance='cosine')"``, or method objects.
+    variant : str, optional
+        Run the methods with the settings of a paper's authors: ``"semantic-paper"``. Names then come without settings;
+        without any name, all methods of the variant. See ``longshot methods`` for its calls.
     out : path, optional
         The folder of the run; one that exists is extended. Without it the results are held in memory, and nothing is
         written but the cache of features.
@@ -83,7 +87,7 @@ def evaluate(
     >>> [(row["method"], row["tasks"]) for row in results.summary()]
     [('protonet', 20)]
     """
-    plan = EvaluationPlan(testbeds, backbones, methods, datasets, device, workers, seed)
+    plan = EvaluationPlan(testbeds, backbones, methods, datasets, device, workers, seed, variant)
     store: RunStore = RunMemory() if out is None else RunFolder(Path(out))
     with store.lock():
         run = store.begin()

@@ -23,14 +23,21 @@ from longshot.methods.numerics import (
     row_weights,
 )
 
+# logits of TIM → what computes them, and their temperature unless another is chosen
+_TIM_LOGITS: dict[str, tuple[type[CosineLogits | DistanceLogits], float]] = {
+    "cosine": (CosineLogits, 10.0),
+    "distance": (DistanceLogits, 1.0),
+}
+
 
 class _Trained(Method):
     """What the methods below share: steps, learning rate, temperature, and the memory they need."""
 
-    def __init__(self, *, steps: int, lr: float, temperature: float) -> None:
+    def __init__(self, *, steps: int, lr: float, temperature: float | None) -> None:
         check_count(self.name, "steps", steps)
         check_number(self.name, "lr", lr, above=0)
-        check_number(self.name, "temperature", temperature, above=0)
+        if temperature is not None:
+            check_number(self.name, "temperature", temperature, above=0)
         self.steps = steps
         self.lr = lr
         self.temperature = temperature
@@ -123,8 +130,11 @@ class TransductiveFinetuning(_Trained):
 class TIM(_Trained):
     """Transductive information maximisation by gradient (TIM-GD).
 
-    Logits are temperature · cos(x, p_w). Loss = cross_entropy · CE(support) − marginal · H(mean_q p(q))
-    + conditional · mean_q H(p(q)): confident on each query, balanced over all of them.
+    logits 'cosine':    temperature · cos(x, p_w)
+    logits 'distance':  −temperature · ‖x − p_w‖, not squared
+
+    Loss = cross_entropy · CE(support) − marginal · H(mean_q p(q)) + conditional · mean_q H(p(q)): confident on each
+    query, balanced over all of them. ``temperature=None`` takes 10 for cosines and 1 for distances.
     """
 
     name = "tim"
@@ -137,15 +147,18 @@ class TIM(_Trained):
         *,
         steps: int = 100,
         lr: float = 1e-3,
-        temperature: float = 10.0,
+        logits: str = "cosine",
+        temperature: float | None = None,
         cross_entropy: float = 1.0,
         marginal: float = 1.0,
         conditional: float = 0.1,
     ) -> None:
+        check_choice(self.name, "logits", logits, _TIM_LOGITS)
         super().__init__(steps=steps, lr=lr, temperature=temperature)
         check_number(self.name, "cross_entropy", cross_entropy)
         check_number(self.name, "marginal", marginal)
         check_number(self.name, "conditional", conditional)
+        self.logits = logits
         self.cross_entropy = cross_entropy
         self.marginal = marginal
         self.conditional = conditional
@@ -153,7 +166,11 @@ class TIM(_Trained):
     def scores(self, batch: TaskBatch) -> Tensor:
         """[B, Q, W]; see the class."""
         shots = batch.support.shape[1]
-        logits = CosineLogits(torch.cat((batch.support, batch.query), 1), self.temperature)
+        make, usual = _TIM_LOGITS[self.logits]
+        logits = make(
+            torch.cat((batch.support, batch.query), 1),
+            usual if self.temperature is None else self.temperature,
+        )
         target, told_weight, guessed_weight = _targets(batch)
         told_weight = told_weight * self.cross_entropy
 

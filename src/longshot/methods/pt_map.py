@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from longshot.core.batches import TaskBatch, TaskShape
-from longshot.core.checks import check_count, check_number
+from longshot.core.checks import check_choice, check_count, check_number
 from longshot.methods.base import Method
-from longshot.methods.numerics import class_means, class_scores, pieces
+from longshot.methods.numerics import class_means, class_scores, lengths, pieces, row_weights
 from longshot.methods.transport import Transport
 
 _PIECE = 8  # tasks whose rows are transformed together
@@ -17,7 +17,9 @@ _PIECE = 8  # tasks whose rows are transformed together
 class PTMAP(Method):
     """Assign queries to class means by entropic optimal transport, move the means, repeat.
 
-    Features: x ← (relu(x) + 1e-6)^power, ℓ₂-normalised unless ``normalize=False``.
+    Features: x ← (relu(x) + 1e-6)^power, ℓ₂-normalised unless ``normalize=False``. ``center='apart'`` then takes the
+    mean of the support from the support and that of the queries from the queries (which cancels out of the plan where
+    shots are equal); ``center='unit'`` makes unit vectors of what remains.
     Plan: entropic transport with the kernel exp(−strength · ‖q − p_w‖²), each query 1, every class the same share of
     the queries, which is what the method assumes; at most ``rounds`` rounds (see ``Transport``).
     Means: p ← p + lr · (mean of support and queries weighted by the plan − p), ``steps`` times.
@@ -37,18 +39,21 @@ class PTMAP(Method):
         strength: float = 10.0,
         power: float = 0.5,
         normalize: bool = True,
+        center: str = "none",
         rounds: int = 1000,
     ) -> None:
         check_count(self.name, "steps", steps)
         check_number(self.name, "lr", lr, above=0)
         check_number(self.name, "strength", strength, above=0)
         check_number(self.name, "power", power, above=0)
+        check_choice(self.name, "center", center, ("none", "apart", "unit"))
         check_count(self.name, "rounds", rounds, least=1)
         self.steps = steps
         self.lr = lr
         self.strength = strength
         self.power = power
         self.normalize = normalize
+        self.center = center
         self.rounds = rounds
 
     def floats_per_task(self, shape: TaskShape) -> int:
@@ -79,8 +84,12 @@ class PTMAP(Method):
         """[B, W+Q, d] class means, then queries, after the power transform."""
         way, _, query, dim = batch.shape
         rows = batch.support.new_empty(len(batch), way + query, dim)
-        self._transform(batch.query, rows[:, way:])
-        rows[:, :way] = class_means(batch, self._transform(batch.support, torch.empty_like(batch.support)))
+        query_rows = self._transform(batch.query, rows[:, way:])
+        support = self._transform(batch.support, torch.empty_like(batch.support))
+        if self.center != "none":
+            self._center(query_rows, batch.query_mask)
+            self._center(support, batch.support_label >= 0)
+        rows[:, :way] = class_means(batch, support)
         return rows
 
     def _transform(self, rows: Tensor, out: Tensor) -> Tensor:
@@ -91,6 +100,12 @@ class PTMAP(Method):
             return out.div_(torch.linalg.vector_norm(out, dim=2, keepdim=True)) if self.normalize else out
         # The squared length of a row of roots is the sum of the row.
         return out.div_(out.sum(2, keepdim=True)).sqrt_() if self.normalize else out.sqrt_()
+
+    def _center(self, rows: Tensor, mask: Tensor) -> None:
+        """Rows [B, N, d] less the mean of the true ones, as unit vectors where asked, in place; mask [B, N]."""
+        rows.sub_(torch.bmm(row_weights(mask), rows))
+        if self.center == "unit":
+            rows.div_(lengths(rows).unsqueeze(2))
 
     def _cost(self, batch: TaskBatch, means: _Combined | _Moved) -> Tensor:
         cost = means.distances().mul_(self.strength)

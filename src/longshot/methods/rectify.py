@@ -112,7 +112,7 @@ def rectified_means(batch: TaskBatch, support: TaskVectors, query: TaskVectors, 
 
 
 class BDCSPN(Method):
-    """Nearest rectified mean by cosine; see ``rectified_means``. score_w(q) = 10 · cos(q, p'_w)."""
+    """Nearest rectified mean by cosine; see ``rectified_means``. score_w(q) = temperature · cos(q, p'_w)."""
 
     name = "bd-cspn"
     setting = "transductive"
@@ -122,9 +122,11 @@ class BDCSPN(Method):
         10 << 20
     )  # it works beside its input on little, so that a larger batch would outgrow the cache
 
-    def __init__(self, *, scale: float = 10.0) -> None:
+    def __init__(self, *, scale: float = 10.0, temperature: float = 10.0) -> None:
         check_number(self.name, "scale", scale, above=0)
+        check_number(self.name, "temperature", temperature, above=0)
         self.scale = scale
+        self.temperature = temperature
 
     def floats_per_task(self, shape: TaskShape) -> int:
         """No copies of rows: class vectors and a few arrays of scores."""
@@ -136,7 +138,7 @@ class BDCSPN(Method):
         query = TaskVectors.read(batch.query, normalize=False)
         means = rectified_means(batch, TaskVectors.read(batch.support, normalize=False), query, self.scale)
         cosine = query.products(means).div_(lengths(means).unsqueeze(2)).div_(query.length)
-        return class_scores(cosine.mul_(10.0), batch)
+        return class_scores(cosine.mul_(self.temperature), batch)
 
 
 class LaplacianShot(Method):

@@ -97,7 +97,7 @@ def quartile_table(
         lines.append(QuartileRow(s, series.title, series.backbone, series.setting, tuple(values)))
     note = ""
     if published is not None:
-        paper_rows, note = _published(published, first.way, first.shot, beside is not None)
+        paper_rows, note = _published(published, data, first.way, first.shot, beside is not None)
         lines += paper_rows
     lines.sort(key=lambda line: (line.setting != "inductive", line.published))
     heads = NAMES + ((f"Uniform testbed ({data.beds[beside].name})",) if beside is not None else ())
@@ -150,12 +150,16 @@ def _shape(way: Floats, shot: Floats) -> str:
     return "tasks of several shapes"
 
 
-def _published(paper: Published, way: Floats, shot: Floats, beside: bool) -> tuple[list[QuartileRow], str]:
+def _published(
+    paper: Published, data: ReportData, way: Floats, shot: Floats, beside: bool
+) -> tuple[list[QuartileRow], str]:
     """The paper's rows for this shape, and a sentence about them."""
     shape = _shape(way, shot)
     numbers = [n for n in paper.numbers if n.part == "whole" and n.sampling == "semantic" and _fits(n, shape)]
     if not numbers:
         return [], f"{paper.source['short']} has no such table for {shape}."
+    testbed = numbers[0].testbed
+    numbers, variant = paper.beside(numbers, data.runs)
     lines = []
     for number in numbers:
         same = {"table": number.table, "method": number.method}
@@ -164,8 +168,8 @@ def _published(paper: Published, way: Floats, shot: Floats, beside: bool) -> tup
             values.append(_number(paper.select(**same, sampling="uniform", part="whole")))
         lines.append(QuartileRow(None, number.label, number.backbone, number.setting, tuple(values)))
     return lines, (
-        f"Rows marked published are those of {paper.source['short']} on {numbers[0].testbed} "
-        f"({paper.tasks:,} tasks), another dataset and backbone: they stand beside, they are not compared."
+        f"Rows marked published are those of {paper.source['short']} on {testbed} "
+        f"({paper.tasks:,} tasks), another dataset and backbone: they stand beside, they are not compared. {variant}"
     )
 
 

@@ -38,7 +38,7 @@ def sheets(data: ReportData, published: Published | None = None) -> list[Sheet]:
         groups.setdefault(_datasets(data, b), []).append(b)
     not_shown = [bed.name for b, bed in enumerate(data.beds) if b not in shapes]
     layouts = [_measured(data, entries, beds, shapes, not_shown) for beds in groups.values()]
-    return [*layouts, *([_published(published)] if published is not None else [])]
+    return [*layouts, *([_published(published, data)] if published is not None else [])]
 
 
 def head(shot: float, metric: str) -> str:
@@ -124,10 +124,11 @@ def _top5(data: ReportData, bed: int) -> WayColumn:
     return cells
 
 
-def _published(paper: Published) -> Sheet:
-    """The paper's table of ways, as printed."""
-    printed = paper.select(table=3)
-    keys = list(dict.fromkeys((n.way, n.shot, n.metric) for n in printed))
+def _published(paper: Published, data: ReportData) -> Sheet:
+    """The paper's table of ways, as printed, without methods that were run here with other settings."""
+    table = paper.select(table=3)
+    printed, variant = paper.beside(table, data.runs)
+    keys = list(dict.fromkeys((n.way, n.shot, n.metric) for n in table))
     cells = {
         (n.label, n.way, n.shot, n.metric): SheetCell(mean_and_half(n.mean, n.half or float("nan")))
         for n in printed
@@ -139,7 +140,7 @@ def _published(paper: Published) -> Sheet:
             [
                 [
                     SheetCell(f"{label} (published)"),
-                    SheetCell(printed[0].backbone),
+                    SheetCell(table[0].backbone),
                     SheetCell(setting),
                     *(cells[label, *key] for key in keys),
                 ]
@@ -147,5 +148,9 @@ def _published(paper: Published) -> Sheet:
             ]
         )
     heads = [("", label) for label in LABELS] + [(f"{way}-way", head(shot, m)) for way, shot, m in keys]
-    note = f"Published numbers of another dataset and backbone, {paper.tasks:,} tasks a column; not measured here."
-    return Sheet(f"Published: {paper.source['short']}, {printed[0].testbed}", heads, blocks, note, 3)
+    note = (
+        f"Published numbers of another dataset and backbone, {paper.tasks:,} tasks a column; not measured here. "
+        + variant
+    )
+    blocks = [block for block in blocks if block]
+    return Sheet(f"Published: {paper.source['short']}, {table[0].testbed}", heads, blocks, note, 3)

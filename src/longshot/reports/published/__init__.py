@@ -1,16 +1,19 @@
 """Numbers from papers, as data to stand beside one's own; a report marks them as published.
 
-A file per paper: ``source`` names it, each table has columns (what was measured) and rows (a method each).
+A file per paper: ``source`` names it, each table has columns (what was measured) and rows (a method each). ``variant``
+names the authors' own settings of the methods (see ``longshot.methods.variants``); ``settings`` are those of them that
+decide the answers, a list where several values give the same. A method that was run with others is another method.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from longshot.core.errors import UserError
+from longshot.core.errors import UserError, in_words
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,14 @@ class PublishedNumber:
     setting: str  # "inductive" or "transductive"
     mean: float
     half: float | None
+    settings: Mapping[str, Any] = field(default_factory=dict)  # that decide the method's answers
+
+    def alike(self, settings: Mapping[str, Any]) -> bool:
+        """Whether a method run with ``settings`` answers as the paper's does."""
+        return all(
+            name in settings and settings[name] in (value if isinstance(value, list) else [value])
+            for name, value in self.settings.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -41,10 +52,37 @@ class Published:
     tasks: int  # per testbed
     notes: tuple[str, ...]
     numbers: tuple[PublishedNumber, ...]
+    variant: str  # the name of the authors' settings of the methods
 
     def select(self, **fields: Any) -> list[PublishedNumber]:
         """The numbers whose fields equal ``fields``: ``select(table=1, part="whole", sampling="semantic")``."""
         return [n for n in self.numbers if all(getattr(n, key) == value for key, value in fields.items())]
+
+    def beside(
+        self, numbers: Iterable[PublishedNumber], runs: Iterable[Mapping[str, Any]]
+    ) -> tuple[list[PublishedNumber], str]:
+        """The numbers that may stand beside ``runs`` (run.json each), and a sentence on those that may not.
+
+        A method that the runs have with other settings alone is left out: under one name it would read as the same.
+        """
+        entries = [(call, facts) for run in runs for call, facts in run.get("methods", {}).items()]
+        settings: dict[str, list[Mapping[str, Any]]] = {}
+        for call, facts in entries:
+            settings.setdefault(call.partition("(")[0], []).append(facts.get("settings", {}))
+        fitting, other = [], dict[str, None]()
+        for number in numbers:
+            own = settings.get(number.method)
+            if own is None or any(map(number.alike, own)):
+                fitting.append(number)
+            else:
+                other[number.label] = None
+        sentence = f"The published methods have their authors' settings (variant '{self.variant}')."
+        if other:
+            sentence += (
+                f" Left out, because they were run here with other settings: {', '.join(other)}; "
+                + in_words(f"{{evaluate(…, variant={self.variant})}} runs them as the authors did.")
+            )
+        return fitting, sentence
 
 
 def published_names() -> list[str]:
@@ -72,6 +110,7 @@ def published(name: str) -> Published:
             setting=row["setting"],
             mean=round(value[0] / 100, 6),
             half=round(value[1] / 100, 6) if len(value) > 1 else None,
+            settings=data["settings"][row["method"]],
             **column,
         )
         for table in data["tables"]
@@ -79,4 +118,4 @@ def published(name: str) -> Published:
         for column, value in zip(table["columns"], row["values"], strict=True)
     ]
     notes = tuple(f"Table {table['number']}: {table['note']}" for table in data["tables"] if "note" in table)
-    return Published(name, data["source"], data["tasks"], notes, tuple(numbers))
+    return Published(name, data["source"], data["tasks"], notes, tuple(numbers), data["variant"])

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from longshot.core.arrays import Floats
+from longshot.methods.registry import get_method
+from longshot.methods.variants import find_variant
 from longshot.reports.published import PublishedNumber, published
 from longshot.reports.sheets import Sheet
 from longshot.statistics import quantile_bins
@@ -35,12 +37,16 @@ class TestbedSettings(StudySettings):
     split: Text | None = Field(description="Classes that tasks are drawn from: a split, or null for all")
     drop_small: bool = Field(description="Leave out classes with too few images")
     methods: Methods = Field(description="'all', or methods that solve the tasks")
+    variant: Literal["semantic-paper"] | None = Field(
+        description="semantic-paper: the paper's methods as its authors ran them; null: Longshot's defaults"
+    )
     backbone: Text = Field(description="Backbone whose features the methods see")
 
     @property
     def calls(self) -> list[str]:
-        """The methods as calls."""
-        return method_calls(self.methods)
+        """The methods as calls, those of the variant with its settings."""
+        own = {} if self.variant is None else paper_calls()
+        return list(dict.fromkeys(own.get(call, call) for call in method_calls(self.methods)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,9 +151,21 @@ def appearances(testbed: Testbed, class_ids: Sequence[str]) -> Floats:
 # --- the paper's numbers ---
 
 
+def paper_calls() -> dict[str, str]:
+    """Method → its call with the authors' settings; the plain name where the defaults give the same answers."""
+    paper = published(PAPER)
+    by_name = {call.partition("(")[0]: call for call in find_variant(paper.variant).calls}
+    numbers = {number.method: number for number in paper.numbers}
+    return {
+        name: name if numbers[name].alike(get_method(name).settings) else call
+        for name, call in by_name.items()
+    }
+
+
 def printed_by_method(**fields: Any) -> dict[str, float]:
-    """Method → the paper's mean for one column of its tables."""
-    return {number.method: number.mean for number in published(PAPER).select(**fields)}
+    """Call of a method with the authors' settings → the paper's mean for one column of its tables."""
+    calls = paper_calls()
+    return {calls[number.method]: number.mean for number in published(PAPER).select(**fields)}
 
 
 def printed_difference(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
@@ -168,12 +186,14 @@ def printed_gain(**fields: Any) -> float | None:
 
 def printed_sheet(title: str, numbers: Sequence[PublishedNumber], columns: Sequence[TableColumn]) -> Sheet:
     """Printed numbers in the layout of a measured table; each column's facts say which numbers are its own."""
+    paper = published(PAPER)
+    calls = paper_calls()
     by_key = {(number.method, *(getattr(number, key) for key in KEYS)): number for number in numbers}
     methods = dict.fromkeys((number.setting, number.method) for number in numbers)
     blocks = [
         [
             row(
-                method,
+                calls[method],
                 setting,
                 *(_text(by_key.get((method, *(c.facts[key] for key in KEYS)))) for c in columns),
             )
@@ -182,9 +202,12 @@ def printed_sheet(title: str, numbers: Sequence[PublishedNumber], columns: Seque
         ]
         for setting in ("inductive", "transductive")
     ]
-    note = f"Published numbers of another dataset and backbone, {published(PAPER).tasks:,} tasks; not measured here."
+    note = (
+        f"Published numbers of another dataset and backbone, {paper.tasks:,} tasks; not measured here. "
+        f"The methods have their authors' settings (variant '{paper.variant}')."
+    )
     names = [*heads("method", "setting"), *((column.group, column.head) for column in columns)]
-    return Sheet(f"Published: {published(PAPER).source['short']}, {title}", names, blocks, note)
+    return Sheet(f"Published: {paper.source['short']}, {title}", names, blocks, note)
 
 
 def _text(number: PublishedNumber | None) -> str:
@@ -193,10 +216,13 @@ def _text(number: PublishedNumber | None) -> str:
 
 def printed_records(numbers: Sequence[PublishedNumber]) -> list[Fact]:
     """Printed numbers as CSV rows; the paper's interval where it printed one."""
+    calls = paper_calls()
     return [
         {
             "source": "published",
-            **{key: getattr(number, key) for key in (*KEYS, "backbone", "method", "setting", "mean")},
+            **{key: getattr(number, key) for key in (*KEYS, "backbone")},
+            "method": calls[number.method],
+            **{key: getattr(number, key) for key in ("setting", "mean")},
             "low": None if number.half is None else round(number.mean - number.half, 6),
             "high": None if number.half is None else round(number.mean + number.half, 6),
             "tasks": published(PAPER).tasks,

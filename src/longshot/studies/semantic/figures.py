@@ -135,7 +135,7 @@ def rolling_curve(means: Rolling) -> list[Floats]:
 def coloured(entries: Sequence[MethodScores]) -> list[tuple[MethodScores, str | None]]:
     """Up to four methods get a colour: best transductive, best inductive, ProtoNet, the lowest; others are grey."""
     named = [leader(entries, setting) for setting in ("transductive", "inductive")]
-    named += [entry for entry in entries if entry.method == "protonet"]
+    named += [entry for entry in entries if entry.method.partition("(")[0] == "protonet"]
     named.append(min(entries, key=lambda entry: float(entry.accuracy.mean())))
     chosen = list(dict.fromkeys(entry.method for entry in named if entry is not None))
     if len(entries) <= len(_COLOURS):
