@@ -110,5 +110,5 @@ PEERS: dict[str, Peer] = {
     "Transductive fine-tuning": Peer("transductive-finetuning", _plain("TransductiveFinetuning")),
     "TIM": Peer("tim", _plain("TIM", **_TIM)),
     # Raw rows underflow in easyfsl's exp(−10 d²); the square root of a row that sums to 1 has length 1.
-    "PT-MAP": Peer("pt-map(normalize=False)", _plain("PTMAP"), sum_to_one=True),
+    "PT-MAP": Peer("pt-map(center='none', normalize=False, steps=10)", _plain("PTMAP"), sum_to_one=True),
 }

@@ -53,7 +53,6 @@ SPEED = [
 ]
 DIFFERENT = {  # what Longshot does by default where it does not do what easyfsl does
     "simpleshot": "SimpleShot, ℓ₂",
-    "bd-cspn": "BD-CSPN",
     "laplacianshot": "LaplacianShot, raw",
     "pt-map": "PT-MAP",
 }

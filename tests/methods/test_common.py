@@ -22,6 +22,10 @@ CALLS = [
     "nearest-neighbour(k=3)",
     "ridge(intercept=True, normalize=False)",
     "laplacianshot(neighbours=6, normalize=False)",
+    "protonet(squared=False)",
+    "tim(logits='distance', steps=5)",
+    "pt-map(center='apart', steps=3)",
+    "pt-map(center='none', steps=3)",
 ]
 
 

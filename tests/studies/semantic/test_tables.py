@@ -68,7 +68,9 @@ class Planted:
         self, study: str, changes: dict[str, Any], listed: dict[str, list[MethodScores]], draws: Any
     ) -> None:
         methods = [entry.method for entry in next(iter(listed.values()))]
-        self.settings = layered(get_study(study), None, {**changes, "methods": methods}).settings
+        self.settings = layered(
+            get_study(study), None, {**changes, "methods": methods, "variant": None}
+        ).settings
         self.listed, self.scores, self.plan = listed, self, SimpleNamespace(draws=draws)
         first = next(iter(listed.values()))[0].coarsity
         tasks = {name: planted([["a", "b"]] * len(own[0].accuracy)) for name, own in listed.items()}
