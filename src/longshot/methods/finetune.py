@@ -31,16 +31,13 @@ _TIM_LOGITS: dict[str, tuple[type[CosineLogits | DistanceLogits], float]] = {
 
 
 class _Trained(Method):
-    """What the methods below share: steps, learning rate, temperature, and the memory they need."""
+    """What the methods below share: steps, learning rate, and the memory they need."""
 
-    def __init__(self, *, steps: int, lr: float, temperature: float | None) -> None:
+    def __init__(self, *, steps: int, lr: float) -> None:
         check_count(self.name, "steps", steps)
         check_number(self.name, "lr", lr, above=0)
-        if temperature is not None:
-            check_number(self.name, "temperature", temperature, above=0)
         self.steps = steps
         self.lr = lr
-        self.temperature = temperature
 
     def floats_per_task(self, shape: TaskShape) -> int:
         """Normalised copies of the rows, five arrays of class vectors, six of logits."""
@@ -48,7 +45,16 @@ class _Trained(Method):
         return (support + query + 6 * way) * dim + 6 * (support + query) * way
 
 
-class Finetune(_Trained):
+class _Tempered(_Trained):
+    """One of them whose logits have one kind, multiplied by a temperature."""
+
+    def __init__(self, *, steps: int, lr: float, temperature: float) -> None:
+        super().__init__(steps=steps, lr=lr)
+        check_number(self.name, "temperature", temperature, above=0)
+        self.temperature = temperature
+
+
+class Finetune(_Tempered):
     """Class vectors start at the class means and are trained on the support's cross-entropy.
 
     head 'cosine':  logits = temperature · cos(x, p_w), as the semantic task-sampling paper ran it
@@ -76,7 +82,7 @@ class Finetune(_Trained):
         return class_scores(_cosine_head(batch, self.steps, self.lr, self.temperature), batch)
 
 
-class CosineHead(_Trained):
+class CosineHead(_Tempered):
     """A weight-normalised head trained on the support: logits = 10 · cos(x, p_w), p started at the class means.
 
     The head of MD-Transfer (VTAB+MD) on frozen features: scale 10, Adam at 1e-2 for 100 steps.
@@ -95,7 +101,7 @@ class CosineHead(_Trained):
         return class_scores(_cosine_head(batch, self.steps, self.lr, self.temperature), batch)
 
 
-class TransductiveFinetuning(_Trained):
+class TransductiveFinetuning(_Tempered):
     """Class means trained on the support's cross-entropy plus the queries' mean entropy.
 
     Logits are −temperature · ‖x − p_w‖; loss = CE(support) + mean_q H(p(q)).
@@ -153,12 +159,15 @@ class TIM(_Trained):
         marginal: float = 1.0,
         conditional: float = 0.1,
     ) -> None:
+        super().__init__(steps=steps, lr=lr)
         check_choice(self.name, "logits", logits, _TIM_LOGITS)
-        super().__init__(steps=steps, lr=lr, temperature=temperature)
+        if temperature is not None:
+            check_number(self.name, "temperature", temperature, above=0)
         check_number(self.name, "cross_entropy", cross_entropy)
         check_number(self.name, "marginal", marginal)
         check_number(self.name, "conditional", conditional)
         self.logits = logits
+        self.temperature = temperature
         self.cross_entropy = cross_entropy
         self.marginal = marginal
         self.conditional = conditional
