@@ -213,6 +213,15 @@ def rule_set(name: str, dataset: Dataset) -> tuple[tuple[Case, ...], str | None]
     return (Case(f"not ({some})", some, None),), owner
 
 
+def objects_attribute(dataset: Dataset) -> str | None:
+    """The attribute that counts the objects of an image, None where there is none.
+
+    >>> objects_attribute(longshot.open_dataset("toybox"))
+    'clutter'
+    """
+    return next((name for name in _OBJECTS if _kind(dataset, name) == "number"), None)
+
+
 def _attribute(dataset: Dataset, rule: str, names: tuple[str, ...], *kinds: str) -> str:
     """The first of the names that is an attribute of one of the kinds."""
     for name in names:

@@ -32,7 +32,15 @@ TINY = (
         "query=5",
     ),
     *("max_way=6", "max_support=40", "candidates=24", "more_tasks=12", "semantic_tasks=8", "steps=[1, 3]"),
-    *("curated_tasks=8", "curated_query=2", "rounds=[1]", "greedy_rounds=1", "split=all"),
+    *(
+        "objects_tasks=6",
+        "objects_query=1",
+        "curated_tasks=8",
+        "curated_query=2",
+        "rounds=[1]",
+        "greedy_rounds=1",
+        "split=all",
+    ),
 )
 
 
@@ -110,7 +118,6 @@ def test_all_tables_and_figures_are_there(done: tuple[Path, Any]) -> None:
     names = {Path(name).stem for name in outcome.figures}
     assert {
         "stress-fixed-protonet",
-        "source-shots-variable",
         "steps",
         "greedy",
         "ways",

@@ -15,11 +15,12 @@ from scipy import stats
 from longshot.causes.composition import Composition
 from longshot.statistics import Correlation, Interval
 from longshot.studies import get_study, layered
+from longshot.studies.engine.lab import Lab, Plan
 from longshot.studies.engine.tables import TableFile
 from longshot.studies.hard_md import tables as hard_tables
 from longshot.studies.hard_md.ablations import ablation_tables
 from longshot.studies.hard_md.figures import figures, steps_points, stress_bars, widest_gaps
-from longshot.studies.hard_md.scores import HardScores, Mean, ranks_of
+from longshot.studies.hard_md.scores import HardScores, Mean, hard_scores, ranks_of
 from longshot.studies.hard_md.settings import HardSettings
 from longshot.studies.hard_md.testbeds import HardTestbed, main
 from longshot.studies.hard_md.why import Why
@@ -48,10 +49,11 @@ def settings(**changes: Any) -> HardSettings:
 
 @dataclass
 class Planted:
-    """Accuracies per task by testbed, backbone and method."""
+    """Accuracies per task by testbed, backbone and method, in the lab of a study that was never run."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     testbeds: dict[HardTestbed, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # of drawing, by testbed
 
     def add(
         self,
@@ -67,10 +69,32 @@ class Planted:
         self.rows += [{**facts, "task": task, "accuracy": value} for task, value in enumerate(accuracy)]
         return self
 
-    def scores(self, *further: str) -> HardScores:
+    def lab(self, **changes: Any) -> Any:
         shuffled = [self.rows[i] for i in np.random.default_rng(0).permutation(len(self.rows))]
         table = pa.Table.from_pylist(shuffled)
-        return HardScores(table, self.testbeds, (JUDGE, OTHER, *further), JUDGE, {OTHER: "a sketch"})
+        attributes = pa.table({"objects": [1, 2]})
+        data: Any = {
+            source: SimpleNamespace(taxonomy="a tree", attributes=attributes, splits={}, name=source)
+            for source in dict.fromkeys(bed.source for bed in self.testbeds)
+        }
+        kinds = {row["method"]: {"setting": "inductive"} for row in self.rows}
+        return Lab(
+            job=SimpleNamespace(settings=settings(**changes), data=data),  # type: ignore[arg-type]
+            plan=Plan(),
+            folder=SimpleNamespace(facts={"extraction_seconds": self.seconds}),  # type: ignore[arg-type]
+            datasets=data,
+            absent=[],
+            notes=[],
+            testbeds={bed.name: testbed for bed, testbed in self.testbeds.items()},
+            _results=SimpleNamespace(table=lambda: table, run={"methods": kinds}),  # type: ignore[arg-type]
+        )
+
+    def scores(self, *further: str, why: Why | None = None, **changes: Any) -> HardScores:
+        backbones = changes.pop("backbones", [JUDGE, OTHER, *further])
+        scores = hard_scores(self.lab(backbones=backbones, why=why is not None, **changes))
+        if why is not None:
+            scores.why = why
+        return scores
 
 
 def half(*values: float) -> float:
@@ -89,16 +113,14 @@ def texts(table: TableFile | None) -> list[list[str]]:
     return [[cell.text for cell in row] for row in table.sheets[0].blocks[0]]
 
 
-def ablation(
-    name: str, planted: Planted, seconds: dict[str, float] | None = None, **changes: Any
-) -> TableFile:
-    [table] = ablation_tables(settings(ablations=[name], **changes), planted.scores(), seconds or {})
+def ablation(name: str, planted: Planted, *further: str, **changes: Any) -> TableFile:
+    [table] = ablation_tables(planted.scores(*further, ablations=[name], **changes))
     return table
 
 
 @pytest.fixture
 def stress() -> Planted:
-    """Two sources, two backbones; a sketch was not evaluated on the second source's easy supports."""
+    """Two sources, two backbones; sketch was not evaluated on the second source's easy supports."""
     planted = Planted()
     values = {
         ("a", "uniform"): ((0.8, 0.6), (0.9, 0.9)),
@@ -115,46 +137,73 @@ def stress() -> Planted:
 
 
 def test_the_stress_test_pairs_tasks_and_averages_sources(stress: Planted) -> None:
-    table = hard_tables.stress_table(settings(), stress.scores())
+    table = hard_tables.stress_table(stress.scores())
     own = {"backbone": JUDGE, "shape": "fixed", "method": "protonet"}
     assert numbers(table, **own, source="a", kind="uniform") == [pytest.approx((0.7, half(0.8, 0.6)))]
     assert numbers(table, **own, source="a", kind="drop") == [pytest.approx((0.3, half(0.4, 0.2)))]
     assert numbers(table, **own, source="b", kind="drop") == [pytest.approx((0.2, half(0.1, 0.3)))]
-    assert numbers(table, backbone="a sketch", source="b", kind="easy") == [(None, None)]
+    assert numbers(table, backbone="sketch", source="b", kind="easy") == [(None, None)]
     judge, other = texts(table)
     drop_half = 50 * hypot(
         half(0.4, 0.2), half(0.1, 0.3)
     )  # half of the mean of two sources' drops, in points
-    assert judge[:2] == [f"{JUDGE} †", "protonet"] and other[0] == "a sketch"
+    assert judge[:2] == [f"{JUDGE} †", "protonet"] and other[0] == "sketch"
     assert judge[-3:] == [
         f"65.0 ± {50 * half(0.8, 0.6):.1f}",
         f"40.0 ± {50 * half(0.5, 0.3):.1f}",
         f"+25.0 ± {drop_half:.1f}",
     ]
     assert other[8] == "–"  # easy supports of b
-    # a sketch drops by (0.6 + 0.8) / 2 = 0.7 on a and (0.5 + 0.1) / 2 = 0.3 on b
+    # sketch drops by (0.6 + 0.8) / 2 = 0.7 on a and (0.5 + 0.1) / 2 = 0.3 on b
     wide = 50 * hypot(half(0.6, 0.8), half(0.5, 0.1))
     assert table.lines == [
-        f"3-way 4-shot: the drop from uniform to difficult supports lies between 25.0 ± {drop_half:.1f} (protonet on "
-        f"pixels) and 50.0 ± {wide:.1f} points (protonet on a sketch)."
+        f"3-way 4-shot, mean of a, b: the drop from uniform to difficult supports is 50.0 ± {wide:.1f} points "
+        "(protonet on sketch), the judge left aside."
+    ]
+
+
+def test_means_are_over_the_sources_that_all_rows_share(stress: Planted) -> None:
+    """A third source on which sketch was not evaluated is in no mean, for no row."""
+    for kind in ("uniform", "difficult", "easy"):
+        stress.add(main("fixed", kind, "c"), 0.1, 0.1)
+    table = hard_tables.stress_table(stress.scores())
+    groups = {group for group, _ in table.sheets[0].heads}
+    assert groups == {"", "a", "b", "c", "mean of a, b"}
+    assert texts(table)[0][-3].startswith("65.0 ±")
+    assert numbers(table, source="c", kind="uniform", backbone=JUDGE) == [pytest.approx((0.1, 0.0))]
+
+
+def test_first_places_are_marked_by_the_one_rule_and_never_the_judges() -> None:
+    rng = np.random.default_rng(0)
+    planted = Planted()
+    levels = {JUDGE: 0.9, OTHER: 0.8, "third": 0.5}
+    for kind in ("uniform", "difficult", "easy"):
+        for backbone, level in levels.items():
+            planted.add(main("fixed", kind, "a"), *(level + 0.02 * rng.random(40)), backbone=backbone)
+    [judge, other, third] = hard_tables.stress_table(planted.scores("third")).sheets[0].blocks[0]
+    assert [[cell.mark for cell in row[2:]] for row in (judge, other, third)] == [
+        [""] * 4,
+        ["best", "best", "best", ""],  # a drop has no first place
+        [""] * 4,
     ]
 
 
 def test_ranks_change_where_the_means_do(stress: Planted) -> None:
-    table = hard_tables.ranks_table(settings(), stress.scores())
+    table = hard_tables.ranks_table(stress.scores())
     assert table is not None
     ranks = {record["backbone"]: (record["uniform"], record["difficult"]) for record in table.records}
-    assert ranks == {"a sketch": (1, 1)}  # whoever chose the supports is not ranked
+    assert ranks == {"sketch": (1, 1)}  # whoever chose the supports is not ranked
     assert table.lines == []  # one backbone has no correlation
     assert ranks_of(np.array([0.2, 0.9, 0.9, 0.1])).tolist() == [3, 1, 2, 4]
 
 
 def test_figures_hold_the_numbers_of_the_stress_test(stress: Planted) -> None:
-    bars = stress_bars(stress.scores(), "fixed", "protonet")
-    assert bars[JUDGE, "uniform"] == Mean(pytest.approx(0.65), pytest.approx(half(0.8, 0.6) / 2))
-    assert bars["a sketch", "easy"] is None  # not a mean of fewer sources
-    one_source = stress_bars(stress.scores(), "fixed", "protonet", "a")
-    assert one_source["a sketch", "easy"] == Mean(pytest.approx(1.0), pytest.approx(0.0))
+    judge = f"{JUDGE} †"
+    bars = stress_bars(stress.scores(), "fixed", "protonet", ["a", "b"])
+    assert bars[judge, "uniform"] == Mean(pytest.approx(0.65), pytest.approx(half(0.8, 0.6) / 2))
+    assert bars["sketch", "easy"] is None  # not a mean of fewer sources
+    one_source = stress_bars(stress.scores(), "fixed", "protonet", ["a"])
+    assert one_source["sketch", "easy"] == Mean(pytest.approx(1.0), pytest.approx(0.0))
 
 
 def test_supports_chosen_by_another_backbone(stress: Planted) -> None:
@@ -163,15 +212,13 @@ def test_supports_chosen_by_another_backbone(stress: Planted) -> None:
         stress.add(bed, *values).add(bed, 0.2, 0.2, backbone=OTHER)
     table = ablation("extraction", stress)
     rows = texts(table)
-    assert [row[0] for row in rows] == ["uniform (nothing chosen)", JUDGE, "a sketch"]
+    assert [row[0] for row in rows] == ["uniform (nothing chosen)", JUDGE, "sketch"]
     assert rows[1][1:] == [
         f"40.0 ± {50 * half(0.5, 0.3):.1f}",
         f"25.0 ± {50 * hypot(half(0.3, 0.1), half(0.2, 0.4)):.1f}",
     ]
     assert rows[2][1:] == [f"35.0 ± {50 * half(0.3, 0.1):.1f}", "20.0 ± 0.0"]
-    assert numbers(table, kind="a sketch", source="b", backbone=JUDGE) == [
-        pytest.approx((0.2, half(0.3, 0.1)))
-    ]
+    assert numbers(table, kind="sketch", source="b", backbone=JUDGE) == [pytest.approx((0.2, half(0.3, 0.1)))]
 
 
 def test_objectives_stand_beside_that_of_the_study(stress: Planted) -> None:
@@ -194,7 +241,8 @@ def test_quartiles_of_coarsity_are_those_of_the_uniform_testbed(stress: Planted)
         means = [numbers(table, kind=f"{kind}, quartile {n}")[0] for n in (1, 2, 3, 4)]
         expected = [(0.2, half(0.1, 0.3)), (0.5, half(0.4, 0.6)), (0.7, 0.0), (0.9, half(1.0, 0.8))]
         assert means == [pytest.approx((mean + shift, width)) for mean, width in expected]
-    assert texts(table)[0][2:] == [f"{100 * mean:.1f} ± {100 * width:.1f}" for mean, width in expected]
+    shown = [f"{100 * mean:.1f} ± {100 * width:.1f}" for mean, width in expected]
+    assert texts(table)[0][:-1] == ["a", f"{JUDGE} †", "uniform", *shown]
 
 
 STEPS = {
@@ -224,10 +272,7 @@ def test_steps_are_told_from_each_start(stress: Planted) -> None:
     }
     assert "'error'" in table.sheets[0].note  # the objective is named
     points = [
-        [
-            (count, round(mean.mean, 9))
-            for count, mean in steps_points(settings(**changes), stress.scores(), "a", kind)
-        ]
+        [(count, round(mean.mean, 9)) for count, mean in steps_points(stress.scores(**changes), "a", kind)]
         for kind in ("uniform", "random", "rounds")
     ]
     assert points == [[(1, 0.4), (5, 0.5)], [(1, 0.6), (5, 0.25)], [(0, 0.4), (1, 0.35)]]
@@ -237,11 +282,12 @@ def test_greedy_search_costs_milliseconds_per_task(stress: Planted) -> None:
     for source in "ab":
         stress.add(HardTestbed(source, "greedy", "fixed", "difficult", "FastDiffSel error"), 0.4, 0.4)
         stress.add(HardTestbed(source, "greedy", "fixed", "difficult", "greedy error"), 0.3, 0.3)
-    seconds = {
+    stress.seconds = {
         "a-difficult-fixed-greedy-FastDiffSel-error": 0.004,
         "a-difficult-fixed-greedy-greedy-error": 0.5,
     }
-    table = ablation("greedy", stress, seconds, greedy_objectives=["error"])
+    table = ablation("greedy", stress, greedy_objectives=["error"])
+    assert table.lines == ["a, objective 'error': greedy search took 125 times as long as FastDiffSel."]
     spent = {(record["source"], record["kind"]): record["milliseconds"] for record in table.records}
     assert spent == {
         ("a", "FastDiffSel, error"): pytest.approx(2.0),  # 4 ms for two tasks
@@ -278,29 +324,30 @@ def test_more_tasks_may_change_the_order(stress: Planted) -> None:
     table = ablation("tasks", stress)
     assert [row[2] for row in texts(table)] == ["10.0 ± 0.0", "30.0 ± 0.0"]
     assert [row[1].split(" ")[0] for row in texts(table)] == ["40.0", "25.0"]
-    assert table.lines == ["The order of the 2 backbones is not the same with more tasks."]
+    assert table.lines == []  # one backbone beside the judge has no order
 
 
 @pytest.mark.parametrize(
-    ("more", "lines"),
+    ("more", "verdict"),
     [
-        ((0.4, 0.3, 0.1), ["The order of the 3 backbones is the same with more tasks."]),
-        (
-            (0.4, 0.1, 0.3),
-            ["The order of the 3 backbones is not the same with more tasks."],
-        ),  # one keeps its rank
-        ((0.4, None, None), []),  # one backbone has no order
+        ((0.1, 0.4, 0.3, 0.1), "is the same"),
+        ((0.9, 0.4, 0.1, 0.3), "is not the same"),  # one keeps its rank
+        ((0.4, 0.3, None, None), None),  # one backbone has no order
     ],
 )
-def test_the_order_is_that_of_all_backbones(more: tuple[float | None, ...], lines: list[str]) -> None:
+def test_the_order_is_that_of_all_backbones_beside_the_judge(
+    more: tuple[float | None, ...], verdict: str | None
+) -> None:
     planted = Planted()
-    for backbone, level, many in zip((JUDGE, OTHER, "third"), (0.6, 0.5, 0.2), more, strict=True):
+    names = (JUDGE, OTHER, "third", "fourth")
+    for backbone, level, many in zip(names, (0.9, 0.6, 0.5, 0.2), more, strict=True):
         planted.add(main("fixed", "difficult", "a"), level, level, backbone=backbone)
         if many is not None:
             bed = HardTestbed("a", "tasks", "fixed", "difficult", "80")
             planted.add(bed, many, many, backbone=backbone)
-    [table] = ablation_tables(settings(ablations=["tasks"]), planted.scores("third"), {})
-    assert table.lines == lines
+    lines = ablation("tasks", planted, "third", "fourth").lines
+    sentence = "The order of the 3 backbones that took no part in choosing {} with more tasks."
+    assert lines == ([] if verdict is None else [sentence.format(verdict)])
 
 
 def test_ranks_of_four_backbones_have_a_correlation() -> None:
@@ -315,19 +362,18 @@ def test_ranks_of_four_backbones_have_a_correlation() -> None:
     for backbone, (uniform, difficult) in levels.items():
         planted.add(main("fixed", "uniform", "a"), uniform, uniform, backbone=backbone)
         planted.add(main("fixed", "difficult", "a"), difficult, difficult, backbone=backbone)
-    table = hard_tables.ranks_table(settings(), planted.scores("third", "fourth", "fifth"))
+    table = hard_tables.ranks_table(planted.scores("third", "fourth", "fifth"))
     assert table is not None
     assert [row[-2:] for row in texts(table)] == [["1", "1"], ["2", "2"], ["3", "4"], ["4", "3"]]
     assert table.lines[0].startswith("fixed, protonet: Spearman of the 4 backbones' means +0.80 [")
-    three = hard_tables.ranks_table(settings(), planted.scores("third", "fourth"))
+    three = hard_tables.ranks_table(planted.scores("third", "fourth"))
     assert three is not None and three.lines == []  # three beside the judge have none
 
 
 def test_a_variable_shape_is_described_by_its_limits(stress: Planted) -> None:
     for kind in ("uniform", "difficult"):
         stress.add(main("variable", kind, "a"), 0.5, 0.5)
-    changes = settings(shapes=["variable"], max_way=6, max_support=40)
-    table = hard_tables.stress_table(changes, stress.scores())
+    table = hard_tables.stress_table(stress.scores(shapes=["variable"], max_way=6, max_support=40))
     assert table.sheets[0].title == "Stress test, variable way and shot (up to 6 ways, 40 support images)"
     assert table.sheets[0].heads[2:] == [("a", column) for column in ("uniform", "difficult", "easy", "drop")]
 
@@ -390,14 +436,15 @@ def test_only_fourteen_attributes_are_shown() -> None:
 
 def test_tables_are_those_that_were_asked_for(stress: Planted) -> None:
     def stems(explained: Why | None = None, **changes: Any) -> list[str]:
-        changed = settings(ablations=["greedy", "curated"], **changes)
-        return [table.stem for table in hard_tables.tables(changed, stress.scores(), {}, explained)]
+        scores = stress.scores(why=explained, ablations=["greedy", "curated"], **changes)
+        return [table.stem for table in hard_tables.tables(scores)]
 
     assert stems() == ["stress", "ranks", "greedy"]  # no curated testbeds
-    networks = {name: {"algorithm": "protonet"} for name in (JUDGE, "a sketch")}
+    networks = {name: {"algorithm": "protonet", "steps": steps} for name, steps in ((JUDGE, 1), (OTHER, 2))}
     assert stems(why([True], {}), networks=networks) == ["stress", "ranks", "greedy", "trained", "why"]
-    one_network = {JUDGE: {"algorithm": "protonet"}}
-    assert "trained" not in stems(networks=one_network)
+    assert "trained" not in stems(networks={JUDGE: {"algorithm": "protonet"}})
+    networks[OTHER]["size"] = 32
+    assert "trained" not in stems(networks=networks)  # two things differ
 
 
 def bars(axes: Any) -> dict[str, tuple[list[float], list[float]]]:
@@ -419,20 +466,20 @@ def test_pictures_show_the_numbers(stress: Planted, canvas: Any) -> None:
         stress.add(HardTestbed(source, "greedy", "fixed", "difficult", "FastDiffSel error"), 0.4, 0.4)
         stress.add(HardTestbed(source, "greedy", "fixed", "difficult", "greedy error"), 0.3, 0.3)
     ablations = ["steps", "greedy"]
-    changed = settings(ablations=ablations, steps=[1, 5], rounds=[1], greedy_objectives=["error"])
-    seconds = {
+    changes = {"ablations": ablations, "steps": [1, 5], "rounds": [1], "greedy_objectives": ["error"]}
+    stress.seconds = {
         "a-difficult-fixed-greedy-FastDiffSel-error": 0.004,
         "a-difficult-fixed-greedy-greedy-error": 0.5,
     }
-    drawings = figures(changed, stress.scores(), seconds, None)
+    drawings = figures(stress.scores(**changes))
     assert set(drawings) == {"stress-fixed-protonet", "source-a-fixed", "source-b-fixed", "steps", "greedy"}
     [axes] = canvas(drawings["stress-fixed-protonet"])
     assert bars(axes) == {
         "uniform": ([-0.27, 0.73], [65.0, 75.0]),
         "difficult": ([0.0, 1.0], [40.0, 25.0]),
-        "easy": ([0.27], [85.0]),  # a sketch has no mean over both sources
+        "easy": ([0.27], [85.0]),  # sketch has no mean over both sources
     }
-    assert [text.get_text() for text in axes.get_xticklabels()] == [JUDGE, "a sketch"]
+    assert [text.get_text() for text in axes.get_xticklabels()] == [f"{JUDGE} †", "sketch"]
     [axes] = canvas(drawings["source-b-fixed"])
     assert bars(axes)["difficult"][1] == [40.0, 30.0]
     [axes] = canvas(drawings["greedy"])
@@ -456,7 +503,7 @@ def test_pictures_of_ways_and_gaps_show_the_numbers(canvas: Any) -> None:
     planted.add(main("fixed", "difficult", "a"), 0.4, 0.6, way=[3.0, 3.0])
     planted.add(main("fixed", "difficult", "b"), 0.4, 0.6, way=[3.0, 3.0])
     planted.add(HardTestbed("a", "filtered", "fixed", "difficult"), 0.1, 0.2, way=[5.0, 9.0])
-    drawings = figures(settings(ablations=["filtered"]), planted.scores(), {}, why([True], {}))
+    drawings = figures(planted.scores(ablations=["filtered"], why=why([True], {})))
     [axes] = canvas(drawings["ways"])
     assert bars(axes) == {"chosen supports": ([-0.18], [3.0]), "filtered": ([0.18], [7.0])}
     kinds = {
@@ -465,9 +512,7 @@ def test_pictures_of_ways_and_gaps_show_the_numbers(canvas: Any) -> None:
         "easy": [composition("pose", "side", 0.25, 0.25), composition("night", "yes", 0.5, 0.25)],
     }
     explained = why([True], {})
-    drawings = figures(
-        settings(ablations=[]), planted.scores(), {}, Why({"a": kinds}, explained.explained, [])
-    )
+    drawings = figures(planted.scores(ablations=[], why=Why({"a": kinds}, explained.explained, [])))
     [axes] = canvas(drawings["gaps-a"])
     assert [text.get_text() for text in axes.get_yticklabels()] == ["pose = side", "night"]
     widths = {
@@ -477,22 +522,20 @@ def test_pictures_of_ways_and_gaps_show_the_numbers(canvas: Any) -> None:
     }
     assert widths == {"uniform": [5.0, -25.0], "difficult": [50.0, 0.0], "easy": [0.0, 25.0]}
     numbers_only = {"uniform": [composition("size", None, 0.5, 0.4)]}
-    without = figures(
-        settings(ablations=[]), planted.scores(), {}, Why({"a": numbers_only}, explained.explained, [])
-    )
+    without = figures(planted.scores(ablations=[], why=Why({"a": numbers_only}, explained.explained, [])))
     assert "gaps-a" not in without  # a gap is of shares
 
 
 def test_curated_shifts_are_paired_by_task(stress: Planted) -> None:
     for kind, values in (("matched", (0.9, 0.5)), ("shifted", (0.4, 0.2))):
-        stress.add(HardTestbed("a", "curated", "fixed", kind, "rule"), *values)
-    table = ablation("curated", stress)  # a sketch was not evaluated on them
+        stress.add(HardTestbed("a", "curated", "fixed", kind, "coco-objects"), *values)
+    table = ablation("curated", stress)  # sketch was not evaluated on them
     assert [(record["kind"], record["backbone"]) for record in table.records] == [
-        (f"{kind}, rule", JUDGE) for kind in ("matched", "shifted", "drop")
+        (f"{kind}, coco-objects", JUDGE) for kind in ("matched", "shifted", "drop")
     ]
-    assert numbers(table, kind="drop, rule") == [pytest.approx((0.4, half(0.5, 0.3)))]
+    assert numbers(table, kind="drop, coco-objects") == [pytest.approx((0.4, half(0.5, 0.3)))]
     [row] = texts(table)
-    assert row[:3] == ["a", "rule", JUDGE]
+    assert row[:3] == ["a", "coco-objects", JUDGE]
     assert row[3:5] == [f"70.0 ± {100 * half(0.9, 0.5):.1f}", f"30.0 ± {100 * half(0.4, 0.2):.1f}"]
     assert row[5] == f"+40.0 ± {100 * half(0.5, 0.3):.1f}"
 
@@ -501,26 +544,22 @@ def test_adapted_networks_stand_beside_protonet_on_the_same_tasks(stress: Plante
     for kind, tuned, plain in (("uniform", (0.9, 0.7), (0.6, 0.6)), ("difficult", (0.6, 0.2), (0.5, 0.5))):
         bed = HardTestbed("a", "adapted", "fixed", kind)
         stress.add(bed, *tuned, method="finetune-all").add(bed, *plain)
-    table = hard_tables.adapted_table(settings(adapted=["finetune-all"]), stress.scores())
+    table = hard_tables.adapted_table(stress.scores(adapted=["finetune-all"]))
     assert numbers(table, method="finetune-all", kind="drop") == [pytest.approx((0.4, half(0.3, 0.5)))]
     assert numbers(table, method="protonet", kind="drop") == [pytest.approx((0.1, 0.0))]
     assert [row[2] for row in texts(table)] == ["finetune-all", "protonet"]
     assert texts(table)[1][3:] == ["60.0 ± 0.0", "50.0 ± 0.0", "+10.0 ± 0.0"]
 
 
-def test_networks_trained_here_are_compared_second_minus_first(stress: Planted) -> None:
-    networks = {name: {"algorithm": "protonet"} for name in (JUDGE, "a sketch")}
-    table = hard_tables.trained_table(settings(networks=networks), stress.scores())
-    label = f"a sketch − {JUDGE}"
+def test_networks_that_differ_in_one_setting_are_compared_second_minus_first(stress: Planted) -> None:
+    networks = {JUDGE: {"algorithm": "protonet"}, OTHER: {"algorithm": "matching"}}
+    table = hard_tables.trained_table(stress.scores(networks=networks))
+    label = f"sketch − {JUDGE} †"
     assert numbers(table, source="a", kind="uniform") == [pytest.approx((0.2, half(0.1, 0.3)))]
     assert numbers(table, source="b", kind="difficult") == [pytest.approx((-0.1, half(-0.3, 0.1)))]
     uniform, difficult = texts(table)
-    assert uniform == [
-        "fixed",
-        "uniform",
-        label,
-        f"+10.0 ± {50 * hypot(half(0.1, 0.3), half(0.1, -0.1)):.1f}",
-    ]
+    gain = f"+10.0 ± {50 * hypot(half(0.1, 0.3), half(0.1, -0.1)):.1f}"
+    assert uniform == ["fixed", "uniform", label, "algorithm", "mean of a, b", gain]
     assert difficult[-1].startswith("-15.0 ±")  # −0.2 on a, −0.1 on b
 
 

@@ -5,7 +5,7 @@ They vary who chooses supports, by which loss, in how many steps, and among whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,28 +14,28 @@ from longshot.reports.sheets import Sheet
 from longshot.studies.engine.tables import Fact, TableFile, heads, present, row
 from longshot.studies.engine.training import slug
 from longshot.studies.hard_md import paper
-from longshot.studies.hard_md.scores import HardScores, Mean, cell, mean_of, ranks_of, record
+from longshot.studies.hard_md.objects import objects_table
+from longshot.studies.hard_md.scores import HardScores, Mean, cell, mean_of, overall, ranks_of, record
 from longshot.studies.hard_md.settings import OBJECTIVES, HardSettings
 from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, greedy_pairs, main, steps_beds
 
 _CHOSEN = main("fixed", "difficult")  # supports as the stress test has them, of any source
 
 
-def ablation_tables(
-    settings: HardSettings, scores: HardScores, seconds: Mapping[str, float]
-) -> list[TableFile]:
+def ablation_tables(scores: HardScores) -> list[TableFile]:
     """The tables of the ablations that were asked for and could be had."""
-    makers: dict[str, Callable[[], TableFile | None]] = {
-        "extraction": lambda: _extraction_table(settings, scores),
-        "objectives": lambda: _objectives_table(settings, scores),
-        "semantic": lambda: _semantic_table(settings, scores),
-        "steps": lambda: _steps_table(settings, scores),
-        "greedy": lambda: _greedy_table(settings, scores, seconds),
-        "filtered": lambda: _filtered_table(settings, scores),
-        "tasks": lambda: _more_tasks_table(settings, scores),
-        "curated": lambda: _curated_table(settings, scores),
+    makers = {
+        "extraction": _extraction_table,
+        "objectives": _objectives_table,
+        "semantic": _semantic_table,
+        "steps": _steps_table,
+        "greedy": _greedy_table,
+        "filtered": _filtered_table,
+        "tasks": _more_tasks_table,
+        "curated": _curated_table,
+        "objects": objects_table,
     }
-    return present(makers[name]() for name in settings.ablations)
+    return present(makers[name](scores) for name in scores.settings.ablations)
 
 
 def _published(settings: HardSettings, name: str) -> list[Sheet]:
@@ -43,135 +43,155 @@ def _published(settings: HardSettings, name: str) -> list[Sheet]:
 
 
 def _records(
-    stem: str, shape: str, label: str, title: str, sources: Sequence[str], means: Sequence[Mean | None]
+    stem: str, shape: str, label: str, backbone: str, sources: Sequence[str], means: Sequence[Mean | None]
 ) -> list[Fact]:
     """The accuracies of protonet on every source."""
     pairs = zip(sources, means, strict=True)
-    return [record(stem, source, shape, label, title, "protonet", mean) for source, mean in pairs]
+    return [record(stem, source, shape, label, backbone, "protonet", mean) for source, mean in pairs]
 
 
-def _extraction_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
+def _extraction_table(scores: HardScores) -> TableFile | None:
     """Does difficulty transfer? Supports chosen by one backbone, evaluated with another (the paper's table 3)."""
-    chosen_by = {scores.titles[scores.judge]: _CHOSEN}
-    for path, title in zip(scores.paths, scores.titles.values(), strict=True):
-        if path != scores.judge_path:
-            chosen_by[title] = HardTestbed("", "extraction", "fixed", "difficult", slug(path))
+    chosen_by = {scores.judge: _CHOSEN}
+    for name in scores.backbones:
+        if name != scores.judge:
+            chosen_by[name] = HardTestbed("", "extraction", "fixed", "difficult", slug(name))
     title = "Supports chosen by one backbone (rows), protonet with another (columns), fixed shape"
-    return _matrix(settings, scores, "extraction", title, chosen_by, "table 3")
+    return _matrix(scores, "extraction", title, chosen_by, "table 3")
 
 
-def _objectives_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
+def _objectives_table(scores: HardScores) -> TableFile | None:
     """The loss that supports are chosen by (the paper's table 2, with two more)."""
     by_objective = {
         objective: _CHOSEN
-        if objective == settings.objective
+        if objective == scores.settings.objective
         else HardTestbed("", "objectives", "fixed", "difficult", objective)
         for objective in OBJECTIVES
     }
     title = "Objective of the selection (rows), protonet, fixed shape"
-    return _matrix(settings, scores, "objectives", title, by_objective, "table 2")
+    return _matrix(scores, "objectives", title, by_objective, "table 2")
 
 
 def _matrix(
-    settings: HardSettings,
-    scores: HardScores,
-    stem: str,
-    title: str,
-    choices: Mapping[str, HardTestbed],
-    published: str,
+    scores: HardScores, stem: str, title: str, choices: Mapping[str, HardTestbed], published: str
 ) -> TableFile | None:
-    """One row per way to choose supports, one column per evaluating backbone: means over the sources."""
-    sources = scores.sources("fixed")
-    if not sources:
+    """One row per way to choose supports, one column per evaluating backbone: means over the shared sources."""
+    listed = {"uniform (nothing chosen)": main("fixed", "uniform"), **choices}
+    shared = scores.shared(listed.values(), [(backbone, "protonet") for backbone in scores.backbones])
+    if not shared:
         return None
+    sources = scores.sources("fixed")
     rows = []
     records: list[Fact] = []
-    for label, bed in {"uniform (nothing chosen)": main("fixed", "uniform"), **choices}.items():
+    for label, bed in listed.items():
         cells = row(label)
-        for backbone, name in scores.titles.items():
-            means = [scores.mean(bed.of_source(source), backbone) for source in sources]
-            cells.append(cell(scores.overall(means)))
-            records += _records(stem, "fixed", label, name, sources, means)
+        for backbone in scores.backbones:
+            means = {source: scores.mean(bed.of_source(source), backbone) for source in sources}
+            cells.append(cell(overall([means[source] for source in shared])))
+            records += _records(stem, "fixed", label, backbone, sources, list(means.values()))
         rows.append(cells)
-    names = [*heads("supports"), *heads(*scores.titles.values(), group="evaluated with")]
-    note = f"Accuracy in %, {mean_of(sources)}; lower is harder. Judge: {scores.titles[scores.judge]}."
-    sheets = [Sheet(title, names, [rows], note, 1), *_published(settings, published)]
+    names = [*heads("supports"), *heads(*map(scores.title, scores.backbones), group="evaluated with")]
+    note = (
+        f"Accuracy in %, {mean_of(shared)}; lower is harder. {scores.title(scores.judge)} chose the supports of the "
+        f"stress test by the objective '{scores.settings.objective}'."
+    )
+    sheets = [Sheet(title, names, [rows], note, 1), *_published(scores.settings, published)]
     return TableFile(stem, sheets, records)
 
 
-def _semantic_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
+def _semantic_table(scores: HardScores) -> TableFile | None:
     """On top of a class sampler by meaning, by quartile of coarsity (the paper's table 1)."""
-    rows = []
+    blocks = []
     records: list[Fact] = []
-    judge = scores.titles[scores.judge]
     for source in scores.sources("fixed"):
         beds = {kind: HardTestbed(source, "semantic", "fixed", kind) for kind in KINDS[:2]}
-        if beds["difficult"] not in scores.testbeds:
+        if not all(bed in scores.beds for bed in beds.values()):
             continue
-        coarsity = scores.testbeds[beds["uniform"]].table.column("coarsity").to_numpy()
-        quartile = np.digitize(coarsity, np.quantile(coarsity, [0.25, 0.5, 0.75]), right=True)
-        for kind, bed in beds.items():
-            values = scores.accuracy(bed, scores.judge)
-            if values is None:
-                continue
-            means = [
-                Mean.of(values[quartile == number]) if (quartile == number).any() else None
-                for number in range(4)
-            ]
-            rows.append(row(source, kind, *map(cell, means)))
-            records += [
-                record("semantic", source, "fixed", f"{kind}, quartile {number}", judge, "protonet", mean)
-                for number, mean in enumerate(means, 1)
-            ]
-    if not rows:
+        quartile = quartiles(scores.lab.scores.column(beds["uniform"].name, "coarsity"))
+        block = []
+        for backbone in scores.backbones:
+            for kind, bed in beds.items():
+                values = scores.accuracy(bed, backbone)
+                if values is None:
+                    continue
+                parts = [values[quartile == number] for number in range(4)]
+                means = [Mean.of(part) if len(part) else None for part in parts]
+                block.append(row(source, scores.title(backbone), kind, *map(cell, [*means, Mean.of(values)])))
+                records += [
+                    record("semantic", source, "fixed", f"{kind}, {label}", backbone, "protonet", mean)
+                    for label, mean in zip((f"quartile {n}" for n in (1, 2, 3, 4)), means, strict=True)
+                ]
+        blocks += [block] if block else []
+    if not blocks:
         return None
-    names = [*heads("source", "support"), *heads("1", "2", "3", "4", group="quartile of coarsity")]
+    names = [
+        *heads("source", "backbone", "support"),
+        *heads("1", "2", "3", "4", group="quartile of coarsity"),
+        *heads("all"),
+    ]
     title = "Classes close in meaning, uniform and difficult supports"
-    sheets = [Sheet(title, names, [rows], "Quartile 1: finest classes."), *_published(settings, "table 1")]
+    note = "Accuracy in % of protonet. Quartile 1: the classes closest in meaning. Both supports have the same queries."
+    sheets = [Sheet(title, names, blocks, note, 3), *_published(scores.settings, "table 1")]
     return TableFile("semantic", sheets, records)
 
 
-def _steps_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
+def quartiles(coarsity: np.ndarray) -> np.ndarray:
+    """The quartile 0 … 3 that each task [T] lies in; equal coarsities lie in the same.
+
+    >>> quartiles(np.array([5.0, 1.0, 3.0, 9.0])).tolist()
+    [2, 0, 1, 3]
+    """
+    placed: np.ndarray = np.digitize(coarsity, np.quantile(coarsity, [0.25, 0.5, 0.75]), right=True)
+    return placed
+
+
+def _steps_table(scores: HardScores) -> TableFile | None:
     """More projected steps from either start, and Frank–Wolfe rounds (the paper's figures 36 to 39)."""
-    sources = scores.sources("fixed")
-    if not sources:
+    settings, sources = scores.settings, scores.sources("fixed")
+    by_start = steps_beds(settings)
+    every = [bed for beds in by_start.values() for bed in beds.values()]
+    shared = scores.shared(every, [(scores.judge, "protonet")])
+    if not shared:
         return None
     rows = []
     records: list[Fact] = []
-    for start, beds in steps_beds(settings).items():
+    for start, beds in by_start.items():
         for number, bed in beds.items():
-            means = [scores.mean(bed.of_source(source), scores.judge) for source in sources]
+            means = {source: scores.mean(bed.of_source(source), scores.judge) for source in sources}
             search = f"{number} rounds behind 1 step" if start == "rounds" else f"{number} steps"
             began = "uniform" if start == "rounds" else start
-            overall = [scores.overall(means)] if len(sources) > 1 else []
-            rows.append(row(began, search, *map(cell, [*means, *overall])))
+            mean = [overall([means[source] for source in shared])] if len(sources) > 1 else []
+            rows.append(row(began, search, *map(cell, [*means.values(), *mean])))
             label = f"{search}, {began} start"
-            records += _records("steps", "fixed", label, scores.titles[scores.judge], sources, means)
-    names = heads("start", "search", *sources, *([mean_of(sources)] if len(sources) > 1 else []))
+            records += _records("steps", "fixed", label, scores.judge, sources, list(means.values()))
+    names = heads("start", "search", *sources, *([mean_of(shared)] if len(sources) > 1 else []))
     note = (
-        f"Accuracy in % of protonet with the features of the judge, {scores.titles[scores.judge]}, whose loss "
+        f"Accuracy in % of protonet with the features of the judge, {scores.judge}, whose loss "
         f"('{settings.objective}') is raised; lower is harder. Compare within a start: each varies one thing."
     )
     title = "Projected steps from either start, and Frank–Wolfe rounds"
     return TableFile("steps", [Sheet(title, names, [rows], note, 2)], records)
 
 
-def _greedy_table(
-    settings: HardSettings, scores: HardScores, seconds: Mapping[str, float]
-) -> TableFile | None:
+def _greedy_table(scores: HardScores) -> TableFile | None:
     """FastDiffSel against greedy search by the same objective, in accuracy and time (the paper's figures 2 and 6)."""
-    rows = []
+    settings, judge = scores.settings, scores.judge
+    rows, lines = [], []
     records: list[Fact] = []
-    judge = scores.titles[scores.judge]
     for source in scores.sources("fixed"):
         for objective, pair in greedy_pairs(settings).items():
+            times = []
             for label, bed in zip(("FastDiffSel", "greedy search"), pair, strict=True):
                 own = bed.of_source(source)
-                mean, spent = scores.mean(own, scores.judge), seconds.get(own.name)
+                mean, spent = scores.mean(own, judge), scores.lab.seconds(own.name)
                 each = None if spent is None else 1000 * spent / settings.tasks
+                times.append(each)
                 rows.append(row(source, objective, label, cell(mean), "–" if each is None else f"{each:.2f}"))
                 facts = record("greedy", source, "fixed", f"{label}, {objective}", judge, "protonet", mean)
                 records.append({**facts, "objective": objective, "milliseconds": each})
+            if times[0] and times[1]:
+                ratio = f"{times[1] / times[0]:.0f} times as long as FastDiffSel"
+                lines.append(f"{source}, objective '{objective}': greedy search took {ratio}.")
     if not rows:
         return None
     names = heads("source", "objective", "search", "accuracy", "ms per task")
@@ -180,74 +200,83 @@ def _greedy_table(
         f"features. Greedy search has {count(settings.greedy_rounds, 'round')}. Time to choose the supports from "
         "features that are there, when these testbeds were drawn on this machine."
     )
-    return TableFile("greedy", [Sheet("FastDiffSel against greedy search", names, [rows], note, 3)], records)
+    sheet = Sheet("FastDiffSel against greedy search", names, [rows], note, 3)
+    return TableFile("greedy", [sheet], records, lines)
 
 
-def _filtered_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
+def _filtered_table(scores: HardScores) -> TableFile | None:
     """The hardest of many random tasks against chosen supports, and their ways (the paper's figure 42)."""
-    shape, judge = settings.shapes[0], scores.titles[scores.judge]
+    settings = scores.settings
+    shape = settings.shapes[0]
     rows = []
     records: list[Fact] = []
     for source in scores.sources(shape):
         for label, purpose in (("chosen supports", "main"), ("filtered", "filtered")):
             bed = HardTestbed(source, purpose, shape, "difficult")
-            if bed not in scores.testbeds:
+            if bed not in scores.beds:
                 continue
             ways, mean = Mean.of(scores.ways(bed)), scores.mean(bed, scores.judge)
             rows.append(row(source, label, cell(mean), f"{ways.mean:.1f} ± {ways.half:.1f}"))
-            facts = record("filtered", source, shape, label, judge, "protonet", mean)
+            facts = record("filtered", source, shape, label, scores.judge, "protonet", mean)
             records.append({**facts, "ways": ways.mean, "ways_half": ways.half})
     if not rows:
         return None
     names = heads("source", "tasks", "accuracy", "ways")
     note = (
-        f"Filtered: the {settings.tasks:,} of {settings.candidates:,} uniform tasks with the lowest accuracy."
+        f"Filtered: the {settings.tasks:,} of {settings.candidates:,} uniform tasks with the lowest accuracy of "
+        f"protonet on {scores.judge}, which also chose the supports by the objective '{settings.objective}'."
     )
     sheet = Sheet("Chosen supports against filtered tasks", names, [rows], note)
     return TableFile("filtered", [sheet], records)
 
 
-def _more_tasks_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
+def _more_tasks_table(scores: HardScores) -> TableFile | None:
     """Do more tasks change the picture? (the paper's figure 41)"""
-    shape = settings.shapes[0]
-    sources = scores.sources(shape)
-    if not sources:
-        return None
-    more = settings.more_tasks
+    settings = scores.settings
+    shape, more = settings.shapes[0], settings.more_tasks
     beds = [
         (settings.tasks, main(shape, "difficult")),
         (more, HardTestbed("", "tasks", shape, "difficult", str(more))),
     ]
+    sources = scores.sources(shape)
+    shared = scores.shared(
+        [bed for _, bed in beds], [(backbone, "protonet") for backbone in scores.backbones]
+    )
+    if not shared:
+        return None
     rows, pairs = [], []
     records: list[Fact] = []
-    for backbone, title in scores.titles.items():
-        overall = []
+    for backbone in scores.backbones:
+        means = []
         for tasks, bed in beds:
-            means = [scores.mean(bed.of_source(source), backbone) for source in sources]
-            overall.append(scores.overall(means))
-            records += _records("tasks", shape, f"{tasks} tasks", title, sources, means)
-        rows.append(row(title, *map(cell, overall)))
-        if all(overall):
-            pairs.append([mean.mean for mean in overall if mean])
+            by_source = {source: scores.mean(bed.of_source(source), backbone) for source in sources}
+            means.append(overall([by_source[source] for source in shared]))
+            label = f"{tasks} tasks"
+            records += _records("tasks", shape, label, backbone, sources, list(by_source.values()))
+        rows.append(row(scores.title(backbone), *map(cell, means)))
+        if all(means) and backbone != scores.judge:
+            pairs.append([mean.mean for mean in means if mean])
     lines = []
     if len(pairs) > 1:
         before, after = (ranks_of(column) for column in np.array(pairs).T)
         same = "the same" if (before == after).all() else "not the same"
-        lines.append(f"The order of the {len(pairs)} backbones is {same} with more tasks.")
+        lines.append(
+            f"The order of the {len(pairs)} backbones that took no part in choosing is {same} with more tasks."
+        )
     names = [*heads("backbone"), *heads(*(str(tasks) for tasks, _ in beds), group="difficult tasks a source")]
-    sheet = Sheet("More tasks", names, [rows], f"Accuracy in % of protonet, {mean_of(sources)}.", 1)
+    sheet = Sheet("More tasks", names, [rows], f"Accuracy in % of protonet, {mean_of(shared)}.", 1)
     return TableFile("tasks", [sheet, *_published(settings, "figure 41")], records, lines)
 
 
-def _curated_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
+def _curated_table(scores: HardScores) -> TableFile | None:
     """Supports shifted from their queries by rule against matched ones, the queries being the same (figure 7)."""
     rows = []
     records: list[Fact] = []
-    for shifted in scores.testbeds:
+    for shifted in scores.beds:
         if (shifted.purpose, shifted.kind) != ("curated", "shifted"):
             continue
         matched, source, rule = shifted.of_kind("matched"), shifted.source, shifted.setting
-        for backbone, title in scores.titles.items():
+        for backbone in scores.backbones:
             means = {
                 "matched": scores.mean(matched, backbone),
                 "shifted": scores.mean(shifted, backbone),
@@ -256,13 +285,17 @@ def _curated_table(settings: HardSettings, scores: HardScores) -> TableFile | No
             if means["drop"] is None:
                 continue
             cells = (cell(mean, kind == "drop") for kind, mean in means.items())
-            rows.append(row(source, rule, title, *cells))
+            rows.append(row(source, rule, backbone, *cells))
             records += [
-                record("curated", source, "fixed", f"{kind}, {rule}", title, "protonet", mean)
+                record("curated", source, "fixed", f"{kind}, {rule}", backbone, "protonet", mean)
                 for kind, mean in means.items()
             ]
     if not rows:
         return None
+    settings = scores.settings
     names = heads("source", "rule", "backbone", "matched", "shifted", "drop")
-    note = f"{settings.curated_tasks} tasks each, {settings.curated_query} queries per class; paired by task."
+    note = (
+        f"{settings.curated_tasks} tasks each, {settings.curated_query} queries per class; paired by task. No network "
+        "took part in choosing."
+    )
     return TableFile("curated", [Sheet("Curated shifts", names, [rows], note, 3)], records)

@@ -4,14 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from longshot.core.arrays import Floats
-from longshot.studies.engine.claims import Claim, Measured, NotMeasured, paired
-from longshot.studies.hard_md.scores import HardScores
+from longshot.studies.engine.claims import (
+    Claim,
+    Measured,
+    NotMeasured,
+    of_correlation,
+    of_values,
+    paired,
+    unpaired,
+)
+from longshot.studies.engine.training import slug
+from longshot.studies.hard_md.comparisons import trained_pairs
+from longshot.studies.hard_md.objects import support_objects
+from longshot.studies.hard_md.plan import HardLab
+from longshot.studies.hard_md.scores import HardScores, hard_scores
 from longshot.studies.hard_md.settings import HardSettings
-from longshot.studies.hard_md.testbeds import HardTestbed, ablation_beds, greedy_pairs, main, steps_beds
+from longshot.studies.hard_md.testbeds import (
+    HardTestbed,
+    ablation_beds,
+    greedy_pairs,
+    main,
+    objects_beds,
+    steps_beds,
+)
 
 QUESTION = (
     "Few-shot classifiers are told by their mean over random tasks. How far do they fall when the support images of "
@@ -20,82 +40,100 @@ QUESTION = (
 )
 _DROP = (0.20, 0.30)  # what the paper prints for its networks
 _SAME = 0.03  # points of accuracy: "comparably low"
+_SPEARMAN = 0.90  # of accuracy and inverse query loss, figure 8
+Measure = Callable[[HardScores], Sequence[Measured]]
 
 
-def hard_claims(settings: HardSettings) -> list[Claim[HardScores]]:
+def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:
     """The claims that the study's tables can tell about."""
+
+    def claim(name: str, sentence: str, where: str, measure: Measure, **more: Any) -> Claim[HardLab]:
+        return Claim(name, sentence, where, partial(_in_lab, measure), **more)
+
+    chosen, ablations = {"factor": "testbed.instances"}, settings.ablations
     claims = [
-        Claim(
+        claim(
             "drop",
             "All methods fall on difficult supports, whatever the network",
             "section 5.3.1, figures 1, 3 and 9",
-            partial(_drops, settings),
+            _drops,
             printed="20 to 30 points",
-            factor="testbed.instances",
+            **chosen,
         ),
-        Claim(
-            "easy",
-            "Supports can be chosen to be easy as well",
-            "section 5.3.2, figure 5",
-            partial(_easier, settings),
-            factor="testbed.instances",
+        claim(
+            "easy", "Supports can be chosen to be easy as well", "section 5.3.2, figure 5", _easier, **chosen
         ),
     ]
-    if "greedy" in settings.ablations:
+    if "greedy" in ablations:
         claims.append(
-            Claim(
+            claim(
                 "greedy",
                 "FastDiffSel finds supports as difficult as greedy search does",
                 "section 4.2, figure 2",
-                partial(_greedy, settings),
+                _greedy,
                 expects="same",
                 margin=_SAME,
                 printed="comparably low accuracy, at least 20 times faster",
                 factor="testbed.instances.search",
             )
         )
-    if "steps" in settings.ablations and len(settings.steps) > 1:
+    if "steps" in ablations and len(settings.steps) > 1:
         claims.append(
-            Claim(
+            claim(
                 "steps",
                 "One step is enough: with more steps tasks get easier",
                 "appendix K, figures 36 to 39",
-                partial(_steps, settings),
+                _steps,
                 printed="difficulty decreases with more than one iteration",
                 factor="testbed.instances.search.steps",
             )
         )
-    if "objectives" in settings.ablations:
+    if "objectives" in ablations:
         claims.append(
-            Claim(
+            claim(
                 "task2vec",
                 "Supports chosen by task2vec are easier than those by the prototype loss",
                 "appendix N, table 2",
-                partial(_task2vec, settings),
+                _task2vec,
                 factor="testbed.instances.objective",
             )
         )
-    if "semantic" in settings.ablations:
+    if "semantic" in ablations:
+        sentence = "Difficult supports come on top of classes close in meaning"
+        claims.append(claim("semantic", sentence, "appendix J, table 1", _on_top, **chosen))
+    if "extraction" in ablations:
+        sentence = "Supports chosen by one network are difficult for others"
+        claims.append(claim("extraction", sentence, "appendix O, table 3", _extraction, **chosen))
+    if "filtered" in ablations:
+        sentence = "The hardest of many random tasks have more ways than tasks with chosen supports"
+        claims.append(claim("ways", sentence, "appendix Q, figure 42", _ways, unit="", **chosen))
+    if "curated" in ablations:
+        sentence = "Supports that differ from their queries by rule lower the accuracy"
+        claims.append(claim("curated", sentence, "appendix C, figure 7", _curated, **chosen))
+    if "objects" in ablations:
+        sentence = "Difficult supports are further from their queries in the number of objects than easy ones"
+        claims.append(claim("objects", sentence, "appendix L, figure 40", _objects, unit="", **chosen))
+    if settings.why:
+        sentence = "Accuracy on difficult tasks goes with the inverse of the query loss"
+        claims.append(claim("loss", sentence, "appendix C, figure 8", _loss, unit=""))
+    if _adversarial(settings):
         claims.append(
-            Claim(
-                "semantic",
-                "Difficult supports come on top of classes close in meaning",
-                "appendix J, table 1",
-                partial(_on_top, settings),
-                factor="testbed.instances",
-            )
-        )
-    if "extraction" in settings.ablations:
-        claims.append(
-            Claim(
-                "extraction",
-                "Supports chosen by one network are difficult for others",
-                "appendix O, table 3",
-                partial(_extraction, settings),
-                factor="testbed.instances",
+            claim(
+                "adversarial",
+                "Training on difficult episodes does not help on difficult tasks",
+                "appendix R, table 4",
+                _trained_on_difficult,
+                expects="same",
+                margin=_SAME,
+                printed="between −1.5 and +0.9 points",
+                factor="training.algorithm",
             )
         )
     return claims
+
+
+def _in_lab(measure: Measure, lab: HardLab) -> Sequence[Measured]:
+    return measure(hard_scores(lab))
 
 
 def _over_sources(
@@ -119,52 +157,50 @@ def _tested(scores: HardScores) -> list[str]:
     return [name for name in scores.backbones if name != scores.judge] or [scores.judge]
 
 
-def _each(
-    settings: HardSettings, scores: HardScores, measure: Callable[[str, str, str], Measured]
-) -> list[Measured]:
+def _each(scores: HardScores, measure: Callable[[str, str, str], Measured]) -> list[Measured]:
     return [
         measure(shape, backbone, method)
-        for shape in settings.shapes
+        for shape in scores.settings.shapes
         for backbone in _tested(scores)
-        for method in settings.methods
+        for method in scores.settings.methods
         if scores.sources(shape)
     ]
 
 
 def _label(scores: HardScores, backbone: str, method: str, shape: str) -> str:
     chose = " (which chose the supports)" if backbone == scores.judge else ""
-    return f"{method} on {scores.titles[backbone]}{chose}, {shape}"
+    return f"{method} on {backbone}{chose}, {shape}"
 
 
-def _drops(settings: HardSettings, scores: HardScores) -> list[Measured]:
+def _drops(scores: HardScores) -> list[Measured]:
     def drop(shape: str, backbone: str, method: str) -> Measured:
         beds = [main(shape, "uniform"), main(shape, "difficult")]
         uniform, difficult = _over_sources(scores, beds, backbone, method)
         return paired(_label(scores, backbone, method, shape), uniform, difficult, _DROP)
 
-    return _each(settings, scores, drop)
+    return _each(scores, drop)
 
 
-def _easier(settings: HardSettings, scores: HardScores) -> list[Measured]:
+def _easier(scores: HardScores) -> list[Measured]:
     def gain(shape: str, backbone: str, method: str) -> Measured:
         easy, uniform = _over_sources(scores, [main(shape, "easy"), main(shape, "uniform")], backbone, method)
         return paired(_label(scores, backbone, method, shape), easy, uniform)
 
-    return _each(settings, scores, gain)
+    return _each(scores, gain)
 
 
-def _greedy(settings: HardSettings, scores: HardScores) -> list[Measured]:
+def _greedy(scores: HardScores) -> list[Measured]:
     """FastDiffSel minus greedy search by the same objective, for the judge: the network whose loss both raise."""
     numbers = []
-    for objective, pair in greedy_pairs(settings).items():
+    for objective, pair in greedy_pairs(scores.settings).items():
         fast, greedy = _over_sources(scores, pair, scores.judge)
         numbers.append(paired(f"FastDiffSel − greedy, objective '{objective}'", fast, greedy))
     return numbers
 
 
-def _steps(settings: HardSettings, scores: HardScores) -> list[Measured]:
+def _steps(scores: HardScores) -> list[Measured]:
     """Accuracy with the most steps minus with one, from each start."""
-    numbers = []
+    numbers, settings = [], scores.settings
     fewest, most = min(settings.steps), max(settings.steps)
     for start, beds in steps_beds(settings).items():
         if start == "rounds":
@@ -175,33 +211,124 @@ def _steps(settings: HardSettings, scores: HardScores) -> list[Measured]:
     return numbers
 
 
-def _task2vec(settings: HardSettings, scores: HardScores) -> list[Measured]:
-    beds = {bed.setting: bed for bed in ablation_beds(settings, "objectives")}
-    beds[settings.objective] = main("fixed", "difficult")
+def _task2vec(scores: HardScores) -> list[Measured]:
+    beds = {bed.setting: bed for bed in ablation_beds(scores.settings, "objectives")}
+    beds[scores.settings.objective] = main("fixed", "difficult")
     numbers = []
     for backbone in _tested(scores):
         task2vec, prototype = _over_sources(scores, [beds["task2vec"], beds["prototype"]], backbone)
-        label = f"protonet on {scores.titles[backbone]}: task2vec − prototype"
-        numbers.append(paired(label, task2vec, prototype))
+        numbers.append(paired(f"protonet on {backbone}: task2vec − prototype", task2vec, prototype))
     return numbers
 
 
-def _on_top(settings: HardSettings, scores: HardScores) -> list[Measured]:
-    beds = ablation_beds(settings, "semantic")
+def _on_top(scores: HardScores) -> list[Measured]:
+    beds = ablation_beds(scores.settings, "semantic")
     numbers = []
     for backbone in _tested(scores):
         uniform, difficult = _over_sources(scores, beds, backbone)
-        numbers.append(paired(f"protonet on {scores.titles[backbone]}", uniform, difficult))
+        numbers.append(paired(f"protonet on {backbone}", uniform, difficult))
     return numbers
 
 
-def _extraction(settings: HardSettings, scores: HardScores) -> list[Measured]:
+def _extraction(scores: HardScores) -> list[Measured]:
     """The drop of each network on the supports that another one chose."""
     numbers = []
-    for chosen in ablation_beds(settings, "extraction"):
-        for backbone, title in scores.titles.items():
-            if scores.slugs[backbone] == chosen.setting:
+    for chosen in ablation_beds(scores.settings, "extraction"):
+        for backbone in scores.backbones:
+            if slug(backbone) == chosen.setting:
                 continue
             uniform, difficult = _over_sources(scores, [main("fixed", "uniform"), chosen], backbone)
-            numbers.append(paired(f"chosen by {chosen.setting}, protonet on {title}", uniform, difficult))
+            numbers.append(paired(f"chosen by {chosen.setting}, protonet on {backbone}", uniform, difficult))
+    if not numbers:
+        raise NotMeasured("there is no network beside the judge")
+    return numbers
+
+
+def _ways(scores: HardScores) -> list[Measured]:
+    """Ways of the filtered tasks minus ways of the tasks with chosen supports, on each source."""
+    shape = scores.settings.shapes[0]
+    if shape == "fixed":
+        raise NotMeasured("all tasks have the same ways")
+    numbers = []
+    for source in scores.sources(shape):
+        filtered, chosen = (
+            HardTestbed(source, "filtered", shape, "difficult"),
+            main(shape, "difficult", source),
+        )
+        if filtered in scores.beds and chosen in scores.beds:
+            numbers.append(unpaired(source, scores.ways(filtered), scores.ways(chosen)))
+    return numbers
+
+
+def _curated(scores: HardScores) -> list[Measured]:
+    numbers = []
+    for matched in scores.beds:
+        if (matched.purpose, matched.kind) != ("curated", "matched"):
+            continue
+        for backbone in scores.backbones:
+            values = [scores.accuracy(matched.of_kind(kind), backbone) for kind in ("matched", "shifted")]
+            if values[0] is not None and values[1] is not None:
+                label = f"{matched.source}, {matched.setting}, protonet on {backbone}"
+                numbers.append(paired(label, values[0], values[1]))
+    if not numbers:
+        raise NotMeasured("no source has attributes that the rules are about")
+    return numbers
+
+
+def _objects(scores: HardScores) -> list[Measured]:
+    """Mean |objects of a support image − objects of the queries|, difficult minus easy, on the same queries."""
+    numbers = []
+    for source in scores.sources("fixed"):
+        for number, beds in objects_beds(scores.settings).items():
+            own = [beds[kind].of_source(source) for kind in ("difficult", "easy")]
+            if all(bed in scores.beds for bed in own):
+                difficult, easy = (support_objects(scores, bed).distance for bed in own)
+                gap = difficult - easy
+                counted = gap[~np.isnan(gap)]
+                if len(counted):
+                    numbers.append(of_values(f"{source}, queries of {number} objects", counted))
+    if not numbers:
+        raise NotMeasured("no source counts the objects of its images")
+    return numbers
+
+
+def _loss(scores: HardScores) -> list[Measured]:
+    """Spearman's correlation over the difficult tasks of each source."""
+    numbers = [
+        of_correlation(source, explained.loss_and_accuracy, _SPEARMAN)
+        for source, explained in scores.why.explained.items()
+        if explained.loss_and_accuracy is not None
+    ]
+    if not numbers:
+        raise NotMeasured("protonet was not evaluated on the judge")
+    return numbers
+
+
+def _adversarial(settings: HardSettings) -> list[tuple[str, str]]:
+    """(network trained on difficult episodes, its twin trained on random ones)."""
+    pairs = []
+    for pair in trained_pairs(settings):
+        names = sorted(
+            (pair.first, pair.second),
+            key=lambda name: not settings.networks[name].algorithm.startswith("adversarial"),
+        )
+        algorithms = [settings.networks[name].algorithm.partition("(")[0] for name in names]
+        if pair.factor == "algorithm" and algorithms == ["adversarial", "protonet"]:
+            pairs.append((names[0], names[1]))
+    return pairs
+
+
+def _trained_on_difficult(scores: HardScores) -> list[Measured]:
+    numbers = []
+    for trained, twin in _adversarial(scores.settings):
+        for shape in scores.settings.shapes:
+            bed = main(shape, "difficult")
+            shared = scores.shared([bed], [(trained, "protonet"), (twin, "protonet")])
+            columns = [
+                [scores.accuracy(bed.of_source(source), name) for source in shared]
+                for name in (trained, twin)
+            ]
+            values = [np.concatenate([v for v in column if v is not None]) for column in columns if shared]
+            if len(values) == 2 and len(values[0]) == len(values[1]):
+                numbers.append(paired(f"{trained} − {twin}, {shape}", values[0], values[1]))
     return numbers

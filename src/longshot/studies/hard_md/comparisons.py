@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
+from typing import NamedTuple
 
 from longshot.studies.engine.comparisons import Comparison, Side
+from longshot.studies.hard_md.plan import training_settings
 from longshot.studies.hard_md.settings import OBJECTIVES, HardSettings
 from longshot.studies.hard_md.testbeds import (
     KINDS,
@@ -14,6 +17,7 @@ from longshot.studies.hard_md.testbeds import (
     draw_of,
     greedy_pairs,
     main,
+    objects_beds,
     steps_beds,
 )
 
@@ -34,7 +38,7 @@ def hard_comparisons(settings: HardSettings) -> list[Comparison]:
     if "fixed" in settings.shapes:
         for ablation in settings.ablations:
             listed += _ablation(settings, ablation)
-    return listed
+    return [*listed, *(_trained(settings, pair) for pair in trained_pairs(settings))]
 
 
 def _ablation(settings: HardSettings, ablation: str) -> list[Comparison]:
@@ -56,6 +60,11 @@ def _ablation(settings: HardSettings, ablation: str) -> list[Comparison]:
         by_name = {bed.setting: bed for bed in beds} | {settings.objective: main("fixed", "difficult")}
         sides = {name: by_name[name] for name in OBJECTIVES}
         return [_comparison(settings, "Objectives of the selection", "testbed.instances.objective", sides)]
+    if ablation == "objects":
+        return [
+            _comparison(settings, f"Supports of queries of {number} objects", "testbed.instances", sides)
+            for number, sides in objects_beds(settings).items()
+        ]
     if ablation == "semantic":
         sides = {bed.kind: bed for bed in beds}
         return [_comparison(settings, "Supports of classes close in meaning", "testbed.instances", sides)]
@@ -82,3 +91,32 @@ def _comparison(
     settings: HardSettings, name: str, factor: str, sides: Mapping[str, HardTestbed]
 ) -> Comparison:
     return Comparison(name, factor, [Side(label, draw_of(settings, bed)) for label, bed in sides.items()])
+
+
+class TrainedPair(NamedTuple):
+    """Two networks of the study whose trainings differ in one setting."""
+
+    first: str
+    second: str
+    factor: str
+
+
+def trained_pairs(settings: HardSettings) -> list[TrainedPair]:
+    """The networks that can be compared with each other: all but one setting of their trainings are equal."""
+    pairs = []
+    for first, second in combinations(settings.networks, 2):
+        sides = [training_settings(settings, name) for name in (first, second)]
+        names = dict.fromkeys(name for side in sides for name in side)
+        differing = [name for name in names if sides[0].get(name) != sides[1].get(name)]
+        if len(differing) == 1:
+            pairs.append(TrainedPair(first, second, differing[0]))
+    return pairs
+
+
+def _trained(settings: HardSettings, pair: TrainedPair) -> Comparison:
+    sides = [
+        Side(name, more={"training": {pair.factor: None, **training_settings(settings, name)}})
+        for name in (pair.first, pair.second)
+    ]
+    name = f"Networks trained here: {pair.second} and {pair.first}"
+    return Comparison(name, f"training.{pair.factor}", sides)

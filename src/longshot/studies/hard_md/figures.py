@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.reports.svg import shorten
-from longshot.studies.engine.figures import Drawings, axes_of
+from longshot.studies.engine.figures import Drawings, Picture, axes_of
 from longshot.studies.engine.training import slug
-from longshot.studies.hard_md.scores import HardScores, Mean, mean_of
-from longshot.studies.hard_md.settings import HardSettings
+from longshot.studies.hard_md.scores import HardScores, Mean, mean_of, overall, stress_shared
 from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, greedy_pairs, main, steps_beds
-from longshot.studies.hard_md.why import Why
 
 if TYPE_CHECKING:
     from longshot.causes.composition import Composition
@@ -26,42 +24,57 @@ _BAR: dict[str, Any] = {"capsize": 2, "ecolor": "#333333"}
 Bars = Mapping[tuple[str, str], Mean | None]  # (name of a group, kind of a bar) → height
 
 
-def figures(
-    settings: HardSettings, scores: HardScores, seconds: Mapping[str, float], why: Why | None
-) -> Drawings:
-    """Name → a function that draws it; pictures without numbers are left out."""
+def figures(scores: HardScores) -> Drawings:
+    """Name → what draws it; pictures without numbers are left out."""
+    settings = scores.settings
     drawings: Drawings = {}
     for shape in settings.shapes:
-        sources = scores.sources(shape)
-        for method in settings.methods:
-            title = f"{method}, {shape} shape, {mean_of(sources)}"
-            bars = stress_bars(scores, shape, method)
-            drawings[f"stress-{shape}-{slug(method)}"] = partial(_stress, bars, title)
-        for source in sources:
+        sources, shared = scores.sources(shape), stress_shared(scores, shape)
+        for method in settings.methods if shared else ():
+            title = f"{method}, {shape} shape, {mean_of(shared)}"
+            bars = stress_bars(scores, shape, method, shared)
+            drawings[f"stress-{shape}-{slug(method)}"] = Picture(
+                f"Uniform, difficult and easy supports of the same queries: {title} (figures 1, 3 and 9). "
+                f"{scores.judge} chose them.",
+                partial(_stress, bars, title),
+            )
+        for source in sources if len(sources) > 1 else ():
             method = settings.methods[0]
             title = f"{source}, {method}, {shape} shape"
-            bars = stress_bars(scores, shape, method, source)
-            drawings[f"source-{slug(source)}-{shape}"] = partial(_stress, bars, title)
-    if scores.sources("fixed"):
-        if "steps" in settings.ablations:
-            drawings["steps"] = partial(_steps, settings, scores)
-        if "greedy" in settings.ablations:
-            drawings["greedy"] = partial(_greedy, settings, scores, seconds)
-    if "filtered" in settings.ablations and any(bed.purpose == "filtered" for bed in scores.testbeds):
-        drawings["ways"] = partial(_ways, scores, settings.shapes[0])
-    if why is not None:
-        for source, kinds in why.compositions.items():
-            if any(composition.value is not None for rows in kinds.values() for composition in rows):
-                drawings[f"gaps-{slug(source)}"] = partial(_gaps, kinds, source)
+            bars = stress_bars(scores, shape, method, [source])
+            drawings[f"source-{slug(source)}-{shape}"] = Picture(
+                f"The same on one source: {title} (figures 11 to 30).", partial(_stress, bars, title)
+            )
+    if "steps" in settings.ablations and any(bed.purpose == "steps" for bed in scores.beds):
+        drawings["steps"] = Picture(
+            "Accuracy against the number of steps, from each start (figures 36 to 39).",
+            partial(_steps, scores),
+        )
+    if "greedy" in settings.ablations and any(bed.purpose == "greedy" for bed in scores.beds):
+        drawings["greedy"] = Picture(
+            "Accuracy and time of FastDiffSel and of greedy search by the same loss (figures 2 and 6).",
+            partial(_greedy, scores),
+        )
+    if "filtered" in settings.ablations and any(bed.purpose == "filtered" for bed in scores.beds):
+        drawings["ways"] = Picture(
+            "Ways of chosen and of filtered tasks (figure 42).", partial(_ways, scores, settings.shapes[0])
+        )
+    for source, kinds in scores.why.compositions.items() if settings.why else ():
+        if any(composition.value is not None for rows in kinds.values() for composition in rows):
+            drawings[f"gaps-{slug(source)}"] = Picture(
+                f"What the supports of {source} have that their queries have not, and the reverse (figure 5).",
+                partial(_gaps, kinds, source),
+            )
     return drawings
 
 
-def stress_bars(scores: HardScores, shape: str, method: str, source: str | None = None) -> Bars:
-    """Accuracy by backbone and kind of support, of one source or as the mean over all."""
-    mean = scores.over_sources if source is None else scores.mean
+def stress_bars(scores: HardScores, shape: str, method: str, sources: Sequence[str]) -> Bars:
+    """Accuracy by backbone and kind of support, as the mean over the sources."""
     return {
-        (title, kind): mean(main(shape, kind, source or ""), backbone, method)
-        for backbone, title in scores.titles.items()
+        (scores.title(backbone), kind): overall(
+            [scores.mean(main(shape, kind, source), backbone, method) for source in sources]
+        )
+        for backbone in scores.backbones
         for kind in KINDS
     }
 
@@ -92,13 +105,14 @@ def _bar_series(axes: Any, means: Sequence[Mean | None], offset: int, label: str
     axes.bar([x for x, _ in present], heights, 0.25, yerr=halves, color=colour, label=label, **_BAR)
 
 
-def _steps(settings: HardSettings, scores: HardScores, path: Path) -> None:
+def _steps(scores: HardScores, path: Path) -> None:
     """Accuracy against the number of projected steps from either start, and of Frank–Wolfe rounds, by source."""
+    settings = scores.settings
     styles = {"uniform": "-o", "random": ":^", "rounds": "--s"}
     with axes_of(path) as axes:
         for source, colour in zip(scores.sources("fixed"), cycle(_SERIES), strict=False):
             for kind, style in styles.items():
-                points = steps_points(settings, scores, source, kind)
+                points = steps_points(scores, source, kind)
                 if not points:
                     continue
                 x, y, half = zip(*((n, 100 * mean.mean, 100 * mean.half) for n, mean in points), strict=True)
@@ -115,28 +129,25 @@ def _steps(settings: HardSettings, scores: HardScores, path: Path) -> None:
         axes.legend(fontsize=8)
 
 
-def steps_points(
-    settings: HardSettings, scores: HardScores, source: str, kind: str
-) -> list[tuple[int, Mean]]:
+def steps_points(scores: HardScores, source: str, kind: str) -> list[tuple[int, Mean]]:
     """Number of steps from a start, or of rounds → accuracy of the judge."""
-    means = {
-        n: scores.mean(bed.of_source(source), scores.judge) for n, bed in steps_beds(settings)[kind].items()
-    }
+    beds = steps_beds(scores.settings)[kind]
+    means = {n: scores.mean(bed.of_source(source), scores.judge) for n, bed in beds.items()}
     return [(number, mean) for number, mean in means.items() if mean is not None]
 
 
-def _greedy(settings: HardSettings, scores: HardScores, seconds: Mapping[str, float], path: Path) -> None:
+def _greedy(scores: HardScores, path: Path) -> None:
     """Accuracy against the time to choose a support: a pair of points per source and objective."""
     with axes_of(path) as axes:
         colours = cycle(_SERIES)
         for source in scores.sources("fixed"):
-            for objective, pair in greedy_pairs(settings).items():
+            for objective, pair in greedy_pairs(scores.settings).items():
                 colour = next(colours)
                 for label, bed, mark in zip(("FastDiffSel", "greedy"), pair, "os", strict=True):
                     own = bed.of_source(source)
-                    mean, spent = scores.mean(own, scores.judge), seconds.get(own.name)
+                    mean, spent = scores.mean(own, scores.judge), scores.lab.seconds(own.name)
                     if mean is not None and spent is not None:
-                        x = 1000 * spent / settings.tasks
+                        x = 1000 * spent / scores.settings.tasks
                         name = f"{source}, {label}, {objective}"
                         style: Any = {"fmt": mark, "color": colour, "capsize": 2, "label": name}
                         axes.errorbar(x, 100 * mean.mean, 100 * mean.half, **style)
@@ -154,7 +165,7 @@ def _greedy(settings: HardSettings, scores: HardScores, seconds: Mapping[str, fl
 def _ways(scores: HardScores, shape: str, path: Path) -> None:
     """Ways of chosen and of filtered tasks, by source."""
     filtered = HardTestbed("", "filtered", shape, "difficult")
-    sources = [source for source in scores.sources(shape) if filtered.of_source(source) in scores.testbeds]
+    sources = [source for source in scores.sources(shape) if filtered.of_source(source) in scores.beds]
     kinds = (("chosen supports", main(shape, "difficult"), "#c8412b"), ("filtered", filtered, "#8a6d1b"))
     with axes_of(path) as axes:
         for number, (label, bed, colour) in enumerate(kinds):

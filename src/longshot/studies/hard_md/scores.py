@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from longshot.core.arrays import Floats, Ints
-from longshot.evaluation.inputs import backbone_name
 from longshot.reports.sheets import SheetCell
 from longshot.statistics import mean_interval
-from longshot.studies.engine.rows import numbers, select_rows
+from longshot.statistics.crossed import differs
 from longshot.studies.engine.tables import Fact
-from longshot.studies.engine.training import slug
+from longshot.studies.hard_md.plan import HardLab, here, planned_beds
+from longshot.studies.hard_md.settings import HardSettings
+from longshot.studies.hard_md.testbeds import HardTestbed, main
 
 if TYPE_CHECKING:
-    from longshot.studies.hard_md.testbeds import HardTestbed
-    from longshot.testbeds.testbed import Testbed
+    from longshot.studies.hard_md.why import Why
+
+JUDGE = "†"  # marks the network that chose the supports
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean with half its 95 % interval, as shares."""
+    """A mean with half its 95 % interval over tasks, as shares; and that over classes where they are known."""
 
     mean: float
     half: float
+    over_classes: float | None = None
 
     @classmethod
     def of(cls, values: Floats) -> Mean:
@@ -38,13 +40,16 @@ class Mean:
         return cls(interval.mean, interval.half or 0.0)
 
     def text(self, signed: bool = False) -> str:
-        """``41.2 ± 1.3`` in per cent, with its sign for differences."""
-        return f"{100 * self.mean:{'+' if signed else ''}.1f} ± {100 * self.half:.1f}"
+        """``41.2 ± 1.3`` in per cent, with its sign for differences; over classes where that is another story."""
+        text = f"{100 * self.mean:{'+' if signed else ''}.1f} ± {100 * self.half:.1f}"
+        if self.over_classes is not None and differs(self.half, self.over_classes):
+            return f"{text} (± {100 * self.over_classes:.1f} over classes)"
+        return text
 
 
-def cell(mean: Mean | None, signed: bool = False) -> SheetCell:
+def cell(mean: Mean | None, signed: bool = False, mark: str = "") -> SheetCell:
     """A mean in per cent; a dash where there is no number."""
-    return SheetCell("–" if mean is None else mean.text(signed))
+    return SheetCell("–" if mean is None else mean.text(signed), mark)
 
 
 def mean_of(sources: Sequence[str]) -> str:
@@ -54,6 +59,18 @@ def mean_of(sources: Sequence[str]) -> str:
     ('birds alone', 'mean of birds, fungi')
     """
     return f"{sources[0]} alone" if len(sources) == 1 else f"mean of {', '.join(sources)}"
+
+
+def overall(means: Sequence[Mean | None]) -> Mean | None:
+    """The mean over sources, each counting the same; independent sources, so half² = Σ half² / S².
+
+    None unless every source has its number: a mean over other sources would not be comparable.
+    """
+    present = [mean for mean in means if mean is not None]
+    if len(present) < len(means) or not present:
+        return None
+    half = sqrt(sum(mean.half**2 for mean in present)) / len(present)
+    return Mean(sum(mean.mean for mean in present) / len(present), half)
 
 
 def record(
@@ -73,58 +90,63 @@ def ranks_of(values: Floats) -> Ints:
     return ranks
 
 
+def hard_scores(lab: HardLab) -> HardScores:
+    """The numbers of a lab, looked up once."""
+    return lab.once("hard scores", lambda: HardScores(lab))
+
+
 @dataclass(eq=False)
 class HardScores:
-    """Looks numbers up in the rows of the study's run.
+    """The study's testbeds as cells of its tables, over the scores of the lab."""
 
-    ``paths`` are the tested backbones, ``judge`` the one that chose supports, ``titles`` names for people by path.
-    """
-
-    table: pa.Table  # rows of the run
-    testbeds: Mapping[HardTestbed, Testbed]
-    paths: Sequence[str]
-    judge_path: str
-    titles_by_path: Mapping[str, str]
-
-    def __post_init__(self) -> None:
-        self._accuracy: dict[tuple[str, str, str], Floats | None] = {}
+    lab: HardLab
 
     @cached_property
-    def titles(self) -> dict[str, str]:
-        """Backbone as the results call it → its name for people, in the order asked for."""
-        names = {path: backbone_name(path) for path in self.paths}
-        return {name: self.titles_by_path.get(path, name) for path, name in names.items()}
+    def settings(self) -> HardSettings:
+        """As they are on the sources at hand."""
+        return here(self.lab.settings, self.lab.data)
 
     @cached_property
-    def slugs(self) -> dict[str, str]:
-        """Backbone as the results call it → how testbeds that it chose are called."""
-        return {backbone_name(path): slug(path) for path in self.paths}
+    def planned(self) -> dict[str, HardTestbed]:
+        """Name → testbed, drawn or not."""
+        return planned_beds(self.settings, self.lab.data)
 
     @property
-    def backbones(self) -> list[str]:
-        """Names in the results, in the order asked for."""
-        return list(self.titles)
+    def beds(self) -> list[HardTestbed]:
+        """The testbeds that were drawn."""
+        return [bed for name, bed in self.planned.items() if name in self.lab.testbeds]
+
+    @property
+    def backbones(self) -> Sequence[str]:
+        """Tested backbones by name, in the order asked for."""
+        return self.settings.backbones
 
     @property
     def judge(self) -> str:
         """The backbone that chose the supports."""
-        return backbone_name(self.judge_path)
+        return self.settings.judge
+
+    @cached_property
+    def why(self) -> Why:
+        """What the supports are made of."""
+        from longshot.studies.hard_md.why import explain_supports
+
+        return explain_supports(self)
+
+    def title(self, backbone: str) -> str:
+        """A backbone's name, the judge's with its mark."""
+        return f"{backbone} {JUDGE}" if backbone == self.judge else backbone
 
     def sources(self, shape: str) -> list[str]:
         """Sources that have tasks of this shape."""
-        main = [bed for bed in self.testbeds if bed.purpose == "main" and bed.shape == shape]
-        return list(dict.fromkeys(bed.source for bed in main))
+        return list(
+            dict.fromkeys(bed.source for bed in self.beds if bed.purpose == "main" and bed.shape == shape)
+        )
 
     def accuracy(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Floats | None:
         """Accuracy per task [T]; None where it was not evaluated."""
-        testbed = self.testbeds.get(bed)
-        if testbed is None:
-            return None
-        key = (testbed.content_hash, backbone, method)
-        if key not in self._accuracy:
-            rows = select_rows(self.table, testbed, backbone, method)
-            self._accuracy[key] = numbers(rows) if rows.num_rows else None
-        return self._accuracy[key]
+        scores = self.lab.scores
+        return scores.values(bed.name, backbone, method) if scores.has(bed.name, backbone, method) else None
 
     def mean(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Mean | None:
         """Mean over tasks."""
@@ -141,26 +163,46 @@ class HardScores:
     def drop(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Mean | None:
         """Uniform minus difficult supports of the testbed's source, shape and purpose: the queries are the same."""
         pair = [(bed.of_kind(kind), backbone) for kind in ("uniform", "difficult")]
-        return self.difference(pair[0], pair[1], method)
-
-    def overall(self, means: Sequence[Mean | None]) -> Mean | None:
-        """The mean over sources, each counting the same; independent sources, so half² = Σ half² / S².
-
-        None unless every source has its number: a mean over other sources would not be comparable.
-        """
-        present = [mean for mean in means if mean is not None]
-        if len(present) < len(means) or not present:
+        drop = self.difference(pair[0], pair[1], method)
+        if drop is None:
             return None
-        count = len(present)
-        half = sqrt(sum(mean.half**2 for mean in present)) / count
-        return Mean(sum(mean.mean for mean in present) / count, half)
+        return Mean(drop.mean, drop.half, self._over_classes([bed for bed, _ in pair], backbone, method))
 
-    def over_sources(self, bed: HardTestbed, backbone: str, method: str = "protonet") -> Mean | None:
-        """The mean over all sources of a testbed like this one."""
-        sources = self.sources(bed.shape)
-        return self.overall([self.mean(bed.of_source(source), backbone, method) for source in sources])
+    def _over_classes(self, beds: Sequence[HardTestbed], backbone: str, method: str) -> float | None:
+        """Half the interval of a difference that holds for other classes too."""
+        from longshot.evaluation.class_intervals import ClassIntervals
+
+        rows = [self.lab.scores.rows(bed.name, backbone, method) for bed in beds]
+        if any("prediction" not in each.column_names for each in rows):
+            return None
+        queries = ClassIntervals(self.lab.testbeds[beds[0].name], rows[0]["task"].to_numpy())
+        first, second = (queries.right(each["prediction"]) for each in rows)
+        return queries.interval(first - second).half
+
+    def shared(self, beds: Iterable[HardTestbed], rows: Iterable[tuple[str, str]]) -> list[str]:
+        """Sources on which every row (backbone, method) has every testbed; a cell that no source has is left aside."""
+        rows = list(rows)
+        shared: list[str] | None = None
+        for bed in beds:
+            for row in rows:
+                own = [
+                    source
+                    for source in self.sources(bed.shape)
+                    if self.accuracy(bed.of_source(source), *row) is not None
+                ]
+                if own:
+                    shared = own if shared is None else [source for source in shared if source in own]
+        return shared or []
+
+    def stress_rows(self) -> list[tuple[str, str]]:
+        """(backbone, method) of the stress test."""
+        return [(backbone, method) for backbone in self.backbones for method in self.settings.methods]
 
     def ways(self, bed: HardTestbed) -> Floats:
         """Ways per task [T]."""
-        ways: Floats = self.testbeds[bed].table.column("way").to_numpy().astype(np.float64)
-        return ways
+        return self.lab.scores.column(bed.name, "way")
+
+
+def stress_shared(scores: HardScores, shape: str) -> list[str]:
+    """The sources that all rows of the stress test of this shape share."""
+    return scores.shared([main(shape, kind) for kind in ("uniform", "difficult")], scores.stress_rows())

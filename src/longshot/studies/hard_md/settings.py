@@ -6,12 +6,15 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
+from longshot.core.errors import UserError
 from longshot.studies.engine import settings as kinds
 from longshot.studies.engine.networks import NetworkSettings, check_options
 
 Shape = Literal["variable", "fixed"]
 Objective = Literal["prototype", "error", "ridge", "task2vec"]
-Ablation = Literal["extraction", "objectives", "semantic", "steps", "greedy", "filtered", "tasks", "curated"]
+Ablation = Literal[
+    "extraction", "objectives", "semantic", "steps", "greedy", "filtered", "tasks", "curated", "objects"
+]
 OBJECTIVES: tuple[str, ...] = get_args(Objective)
 _Shapes = Annotated[tuple[Shape, ...], kinds.AsList, kinds.in_order(get_args(Shape)), Field(min_length=1)]
 _Objectives = Annotated[
@@ -32,7 +35,10 @@ class HardSettings(kinds.StudySettings):
     sources: kinds.Names = Field(description="Datasets, by name or as NAME=PATH")
     split: kinds.Text = Field(description="Classes of tasks, where a source has splits")
     networks: dict[str, HardNetwork] = Field(description="Networks trained here, by name")
-    judge: kinds.Text = Field(description="Backbone that chooses supports")
+    judge: kinds.Text = Field(description="Backbone that chooses supports, or one of the networks")
+    judge_start: kinds.Text | None = Field(
+        description="Pre-trained network that the training of the judge starts from: hf:NAME, timm:NAME, a folder"
+    )
     backbones: kinds.Names = Field(description="Backbones that are tested")
     methods: kinds.Methods = Field(description="'all', or methods that solve the tasks")
     adapted: kinds.MethodList = Field(description="Methods that adapt the network to a task")
@@ -59,10 +65,19 @@ class HardSettings(kinds.StudySettings):
     alpha: kinds.Number = Field(ge=0, description="Its attraction of classes close in meaning")
     curated_tasks: int = Field(ge=2, description="Tasks of the curated shifts")
     curated_query: int = Field(ge=1, description="Their query images per class")
+    object_counts: kinds.Counts = Field(description="Objects in the query images, a row each")
+    objects_tasks: int = Field(ge=2, description="Tasks of every such count")
+    objects_query: int = Field(ge=1, description="Their query images per class")
     why: bool = Field(description="Explain the difficult supports")
     published: bool = Field(description="The paper's numbers stand beside")
 
     @model_validator(mode="after")
     def _networks_are_trainable(self) -> HardSettings:
         check_options(self.networks)
+        if self.judge_start is not None and self.judge not in self.networks:
+            raise UserError(
+                f"judge_start is where the training of the judge starts, but the judge '{self.judge}' is none of the "
+                f"networks that the study trains ({', '.join(self.networks) or 'none'}); name one of those as judge, "
+                "or extend hard-md-judge."
+            )
         return self

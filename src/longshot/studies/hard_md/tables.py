@@ -2,79 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import combinations
+from collections.abc import Sequence
 
 import numpy as np
 
 from longshot.causes.words import composition_rows, say_correlation
-from longshot.reports.sheets import Sheet
+from longshot.core.arrays import Floats
+from longshot.reports.sheets import Sheet, SheetCell
 from longshot.statistics import correlation
-from longshot.studies.engine.tables import Fact, TableFile, heads, present, row
+from longshot.studies.engine.tables import (
+    FIRST_PLACE,
+    Fact,
+    TableFile,
+    TableRow,
+    first_places,
+    heads,
+    present,
+    row,
+)
 from longshot.studies.hard_md import paper
 from longshot.studies.hard_md.ablations import ablation_tables
-from longshot.studies.hard_md.scores import HardScores, Mean, cell, mean_of, ranks_of, record
+from longshot.studies.hard_md.comparisons import trained_pairs
+from longshot.studies.hard_md.scores import (
+    JUDGE,
+    HardScores,
+    Mean,
+    cell,
+    mean_of,
+    overall,
+    ranks_of,
+    record,
+    stress_shared,
+)
 from longshot.studies.hard_md.settings import HardSettings
 from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, main
 from longshot.studies.hard_md.why import Why
 
-JUDGE = "†"  # marks the network that chose the supports
+_COLUMNS = (*KINDS, "drop")
 
 
-def tables(
-    settings: HardSettings, scores: HardScores, seconds: Mapping[str, float], why: Why | None
-) -> list[TableFile]:
-    """All tables that the study's testbeds allow; ``seconds`` are those of drawing, by testbed."""
+def tables(scores: HardScores) -> list[TableFile]:
+    """All tables that the study's testbeds allow."""
+    settings = scores.settings
     return present(
         [
-            stress_table(settings, scores),
-            ranks_table(settings, scores),
-            *ablation_tables(settings, scores, seconds),
-            adapted_table(settings, scores) if settings.adapted else None,
-            trained_table(settings, scores) if len(settings.networks) > 1 else None,
-            None if why is None else why_table(why),
+            stress_table(scores),
+            ranks_table(scores),
+            *ablation_tables(scores),
+            adapted_table(scores) if settings.adapted else None,
+            trained_table(scores),
+            why_table(scores.why) if settings.why else None,
         ]
     )
 
 
-def stress_table(settings: HardSettings, scores: HardScores) -> TableFile:
+def stress_table(scores: HardScores) -> TableFile:
     """Uniform, difficult, easy and the drop, by source: the paper's figures 1, 3, 9 and 11 to 30."""
     records: list[Fact] = []
     sheets = []
-    columns = (*KINDS, "drop")
-    for shape in settings.shapes:
-        sources = scores.sources(shape)
-        if not sources:
-            continue
-        rows = []
-        for backbone in scores.backbones:
-            title = scores.titles[backbone]
-            for method in settings.methods:
-                cells = row(f"{title} {JUDGE}" if backbone == scores.judge else title, method)
-                means: dict[str, list[Mean | None]] = {column: [] for column in columns}
-                for source in sources:
-                    for column in columns:
-                        mean = _stress_mean(scores, main(shape, column, source), backbone, method)
-                        means[column].append(mean)
-                        cells.append(cell(mean, column == "drop"))
-                        records.append(record("stress", source, shape, column, title, method, mean))
-                for column in ("uniform", "difficult", "drop") if len(sources) > 1 else ():
-                    cells.append(cell(scores.overall(means[column]), column == "drop"))
-                rows.append(cells)
-        names = [
-            *heads("backbone", "method"),
-            *((source, column) for source in sources for column in columns),
-        ]
-        if len(sources) > 1:
-            names += heads("uniform", "difficult", "drop", group=mean_of(sources))
-        note = (
-            "Accuracy in %, ± half the 95 % interval over tasks; drop: uniform − difficult, paired by task. "
-            f"{scores.titles[scores.judge]} {JUDGE} chose the supports, raising the loss '{settings.objective}'."
-        )
-        sheets.append(Sheet(f"Stress test, {_shape(settings, shape)}", names, [rows], note))
-    if settings.published:
+    for shape in scores.settings.shapes:
+        if scores.sources(shape):
+            sheet, own = _stress_sheet(scores, shape)
+            sheets.append(sheet)
+            records += own
+    if scores.settings.published:
         sheets.append(paper.sheet("figure 4"))
-    return TableFile("stress", sheets, records, _drop_sentences(settings, scores))
+    return TableFile("stress", sheets, records, _drop_sentences(scores))
+
+
+def _stress_sheet(scores: HardScores, shape: str) -> tuple[Sheet, list[Fact]]:
+    """One shape: a row per backbone and method, ranked among the methods of its setting; the judge never."""
+    sources, shared = scores.sources(shape), stress_shared(scores, shape)
+    lines = [
+        TableRow((scores.title(backbone), method), _setting(scores, method), ranked=backbone != scores.judge)
+        for backbone, method in scores.stress_rows()
+    ]
+    means_shown = len(sources) > 1 and bool(shared)
+    columns: list[tuple[Sequence[str], str]] = [
+        ([source], column) for source in sources for column in _COLUMNS
+    ]
+    columns += [(shared, column) for column in ("uniform", "difficult", "drop") if means_shown]
+    marks = _stress_marks(scores, shape, columns, lines)
+    blocks: dict[str, list[list[SheetCell]]] = {}
+    records: list[Fact] = []
+    for r, (line, (backbone, method)) in enumerate(zip(lines, scores.stress_rows(), strict=True)):
+        cells = row(*line.labels)
+        for c, (own, column) in enumerate(columns):
+            means = [_stress_mean(scores, main(shape, column, source), backbone, method) for source in own]
+            mean = means[0] if len(means) == 1 else overall(means)
+            cells.append(cell(mean, column == "drop", marks[c][r]))
+            if c < len(_COLUMNS) * len(sources):
+                facts = record("stress", own[0], shape, column, backbone, method, mean)
+                records.append({**facts, "half_over_classes": mean and mean.over_classes})
+        blocks.setdefault(line.group, []).append(cells)
+    names = [
+        *heads("backbone", "method"),
+        *((own[0], column) for own, column in columns if own is not shared),
+    ]
+    names += heads("uniform", "difficult", "drop", group=mean_of(shared)) if means_shown else []
+    note = (
+        "Accuracy in %, ± half the 95 % interval over tasks; drop: uniform − difficult, paired by task, with the "
+        "interval that holds for other classes too where it differs by more than a fifth. "
+        f"{scores.title(scores.judge)} chose the supports, raising the loss '{scores.settings.objective}' from the "
+        f"{'random' if scores.settings.start == 'paper' else 'uniform'} start, and is not ranked. {FIRST_PLACE}"
+    )
+    ordered = [blocks[setting] for setting in sorted(blocks)]
+    return Sheet(f"Stress test, {_shape(scores.settings, shape)}", names, ordered, note), records
+
+
+def _stress_marks(
+    scores: HardScores, shape: str, columns: Sequence[tuple[Sequence[str], str]], lines: Sequence[TableRow]
+) -> list[list[str]]:
+    """First places of every column by the one rule of all studies; of a drop there is none."""
+
+    def values(own: Sequence[str], column: str, backbone: str, method: str) -> Floats | None:
+        each = [scores.accuracy(main(shape, column, source), backbone, method) for source in own]
+        if column == "drop" or any(value is None for value in each):
+            return None
+        return np.concatenate([value for value in each if value is not None])
+
+    rows = scores.stress_rows()
+    return first_places([[values(own, column, *who) for who in rows] for own, column in columns], lines)
+
+
+def _setting(scores: HardScores, method: str) -> str:
+    return scores.lab.scores.setting(method)
 
 
 def _stress_mean(scores: HardScores, bed: HardTestbed, backbone: str, method: str) -> Mean | None:
@@ -82,49 +134,53 @@ def _stress_mean(scores: HardScores, bed: HardTestbed, backbone: str, method: st
     return (scores.drop if bed.kind == "drop" else scores.mean)(bed, backbone, method)
 
 
-def _drop_sentences(settings: HardSettings, scores: HardScores) -> list[str]:
-    """The smallest and the largest drop of a backbone, in words."""
+def _drop_sentences(scores: HardScores) -> list[str]:
+    """The smallest and the largest drop of a backbone that took no part in choosing, in words."""
     sentences = []
-    for shape in settings.shapes:
+    for shape in scores.settings.shapes:
         drops: dict[tuple[str, str], Mean] = {}
-        for backbone in scores.backbones:
-            for method in settings.methods:
-                by_source = [
-                    scores.drop(main(shape, "drop", source), backbone, method)
-                    for source in scores.sources(shape)
-                ]
-                overall = scores.overall(by_source)
-                if overall is not None:
-                    drops[scores.titles[backbone], method] = overall
+        shared = stress_shared(scores, shape)
+        for backbone, method in scores.stress_rows():
+            by_source = [scores.drop(main(shape, "drop", source), backbone, method) for source in shared]
+            mean = overall(by_source)
+            if mean is not None and (backbone != scores.judge or len(scores.backbones) == 1):
+                drops[backbone, method] = mean
         if drops:
             low, high = (pick(drops, key=lambda who: drops[who].mean) for pick in (min, max))
+            texts = [
+                f"{drops[who].text()} points ({who[1]} on {who[0]})" for who in dict.fromkeys((low, high))
+            ]
             sentences.append(
-                f"{_shape(settings, shape)}: the drop from uniform to difficult supports lies between "
-                f"{drops[low].text()} ({low[1]} on {low[0]}) and {drops[high].text()} points ({high[1]} on {high[0]})."
+                f"{_shape(scores.settings, shape)}, {mean_of(shared)}: the drop from uniform to difficult supports "
+                f"{'is' if len(texts) == 1 else 'lies between'} {' and '.join(texts)}"
+                + (", the judge left aside." if len(scores.backbones) > 1 else ".")
             )
     return sentences
 
 
-def ranks_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
+def ranks_table(scores: HardScores) -> TableFile | None:
     """How the order of backbones changes from uniform to difficult tasks; None where only the judge was tested."""
     records: list[Fact] = []
     rows, sentences = [], []
-    for shape in settings.shapes:
-        for method in settings.methods:
-            means: dict[str, tuple[float, float]] = {}  # title → mean on uniform and on difficult tasks
+    over: dict[str, list[str]] = {}
+    for shape in scores.settings.shapes:
+        shared = over[shape] = stress_shared(scores, shape)
+        for method in scores.settings.methods:
+            means: dict[str, tuple[float, float]] = {}  # backbone → mean on uniform and on difficult tasks
             for backbone in scores.backbones:
                 if backbone == scores.judge:
                     continue  # whoever chose the supports is no fair measure of them
                 uniform, difficult = (
-                    scores.over_sources(main(shape, kind), backbone, method) for kind in KINDS[:2]
+                    overall([scores.mean(main(shape, kind, source), backbone, method) for source in shared])
+                    for kind in KINDS[:2]
                 )
                 if uniform and difficult:
-                    means[scores.titles[backbone]] = (uniform.mean, difficult.mean)
+                    means[backbone] = (uniform.mean, difficult.mean)
             values = np.array(list(means.values())).reshape(-1, 2)
             ranks = np.stack([ranks_of(values[:, column]) for column in (0, 1)], axis=1)
-            for title, (before, after) in zip(means, ranks.tolist(), strict=True):
-                rows.append(row(shape, method, title, str(before), str(after)))
-                facts = {"shape": shape, "method": method, "backbone": title}
+            for backbone, (before, after) in zip(means, ranks.tolist(), strict=True):
+                rows.append(row(shape, method, backbone, str(before), str(after)))
+                facts = {"shape": shape, "method": method, "backbone": backbone}
                 records.append({**facts, "uniform": before, "difficult": after})
             if len(means) > 3:
                 spearman = say_correlation(correlation(values[:, 0], values[:, 1], kind="spearman"))
@@ -134,20 +190,22 @@ def ranks_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
     if not rows:
         return None
     names = [*heads("shape", "method", "backbone"), *heads("uniform", "difficult", group="rank")]
+    averaged = "; ".join(f"{shape}: {mean_of(shared)}" for shape, shared in over.items() if shared)
     note = (
-        "Rank 1: highest mean accuracy over the sources; ranks of close means can be chance. "
-        f"{scores.titles[scores.judge]}, which chose the supports, is not ranked."
+        f"Rank 1: highest mean accuracy ({averaged}); ranks of close means can be chance. {scores.judge}, which "
+        "chose the supports, is not ranked."
     )
     return TableFile("ranks", [Sheet("Order of backbones", names, [rows], note, 3)], records, sentences)
 
 
-def adapted_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
+def adapted_table(scores: HardScores) -> TableFile | None:
     """Methods that adapt the network, on few fixed tasks, beside protonet on the same ones (figures 10, 43 and 44)."""
-    rows = []
+    settings = scores.settings
+    blocks = []
     records: list[Fact] = []
     for source in scores.sources("fixed"):
+        rows = []
         for backbone in scores.backbones:
-            title = scores.titles[backbone]
             for method in [*settings.adapted, "protonet"]:
                 bed = HardTestbed(source, "adapted", "fixed", "uniform")
                 means = {kind: scores.mean(bed.of_kind(kind), backbone, method) for kind in KINDS[:2]}
@@ -155,45 +213,54 @@ def adapted_table(settings: HardSettings, scores: HardScores) -> TableFile | Non
                     continue
                 means["drop"] = scores.drop(bed, backbone, method)
                 cells = (cell(mean, kind == "drop") for kind, mean in means.items())
-                rows.append(row(source, title, method, *cells))
+                rows.append(row(source, scores.title(backbone), method, *cells))
                 records += [
-                    record("adapted", source, "fixed", kind, title, method, mean)
+                    record("adapted", source, "fixed", kind, backbone, method, mean)
                     for kind, mean in means.items()
                 ]
-    if not rows:
+        blocks += [rows] if rows else []
+    if not blocks:
         return None
     names = heads("source", "backbone", "method", "uniform", "difficult", "drop")
-    note = f"The same {settings.adapted_tasks} fixed tasks in every cell."
-    sheets = [Sheet("Methods that adapt the network", names, [rows], note, 3)]
+    note = f"The same {settings.adapted_tasks} fixed tasks in every cell. {JUDGE} chose the supports."
+    sheets = [Sheet("Methods that adapt the network", names, blocks, note, 3)]
     if settings.published:
         sheets += [paper.sheet("figure 43"), paper.sheet("figure 44")]
     return TableFile("adapted", sheets, records)
 
 
-def trained_table(settings: HardSettings, scores: HardScores) -> TableFile | None:
-    """Networks trained here against one another, paired by task (the paper's table 4 and figure 31)."""
-    trained = [backbone for backbone in scores.backbones if scores.titles[backbone] in settings.networks]
+def trained_table(scores: HardScores) -> TableFile | None:
+    """Networks whose trainings differ in one setting, paired by task (the paper's table 4 and figure 31)."""
+    settings = scores.settings
     rows = []
     records: list[Fact] = []
     for shape in settings.shapes:
-        sources = scores.sources(shape)
-        for first, second in combinations(trained, 2):
-            label = f"{scores.titles[second]} − {scores.titles[first]}"
-            for kind in KINDS[:2]:
-                beds = [main(shape, kind, source) for source in sources]
-                means = [scores.difference((bed, second), (bed, first)) for bed in beds]
-                rows.append(row(shape, kind, label, cell(scores.overall(means), True)))
+        for pair in trained_pairs(settings):
+            label = f"{pair.second} − {pair.first}"
+            backbones = [(name, "protonet") for name in (pair.first, pair.second)]
+            shared = scores.shared([main(shape, kind) for kind in KINDS[:2]], backbones)
+            for kind in (
+                KINDS[:2] if set(backbones) <= {(name, "protonet") for name in scores.backbones} else ()
+            ):
+                beds = [main(shape, kind, source) for source in shared]
+                means = [scores.difference((bed, pair.second), (bed, pair.first)) for bed in beds]
+                names = (scores.title(pair.second), scores.title(pair.first))
+                text = f"{names[0]} − {names[1]}"
+                rows.append(row(shape, kind, text, pair.factor, mean_of(shared), cell(overall(means), True)))
                 records += [
                     record("trained", source, shape, kind, label, "protonet", mean)
-                    for source, mean in zip(sources, means, strict=True)
+                    for source, mean in zip(shared, means, strict=True)
                 ]
     if not rows:
         return None
-    names = heads("shape", "support", "networks", "difference in points")
-    note = (
-        "Accuracy of protonet, paired by task, mean over the sources; an interval that holds 0 tells nothing."
+    names_of_columns = heads(
+        "shape", "support", "networks", "what differs", "sources", "difference in points"
     )
-    sheets = [Sheet("Networks trained here, against one another", names, [rows], note, 3)]
+    note = (
+        "Accuracy of protonet, paired by task; all else of the two trainings is equal. An interval that holds 0 tells "
+        "nothing."
+    )
+    sheets = [Sheet("Networks trained here, against one another", names_of_columns, [rows], note, 5)]
     if settings.published:
         sheets += [paper.sheet("table 4"), paper.sheet("figure 31")]
     return TableFile("trained", sheets, records)

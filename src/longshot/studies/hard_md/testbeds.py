@@ -1,4 +1,4 @@
-"""The testbeds of the study Hard-Meta-Dataset++.
+"""The testbeds of the study Hard-Meta-Dataset++, as data.
 
 For the same queries of every source there are uniform, difficult and easy supports; for the ablations there are
 supports that were chosen in other ways.
@@ -6,21 +6,16 @@ supports that were chosen in other ways.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from longshot.core.errors import UserError
 from longshot.studies.engine.draws import Draw
 from longshot.studies.engine.training import slug
 from longshot.studies.hard_md.settings import OBJECTIVES, HardSettings
-from longshot.testbeds.shifted import RULE_SETS
+from longshot.testbeds.shifted import RULE_SETS, objects_attribute
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
-    from longshot.studies.engine.folder import StudyFolder
-    from longshot.testbeds.testbed import Testbed
 
 STARTS = ("uniform", "random")  # weights that a selection may start from
 KINDS = ("uniform", "difficult", "easy")
@@ -57,82 +52,6 @@ def main(shape: str, kind: str, source: str = "") -> HardTestbed:
     return HardTestbed(source, "main", shape, kind)
 
 
-@dataclass
-class HardDrawer:
-    """Draws the testbeds of one source; what cannot be drawn is noted once and left out."""
-
-    settings: HardSettings
-    source: str
-    data: Dataset
-    folder: StudyFolder
-    device: str = "auto"
-    testbeds: dict[HardTestbed, Testbed] = field(default_factory=dict)
-    impossible: dict[str, str] = field(default_factory=dict)  # shape → why
-    left_out: dict[str, str] = field(default_factory=dict)  # ablation → why
-
-    def stress_test(self) -> None:
-        """Uniform, difficult and easy supports on the same queries, in every shape."""
-        for shape in self.settings.shapes:
-            for kind in KINDS:
-                self._draw(main(shape, kind, self.source))
-        if self.settings.adapted and self._has_fixed():
-            for kind in KINDS[:2]:
-                self._draw(HardTestbed(self.source, "adapted", "fixed", kind))
-
-    def ablations(self) -> None:
-        """The testbeds of every ablation that was asked for and can be had on this source."""
-        for name in self.settings.ablations:
-            if name == "semantic" and self.data.taxonomy is None:
-                reason = "it has no taxonomy, so class samplers by meaning cannot be tried on it"
-                self.left_out["semantic"] = reason
-            elif name == "curated":
-                self._curated()
-            else:
-                for bed in ablation_beds(self.settings, name):
-                    if bed.shape != "fixed" or self._has_fixed():
-                        self._draw(bed.of_source(self.source))
-
-    def _curated(self) -> None:
-        """Tasks whose supports are shifted from their queries by rule, and matched ones (the paper's appendix D)."""
-        reasons: list[str] = []
-        before = len(self.testbeds)
-        for rule in RULE_SETS if self._has_fixed() else ():
-            beds = [bed.of_source(self.source) for bed in curated_pair(rule)]
-            try:
-                for bed in beds:
-                    self.testbeds[bed] = self.folder.draw(bed.name, partial(self._sampled, bed))
-            except UserError as error:
-                reasons.append(str(error).rstrip("."))
-        if len(self.testbeds) == before and reasons:
-            self.left_out["curated"] = f"none of the rules fits it ({reasons[0]})"
-
-    def _draw(self, bed: HardTestbed) -> None:
-        self._keep(bed, partial(self._sampled, bed))
-
-    def _sampled(self, bed: HardTestbed) -> Testbed:
-        return draw_of(self.settings, bed, self.data).draw(self.data, lambda judge: judge, self.device)
-
-    def _keep(self, bed: HardTestbed, draw: Callable[[], Testbed]) -> None:
-        if bed.shape in self.impossible:
-            return
-        try:
-            self.testbeds[bed] = self.folder.draw(bed.name, draw)
-        except UserError as error:
-            if bed.purpose == "main":
-                self.impossible[bed.shape] = str(error)
-            else:
-                self.left_out[bed.purpose] = str(error).rstrip(".")
-
-    def _has_fixed(self) -> bool:
-        return "fixed" in self.settings.shapes and "fixed" not in self.impossible
-
-    def dropped(self) -> dict[str, int]:
-        """Shape → classes that were too small for it and left out of its tasks."""
-        beds = {bed.shape: testbed for bed, testbed in self.testbeds.items() if bed.purpose == "main"}
-        counts = {shape: int(bed.meta["sampler"].get("dropped_classes", 0)) for shape, bed in beds.items()}
-        return {shape: count for shape, count in counts.items() if count}
-
-
 def ablation_beds(settings: HardSettings, ablation: str) -> list[HardTestbed]:
     """What an ablation draws beside the testbeds of the stress test, of any source."""
 
@@ -152,6 +71,10 @@ def ablation_beds(settings: HardSettings, ablation: str) -> list[HardTestbed]:
         return [bed for pair in greedy_pairs(settings).values() for bed in pair]
     if ablation == "filtered":
         return [HardTestbed("", "filtered", shape, "difficult")]
+    if ablation == "curated":
+        return [bed for rule in RULE_SETS for bed in curated_pair(rule)]
+    if ablation == "objects":
+        return [bed for kinds in objects_beds(settings).values() for bed in kinds.values()]
     return [HardTestbed("", "tasks", shape, "difficult", str(settings.more_tasks))]
 
 
@@ -184,10 +107,22 @@ def curated_pair(rule: str) -> tuple[HardTestbed, HardTestbed]:
     return matched, matched.of_kind("shifted")
 
 
+def objects_beds(settings: HardSettings) -> dict[int, dict[str, HardTestbed]]:
+    """Objects in every query image → kind of support → its testbed, on the same queries (the paper's figure 40)."""
+    return {
+        number: {kind: HardTestbed("", "objects", "fixed", kind, f"{number} objects") for kind in KINDS}
+        for number in settings.object_counts
+    }
+
+
 def draw_of(settings: HardSettings, bed: HardTestbed, data: Dataset | None = None) -> Draw:
     """A testbed of the study as ``sample`` is asked for it; without ``data`` as comparisons need it."""
     split = settings.split if data is None or data.splits.get(settings.split) else None
     classes: dict[str, Any] = {"classes": "uniform"}
+    rules: dict[str, Any] = {}
+    if bed.purpose == "objects":
+        attribute = (None if data is None else objects_attribute(data)) or "objects"
+        rules = {"query_where": f"{attribute} == {bed.setting.split()[0]}"}
     if bed.purpose == "semantic":
         classes = {"classes": "semantic", "alpha": settings.alpha}
     elif (
@@ -200,6 +135,7 @@ def draw_of(settings: HardSettings, bed: HardTestbed, data: Dataset | None = Non
         "adapted": settings.adapted_tasks,
         "semantic": settings.semantic_tasks,
         "curated": settings.curated_tasks,
+        "objects": settings.objects_tasks,
         "tasks": settings.more_tasks,
     }
     words = {
@@ -207,6 +143,7 @@ def draw_of(settings: HardSettings, bed: HardTestbed, data: Dataset | None = Non
         **_shape_words(settings, bed),
         **classes,
         **_instance_words(settings, bed),
+        **rules,
         "seed": settings.seed,
         "split": split,
         "drop_small": settings.drop_small,
@@ -217,7 +154,8 @@ def draw_of(settings: HardSettings, bed: HardTestbed, data: Dataset | None = Non
 
 def _shape_words(settings: HardSettings, bed: HardTestbed) -> dict[str, Any]:
     """Meta-Dataset's variable ways and shots, or fixed ones."""
-    query = settings.curated_query if bed.purpose == "curated" else settings.query
+    queries = {"curated": settings.curated_query, "objects": settings.objects_query}
+    query = queries.get(bed.purpose, settings.query)
     if bed.shape == "fixed":
         return {"shape": "fixed", "way": settings.way, "shot": settings.shot, "query": query}
     limits = {"max_way": settings.max_way, "max_query": query, "max_support": settings.max_support}

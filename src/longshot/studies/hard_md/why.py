@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 from longshot.causes.composition import Composition
 from longshot.causes.explanation import Explanation, explain_testbed
 from longshot.evaluation.inputs import backbone_name
-from longshot.studies.hard_md.settings import HardSettings
-from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, main
+from longshot.studies.hard_md.testbeds import KINDS, main
 
 if TYPE_CHECKING:
-    from longshot.datasets.dataset import Dataset
-    from longshot.evaluation.results import Results
-    from longshot.testbeds.testbed import Testbed
+    from longshot.studies.hard_md.scores import HardScores
 
 
 @dataclass(frozen=True)
@@ -27,26 +24,29 @@ class Why:
     notes: Sequence[str]
 
 
-def explain_supports(
-    settings: HardSettings,
-    sources: Mapping[str, Dataset],
-    testbeds: Mapping[HardTestbed, Testbed],
-    results: Results,
-) -> Why:
+def explain_supports(scores: HardScores) -> Why:
     """Explain the difficult testbed of every source (fixed shape where there is one), and compose all three."""
+    lab = scores.lab
     compositions: dict[str, dict[str, Sequence[Composition]]] = {}
     explained: dict[str, Explanation] = {}
     notes: list[str] = []
-    series = f"protonet on {backbone_name(settings.judge)}"
-    for source, data in sources.items():
-        shapes = [shape for shape in ("fixed", "variable") if main(shape, "difficult", source) in testbeds]
-        if not shapes:
+    series = f"protonet on {backbone_name(lab.backbone(scores.judge))}"
+    for source, data in lab.datasets.items():
+        beds = {shape: {kind: main(shape, kind, source) for kind in KINDS} for shape in ("fixed", "variable")}
+        complete = [
+            kinds for kinds in beds.values() if all(bed.name in lab.testbeds for bed in kinds.values())
+        ]
+        if not complete:
             continue
         by_kind: dict[str, Explanation] = {}
-        for kind in KINDS:
-            testbed = testbeds[main(shapes[0], kind, source)]
-            run = results if kind == "difficult" and "protonet" in settings.methods else None
-            by_kind[kind] = explain_testbed(testbed, {source: data}, run=run, focus=series if run else None)
+        for kind, bed in complete[0].items():
+            judged = kind == "difficult" and scores.accuracy(bed, scores.judge) is not None
+            by_kind[kind] = explain_testbed(
+                lab.testbeds[bed.name],
+                {source: data},
+                run=lab.results if judged else None,
+                focus=series if judged else None,
+            )
         explained[source] = by_kind["difficult"]
         compositions[source] = {kind: by_kind[kind].compositions[source] for kind in by_kind}
         notes += explained[source].notes
