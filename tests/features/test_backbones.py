@@ -13,7 +13,7 @@ from PIL import Image
 
 from longshot.core.errors import UserError
 from longshot.datasets import open_dataset
-from longshot.features.backbones import FAMILIES, find_family, list_backbones, load_backbone
+from longshot.features.backbones import FAMILIES, find_family, load_backbone
 from longshot.features.backbones.base import Backbone, hash_state
 from longshot.features.extract import embed
 
@@ -232,27 +232,6 @@ def test_unknown_name_suggests_the_nearest() -> None:
         find_family("pixel")
     with pytest.raises(UserError, match="unfinished; write hf:NAME"):
         find_family("hf:")
-
-
-def test_timm_is_absent_or_broken_with_a_command() -> None:
-    """A torchvision of another build breaks timm's import; both cases end in one sentence with the pip command."""
-    if all(row["installed"] for row in list_backbones() if row["name"] == "timm:NAME"):
-        pytest.skip("timm is installed here")
-    with pytest.raises(UserError, match=r'to have it: pip install "longshot\[timm\]" torch==2\.13\.0'):
-        load("timm:resnet18")
-
-
-def test_a_broken_timm_is_told(tmp_path: Path) -> None:
-    for name in ("timm", "torchvision"):
-        (tmp_path / name).mkdir()
-        text = "raise RuntimeError('operator torchvision::nms does not exist')" if name == "timm" else ""
-        (tmp_path / name / "__init__.py").write_text(text)
-    code = "from longshot.features.backbones import load_backbone as f\nf('timm:resnet18')"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert (
-        "UserError: Backbone 'timm:resnet18': timm cannot be imported (RuntimeError: operator" in done.stderr
-    )
-    assert "torch==2.13.0" in done.stderr
 
 
 def test_missing_extra_gives_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:

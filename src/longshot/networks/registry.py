@@ -13,6 +13,7 @@ import torch
 
 from longshot.core.calls import check_settings, format_call, parameters, parse_call
 from longshot.core.errors import UserError
+from longshot.networks.aliases import find_alias
 from longshot.networks.base import Network
 
 # name → module:class
@@ -68,7 +69,7 @@ def get_network(
 def build(call: str, size: tuple[int, int], open_weights: OpenWeights | None = None) -> Network:
     """As ``get_network``, with weights from torch's generator as it stands."""
     name = call.partition("(")[0].strip()
-    if name not in NETWORKS and (call.startswith(_BACKBONES) or Path(call).exists()):
+    if name not in NETWORKS and (call.startswith(_BACKBONES) or find_alias(call) or Path(call).exists()):
         if open_weights is None:
             raise UserError(
                 f"The network '{call}' comes with weights of its own",

@@ -242,7 +242,7 @@ def test_the_papers_networks_have_names_here() -> None:
     columns = {name for table in paper.names() for name in paper.table(table).columns}
     networks = {name for name in columns if re.match(r"(dino|resnet|vit|beit|clip)_?", name)}
     assert networks - {"beit_base_1k"} <= set(paper.ALIASES)  # the print has beit_base under two names
-    assert paper.backbone("clip_vit_base").startswith("timm:") and paper.backbone("pixels") == "pixels"
+    assert paper.backbone("clip_vit_base").startswith("hf:") and paper.backbone("pixels") == "pixels"
 
 
 def test_the_presets_are_whole() -> None:

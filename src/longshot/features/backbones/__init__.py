@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import UserError
+from longshot.features.backbones.settings import installed_torch
+from longshot.networks.aliases import ALIASES, find_alias
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +34,7 @@ class BackboneFamily:
     dim: int | None  # None: known once the network is
     about: str
     needs: tuple[str, ...] = ()  # modules that must be there
-    pip: str = ""
+    pip: str = ""  # {torch}: the version that is installed
 
 
 _LITE = tuple(f"efficientnet-lite{i}" for i in (0, 1, 2))
@@ -54,7 +56,7 @@ FAMILIES = (
         None,
         "any timm model, e.g. timm:resnet50.a1_in1k",
         ("timm", "torchvision"),
-        'pip install "longshot[timm]" torch==2.13.0',
+        'pip install "longshot[timm]" torch=={torch}',
     ),
     BackboneFamily(
         ("hf:",),
@@ -170,15 +172,33 @@ def load_backbone(
 
     So that a cache hit stays cheap.
     """
-    label, name = split_label(name)
+    label, written = split_label(name)
+    name = resolve_alias(written)
     family = find_family(name)
     require(name, family)
     module = import_module(f"longshot.features.backbones.{family.module}")
     backbone: Backbone | Precomputed = module.load(
         name, device=device, preprocessing=preprocessing, allow_download=allow_download
     )
-    backbone.label = label or name
+    backbone.label = label or written
     return backbone
+
+
+def resolve_alias(name: str) -> str:
+    """What opens the network that a paper calls ``name``; any other name stays.
+
+    >>> resolve_alias("clip_vit_base"), resolve_alias("pixels")
+    ("hf:openai/clip-vit-base-patch16(pool='projection')", 'pixels')
+    """
+    alias = find_alias(name)
+    if alias is None or Path(name).exists():
+        return name
+    if not ALIASES[alias].route:
+        raise UserError(
+            f"Backbone '{name}' ({ALIASES[alias].papers}) is in no library that Longshot can ask",
+            ALIASES[alias].fetch,
+        )
+    return ALIASES[alias].route
 
 
 def find_family(name: str) -> BackboneFamily:
@@ -203,38 +223,97 @@ def require(name: str, family: BackboneFamily) -> None:
     if missing:
         raise UserError(
             f"Backbone '{name}' needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} "
-            f"not installed; to have it: {family.pip}"
+            f"not installed; to have it: {_install(family)}"
         )
 
 
-def list_backbones() -> list[dict[str, Any]]:
-    """The backbones that can embed images, and what is missing for the others. Imports none of them.
+def list_backbones(name: str | None = None, *, allow_download: bool = False) -> list[dict[str, Any]]:
+    """The backbones that can embed images, and what is missing for the others; or everything about one of them.
+
+    Without a name none of them is imported. With one it is opened, its weights included.
+
+    Parameters
+    ----------
+    name : str, optional
+        One backbone, as ``embed`` takes it.
+    allow_download : bool
+        Let ``timm:`` and ``hf:`` fetch the weights of that one.
 
     Returns
     -------
     list of dict
-        One row per backbone or family of them: ``name``, ``dim`` (None: that of the model), ``installed``, ``install``
-        (the command that adds it) and ``about``.
+        One row per backbone, family of them or paper's name: ``name``, ``dim`` (None: that of the model),
+        ``installed``, ``install`` (the command that adds it) and ``about``. For one backbone also ``opens`` (what a
+        paper's name stands for), ``pooling`` (what ``auto`` means), ``preprocessing``, ``size``, ``parameters``,
+        ``weights`` (start of their hash) and ``problem`` (why it cannot be opened; empty where it can).
 
     Examples
     --------
     >>> list_backbones()[0]["name"]
     'pixels'
+    >>> list_backbones("pixels")[0]["preprocessing"]
+    'decode|resize(32,32)|value_range(-1,1)'
     """
-    rows: list[dict[str, Any]] = []
-    for family in FAMILIES:
-        for name in family.shown:
-            installed = all(find_spec(module) is not None for module in _modules(name, family))
+    if name is not None:
+        return [_describe(name, allow_download)]
+    rows = [_row(name, family, family.about) for family in FAMILIES for name in family.shown]
+    for paper_name, alias in ALIASES.items():
+        if alias.route:
+            rows.append(_row(paper_name, find_family(alias.route), f"{alias.route} ({alias.papers})"))
+        else:
+            about = f"to be fetched by hand ({alias.papers})"
             rows.append(
                 {
-                    "name": name,
-                    "dim": family.dim,
-                    "installed": installed,
-                    "install": "" if installed else family.pip,
-                    "about": family.about,
+                    "name": paper_name,
+                    "dim": None,
+                    "installed": False,
+                    "install": alias.fetch,
+                    "about": about,
                 }
             )
     return rows
+
+
+def _row(name: str, family: BackboneFamily, about: str) -> dict[str, Any]:
+    installed = all(find_spec(module) is not None for module in _modules(name, family))
+    return {
+        "name": name,
+        "dim": family.dim,
+        "installed": installed,
+        "install": "" if installed else _install(family),
+        "about": about,
+    }
+
+
+def _describe(name: str, allow_download: bool) -> dict[str, Any]:
+    """One backbone, opened; where that fails, what is known without it and the reason."""
+    from longshot.features.backbones.base import Backbone, ModuleBackbone
+
+    alias = find_alias(split_label(name)[1])
+    fetched = alias is not None and not ALIASES[alias].route
+    opens = "" if fetched else resolve_alias(split_label(name)[1])
+    row = (
+        next(row for row in list_backbones() if row["name"] == alias)
+        if fetched
+        else _row(name, find_family(opens), find_family(opens).about)
+    )
+    row |= {"opens": opens, "pooling": "", "preprocessing": "", "size": None, "parameters": None}
+    row |= {"weights": "", "problem": ""}
+    try:
+        backbone = load_backbone(name, "cpu", allow_download=allow_download)
+    except UserError as error:
+        return row | {"problem": str(error)}
+    row |= {"preprocessing": backbone.preprocessing, "weights": backbone.weights_hash[:12]}
+    if isinstance(backbone, Backbone):
+        row |= {"pooling": backbone.pooling, "size": list(backbone.transform.size), "dim": backbone.dim}
+    if isinstance(backbone, ModuleBackbone):
+        row["parameters"] = sum(parameter.numel() for parameter in backbone.module.parameters())
+    return row
+
+
+def _install(family: BackboneFamily) -> str:
+    # pip would replace the torch that is there by another build unless it is named
+    return family.pip.replace("{torch}", installed_torch())
 
 
 def _modules(name: str, family: BackboneFamily) -> list[str]:

@@ -103,7 +103,7 @@ def _differs(processor: Any, text: str) -> bool:
     """Whether the processor and the string make other pixels or values of some picture."""
     transform = parse(text)
     plain = {"do_rescale": False, "do_normalize": False, "return_tensors": "np"}
-    for image in _pictures():
+    for image in probe_pictures():
         pixels = np.asarray(processor(images=image, **plain)["pixel_values"][0])
         values = np.asarray(processor(images=image, return_tensors="np")["pixel_values"][0])
         if not np.array_equal(pixels, transform.pixels(image).transpose(2, 0, 1)):
@@ -114,7 +114,8 @@ def _differs(processor: Any, text: str) -> bool:
 
 
 @cache
-def _pictures() -> list[Image.Image]:
+def probe_pictures() -> list[Image.Image]:
+    """Three pictures of odd sizes, to compare a string with a library's own steps."""
     rng = np.random.default_rng(0)
     return [Image.fromarray(rng.integers(0, 256, (*size, 3), dtype=np.uint8)) for size in _PROBES]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,11 @@ def check_pooling(name: str, pool: object, layer: object) -> None:
             f"Backbone '{name}': pool={pool} follows the last layer and layer is {layer}; "
             f"choose pool=cls or pool=mean, or leave layer out."
         )
+
+
+def installed_torch() -> str:
+    """The version of PyTorch that is installed, as pip takes it (without the build behind the plus)."""
+    return version("torch").partition("+")[0]
 
 
 def may_download(allow_download: bool) -> bool:

@@ -8,25 +8,9 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from longshot.core.errors import UserError
+from longshot.networks.aliases import ALIASES
 from longshot.reports.sheets import Sheet
 from longshot.studies.engine.tables import heads, row
-
-# the paper's thirteen networks → how to name them here, for users who have the weights
-ALIASES = {
-    "dino_small_patch16": "timm:vit_small_patch16_224.dino",
-    "dino_base_patch16": "timm:vit_base_patch16_224.dino",
-    "resnet18": "timm:resnet18.tv_in1k",
-    "resnet34": "timm:resnet34.tv_in1k",
-    "resnet50": "timm:resnet50.tv_in1k",
-    "resnet101": "timm:resnet101.tv_in1k",
-    "vit_base_21k": "timm:vit_base_patch16_224.augreg_in21k",
-    "vit_small_1k": "timm:deit_small_patch16_224.fb_in1k",
-    "vit_base_1k": "timm:deit_base_patch16_224.fb_in1k",
-    "beit_base_21k": "timm:beit_base_patch16_224.in22k_ft_in22k",
-    "clip_vit_base": "timm:vit_base_patch16_clip_224.openai",
-    "clip_resnet50": "timm:resnet50_clip.openai",
-    "dino_resnet50": "timm:resnet50.dino",
-}
 
 
 class PrintedTable(NamedTuple):
@@ -75,5 +59,5 @@ def sheet(name: str) -> Sheet:
 
 
 def backbone(name: str) -> str:
-    """A paper's network as a backbone here; any other name stays."""
-    return ALIASES.get(name, name)
+    """A paper's network as a backbone here; any other name stays, and so does one that must be fetched by hand."""
+    return ALIASES[name].route or name if name in ALIASES else name
