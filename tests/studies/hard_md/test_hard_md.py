@@ -15,7 +15,7 @@ import pytest
 
 from longshot.core.errors import UserError
 from longshot.evaluation.results import Results
-from longshot.studies import get_study, layered, run_study
+from longshot.studies import estimate_study, get_study, layered, run_study
 from longshot.studies.engine.run import open_data
 from longshot.studies.hard_md import paper as paper
 from longshot.testbeds.testbed import Testbed
@@ -144,6 +144,37 @@ def test_the_same_command_does_nothing_again(done: tuple[Path, Any], photos: Pat
     assert set(steps.values()) == {"kept"}
 
 
+def test_the_estimate_counts_what_the_run_would_evaluate(photos: Path, tmp_path: Path) -> None:
+    study = layered(get_study("hard-md-small"), None, [*TINY, "ablations=[greedy, objects]"])
+    estimate = estimate_study(study, f"shots={photos}", out=tmp_path / "study", workers=1)
+    evaluated = [step for step in estimate.steps if step["step"] == "evaluate"]
+    stress, searches = 2 * 3 * 2, 2 * 2  # shapes × kinds × methods; losses × searches
+    assert len(evaluated) == stress + searches and {step["left"] for step in evaluated} == {8}
+    assert (
+        "shots: objects is left out: none of its attributes counts the objects of an image." in estimate.notes
+    )
+    assert not (tmp_path / "study").exists()
+
+
+def test_quartiles_are_those_of_the_coarsity_of_a_taxonomy(done: tuple[Path, Any]) -> None:
+    """Nested folders are a taxonomy; the means are those of the rows, task by task."""
+    out, outcome = done
+    rows, testbeds = Results(out / "run").table(), beds(out)
+    table = next(table for table in outcome.tables if table.stem == "semantic")
+    coarsity = testbeds["shots-uniform-fixed-semantic"].table["coarsity"].to_numpy()
+    bounds = np.quantile(coarsity, [0.25, 0.5, 0.75])
+    for kind in ("uniform", "difficult"):
+        values = accuracy(rows, testbeds[f"shots-{kind}-fixed-semantic"], "protonet")
+        for number in range(4):
+            inside = [
+                value for value, each in zip(values, coarsity, strict=True) if sum(each > bounds) == number
+            ]
+            [record] = [
+                record for record in table.records if record["kind"] == f"{kind}, quartile {number + 1}"
+            ]
+            assert record["mean"] == (pytest.approx(np.mean(inside)) if inside else None)
+
+
 def test_a_shape_that_is_impossible_is_told_not_shrunk(photos: Path, tmp_path: Path) -> None:
     changes = [*TINY, "shot=28", "ablations=[]", "why=false", "drop_small=false"]
     study = layered(get_study("hard-md-small"), None, changes)
@@ -199,25 +230,28 @@ def test_the_search_with_the_steps_starts_where_it_says(done: tuple[Path, Any]) 
     assert samplers["uniform"] == samplers["random"] and samplers["uniform"]["steps"] == 3
 
 
-def test_a_backbone_that_one_source_lacks_is_told(photos: Path, tmp_path: Path) -> None:
+def test_a_source_is_added_later_and_a_backbone_that_it_lacks_is_told(photos: Path, tmp_path: Path) -> None:
     from longshot.features.extract import embed
 
     other = shutil.copytree(photos / "round", tmp_path / "round")
     shutil.copytree(photos / "square", tmp_path / "round" / "more")
     embed(photos, "pixels").save(tmp_path / "one.npy")
-    changes = [
-        *TINY,
-        f"backbones=[pixels, 'npy:{tmp_path / 'one.npy'}']",
-        "ablations=[]",
-        "why=false",
-        "shapes=[fixed]",
-    ]
+    backbones = f"backbones=[pixels, 'npy:{tmp_path / 'one.npy'}']"
+    changes = [*TINY, backbones, "ablations=[]", "why=false", "shapes=[fixed]", "methods=[protonet]"]
     study = layered(get_study("hard-md-small"), None, changes)
-    sources = {"shots": photos, "others": other}
-    outcome = run_study(study, sources, out=tmp_path / "study", workers=1)
+    out = tmp_path / "study"
+    first = run_study(study, {"shots": photos}, out=out, workers=1)
+    assert not any("left out" in note for note in first.notes)
+    times = {path.name: path.stat().st_mtime_ns for path in (out / "testbeds").iterdir()}
+    outcome = run_study(study, {"shots": photos, "others": other}, out=out, workers=1)
+    assert {name: (out / "testbeds" / name).stat().st_mtime_ns for name in times} == times
+    assert len(list((out / "testbeds").iterdir())) == 2 * len(times)
     assert any("is left out on others" in note for note in outcome.notes)
-    text = (tmp_path / "study" / "tables" / "stress.md").read_text()
-    assert "–" in text  # and no mean over fewer sources is given for it
+    text = (out / "tables" / "stress.md").read_text()
+    assert "–" in text and "shots alone: drop" in text  # the mean is over what all rows share, for all rows
+    assert "<title>" in (page := (out / "report.html").read_text()) and ": shots, others</title>" in page
+    with pytest.raises(UserError, match=r"The source 'shots' of .* was another dataset"):
+        run_study(study, {"shots": other}, out=out, workers=1)
 
 
 def test_sources_need_names_of_their_own(photos: Path) -> None:
@@ -260,7 +294,14 @@ def test_networks_trained_here_are_compared_by_task(photos: Path, tmp_path: Path
         get_study("hard-md-small"), None, [*changes, "ablations=[]", "why=false", "shapes=[fixed]"]
     )
     out = tmp_path / "study"
+    before = estimate_study(study, f"shots={photos}", out=out, workers=1)
+    assert [step["step"] for step in before.steps] == ["train one", "train two"]  # two starts from one
+    assert not out.exists()
     outcome = run_study(study, f"shots={photos}", out=out, workers=1)
+    after = estimate_study(study, f"shots={photos}", out=out, workers=1)
+    assert len(after.steps) == 2 * 3 and sum(step["left"] for step in after.steps) == 0
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Trainings and their budgets" in page and "training.start" in page
     table = next(table for table in outcome.tables if table.stem == "trained")
     assert [(record["kind"], record["backbone"]) for record in table.records] == [
         ("uniform", "two − one"),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from longshot.core.files import hash_text
 from longshot.testbeds.words import CLASSES, INSTANCES, JUDGED, SHAPES, choice_of, described
 
 if TYPE_CHECKING:
@@ -77,14 +78,18 @@ class Draw:
         return sample(dataset, **words, score=method_accuracies, device=device)
 
     def of_same_shape(self, dataset: Dataset) -> Testbed:
-        """A testbed of the same shape with images drawn uniformly: for an estimate, without features."""
+        """A testbed of the same shape with images drawn uniformly: for an estimate, without features.
+
+        The name is its seed, so that testbeds which differ only in how supports are chosen stay apart.
+        """
         from longshot.testbeds.sample import sample
 
         if self.make is not None:
             return self.make(dataset)
         words = {name: value for name, value in self.words.items() if choice_of(name) != "instances"}
         judged = self.words.get("instances") in JUDGED
-        return sample(dataset, **({**words, "instances": "uniform"} if judged else self.words))
+        chosen = {**words, "instances": "uniform"} if judged else dict(self.words)
+        return sample(dataset, **{**chosen, "seed": int(hash_text(self.name)[:8], 16)})
 
 
 def _nested(instances: dict[str, Any]) -> dict[str, Any]:
