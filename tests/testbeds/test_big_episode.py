@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from PIL import Image
 
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
+from longshot.datasets.formats.vtab import cut
 from longshot.evaluation.runner import evaluate
-from longshot.testbeds.big_episode import BigEpisode, shuffled_splits, split_rows
+from longshot.testbeds.big_episode import CUTS, BigEpisode, shuffled_splits, split_rows, with_splits
 from longshot.testbeds.testbed import Testbed
 
 SMALL = BigEpisode(train=12, validation=5)
@@ -151,6 +153,73 @@ def changed(data: Dataset, column: str, values: list[object]) -> Dataset:
     assert data.attributes is not None
     index = data.attributes.column_names.index(column)
     return replace(data, attributes=data.attributes.set_column(index, column, pa.array(values)))
+
+
+@pytest.mark.parametrize(
+    ("task", "official"),
+    [
+        ("cifar100", {"train": 50_000, "test": 10_000}),
+        ("svhn", {"train": 73_257, "test": 26_032}),
+        ("clevr_count", {"train": 70_000, "validation": 15_000}),
+        ("eurosat", {"train": 27_000}),
+    ],
+)
+def test_what_is_lacking_is_cut_as_vtab_cuts_its_own(
+    task: str, official: dict[str, int], shared: Path
+) -> None:
+    sizes = json.loads((shared / "golden" / "vtab_splits.json").read_text(encoding="utf-8"))[task]
+    pieces, _ = CUTS[tuple(official)]
+    slices = {part: stop - start for part, (_, start, stop) in cut(pieces, official).items()}
+    assert slices == {"train": sizes["train"], "validation": sizes["val"], "test": sizes["test"]}
+
+
+def without_split(data: Dataset, part: str, **more: str) -> Dataset:
+    """The dataset with the images of a split in another one, or in none."""
+    assert data.attributes is not None
+    names = [
+        more.get("into", "extra") if name == part else name for name in data.attributes["split"].to_pylist()
+    ]
+    return replace(data, attributes=data.attributes.set_column(0, "split", [names]))
+
+
+def test_train_and_test_alone_become_three_splits_in_their_order(data: Dataset) -> None:
+    train, test = by_hand(data, "train"), by_hand(data, "test")
+    made, words = with_splits(without_split(data, "validation"), seed=0)
+    rows = split_rows(made)
+    keys = {part: made.keys.take(pa.array(rows[part])).to_pylist() for part in rows}
+    assert keys == {
+        "train": train[:25],
+        "validation": train[25:],
+        "test": test,
+    }  # 28 train images: 90 % are 25
+    assert words.startswith("it has only train and test images and is cut as VTAB cuts CIFAR-100")
+    assert BigEpisode(train=12, validation=3).final(made)[0].support
+
+
+def test_a_whole_dataset_stays_as_it_is_and_one_split_is_cut_in_three(data: Dataset) -> None:
+    assert with_splits(data, seed=0) == (data, "")
+    alone = without_split(without_split(data, "validation", into="train"), "test")
+    assert data.attributes is not None and alone.attributes is not None
+    places = pa.array(np.arange(len(data)))
+    alone = replace(alone, attributes=alone.attributes.set_column(1, "position", places))
+    made, words = with_splits(alone, seed=0)
+    assert [len(rows) for rows in split_rows(made).values()] == [24, 8, 8]  # of 40 images
+    assert "EuroSAT: 60, 20 and 20 %" in words
+
+
+def test_an_order_is_drawn_where_there_is_none(data: Dataset) -> None:
+    assert data.attributes is not None
+    unordered = replace(data, attributes=data.attributes.drop_columns(["position"]))
+    made, words = with_splits(unordered, seed=3)
+    assert words == "it has no column position, so the order of its images was drawn (seed 3)"
+    assert sorted(split_rows(made)["test"]) == sorted(split_rows(data)["test"])
+    again, _ = with_splits(unordered, seed=3)
+    assert made.attributes is not None and made.attributes.equals(again.attributes)
+
+
+def test_splits_without_train_images_are_refused(data: Dataset) -> None:
+    with pytest.raises(UserError, match="has 0 train images among its 60"):
+        with_splits(without_split(data, "train"), seed=0)
 
 
 @pytest.mark.parametrize("column", ["split", "position"])

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from longshot.core.errors import UserError
 from longshot.core.ragged import Ragged
 from longshot.datasets.dataset import SPLITS, Dataset, canonical_split
+from longshot.datasets.formats.vtab import SplitSlice, cut
 from longshot.testbeds import columns
 from longshot.testbeds.content import read_content
 from longshot.testbeds.testbed import Testbed
@@ -25,6 +26,24 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 SUPPORTS = ("train800val200", "trainval")
+# splits that a dataset has → how VTAB cuts a dataset that has these, and which one of its own that is
+CUTS: dict[tuple[str, ...], tuple[dict[str, SplitSlice], str]] = {
+    ("train", "test"): (
+        {"train": ("train", 0, 90), "validation": ("train", 90, 100), "test": ("test", 0, 100)},
+        "CIFAR-100: train is the first 90 % of train, validation the last 10 %",
+    ),
+    ("train", "validation"): (
+        {"train": ("train", 0, 90), "validation": ("train", 90, 100), "test": ("validation", 0, 100)},
+        "CLEVR: test is its validation, train the first 90 % of train, validation the last 10 %",
+    ),
+    **{
+        (alone,): (
+            {"train": (alone, 0, 60), "validation": (alone, 60, 80), "test": (alone, 80, 100)},
+            "EuroSAT: 60, 20 and 20 % of all images",
+        )
+        for alone in SPLITS
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -114,29 +133,87 @@ def split_rows(dataset: Dataset) -> dict[str, Rows]:
             f"(train, validation, test) and position (an image's place in its split); it has "
             f"{', '.join(names) or 'no attributes'}. The VTAB tasks have both; a table of images may bring them."
         )
+    parts = _official_rows(dataset, table, _places(dataset, table))
+    for part in SPLITS:
+        if part not in parts:
+            raise UserError(
+                f"Dataset '{dataset.name}' has 0 {part} images among its {len(dataset):,}, and a big episode needs at "
+                "least 1 in each of train, validation and test; complete the column split."
+            )
+    return parts
+
+
+def _places(dataset: Dataset, table: pa.Table) -> Rows:
+    """The attribute ``position`` [N]; UserError where it is no whole number for every image."""
     position = table["position"]
     if position.null_count or not pa.types.is_integer(position.type):
         raise UserError(
             f"The attribute 'position' of '{dataset.name}' is {position.type} with {position.null_count:,} gaps, but "
             "whole numbers without gaps are needed."
         )
-    places = position.to_numpy().astype(np.int64)
+    places: Rows = position.to_numpy().astype(np.int64)
+    return places
+
+
+def _official_rows(dataset: Dataset, table: pa.Table, places: Rows) -> dict[str, Rows]:
+    """Rows of the splits that are there, each in the order of ``places`` [N]; UserError where one is taken twice."""
     labels = np.array([canonical_split(str(name)) or "" for name in table["split"].to_pylist()])
     parts: dict[str, Rows] = {}
     for part in SPLITS:
         rows = np.flatnonzero(labels == part)
-        if not len(rows):
-            raise UserError(
-                f"Dataset '{dataset.name}' has 0 {part} images among its {len(dataset):,}, and a big episode needs at "
-                "least 1 in each of train, validation and test; complete the column split."
-            )
         if len(np.unique(places[rows])) != len(rows):
             raise UserError(
                 f"The attribute 'position' of '{dataset.name}' names a place twice among the {len(rows):,} {part} "
                 "images, so their order is not known; number them 0, 1, 2 …"
             )
-        parts[part] = rows[np.argsort(places[rows])]
+        if len(rows):
+            parts[part] = rows[np.argsort(places[rows])]
     return parts
+
+
+def with_splits(dataset: Dataset, seed: int) -> tuple[Dataset, str]:
+    """A dataset with train, validation and test images, cut as VTAB cuts its own where it lacks some of them.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        With the attributes ``split`` and ``position``, without the second, or without both.
+    seed : int
+        What an order is drawn from where the dataset has none.
+
+    Returns
+    -------
+    (Dataset, str)
+        With both attributes; what was done to it in words, "" where it had all that is needed.
+
+    Examples
+    --------
+    >>> with_splits(longshot.open_dataset("toybox"), seed=0)[1]
+    'it has no column split, so its images were shuffled (seed 0) into 60/20/20 %'
+    """
+    table = dataset.attributes
+    if table is None or "split" not in table.column_names:
+        shuffled = f"it has no column split, so its images were shuffled (seed {seed}) into 60/20/20 %"
+        return shuffled_splits(dataset, seed), shuffled
+    words: list[str] = []
+    if "position" in table.column_names:
+        places = _places(dataset, table)
+    else:
+        places = np.random.default_rng(seed).permutation(len(dataset))
+        words.append(f"it has no column position, so the order of its images was drawn (seed {seed})")
+    parts = _official_rows(dataset, table, places)
+    if tuple(parts) != SPLITS:
+        if tuple(parts) not in CUTS:
+            raise UserError(
+                f"Dataset '{dataset.name}' has 0 train images among its {len(dataset):,}; complete the column split."
+            )
+        pieces, like = CUTS[tuple(parts)]
+        slices = cut(pieces, {part: len(rows) for part, rows in parts.items()})
+        words.append(f"it has only {' and '.join(parts)} images and is cut as VTAB cuts {like}")
+        parts = {split: parts[part][start:stop] for split, (part, start, stop) in slices.items()}
+    elif not words:
+        return dataset, ""
+    return _with_columns(dataset, parts), "; ".join(words)
 
 
 def shuffled_splits(
@@ -148,9 +225,14 @@ def shuffled_splits(
     """
     order = np.random.default_rng(seed).permutation(len(dataset))[:most]
     first, second = (round(share * len(order)) for share in (shares[0], sum(shares)))
+    return _with_columns(dataset, dict(zip(SPLITS, np.split(order, [first, second]), strict=True)))
+
+
+def _with_columns(dataset: Dataset, parts: dict[str, Rows]) -> Dataset:
+    """The dataset with the columns ``split`` and ``position`` of the rows of its parts, in their order."""
     split = np.full(len(dataset), "", dtype=object)
     position = np.arange(len(dataset), dtype=np.int64)
-    for part, rows in zip(SPLITS, np.split(order, [first, second]), strict=True):
+    for part, rows in parts.items():
         split[rows] = part
         position[rows] = np.arange(len(rows))
     drawn_columns = {"split": pa.array(split.tolist(), pa.string()), "position": pa.array(position)}

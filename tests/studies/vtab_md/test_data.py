@@ -88,7 +88,9 @@ def test_two_plain_datasets_and_none_at_all_are_refused() -> None:
 def test_own_tasks_without_splits_are_shuffled_and_say_so(photos: Path) -> None:
     [source] = open_sources(named_sources(natural__pics=photos), seed=4)
     assert source.data.name == "pics" and not source.official
-    assert "no column split, so its images were shuffled (seed 4)" in source.note
+    assert (
+        source.note == "pics: it has no column split, so its images were shuffled (seed 4) into 60/20/20 %."
+    )
     assert [len(rows) for rows in split_rows(source.data).values()] == [144, 48, 48]
 
 

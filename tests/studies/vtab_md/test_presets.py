@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from PIL import Image
 
 from longshot.datasets.dataset import Dataset
 from longshot.evaluation.inputs import backbone_parts
 from longshot.studies import Study, get_study, layered, study_names
 from longshot.studies.engine.run import run_opened
 from longshot.studies.vtab_md.data import cut_dataset
-from longshot.studies.vtab_md.plan import make_networks, make_rows
+from longshot.studies.vtab_md.networks import make_networks, make_rows
 from longshot.studies.vtab_md.settings import VtabSettings
 
 SMALL = [name for name in study_names() if name.startswith("vtab-md-")]
-BRANCHES, CLASSES, EACH = ("animals", "tools"), 16, 12
 TINY = {"tasks": 2, "max_way": 5, "max_query": 2, "max_support": 10, "train": 20, "validation": 6}
 # figures of a preset's own numbers; those of the paper's depend on its tables
 DRAWN = {
@@ -31,44 +26,6 @@ DRAWN = {
     "vtab-md-swap-small": {"figure-8"},
     "vtab-md-sur-small": {"figure-9"},
 }
-
-
-@dataclass(frozen=True)
-class Squares:
-    """20 × 20 pictures in a colour of their own."""
-
-    colours: np.ndarray
-
-    def read(self, row: int) -> Image.Image:
-        return Image.new("RGB", (20, 20), tuple(self.colours[row].tolist()))
-
-
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    """Two branches of 16 classes with splits and the attributes that the presets cut tasks from."""
-    ids = [f"{branch}/{number:02d}" for branch in BRANCHES for number in range(CLASSES)]
-    rows = len(ids) * EACH
-    rng = np.random.default_rng(0)
-    parts = {"train": range(6), "validation": range(6, 11), "test": range(11, 16)}
-    splits = {
-        part: tuple(f"{branch}/{n:02d}" for branch in BRANCHES for n in inside)
-        for part, inside in parts.items()
-    }
-    attributes = {
-        "viewpoint": [("side", "top")[row % 2] for row in range(rows)],
-        "clutter": [row % 3 for row in range(rows)],
-        "quality_issues": [row // 2 % 2 for row in range(rows)],
-    }
-    return Dataset(
-        name="squares",
-        class_ids=tuple(ids),
-        offsets=np.arange(len(ids) + 1) * EACH,
-        keys=pa.array([f"{ids[row // EACH]}/{row % EACH}" for row in range(rows)]),
-        store=Squares(rng.integers(0, 256, size=(rows, 3))),
-        source="squares",
-        attributes=pa.table(attributes),
-        splits=splits,
-    )
 
 
 def shrunk(study: Study) -> Study:
@@ -96,22 +53,24 @@ def _quick(call: str) -> str:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_small_preset_can_have_all_its_rows(name: str, data: Dataset) -> None:
+def test_a_small_preset_can_have_all_its_rows(name: str, squares: Dataset) -> None:
     study = shrunk(get_study(name))
     settings = study.settings
     assert isinstance(settings, VtabSettings)
-    networks, rows, notes = make_networks(settings, make_rows(settings), cut_dataset(data, settings.cut, 0))
+    networks, rows, notes = make_networks(
+        settings, make_rows(settings), cut_dataset(squares, settings.cut, 0)
+    )
     assert [row.name for row in rows] == list(settings.rows) and not notes
     used = {part for row in rows for part in backbone_parts(row.backbone)}
     assert used <= set(networks)  # a small preset trains whatever it shows
 
 
 @pytest.mark.parametrize("name", ["vtab-md-upstream-small", "vtab-md-sur-small"])
-def test_a_small_preset_trains_and_compares(name: str, data: Dataset, tmp_path: Path) -> None:
+def test_a_small_preset_trains_and_compares(name: str, squares: Dataset, tmp_path: Path) -> None:
     study = shrunk(get_study(name))
     settings = study.settings
     assert isinstance(settings, VtabSettings)
-    sources = cut_dataset(data, settings.cut, 0)
+    sources = cut_dataset(squares, settings.cut, 0)
     outcome = run_opened(study, sources, tmp_path / "out", device="cpu", workers=1)
     stems = {table.stem for table in outcome.tables}
     against = {"differences"} if settings.against else set()

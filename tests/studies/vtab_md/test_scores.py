@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.studies.vtab_md.data import MD, VTAB, StudySource
 from longshot.studies.vtab_md.figures import of_paper, of_scores
-from longshot.studies.vtab_md.plan import ApproachRow
+from longshot.studies.vtab_md.networks import ApproachRow
 from longshot.studies.vtab_md.scores import VtabScores
 from longshot.studies.vtab_md.tables import aggregate_table, sources_table
 
@@ -115,6 +116,19 @@ def test_the_first_place_is_shared_where_the_difference_may_be_zero(data: Datase
         planted.rows, planted.sources, {("A", "dtd"): base, ("B", "dtd"): base + noise - noise.mean() - 0.001}
     )
     assert tied.marks("dtd") == {"A": "tied", "B": "tied"}
+
+
+def test_first_places_are_within_a_setting_and_what_rows_were_trained_on(data: Dataset) -> None:
+    """A is far above B everywhere, but they are of one kind on episodes only."""
+    low, high = np.linspace(0, 0.5, 40), np.linspace(0.4, 1, 40)
+    sources = [StudySource("dtd", "md", data, True), StudySource("pets", "natural", data, True)]
+    values = {(name, s.name): v for name, v in (("A", high), ("B", low)) for s in sources}
+    kinds = {("A", "md"): "inductive", ("B", "md"): "inductive"}
+    kinds |= {("A", "big"): "transductive", ("B", "big"): "inductive"}
+    planted = VtabScores([row("A"), row("B")], sources, values, kinds)
+    assert planted.marks("dtd") == {"A": "best"} and planted.marks("pets") == {}
+    trained = [row("A"), replace(row("B"), group="with the sources' classes")]
+    assert VtabScores(trained, sources, values, kinds).marks("dtd") == {}
 
 
 def test_absent_sources_stand_in_the_table(data: Dataset) -> None:

@@ -12,10 +12,12 @@ import pytest
 
 from longshot.datasets import open_dataset
 from longshot.studies import get_study, layered
-from longshot.studies.vtab_md import paper, tables
+from longshot.studies.engine.training import StudyTraining, TrainingRecord
+from longshot.studies.vtab_md import paper
+from longshot.studies.vtab_md.choices import choose
 from longshot.studies.vtab_md.data import StudySource
 from longshot.studies.vtab_md.figures import figures as make_figures
-from longshot.studies.vtab_md.plan import ApproachRow, NetworkToTrain
+from longshot.studies.vtab_md.networks import ApproachRow
 from longshot.studies.vtab_md.scores import VtabScores
 from longshot.studies.vtab_md.settings import VtabSettings
 from longshot.studies.vtab_md.tables import (
@@ -85,24 +87,20 @@ def test_printed_aggregates_stand_below_the_measured_ones(scores: VtabScores) ->
     assert [sheet.note.endswith("A note.") for sheet in table.sheets] == [True, False]
 
 
-def test_a_network_is_told_from_its_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = {"steps": 1200, "best_step": 900, "seconds": 61.4, "validation_accuracy": 0.625}
-    monkeypatch.setattr(tables, "training_outcome", lambda path: outcome)
-    data = SimpleNamespace(name="toys", splits={"train": ("a", "b")}, class_ids=("a", "b", "c"))
+def test_a_network_is_told_from_its_training() -> None:
+    data: Any = SimpleNamespace(name="toys", splits={"train": ("a", "b")}, class_ids=("a", "b", "c"))
+    record = TrainingRecord("one", "x", 1200, None, 1200, 900, 61.4, 0.625)
 
-    def network(**options: object) -> NetworkToTrain:
-        plan: Any = SimpleNamespace(options=options, algorithm="protonet")
-        return NetworkToTrain("one", plan, data, False)  # type: ignore[arg-type]
+    def network(**options: object) -> StudyTraining:
+        return StudyTraining("one", data, "protonet", options, identity=1)
 
-    table = networks_table(
-        {"one": (network(network="resnet12", size=84), "x"), "two": (network(start="one"), "y")}
-    )
+    networks = {"one": network(network="resnet12", size=84), "two": network(start="one")}
+    table = networks_table(networks, {"one": record, "two": record})
     rows = [[cell.text for cell in row] for row in table.sheets[0].blocks[0]]
     assert rows[0] == ["one", "protonet", "resnet12", "84", "toys", "2", "1,200", "900", "61", "62.5"]
     assert rows[1][2:4] == ["one", "–"]
-    outcome["validation_accuracy"] = None  # type: ignore[assignment]
     data.splits = {}
-    table = networks_table({"one": (network(), "x")})
+    table = networks_table({"one": network()}, {"one": replace(record, validation_accuracy=None)})
     [row] = [[cell.text for cell in row] for row in table.sheets[0].blocks[0]]
     assert (row[2], row[5], row[-1]) == ("cnn4", "3", "–")
 
@@ -161,24 +159,20 @@ def test_the_papers_figure_2_has_two_of_its_columns(scores: VtabScores) -> None:
     settings = layered(get_study("vtab-md-small"), None, {"figures": figures, "published": [4, 7]}).settings
     assert isinstance(settings, VtabSettings)
     drawings: dict[str, Any] = make_figures(settings, scores)
-    shown = {name: [row.label for row in drawing.args[0].rows] for name, drawing in drawings.items()}
+    shown = {name: [row.label for row in drawing.draw.args[0].rows] for name, drawing in drawings.items()}
     assert shown["figure-2"] == shown["figure-6"] == ["B"]
     assert shown["published-figure-2"] == ["MD-Transfer", "BiT-ResNet-18"]
     assert shown["published-figure-6"] == ["BiT-ResNet-50 (GNWS)", "BiT-ResNet-50 (BN)"]
 
 
 def test_the_candidate_that_was_taken_is_bold() -> None:
-    settings = get_study("vtab-md-small").settings
-    assert isinstance(settings, VtabSettings)
-    table = choices_table(
-        settings, {"BiT": {"bit(steps=1)": 0.25, "bit(steps=9)": 0.5}}, {"BiT": "bit(steps=9)"}
-    )
-    assert [(cell.text, cell.mark) for row in table.sheets[0].blocks[0] for cell in row[2:]] == [
+    choice = choose("BiT", {"bit(steps=1)": {"pets": 0.25}, "bit(steps=9)": {"pets": 0.5}}, [(20, 37)])
+    table = choices_table([choice])
+    assert [(cell.text, cell.mark) for row in table.sheets[0].blocks[0] for cell in row[2:4]] == [
         ("25.00", ""),
+        ("2.70", ""),
         ("50.00", "best"),
+        ("2.70", ""),
     ]
     assert [record["chosen"] for record in table.records] == [False, True]
-    assert (
-        "first 60 train images" in table.sheets[0].note
-        and "first 20 validation images" in table.sheets[0].note
-    )
+    assert "the one listed first is taken" in table.sheets[0].note

@@ -19,7 +19,7 @@ from longshot.statistics import mean_interval, wilson
 from longshot.studies import get_study, layered
 from longshot.studies.engine.data import GivenDataset
 from longshot.studies.vtab_md.data import StudySource, open_sources
-from longshot.studies.vtab_md.plan import make_networks, make_rows
+from longshot.studies.vtab_md.networks import make_networks, make_rows
 from longshot.studies.vtab_md.settings import VtabSettings
 
 TINY = {
@@ -51,6 +51,7 @@ SETTINGS: dict[str, Any] = {
         "Lost": {"backbone": "lost", "method": "protonet"},
     },
     "against": "ProtoNets",
+    "comparisons": {},
     "published": [4, 7],
     "figures": {
         "figure-1": {"kind": "aggregate"},

@@ -97,11 +97,12 @@ them apart.
         )
 
     def varied(self) -> list[tuple[str, str]]:
-        """(label, the factor's value in words) of every side."""
+        """(label, the factor's value in words) of every side; of a factor with many settings those that differ."""
         start = f"{self.factor}."
         shown = []
+        differing = self._varying()
         for side in self.sides:
-            values = {p: v for p, v in flatten(side.settings).items() if _under(p, self.factor)}
+            values = {path: value for path, value in flatten(side.settings).items() if path in differing}
             words = [f"{path.removeprefix(start)} {_say(value)}" for path, value in values.items()]
             alone = len(values) == 1 and self.factor in values
             shown.append((side.label, _say(values[self.factor]) if alone else ", ".join(words) or _ABSENT))
@@ -109,8 +110,12 @@ them apart.
 
     def shared(self) -> list[tuple[str, str]]:
         """(setting, value in words) of everything that is equal on all sides."""
-        values = flatten(self.sides[0].settings)
-        return [(path, _say(value)) for path, value in values.items() if not _under(path, self.factor)]
+        values, differing = flatten(self.sides[0].settings), self._varying()
+        return [(path, _say(value)) for path, value in values.items() if path not in differing]
+
+    def _varying(self) -> set[str]:
+        """The settings under the factor that differ between sides."""
+        return set(_differing([flatten(side.settings) for side in self.sides]))
 
 
 def flatten(settings: Mapping[str, Any], start: str = "") -> dict[str, Any]:

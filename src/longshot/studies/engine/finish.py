@@ -77,7 +77,7 @@ def finish(
 
     folder.step("figures", inputs, pictures, draw_figures)
     names = list(dict.fromkeys(dataset.name for dataset in datasets))
-    title = f"{study.title or study.name}: {', '.join(names)}"
+    title = f"{study.title or study.name}: {_few(names)}"
     folder.save(
         tables=[table.stem for table in tables],
         absent=list(findings.absent),
@@ -100,6 +100,12 @@ def finish(
     notes = [*findings.absent, *findings.notes]
     listed = [str(path.relative_to(out)) for path in pictures]
     return StudyOutcome(out, notes, folder.did, tables, listed, findings.claims)
+
+
+def _few(names: Sequence[str], most: int = 4) -> str:
+    """The names, or the first of them and how many more there are."""
+    shown = names if len(names) <= most else [*names[: most - 1], f"{len(names) - most + 1} more"]
+    return ", ".join(shown)
 
 
 def _known_by_name(datasets: Sequence[Dataset]) -> list[str]:

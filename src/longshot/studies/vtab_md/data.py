@@ -20,7 +20,7 @@ from longshot.datasets.part import branches, under
 from longshot.datasets.stores import RowsStore
 from longshot.studies.engine.data import NAME, GivenDataset, check_names
 from longshot.taxonomy.dag import Taxonomy
-from longshot.testbeds.big_episode import shuffled_splits, split_rows
+from longshot.testbeds.big_episode import shuffled_splits, split_rows, with_splits
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -54,6 +54,7 @@ class StudySource:
     data: Dataset
     official: bool  # one of MD-v2's or VTAB-v2's own
     note: str = ""
+    problem: str = ""  # why it cannot be tested on; it is left out, and the study goes on
 
     @property
     def title(self) -> str:
@@ -85,7 +86,10 @@ def role_of(key: str) -> tuple[str, str, bool]:
 
 
 def open_sources(named: Mapping[str, GivenDataset], seed: int) -> list[StudySource]:
-    """The datasets of the named sources, each called as its source; UserError where one does not fit its role."""
+    """The datasets of the named sources, each called as its source; UserError where one cannot be opened.
+
+    One that is there but cannot be a big episode says so as its ``problem``.
+    """
     sources: dict[str, StudySource] = {}
     for key, dataset in named.items():
         role, name, official = role_of(key)
@@ -97,15 +101,17 @@ def open_sources(named: Mapping[str, GivenDataset], seed: int) -> list[StudySour
             and Path(dataset.data).exists()
         ):
             dataset = GivenDataset(name, f"vtab(task='{name}'):{dataset.data}")
-        data, note = replace(dataset.open(), name=name), ""
+        data, note, problem = replace(dataset.open(), name=name), "", ""
         if role in GROUPS:
             if official:
                 _check_task(data, name)
-            elif data.attributes is None or "split" not in data.attributes.column_names:
-                data = shuffled_splits(data, seed)
-                note = f"{name}: no column split, so its images were shuffled (seed {seed}) into 60/20/20 %."
-            split_rows(data)
-        sources[name] = StudySource(name, role, data, official, note)
+            try:
+                data, words = with_splits(data, seed)
+                split_rows(data)
+                note = f"{name}: {words}." if words else ""
+            except UserError as error:
+                problem = error.fact.rstrip(".")
+        sources[name] = StudySource(name, role, data, official, note, problem)
     return list(sources.values())
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from longshot.reports.svg import LIGHT, marker, new_figure, shorten
-from longshot.studies.engine.figures import Drawings, save
+from longshot.studies.engine.figures import Drawings, Picture, save
 from longshot.studies.vtab_md import paper as paper
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB
 from longshot.studies.vtab_md.scores import VtabScores
@@ -67,8 +67,24 @@ def figures(settings: VtabSettings, scores: VtabScores) -> Drawings:
             if chart is not own and name == "figure-2":
                 part = chart.only(["MD-Transfer", "BiT-ResNet-18"])
             if drawable(part, figure.kind):
-                drawings[title] = partial(_DRAW[figure.kind], part, reference(chart, figure), figure.title)
+                draw = partial(_DRAW[figure.kind], part, reference(chart, figure), figure.title)
+                drawings[title] = Picture(_caption(figure, name, part), draw)
     return drawings
+
+
+def _caption(figure: FigureSettings, name: str, chart: Chart) -> str:
+    """What is seen, and whose numbers they are."""
+    words = {
+        "aggregate": "Means over sources, each counting once",
+        "md": "Accuracy on the episodes of every source",
+        "vtab": "Accuracy on every big episode",
+        "both": "Accuracy on the episodes of every source and on every big episode",
+        "grid": "Accuracy by resolution, a line for every network",
+    }[figure.kind]
+    line = f"; the dashed line is the mean of {figure.reference}" if figure.reference else ""
+    whose = f" {chart.source[0].upper()}{chart.source[1:]}." if chart.source else ""
+    layout = f" in the layout of the paper's {name.replace('-', ' ')}" if name.startswith("figure-") else ""
+    return f"{words}{layout}{line}; bars and whiskers are 95 % intervals.{whose}"
 
 
 def of_scores(scores: VtabScores) -> Chart:

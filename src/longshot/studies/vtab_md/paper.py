@@ -23,6 +23,21 @@ AGGREGATES = {
     "structured": "VTAB (structured)",
 }
 TITLES = {**data.TITLES, **AGGREGATES}
+# row of a preset → the table and column whose approach it stands for, with other networks and data
+ROWS = {
+    **{name: (4, name) for name in ("MD-Transfer", "ProtoMAML", "ProtoNets", "CTX", "BiT-ResNet-18")},
+    "BiT": (4, "BiT-ResNet-18"),
+    **{f"{name} (all)": (5, name) for name in ("MD-Transfer", "ProtoMAML", "ProtoNets")},
+    "SUR": (5, "SUR"),
+    "BiT-8 (20×20)": (6, "BiT-ResNet-18 (126×126)"),
+    "BiT-8 (40×40)": (6, "BiT-ResNet-18 (224×224)"),
+    "BiT-24 (20×20)": (6, "BiT-ResNet-50 (126×126)"),
+    "BiT-24 (40×40)": (6, "BiT-ResNet-50 (224×224)"),
+    "BiT (GNWS)": (7, "BiT-ResNet-50 (GNWS)"),
+    "BiT (BN)": (7, "BiT-ResNet-50 (BN)"),
+    "BiT (all upstream classes)": (9, "BiT-ResNet-50 (JFT)"),
+    "BiT (class-ablated)": (9, "BiT-ResNet-50 (JFT, class-ablated)"),
+}
 
 
 @dataclass(frozen=True)
@@ -61,6 +76,20 @@ def printed(number: int) -> Printed:
             }
             return Printed(number, table["title"], tuple(table["columns"]), rows)
     raise UserError(f"There is no table {number} of VTAB+MD here; there are 4 to 9.")
+
+
+def difference(first: str, second: str, on: str) -> float | None:
+    """What the paper printed for one row minus another on a source or aggregate, as a share; None where it did not.
+
+    >>> difference("CTX", "MD-Transfer", "natural")
+    0.0825
+    """
+    cells = [
+        printed(ROWS[row][0]).value(on, ROWS[row][1]) if row in ROWS else None for row in (first, second)
+    ]
+    if cells[0] is None or cells[1] is None:
+        return None
+    return round((cells[0][0] - cells[1][0]) / 100, 6)
 
 
 def source_sheet(number: int) -> Sheet:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from longshot.core.arrays import Floats
 from longshot.core.ragged import Ragged
 from longshot.core.wording import count
 from longshot.statistics import Interval, mean_interval, wilson
-from longshot.studies.engine.rows import numbers, select_rows
 from longshot.studies.engine.tables import TableRow, first_places
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB, StudySource
-from longshot.studies.vtab_md.plan import ApproachRow
+from longshot.studies.vtab_md.networks import ApproachRow
 
 if TYPE_CHECKING:
+    from longshot.studies.engine.scores import Scores
     from longshot.testbeds.testbed import Testbed
 
 PARTS = ("md", "all", *GROUPS)
@@ -69,6 +68,7 @@ class VtabScores:
     rows: Sequence[ApproachRow]
     sources: Sequence[StudySource]  # of episodes and of big episodes, in the order of the paper
     values: Mapping[tuple[str, str], Floats]
+    settings: Mapping[tuple[str, str], str] = field(default_factory=dict)  # of its methods: (row, md or big)
 
     def interval(self, row: str, source: str) -> Interval | None:
         """Mean with its 95 % interval: Student t over episodes, Wilson over the test images of a big episode."""
@@ -108,50 +108,57 @@ class VtabScores:
         reach = math.sqrt(sum(half * half for half in halves if half is not None)) / len(present)
         return Interval(mean, mean - reach, mean + reach, len(present))
 
-    def difference(self, row: str, minus: str, source: str) -> Interval | None:
-        """Accuracy of ``row`` minus that of ``minus`` on the episodes or test images that both have."""
-        pair = [self.values.get((approach, source)) for approach in (row, minus)]
-        if pair[0] is None or pair[1] is None:
+    def paired(self, row: str, minus: str, source: str) -> Floats | None:
+        """``row`` minus ``minus`` on every episode or test image that both have, [n]; None where one has none."""
+        first, second = (self.values.get((approach, source)) for approach in (row, minus))
+        if first is None or second is None:
             return None
-        shared = min(len(pair[0]), len(pair[1]))  # fewer episodes are the first of more
-        return mean_interval(pair[0][:shared] - pair[1][:shared])
+        shared = min(len(first), len(second))  # fewer episodes are the first of more
+        difference: Floats = first[:shared] - second[:shared]
+        return difference
+
+    def difference(self, row: str, minus: str, source: str) -> Interval | None:
+        """The mean of :meth:`paired` with its 95 % interval."""
+        values = self.paired(row, minus, source)
+        return None if values is None else mean_interval(values)
 
     def marks(self, source: str) -> dict[str, str]:
-        """Row → "best" or "tied" at the first place of a source, by the rule of all studies."""
+        """Row → "best" or "tied" at the first place of a source, by the rule of all studies.
+
+        Rows are ranked among those of their kind: inductive or transductive there, and trained on the same data.
+        """
         return self._marks[source]
 
     @cached_property
     def _marks(self) -> dict[str, dict[str, str]]:
         """Source → row → mark; rows with fewer episodes are compared on those that all have."""
+        # A row may be inductive on episodes and transductive on big ones: it stands in the table once for each.
+        lines = [
+            (row.name, kind, TableRow((row.name,), f"{self.settings.get((row.name, kind), '')}, {row.group}"))
+            for row in self.rows
+            for kind in ("md", "big")
+        ]
         columns = []
         for source in self.sources:
-            listed = [self.values.get((row.name, source.name)) for row in self.rows]
+            here = "md" if source.role == "md" else "big"
+            listed = [
+                self.values.get((name, source.name)) if kind == here else None for name, kind, _ in lines
+            ]
             shared = min((len(values) for values in listed if values is not None), default=0)
             columns.append([None if values is None else values[:shared] for values in listed])
-        by_source = first_places(columns, [TableRow((row.name,)) for row in self.rows])
+        by_source = first_places(columns, [line for _, _, line in lines])
         return {
-            source.name: {row.name: mark for row, mark in zip(self.rows, marks, strict=True) if mark}
+            source.name: {name: mark for (name, _, _), mark in zip(lines, marks, strict=True) if mark}
             for source, marks in zip(self.sources, by_source, strict=True)
         }
 
 
-def episode_values(table: pa.Table, testbed: Testbed, backbone: str, method: str) -> Floats:
-    """Accuracy per episode [T]."""
-    return numbers(select_rows(table, testbed, backbone, method))
-
-
-def image_values(table: pa.Table, testbed: Testbed, backbone: str, method: str) -> Floats:
-    """1 or 0 for every query image [Q], block by block: their mean weighs blocks by their images."""
-    predictions = select_rows(table, testbed, backbone, method)["prediction"].combine_chunks()
-    hits: Floats = (predictions.flatten().to_numpy() == testbed.column("query_label").values).astype(
-        np.float64
-    )
+def image_values(scores: Scores, testbed: str, backbone: str, method: str) -> Floats:
+    """1 or 0 for every query image of a big episode [Q], block by block: their mean weighs blocks by their images."""
+    predictions = scores.rows(testbed, backbone, method)["prediction"].combine_chunks()
+    labels = scores.testbeds[testbed].column("query_label").values
+    hits: Floats = (predictions.flatten().to_numpy() == labels).astype(np.float64)
     return hits
-
-
-def mean_accuracy(table: pa.Table, testbed: Testbed, backbone: str, method: str) -> float:
-    """Accuracy over all query images of a big episode."""
-    return float(image_values(table, testbed, backbone, method).mean())
 
 
 def supportless(testbed: Testbed) -> int:

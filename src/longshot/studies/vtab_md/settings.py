@@ -77,6 +77,20 @@ class ApproachSettings(Record):
         return self
 
 
+class ComparisonSettings(Record):
+    """Rows that are set against each other, and the one factor in which they differ.
+
+    Factors are paths: ``approach`` as a whole, ``approach.method``, ``approach.method.head``, ``approach.backbone``,
+    ``approach.backbone.network.norm``, ``data``.
+    """
+
+    factor: Text
+    rows: Annotated[_Names, Field(min_length=2)]
+    budgets: Literal["equal", "own"] = Field(
+        "equal", description="Steps of training: equal on all sides, or a part of each approach"
+    )
+
+
 class FigureSettings(Record):
     """A picture: its kind, the rows it shows and a row whose mean is drawn as a line."""
 
@@ -110,6 +124,7 @@ class VtabSettings(StudySettings):
         description="Tables of the paper that stand beside"
     )
     against: Text | None = Field(description="A row that all others are compared with")
+    comparisons: dict[str, ComparisonSettings] = Field(description="Rows set against each other, by name")
     figures: dict[str, FigureSettings] = Field(description="Pictures, by name")
 
     @model_validator(mode="after")

@@ -3,44 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.reports.sheets import Sheet, SheetCell
 from longshot.studies.engine.tables import FIRST_PLACE, Fact, TableFile, bounds, heads, percent, points, row
-from longshot.studies.engine.training import training_outcome
 from longshot.studies.vtab_md import paper
+from longshot.studies.vtab_md.choices import RULE, Choice, choices_of
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB, absence_sentences
+from longshot.studies.vtab_md.plan import VtabLab
 from longshot.studies.vtab_md.scores import VtabScores
-from longshot.studies.vtab_md.settings import VtabSettings
 
 if TYPE_CHECKING:
     from longshot.statistics import Interval
-    from longshot.studies.vtab_md.plan import NetworkToTrain
+    from longshot.studies.engine.training import StudyTraining, TrainingRecord
 
 _KEYS = ("source", "row", "on", "title", "mean", "low", "high", "n", "mark")
+_FIRST = FIRST_PLACE.replace("of its column", "of its line")  # a line per source
+_KINDS = "Of one kind are rows that are inductive or transductive alike and were trained on the same data."
 _INTERVALS = (
     "Episodes: mean over episodes ± half the 95 % interval (Student t). Big episodes: share of the test images ± half "
     "Wilson's 95 % interval, which holds for other test images, not for other supports."
 )
 
 
-def tables(
-    settings: VtabSettings,
-    scores: VtabScores,
-    validated: Mapping[str, Mapping[str, float]],
-    chosen: Mapping[str, str],
-    networks: Mapping[str, tuple[NetworkToTrain, str]],
-    notes: Sequence[str],
-) -> list[TableFile]:
-    """Every table of the study; ``validated`` and ``chosen`` are those of :func:`choices_table`."""
-    written = [aggregate_table(settings.published, scores, notes), sources_table(settings.published, scores)]
+def tables(lab: VtabLab, scores: VtabScores) -> list[TableFile]:
+    """Every table of the study."""
+    settings, choices = lab.settings, choices_of(lab)
+    written = [
+        aggregate_table(settings.published, scores, lab.absent),
+        sources_table(settings.published, scores),
+    ]
     if any(approach.name == settings.against for approach in scores.rows):
         written.append(differences_table(str(settings.against), scores))
-    if validated:
-        written.append(choices_table(settings, validated, chosen))
-    if networks:
-        written.append(networks_table(networks))
+    if choices:
+        written.append(choices_table(list(choices.values())))
+    if lab.networks:
+        written.append(networks_table(lab.plan.networks, lab.networks))
     return written
 
 
@@ -96,7 +94,7 @@ def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
         if block:
             blocks.append(block)
     names = heads("data source", *(approach.name for approach in scores.rows))
-    note = f"Accuracy in %. {_INTERVALS} {FIRST_PLACE} {' '.join(absence_sentences(scores.sources))}"
+    note = f"Accuracy in %. {_INTERVALS} {_FIRST} {_KINDS} {' '.join(absence_sentences(scores.sources))}"
     sheets = [Sheet("VTAB+MD by source", names, blocks, note, labels=1)]
     sheets += [paper.source_sheet(number) for number in published]
     return TableFile("sources", sheets, [*records, *paper.records(published, _KEYS)])
@@ -144,48 +142,50 @@ def differences_table(against: str, scores: VtabScores) -> TableFile:
     return TableFile("differences", [sheet], records, lines)
 
 
-def choices_table(
-    settings: VtabSettings, validated: Mapping[str, Mapping[str, float]], chosen: Mapping[str, str]
-) -> TableFile:
-    """What the candidates of every row came to on the validation images; one setting for all tasks.
-
-    ``validated`` has the accuracies by row and candidate, ``chosen`` the candidate of each row that was taken.
-    """
+def choices_table(choices: Sequence[Choice]) -> TableFile:
+    """What the candidates of every row came to on the validation images; one setting for all tasks."""
     records: list[Fact] = []
     blocks = []
-    for name, candidates in validated.items():
+    for choice in choices:
         block = []
-        for call, accuracy in candidates.items():
-            taken = call == chosen[name]
-            facts = {"row": name, "candidate": call, "mean_validation_accuracy": accuracy}
-            records.append({**facts, "chosen": taken})
-            block.append(row(name, call, SheetCell(f"{100 * accuracy:.2f}", "best" if taken else "")))
+        for call, accuracy in choice.accuracy.items():
+            taken = call == choice.chosen
+            facts = {"row": choice.row, "candidate": call, "mean_validation_accuracy": accuracy}
+            records.append({**facts, "images": choice.images, "chance": choice.chance, "chosen": taken})
+            shown = row(choice.row, call, SheetCell(f"{100 * accuracy:.2f}", "best" if taken else ""))
+            block.append(
+                [*shown, *row(f"{100 * choice.chance:.2f}", f"{choice.images:,}", f"{choice.tasks:,}")]
+            )
         blocks.append(block)
-    names = heads("approach", "candidate", "validation accuracy (%)")
+    names = heads("approach", "candidate", "validation accuracy (%)", "guessing (%)", "images", "tasks")
     note = (
-        f"Trained on the first {settings.train:,} train images of each big episode, asked for the first "
-        f"{settings.validation:,} validation images; mean over tasks. Bold: taken for all tasks."
+        "Learned from the train images of each big episode alone, asked for its validation images; mean over tasks. "
+        f"Bold: taken for all tasks. {RULE}"
     )
-    return TableFile("choices", [Sheet("Settings chosen for big episodes", names, blocks, note)], records)
+    sheet = Sheet("Settings chosen for big episodes", names, blocks, note, labels=2)
+    return TableFile("choices", [sheet], records)
 
 
-def networks_table(networks: Mapping[str, tuple[NetworkToTrain, str]]) -> TableFile:
-    """What each training came to: a limit in minutes may have cut it."""
+def networks_table(
+    trainings: Mapping[str, StudyTraining], trained: Mapping[str, TrainingRecord]
+) -> TableFile:
+    """What each training came to: a ceiling in minutes may have cut it."""
     records: list[Fact] = []
-    for name, (network, path) in networks.items():
-        options, outcome = network.plan.options, training_outcome(Path(path))
+    for name, record in trained.items():
+        training = trainings[name]
+        options, data = training.options, training.data
         records.append(
             {
                 "network": name,
-                "algorithm": network.plan.algorithm,
+                "algorithm": training.algorithm,
                 "architecture": options.get("network") or options.get("start") or "cnn4",
                 "size": options.get("size"),
-                "data": network.data.name,
-                "train_classes": len(network.data.splits.get("train", network.data.class_ids)),
-                "steps": outcome["steps"],
-                "kept_step": outcome["best_step"],
-                "seconds": outcome["seconds"],
-                "validation_accuracy": outcome["validation_accuracy"],
+                "data": data.name,
+                "train_classes": len(data.splits.get("train", data.class_ids)),
+                "steps": record.steps,
+                "kept_step": record.best_step,
+                "seconds": record.seconds,
+                "validation_accuracy": record.validation_accuracy,
             }
         )
     names = heads(

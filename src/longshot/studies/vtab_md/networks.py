@@ -1,0 +1,237 @@
+"""The networks that the study VTAB+MD trains: on which sources, in which order, and which rows they leave possible."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from longshot.core.errors import UserError
+from longshot.core.wording import first
+from longshot.evaluation.inputs import backbone_parts
+from longshot.studies.engine.training import StudyTraining
+from longshot.studies.vtab_md.data import StudySource, union
+from longshot.studies.vtab_md.settings import VtabNetwork, VtabSettings
+from longshot.testbeds.base import Pool
+from longshot.testbeds.classes import SiblingClasses
+from longshot.testbeds.meta_dataset import MetaDatasetShape
+
+if TYPE_CHECKING:
+    from longshot.datasets.dataset import Dataset
+
+UPSTREAM, EPISODES = "upstream", "md"  # under data: every source of that role
+
+
+@dataclass(frozen=True)
+class ApproachRow:
+    """One approach. ``backbone`` names networks of the study or backbones; ``vtab`` are candidates, one is chosen."""
+
+    name: str
+    backbone: str
+    md: str | None
+    vtab: tuple[str, ...]
+    tasks: int
+    group: str
+    capacity: str | None
+    resolution: int | None
+
+
+def make_rows(settings: VtabSettings) -> list[ApproachRow]:
+    """The rows as asked for; a row without a backbone takes the study's."""
+    rows = []
+    for name, approach in settings.rows.items():
+        tasks = min(approach.tasks or settings.tasks, settings.tasks)
+        own = {**dict(approach), "backbone": approach.backbone or settings.backbone, "tasks": tasks}
+        rows.append(ApproachRow(name, **own))
+    return rows
+
+
+def make_networks(
+    settings: VtabSettings, rows: Sequence[ApproachRow], sources: Sequence[StudySource]
+) -> tuple[dict[str, StudyTraining], list[ApproachRow], list[str]]:
+    """Networks in the order of training, the rows that can be had, and sentences on those that cannot."""
+    plans, ensembles = _one_per_source(settings.networks, sources)
+    planner = _NetworkPlanner(settings, plans, sources)
+    possible: list[ApproachRow] = []
+    for row in rows:
+        parts = [name for part in backbone_parts(row.backbone) for name in ensembles.get(part, [part])]
+        for name in parts:
+            if name in plans:
+                planner.need(name)
+        reasons = [planner.missing[name] for name in parts if name in planner.missing]
+        if reasons:
+            planner.notes.append(f"The row '{row.name}' is left out: {reasons[0]}.")
+        else:
+            possible.append(replace(row, backbone=" + ".join(parts)))
+    if not possible:
+        raise UserError(f"No row of the study can be had. {planner.notes[0]} Give the source as NAME=PATH.")
+    used = {part for row in possible for part in backbone_parts(row.backbone)}
+    for name in reversed(planner.networks):  # starts come before those that start from them
+        if name in used:
+            used.add(plans[name].start or name)
+    networks = {name: network for name, network in planner.networks.items() if name in used}
+    return networks, possible, planner.notes
+
+
+class _NetworkPlanner:
+    """Finds out which networks can be trained on the sources at hand, and in which order."""
+
+    def __init__(
+        self, settings: VtabSettings, plans: Mapping[str, VtabNetwork], sources: Sequence[StudySource]
+    ) -> None:
+        self.settings, self.plans, self.sources = settings, plans, sources
+        self.networks: dict[str, StudyTraining] = {}  # those that start another come first
+        self.missing: dict[str, str] = {}  # network → why it cannot be trained
+        self.notes: list[str] = []
+
+    def need(self, name: str, above: tuple[str, ...] = ()) -> None:
+        """Plan a network behind the one that it starts from."""
+        if name in self.networks or name in self.missing:
+            return
+        if name in above:
+            raise UserError(
+                f"The network '{name}' starts from itself through {first(above)}; break the circle."
+            )
+        plan = self.plans[name]
+        if plan.start is not None and plan.start in self.plans:
+            self.need(plan.start, (*above, name))
+            if plan.start in self.missing:
+                self.missing[name] = self.missing[plan.start]
+                return
+        lacking = [word for word in plan.data if not _training_sources(word, self.sources)]
+        if lacking:
+            self.missing[name] = (
+                f"its network is trained on '{lacking[0]}', and no such source with train classes is here"
+            )
+            return
+        training = _training(name, plan, self.settings, self.sources)
+        problem = _untrainable(training)
+        if problem:
+            self.missing[name] = f"its network '{name}' cannot be trained. {problem}"
+            return
+        self.networks[name] = training
+        validating = [_training_sources(word, self.sources) for word in plan.validate_on]
+        if plan.validate_on and not any(validating):
+            self.notes.append(
+                f"The network '{name}' is validated on classes of its own data: none of "
+                f"{first(plan.validate_on)} is here with train and validation classes."
+            )
+
+
+def _one_per_source(
+    networks: Mapping[str, VtabNetwork], sources: Sequence[StudySource]
+) -> tuple[dict[str, VtabNetwork], dict[str, list[str]]]:
+    """The trainings with one per source where ``each`` is set, and what the name of such a training stands for."""
+    plans: dict[str, VtabNetwork] = {}
+    ensembles: dict[str, list[str]] = {}
+    for name, plan in networks.items():
+        groups = [_training_sources(word, sources) for word in plan.data]
+        if not plan.each or not all(groups):  # a part of what was asked for would pass for the whole
+            plans[name] = plan
+            continue
+        members = {f"{name}-{source.name}": source for group in groups for source in group}
+        ensembles[name] = list(members)
+        plans |= {
+            member: plan.model_copy(update={"data": (source.name,)}) for member, source in members.items()
+        }
+    return plans, ensembles
+
+
+def _named(word: str, sources: Sequence[StudySource]) -> list[StudySource]:
+    """The sources that a word under data stands for."""
+    by_role = word in (UPSTREAM, EPISODES)
+    return [source for source in sources if (source.role if by_role else source.name) == word]
+
+
+def _training_sources(word: str, sources: Sequence[StudySource]) -> list[StudySource]:
+    """Those of them that may train: upstream data, and sources of episodes that have train classes of their own."""
+    return [
+        source
+        for source in _named(word, sources)
+        if source.role == UPSTREAM or (source.role == EPISODES and source.data.splits.get("train"))
+    ]
+
+
+def _training(
+    name: str, plan: VtabNetwork, settings: VtabSettings, sources: Sequence[StudySource]
+) -> StudyTraining:
+    """The training of a network; episodes of several sources are of one of them each."""
+    from longshot.training.registry import get_algorithm
+
+    data, several = _data(name, plan, sources)
+    options = {**plan.options, "seed": settings.seed}
+    episodic = get_algorithm(plan.algorithm).episodic
+    if episodic and plan.episodes == "meta-dataset":
+        options["shape"] = shape_of(settings)
+    if episodic and several:
+        options["classes"] = SiblingClasses()
+    identity = [
+        plan.algorithm,
+        plan.options,
+        plan.episodes,
+        data.fingerprint,
+        dict(data.splits),
+        settings.seed,
+    ]
+    return StudyTraining(name, data, plan.algorithm, options, identity)
+
+
+def _data(name: str, plan: VtabNetwork, sources: Sequence[StudySource]) -> tuple[Dataset, bool]:
+    """What a network sees, and whether it is of several sources."""
+    train, validate, without = (
+        {source.name: source for word in words for source in pick(word, sources)}
+        for words, pick in (
+            (plan.data, _training_sources),
+            (plan.validate_on, _training_sources),
+            (plan.without, _named),
+        )
+    )
+    parts = {source.name: source.data for source in {**train, **validate}.values()}
+    if len(parts) == 1:
+        [data] = parts.values()
+    else:
+        data = union(parts, list(train), list(validate or train))
+    if without:
+        data = _without(name, data, without, branch=len(parts) > 1)
+    return data, len(parts) > 1
+
+
+def _without(name: str, data: Dataset, without: Mapping[str, StudySource], *, branch: bool) -> Dataset:
+    """The dataset without the train classes that other sources have too, by their ids (class-ablated)."""
+    shared = {class_id for source in without.values() for class_id in source.data.class_ids}
+    train = data.splits.get("train", data.class_ids)
+    remaining = tuple(c for c in train if (c.split("/", 1)[1] if branch else c) not in shared)
+    if len(remaining) < 2:
+        raise UserError(
+            f"The network '{name}' has {len(remaining)} of {len(train)} train classes left without those of "
+            f"{first(list(without))}, but at least 2 are needed."
+        )
+    splits = {**data.splits, "train": remaining}
+    return replace(data, splits=splits, splits_from=f"without {', '.join(without)}")
+
+
+def _untrainable(training: StudyTraining) -> str:
+    """Why the data do not allow for this training; "" where they do."""
+    from longshot.training.data import choose_classes, choose_shape
+    from longshot.training.episodes import check_enough
+    from longshot.training.registry import get_algorithm
+    from longshot.training.settings import training_settings
+
+    settings = training_settings(**training.options)
+    shape = choose_shape(get_algorithm(training.algorithm), settings)
+    try:
+        train, _ = choose_classes(training.data, settings, shape, [])
+        if shape is not None:
+            pool = check_enough(Pool(training.data, train), shape, "train")
+            if isinstance(settings.classes, SiblingClasses):
+                settings.classes.groups(shape, pool)
+    except UserError as error:
+        return error.fact.rstrip(".")
+    return ""
+
+
+def shape_of(settings: VtabSettings) -> MetaDatasetShape:
+    """Meta-Dataset's episodes within the study's limits."""
+    return MetaDatasetShape(
+        max_way=settings.max_way, max_query=settings.max_query, max_support=settings.max_support
+    )
