@@ -56,15 +56,15 @@ def with_columns(data: Dataset, parts: dict[str, int]) -> Dataset:
     order = np.random.default_rng(0).permutation(len(data))
     split = np.empty(len(data), object)
     split[order] = names
-    place = np.empty(len(data), np.int64)
-    place[order] = np.arange(len(data))
-    return replace(data, attributes=pa.table({"split": split.tolist(), "position": place}))
+    position = np.empty(len(data), np.int64)
+    position[order] = np.arange(len(data))
+    return replace(data, attributes=pa.table({"split": split.tolist(), "position": position}))
 
 
 @pytest.fixture(scope="module")
 def sources(squares: Dataset) -> list[StudySource]:
     """Two tasks with other splits than train, validation and test, sources of few classes, three validation classes."""
-    given = {
+    datasets = {
         "md:three": part(squares, "three", test=3),
         "md:single": part(squares, "single", test=1),
         "natural:halves": with_columns(squares, {"train": 100, "test": 40}),
@@ -72,7 +72,7 @@ def sources(squares: Dataset) -> list[StudySource]:
         "structured:tiny": with_columns(squares, {"train": 30, "validation": 3, "test": 9}),
         "upstream:up": part(squares, "up", train=6, validation=3),
     }
-    return open_sources({name: GivenDataset(name, data) for name, data in given.items()}, seed=0)
+    return open_sources({name: GivenDataset(name, data) for name, data in datasets.items()}, seed=0)
 
 
 @pytest.fixture(scope="module")

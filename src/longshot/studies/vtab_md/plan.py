@@ -168,9 +168,9 @@ def choice_name(source: str) -> str:
 def fitted(settings: VtabSettings, source: StudySource) -> BigEpisode:
     """The big episode of a source: as many images as are asked for, or as there are."""
     sizes = {part: len(rows) for part, rows in split_rows(source.data).items()}
-    asked = {name: getattr(settings, name) for name in _BIG}
+    requested = {name: getattr(settings, name) for name in _BIG}
     return BigEpisode(
-        **{**asked, **{part: min(asked[part], sizes[part]) for part in ("train", "validation")}}
+        **{**requested, **{part: min(requested[part], sizes[part]) for part in ("train", "validation")}}
     )
 
 
@@ -232,7 +232,7 @@ def _big_notes(settings: VtabSettings, big: dict[str, BigEpisode]) -> list[str]:
     by_size: dict[_Sizes, list[str]] = {}
     for name, episode in big.items():
         by_size.setdefault(_Sizes(episode.train, episode.validation), []).append(name)
-    asked = _Sizes(settings.train, settings.validation)
+    requested = _Sizes(settings.train, settings.validation)
     sentences = []
     for sizes, names in by_size.items():
         here = "All big episodes" if len(by_size) == 1 else f"The big episodes of {first(names, 30)}"
@@ -249,8 +249,8 @@ def _big_notes(settings: VtabSettings, big: dict[str, BigEpisode]) -> list[str]:
             )
         fewer = (
             ""
-            if sizes == asked
-            else f": there are no more, {asked.train:,} + {asked.validation:,} were asked for"
+            if sizes == requested
+            else f": there are no more, {requested.train:,} + {requested.validation:,} were asked for"
         )
         sentences.append(f"{words}{fewer}.")
     if settings.query is not None:
