@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.causes.explain import explain as explain
     from longshot.causes.table import measure_attributes as measure_attributes
     from longshot.core.errors import UserError as UserError
+    from longshot.datasets import get_dataset as get_dataset
     from longshot.datasets import list_datasets as list_datasets
     from longshot.datasets import open_dataset as open_dataset
     from longshot.datasets.dataset import Dataset as Dataset
@@ -71,6 +72,7 @@ __version__ = _version("longshot")
 _VERBS: dict[str, str] = {
     "open_dataset": "longshot.datasets",
     "list_datasets": "longshot.datasets",
+    "get_dataset": "longshot.datasets",
     "find_overlap": "longshot.api.overlap",
     "list_backbones": "longshot.features.backbones",
     "embed": "longshot.features.extract",

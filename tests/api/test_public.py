@@ -50,7 +50,15 @@ def test_only_the_subject_is_given_by_place(name: str) -> None:
 
 def test_the_verbs_are_those_of_the_design() -> None:
     assert set(longshot._VERBS) - {"open_split"} == {
-        *("open_dataset", "list_datasets", "find_overlap", "list_backbones", "embed", "open_taxonomy"),
+        *(
+            "open_dataset",
+            "list_datasets",
+            "get_dataset",
+            "find_overlap",
+            "list_backbones",
+            "embed",
+            "open_taxonomy",
+        ),
         "measure_distances",
         *("make_split", "compare_splits", "sample", "inspect", "measure_attributes", "explain"),
         *("list_methods", "check_method", "evaluate", "compare", "report", "train", "tune", "run_study"),

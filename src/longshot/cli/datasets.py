@@ -1,4 +1,4 @@
-"""``longshot datasets``: list, add, describe, check and forget datasets."""
+"""``longshot datasets``: list, get, add, describe, check and forget datasets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from longshot.cli.common import echo_json, json_option, print_table
+from longshot.cli.get import get
 from longshot.cli.overlap import overlap, without
 
 
@@ -15,11 +16,12 @@ from longshot.cli.overlap import overlap, without
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """List the datasets that are known, or add, describe, check and forget one.
+    """List the datasets that are known, or get, add, describe, check and forget one.
 
     \b
     Example:
         longshot datasets show toybox
+        longshot datasets get --list             # published datasets that can be downloaded
         longshot datasets add birds ./birds      # then: longshot embed birds --backbone pixels
         longshot datasets check ./birds          # decode every image, list the unreadable ones
 
@@ -30,6 +32,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
         _list(as_json)
 
 
+command.add_command(get)
 command.add_command(overlap)
 command.add_command(without)
 

@@ -16,6 +16,8 @@ COMMAND_OF = {
     "training.list_algorithms": "train --list",
     "training.list_spaces": "tune --list",
     "find_overlap": "datasets overlap",
+    "get_dataset": "datasets get",
+    "datasets.list_downloads": "datasets get --list",
     "datasets.add_dataset": "datasets add",
     "datasets.check_dataset": "datasets check",
     "datasets.describe_dataset": "datasets show",

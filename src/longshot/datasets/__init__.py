@@ -14,6 +14,7 @@ from longshot.datasets.catalogue import (
 )
 from longshot.datasets.check import find_bad
 from longshot.datasets.dataset import IDENTITIES, SPLITS, Dataset, ImageStore, canonical_split
+from longshot.datasets.get import get_dataset, list_downloads, plan_download
 from longshot.datasets.identity import (
     ContentChanges,
     compare_content,
@@ -47,13 +48,16 @@ __all__ = [
     "describe_dataset",
     "digest_of",
     "find_bad",
+    "get_dataset",
     "image_digests",
     "list_datasets",
+    "list_downloads",
     "list_formats",
     "load",
     "locate",
     "open_dataset",
     "pack_digests",
+    "plan_download",
     "registry",
     "remember_digests",
     "short_digests",

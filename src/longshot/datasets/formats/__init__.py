@@ -22,9 +22,13 @@ FORMATS: dict[str, str] = {
     "cifar": "longshot.datasets.formats.cifar:CIFAR",
     "emnist": "longshot.datasets.formats.idx:EMNIST",
     "mnist": "longshot.datasets.formats.idx:MNIST",
+    "medmnist": "longshot.datasets.formats.medmnist:MedMNIST",
+    "stl10": "longshot.datasets.formats.stl10:STL10",
     "svhn": "longshot.datasets.formats.svhn:SVHN",
     "lfw": "longshot.datasets.formats.lfw:LFW",
     "omniglot": "longshot.datasets.formats.omniglot:Omniglot",
+    "fgvc-aircraft": "longshot.datasets.formats.oxford:Aircraft",
+    "oxford-flowers": "longshot.datasets.formats.oxford:Flowers",
     "mini-imagenet": "longshot.datasets.formats.imagenet_subsets:MiniImageNet",
     "tiered-imagenet": "longshot.datasets.formats.imagenet_subsets:TieredImageNet",
     "danish-fungi": "longshot.datasets.formats.danish_fungi:DanishFungi",
@@ -36,6 +40,7 @@ FORMATS: dict[str, str] = {
     "meta-dataset-hdf5": "longshot.datasets.formats.meta_dataset_hdf5:MetaDatasetHdf5",
     "tfds": "longshot.datasets.formats.tfds:Tfds",
     "vtab": "longshot.datasets.formats.vtab_dataset:Vtab",
+    "pattern": "longshot.datasets.formats.pattern:PathPattern",
 }
 _SPEC = re.compile(r"(?P<call>[a-z0-9-]+(\([^()]*\))?):(?P<path>.+)", re.DOTALL)
 
