@@ -37,6 +37,22 @@ class TestSlope:
         assert line.slope == pytest.approx(0.4)
         assert np.isnan([line.low, line.high, line.p]).all()
 
+    def test_groups_have_levels_of_their_own(self) -> None:
+        """Against least squares with a column for every group."""
+        rng = np.random.default_rng(3)
+        x, groups = np.tile([0.0, 0.3, 0.6, 1.0], 3), np.repeat(["a", "b", "c"], 4)
+        y = np.repeat([0.1, 0.5, 0.9], 4) - 0.2 * x + rng.normal(0, 0.02, 12)
+        design = np.column_stack([x, *(groups == name for name in "abc")]).astype(float)
+        theirs, residual, _, _ = np.linalg.lstsq(design, y)
+        error = np.sqrt(residual[0] / 8 * np.linalg.inv(design.T @ design)[0, 0])
+        line = slope(x, y, groups=groups)
+        assert line.slope == pytest.approx(theirs[0])
+        reach = stats.t.ppf(0.975, 8) * error
+        assert (line.low, line.high) == pytest.approx((theirs[0] - reach, theirs[0] + reach))
+        assert line.p == pytest.approx(2 * stats.t.sf(abs(theirs[0] / error), 8))
+        assert slope(x, y).high - slope(x, y).low > 5 * (line.high - line.low)  # levels count as noise
+        assert np.isnan(slope([0, 1, 0], [1, 2, 4], groups=[0, 0, 1]).low)
+
     def test_equal_x_have_no_slope(self) -> None:
         with pytest.raises(ValueError, match="two different x"):
             slope([1, 1, 1], [0.1, 0.2, 0.3])

@@ -128,25 +128,31 @@ def accuracy_by_divergence(
     xlabel: str = "divergence of train and test classes",
     chance: float | None = None,
     colours: Sequence[str] = PALETTE,
+    logarithmic: bool = False,
 ) -> None:
-    """Mean accuracy with its interval at each divergence, and the regression line through the means."""
-    everything = np.concatenate([line.x for line in series])
+    """Mean accuracy with its interval at each divergence, and the regression line through the means.
+
+    On a logarithmic axis the line is that over log10 x.
+    """
+    position = np.log10 if logarithmic else np.asarray
+    unit = "tenfold" if logarithmic else "unit"
+    everything = np.concatenate([position(line.x) for line in series])
     span = float(np.ptp(everything)) or 1.0
     with _figure(path, 7, 4.2) as figure:
         axes = figure.subplots()
         for number, line in enumerate(series):
             colour = colours[number % len(colours)]
             # Neighbouring series stand a little apart so that their whiskers can be told from each other.
-            x = line.x + (number - (len(series) - 1) / 2) * 0.008 * span
+            x = position(line.x) + (number - (len(series) - 1) / 2) * 0.008 * span
             if line.low is not None and line.high is not None:
                 axes.vlines(x, 100 * line.low, 100 * line.high, color=colour, linewidth=1.6)
             label = line.label
             if line.line is not None:
-                ends = np.array([line.x.min(), line.x.max()])
+                ends = position(np.array([line.x.min(), line.x.max()]))
                 axes.plot(
                     ends, 100 * (line.line[0] + line.line[1] * ends), color=colour, linewidth=1.2, alpha=0.7
                 )
-                label += f" ({100 * line.line[1]:+.2f} per unit)"
+                label += f" ({100 * line.line[1]:+.2f} per {unit})"
             axes.plot(
                 x,
                 100 * line.mean,
@@ -165,7 +171,7 @@ def accuracy_by_divergence(
         ):  # far below it would flatten all else
             axes.axhline(100 * chance, color=LIGHT.muted, linewidth=1, linestyle=(0, (3, 3)), label="chance")
         ticks = np.unique(everything)
-        axes.set_xticks(ticks, _named(ticks, 0.06 * span))
+        axes.set_xticks(ticks, _named(ticks, 0.06 * span, logarithmic))
         axes.grid(axis="y")
         axes.set_xlabel(xlabel)
         axes.set_ylabel("accuracy (%)")
@@ -173,13 +179,13 @@ def accuracy_by_divergence(
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-def _named(ticks: Floats, room: float) -> list[str]:
+def _named(ticks: Floats, room: float, logarithmic: bool = False) -> list[str]:
     """The numbers at ticks; one nearer than ``room`` to the named one before it goes without."""
     named: list[str] = []
     last = -math.inf
     for tick in ticks.tolist():
         free = tick - last >= room
-        named.append(f"{tick:.3g}" if free else "")
+        named.append(f"{10**tick if logarithmic else tick:.3g}" if free else "")
         last = tick if free else last
     return named
 

@@ -14,7 +14,7 @@ from longshot.statistics.intervals import Floats, bootstrap, checked, t_p_value,
 
 @dataclass(frozen=True)
 class Slope:
-    """The least-squares line y = intercept + slope · x over n tasks; bounds NaN for fewer than three."""
+    """The least-squares line y = intercept + slope · x over n points; bounds NaN without a degree of freedom."""
 
     slope: float
     low: float
@@ -57,10 +57,11 @@ def pairs(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
     return first, second
 
 
-def slope(x: ArrayLike, y: ArrayLike, level: float = 0.95) -> Slope:
+def slope(x: ArrayLike, y: ArrayLike, level: float = 0.95, groups: ArrayLike | None = None) -> Slope:
     """Ordinary least squares of y on x, with the t interval of the slope.
 
-    b = S_xy / S_xx, se² = (S_yy − b S_xy) / ((n − 2) S_xx), b ± t_{n−2} · se.
+    b = S_xy / S_xx, se² = (S_yy − b S_xy) / ((n − 2) S_xx), b ± t_{n−2} · se. With ``groups`` each of G groups has a
+    level of its own, y = a_g + b x: sums are taken within groups, and n − G − 1 degrees of freedom are left.
 
     Parameters
     ----------
@@ -70,33 +71,39 @@ def slope(x: ArrayLike, y: ArrayLike, level: float = 0.95) -> Slope:
         Such as the accuracy on each task.
     level : float
         Coverage, between 0 and 1.
+    groups : array [n], optional
+        Which points belong together, such as the sweep that a split was drawn in.
 
     Returns
     -------
     Slope
-        ``low``, ``high`` and ``p`` are NaN for two points.
+        ``low``, ``high`` and ``p`` are NaN where no degree of freedom is left, as for two points. With groups
+        ``intercept`` is that of the line through the mean of all, ``r`` the correlation within groups.
 
     Examples
     --------
     >>> line = slope([0, 1, 2, 3], [1.0, 3.0, 5.0, 7.0])
     >>> line.slope, line.intercept, line.r
     (2.0, 1.0, 1.0)
+    >>> slope([0, 1, 0, 1], [1.0, 3.0, 5.0, 7.0], groups=[0, 0, 1, 1]).slope
+    2.0
     """
     a, b = pairs(x, y)
-    dx, dy = a - a.mean(), b - b.mean()
+    names, group = np.unique(np.zeros(len(a)) if groups is None else np.asarray(groups), return_inverse=True)
+    dx, dy = (values - _group_means(values, group) for values in (a, b))
     xx, xy, yy = float(dx @ dx), float(dx @ dy), float(dy @ dy)
-    if _constant(a):
+    if _constant(dx, a):
         raise ValueError("a slope needs at least two different x")
     rise = xy / xx
     intercept = float(b.mean()) - rise * float(a.mean())
-    r = 0.0 if _constant(b) else float(np.clip(xy / math.sqrt(xx * yy), -1, 1))
-    n = len(a)
-    if n < 3:
+    r = 0.0 if _constant(dy, b) else float(np.clip(xy / math.sqrt(xx * yy), -1, 1))
+    n, freedom = len(a), len(a) - len(names) - 1
+    if freedom < 1:
         return Slope(rise, math.nan, math.nan, intercept, r, math.nan, n)
     residual = dy - rise * dx  # not S_yy − b S_xy, which cancels for a near-perfect fit
-    error = math.sqrt(float(residual @ residual) / ((n - 2) * xx))
-    reach = t_quantile(n - 2, level) * error
-    p = t_p_value(rise / error, n - 2) if error > 0 else (0.0 if rise else 1.0)
+    error = math.sqrt(float(residual @ residual) / (freedom * xx))
+    reach = t_quantile(freedom, level) * error
+    p = t_p_value(rise / error, freedom) if error > 0 else (0.0 if rise else 1.0)
     return Slope(rise, rise - reach, rise + reach, intercept, r, p, n)
 
 
@@ -209,8 +216,15 @@ def rolling_mean(x: ArrayLike, y: ArrayLike, window: int = 200, level: float = 0
     return Rolling(windows_x.mean(axis=1), mean, mean - reach, mean + reach, window)
 
 
-def _constant(values: Floats) -> bool:
-    return bool(np.ptp(values) <= 1e-12 * (1 + np.abs(values).max()))
+def _group_means(values: Floats, group: NDArray[np.int64]) -> Floats:
+    """The mean of each value's group, [n]."""
+    means: Floats = (np.bincount(group, values) / np.bincount(group))[group]
+    return means
+
+
+def _constant(values: Floats, scale: Floats | None = None) -> bool:
+    """Whether values are equal beside rounding; ``scale`` has the size they had before means were taken off."""
+    return bool(np.ptp(values) <= 1e-12 * (1 + np.abs(values if scale is None else scale).max()))
 
 
 def _pearson(x: Floats, y: Floats) -> Floats:

@@ -53,7 +53,7 @@ def run_search(
     depends on the seed and on the finished trials alone. Where the space has no more points than ``trials``, each is
     tried once. ``sampler``: 'tpe' learns from earlier trials, 'random' does not.
     """
-    optuna = _optuna()
+    optuna = need_optuna()
     if sampler not in SAMPLERS:
         raise UserError(f"There is no sampler '{sampler}'; choose {' or '.join(SAMPLERS)}.")
     folder = Path(out)
@@ -82,7 +82,8 @@ def run_search(
     return _write(study, space, objective, folder)
 
 
-def _optuna() -> Any:
+def need_optuna() -> Any:
+    """The package that proposes trials; UserError where it is not installed."""
     try:
         import optuna
     except ImportError as error:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,43 +16,48 @@ from scipy import stats
 from longshot.core.errors import UserError
 from longshot.splits.divergences import between
 from longshot.studies import get_study
+from longshot.studies.engine.tables import TableFile
+from longshot.studies.transfer import paper
 from longshot.studies.transfer.correlation import DivergenceCorrelation
 from longshot.studies.transfer.correlation_table import correlations_table, most_negative
 from longshot.studies.transfer.figures import method_series
-from longshot.studies.transfer.settings import CorrelationSettings
-from longshot.studies.transfer.stats import SplitPlace, TransferScores, targets_differ
+from longshot.studies.transfer.settings import METHODS, CorrelationSettings
+from longshot.studies.transfer.stats import SplitPlace, TransferScores
 from longshot.studies.transfer.tables import (
     accuracies_table,
     adaptation_table,
-    hardest_table,
     slopes_table,
     splits_table,
+    tables,
 )
 from longshot.studies.transfer.task_divergence import MEASURES, MODELS, divergences, task_embeddings
 
 SPREAD = np.array([0.02, -0.02, 0.01, -0.01])
 
 
-@pytest.fixture
-def scores() -> TransferScores:
-    """maml 0.8 − 0.2 R, anil 0.8 − 0.4 R on two trainings that lie 0.02 apart; one shot."""
-    splits = [
-        SplitPlace("random", None, 0.01, 0.1),
-        SplitPlace("R = 0", 0.0, 0.1, 0.2),
-        SplitPlace("R = 1", 1.0, 0.3, 0.4),
-    ]
+def planted(methods: Sequence[str] = ("maml", "anil"), draws: int = 1) -> TransferScores:
+    """maml 0.8 − 0.2 R, anil 0.8 − 0.4 R … on two trainings that lie 0.02 apart; draws lie 0.1 apart; one shot."""
+    splits = [SplitPlace("random", None, 0.01, 0.1)]
+    for target in (0.0, 1.0):
+        splits += [
+            SplitPlace(f"R = {target:g} #{draw}", target, 0.1 + 0.2 * target, 0.2 + 0.2 * target, draw=draw)
+            for draw in range(draws)
+        ]
     accuracy = {}
     for split in splits:
-        for method, fall in (("maml", 0.2), ("anil", 0.4)):
-            level = 0.8 - fall * (split.target or 0.0)
+        for number, method in enumerate(methods):
+            level = 0.8 - 0.2 * (number + 1) * (split.target or 0.0) - 0.1 * split.draw
             accuracy[split.name, method, 1] = np.stack([level + 0.01 + SPREAD, level - 0.01 + SPREAD])
-    return TransferScores(splits, ("maml", "anil"), (1,), accuracy)
+    return TransferScores(splits, methods, (1,), accuracy)
 
 
-def test_accuracies_are_means_over_tasks_and_trainings(scores: TransferScores) -> None:
-    table = accuracies_table(scores, 5)
-    measured = [record for record in table.records if record["source"] == "measured"]
-    means = {(record["split"], record["method"]): record["mean"] for record in measured}
+def measured(table: TableFile) -> list[dict[str, Any]]:
+    return [record for record in table.records if record["source"] == "measured"]
+
+
+def test_accuracies_are_means_over_tasks_and_trainings() -> None:
+    table = accuracies_table(planted(), 5)
+    means = {(record["split"], record["method"]): record["mean"] for record in measured(table)}
     assert means == {
         ("random", "maml"): pytest.approx(0.8),
         ("R = 0", "maml"): pytest.approx(0.8),
@@ -57,48 +66,114 @@ def test_accuracies_are_means_over_tasks_and_trainings(scores: TransferScores) -
         ("R = 0", "anil"): pytest.approx(0.8),
         ("R = 1", "anil"): pytest.approx(0.4),
     }
-    assert {(record["tasks"], record["trainings"]) for record in measured} == {(4, 2)}
     half = 100 * stats.t.ppf(0.975, 3) * stats.sem(SPREAD)
-    rows = [[(cell.text, cell.mark) for cell in row] for row in table.sheets[0].blocks[0]]
-    assert rows[2] == [("R = 1", ""), (f"60.00 ± {half:.2f}", "best"), (f"40.00 ± {half:.2f}", "best")]
-    assert "maml +20.0" in table.lines[0] and "anil +40.0" in table.lines[0]
+    rows = [[cell.text for cell in row] for row in table.sheets[0].blocks[0]]
+    assert rows[0] == ["maml", "adapts", *(f"{mean:.1f} ± {half:.1f}" for mean in (80, 80, 60))]
+    assert rows[1][:2] == ["anil", "fixed"]
 
 
-def test_slopes_are_the_planted_ones(scores: TransferScores) -> None:
-    records = [record for record in slopes_table(scores).records if record["source"] == "measured"]
-    slopes = {(record["method"], record["x"], record["minus"]): record["slope"] for record in records}
-    assert slopes == {
-        ("maml", "R", ""): pytest.approx(-0.2),
-        ("maml", "measured", ""): pytest.approx(-1.0),  # 0.2 over 0.2 of measured divergence
-        ("anil", "R", ""): pytest.approx(-0.4),
-        ("anil", "R", "maml"): pytest.approx(-0.2),
-        ("anil", "measured", ""): pytest.approx(-2.0),
-    }
-    assert {record["points"] for record in records} == {4}  # two splits, two trainings
-
-
-def test_the_hardest_split_and_what_adapting_gains(scores: TransferScores) -> None:
-    hardest = [record for record in hardest_table(scores, 5).records if record["source"] == "measured"]
-    assert [(record["split"], record["method"], record["embedding"]) for record in hardest] == [
-        ("R = 1", "maml", "adapts"),
-        ("R = 1", "anil", "fixed"),
+def test_first_places_follow_the_one_rule() -> None:
+    """Twelve tasks tell methods apart that lie 0.2 apart; equal ones share the place."""
+    scores = planted()
+    many = {key: np.tile(values, (1, 3)) for key, values in scores.accuracy.items()}
+    block = accuracies_table(replace(scores, accuracy=many), 5).sheets[0].blocks[0]
+    assert [[cell.mark for cell in row[2:]] for row in block] == [
+        ["tied", "tied", "best"],
+        ["tied", "tied", ""],
     ]
-    assert [record["mean"] for record in hardest] == pytest.approx([0.6, 0.4])
-    gains = {
-        (record["split"], record["kind"]): record["difference"] for record in adaptation_table(scores).records
-    }
-    assert gains["R = 1", "pair"] == gains["R = 1", "best"] == pytest.approx(0.2)
-    assert gains["R = 0", "pair"] == pytest.approx(0.0)
 
 
-def test_splits_are_described_by_their_divergences(scores: TransferScores) -> None:
-    rows = [[cell.text for cell in row] for row in splits_table(scores).sheets[0].blocks[0]]
+def test_draws_of_a_divergence_stand_together() -> None:
+    table = accuracies_table(planted(draws=2), 5)
+    means = {(record["split"], record["method"]): record for record in measured(table)}
+    assert means["R = 1", "maml"]["mean"] == pytest.approx(0.55) and means["R = 1", "maml"]["tasks"] == 8
+    assert "Tasks of 2 splits of each R." in table.sheets[0].note
+
+
+def test_slopes_are_the_planted_ones() -> None:
+    for draws in (1, 2):
+        records = measured(slopes_table(planted(draws=draws)))
+        slopes = {(record["method"], record["x"], record["minus"]): record["slope"] for record in records}
+        assert slopes == {
+            ("maml", "R", ""): pytest.approx(-0.2),
+            ("maml", "measured", ""): pytest.approx(-1.0),  # 0.2 over 0.2 of measured divergence
+            ("anil", "R", ""): pytest.approx(-0.4),
+            ("anil", "R", "maml"): pytest.approx(-0.2),
+            ("anil", "measured", ""): pytest.approx(-2.0),
+        }
+        assert {record["splits"] for record in records} == {2 * draws}
+    assert [cell.text for cell in slopes_table(planted(draws=2)).sheets[0].blocks[0][1]][
+        4
+    ] == "-40.00 to -40.00"
+
+
+def test_printed_numbers_stand_beside_and_are_marked() -> None:
+    rows = [record for record in slopes_table(planted()).records if record["source"] == "published"]
+    printed = {(row["dataset"], row["method"]): row["slope"] for row in rows}
+    assert printed["CIFAR100", "maml"] == -0.1153 and printed["EMNIST", "multiclass"] == -0.0323
+    assert len(printed) == 16
+    assert paper.span(5, "anil", "maml", 100) == (-0.0315, -0.0051)
+    assert paper.span(1, "maml", "multiclass", 100) == (0.0039, 0.041)  # not printed for tiered-ImageNet
+    assert paper.drop("maml", 1, "R = 0.04", "R = 0.96") == pytest.approx(0.1249)
+    assert paper.drop("multiclass", 5, "FC100", "R = 0.96") == pytest.approx(-0.018)
+    assert paper.drop("finetune", 5, "R = 0.04", "R = 0.96") is None
+    assert paper.drop("maml", 5, "SEMANTIC", "R = 0.96") is None
+
+
+def test_what_adapting_gains() -> None:
+    gains = {record["split"]: record["difference"] for record in adaptation_table(planted()).records}
+    assert gains == {"random": pytest.approx(0), "R = 0": pytest.approx(0), "R = 1": pytest.approx(0.2)}
+    rows = adaptation_table(planted(METHODS)).records
+    assert {(row["one"], row["other"]) for row in rows} == {("finetune", "multiclass"), ("maml", "anil")}
+    assert "nothing is said about adapting" in adaptation_table(planted(("protonet", "anil"))).lines[0]
+
+
+def test_splits_are_described_by_their_divergences() -> None:
+    scores = planted()
+    places = [*scores.splits[:2], replace(scores.splits[2], twin="random")]
+    rows = [
+        [cell.text for cell in row]
+        for row in splits_table(replace(scores, splits=places)).sheets[0].blocks[0]
+    ]
     assert rows[0] == ["random", "–", "0.0100", "0.100", "–"]
-    assert rows[2] == ["R = 1", "1", "0.3000", "0.400", "–"]
+    assert rows[2] == ["R = 1 #0", "1", "0.3000", "0.400", "random"]
 
 
-def test_the_figure_holds_means_bounds_and_the_line(scores: TransferScores) -> None:
-    series = method_series(scores, "maml", 1)
+def test_one_divergence_has_no_slope_and_two_have_one_without_interval() -> None:
+    scores = planted()
+    single = replace(scores, splits=scores.splits[:2])
+    assert slopes_table(single).lines == ["A slope needs at least 2 divergences; the study has 1."]
+    cells = [cell.text for cell in slopes_table(scores).sheets[0].blocks[0][0]]
+    assert cells[2] == "-20.00" and cells[3].startswith("[")  # the interval over tasks is there
+
+
+def test_cut_cells_are_marked() -> None:
+    scores = replace(planted(), cut=frozenset({("R = 1 #0", "anil", 1)}))
+    sheet = accuracies_table(scores, 5).sheets[0]
+    marked = [
+        (row[0].text, position)
+        for row in sheet.blocks[0]
+        for position, cell in enumerate(row)
+        if "‡" in cell.text
+    ]
+    assert marked == [("anil", 4)] and "‡" in sheet.note
+    assert [cell.text for cell in slopes_table(scores).sheets[0].blocks[0][1]][2] == "–"
+    cut = [record["split"] for record in adaptation_table(scores).records if record["hit_ceiling"]]
+    assert cut == ["R = 1"]
+
+
+@pytest.mark.parametrize("methods", [("multiclass",), ("maml", "anil"), METHODS])
+@pytest.mark.parametrize("draws", [1, 2])
+def test_all_tables_are_written_for_any_choice_of_methods(methods: tuple[str, ...], draws: int) -> None:
+    for table in tables(planted(methods, draws), 5):
+        texts = table.texts()
+        assert set(texts) == {f"{table.stem}.md", f"{table.stem}.tex", f"{table.stem}.csv"}
+        for row in csv.DictReader(io.StringIO(texts[f"{table.stem}.csv"])):
+            assert "nan" not in row.values()
+
+
+def test_the_figure_holds_means_bounds_and_the_line() -> None:
+    series = method_series(planted(), "maml", 1)
     half = stats.t.ppf(0.975, 3) * stats.sem(SPREAD)
     assert series.x.tolist() == [0.0, 1.0]
     assert series.mean == pytest.approx([0.8, 0.6])
@@ -116,9 +191,9 @@ def test_correlations_of_planted_divergences() -> None:
     table = correlations_table(
         "pixels", {"bed": dict.fromkeys(MODELS, by_measure)}, {"bed": {"protonet": accuracy}}
     )
-    measured = [record for record in table.records if record["source"] == "measured"]
-    assert [record["r"] for record in measured[:3]] == pytest.approx([1.0, -0.8, -1.0])
-    assert measured[3]["r"] is None  # a constant divergence has no correlation
+    numbers = measured(table)
+    assert [record["r"] for record in numbers[:3]] == pytest.approx([1.0, -0.8, -1.0])
+    assert numbers[3]["r"] is None  # a constant divergence has no correlation
     assert [cell.mark for row in table.sheets[0].blocks[0] for cell in row[1:]] == ["", "", "best", ""]
     assert "from most to least negative Kullback-Leibler, Wasserstein-2, Euclidean" in table.lines[0]
 
@@ -131,23 +206,6 @@ def test_divergences_that_tasks_do_not_tell_apart_share_the_place() -> None:
     listed = {key: values.tolist() for key, values in by_measure.items()}
     marks = most_negative({"bed": (listed, accuracy)})["bed"]
     assert marks == {"euclidean": "tied", "wasserstein": "tied"}
-
-
-def test_the_sweep_is_in_the_order_of_its_targets(scores: TransferScores) -> None:
-    turned = TransferScores(scores.splits[::-1], scores.methods, scores.shots, scores.accuracy)
-    assert [split.name for split in turned.sweep] == ["R = 0", "R = 1"]
-    assert turned.hardest.name == "R = 1"
-
-
-def test_a_line_needs_divergences_that_differ(scores: TransferScores) -> None:
-    assert targets_differ(scores.splits)
-    assert not targets_differ(scores.splits[:2])  # one target, and the random split has none
-    same = [
-        SplitPlace("a", 0.0, 0.5, 0.1),
-        SplitPlace("b", 1.0, 0.5 + 1e-12, 0.1),
-        SplitPlace("c", None, 0.9, 0.1),
-    ]
-    assert not targets_differ(same)
 
 
 def test_downstream_tasks_come_from_the_test_classes_or_from_other_datasets() -> None:
@@ -171,12 +229,12 @@ def test_downstream_tasks_come_from_the_test_classes_or_from_other_datasets() ->
 def test_categorical_divergences_are_those_of_the_class_means() -> None:
     rng = np.random.default_rng(0)
     upstream, tasks = rng.normal(size=(6, 4)), rng.normal(size=(2, 3, 4))
-    measured = divergences(upstream, tasks, 0.01)
+    by_model = divergences(upstream, tasks, 0.01)
     for number, task in enumerate(tasks):
         points = np.concatenate([upstream, task])
         for measure in MEASURES:
             expected = between(measure, points, upstream.mean(0), task.mean(0))
-            assert measured["categorical"][measure][number] == pytest.approx(expected)
+            assert by_model["categorical"][measure][number] == pytest.approx(expected)
 
 
 def test_a_task_is_the_unit_means_of_its_classes_whatever_the_order_of_its_support() -> None:

@@ -111,6 +111,7 @@ class Recipe(ABC, Generic[Settings, Data]):
         list(self.comparisons(job.settings))
         plan = self.plan(job.settings, job.data)
         lab = self._lab(job, plan)
+        lab.plan = plan = self.foreseen(lab)
         steps = self._trainings_left(lab)
         if steps:
             lab.notes.append("Times are those of the trainings; drawing and evaluation come on top.")
@@ -125,6 +126,10 @@ class Recipe(ABC, Generic[Settings, Data]):
                     named, lab.backbone(evaluation.backbone), evaluation.methods, lab.datasets
                 )
         return StudyEstimate(steps, [*lab.absent, *lab.notes])
+
+    def foreseen(self, lab: Lab[Settings, Data]) -> Plan:
+        """What the estimate reckons with: the plan, unless a part of it follows from what another part computes."""
+        return lab.plan
 
     def trial(self, lab: Lab[Settings, Data], draw: Draw) -> Testbed | None:
         """A testbed for the estimate: that of the folder, else one of its shape; None leaves it out."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from longshot.core.files import hash_json
 
 if TYPE_CHECKING:
@@ -109,6 +111,62 @@ class StudyTraining:
         brought = {name: start.options[name] for name in names if name in start.options}
         own = {key: value for key, value in self.options.items() if key != "start"}
         return replace(self, options={**brought, **own})
+
+
+_RATES = (1e-4, 1e-2)  # ends of the grid of learning rates
+
+
+@dataclass(frozen=True, eq=False)
+class TunedTraining(StudyTraining):
+    """The best of ``trials`` trainings by accuracy on validation tasks; learning rates of a logarithmic grid.
+
+    Every trial has the whole budget. ``longshot.tune`` runs them, so that a search that was interrupted goes on.
+    """
+
+    trials: int = 2
+
+    def run(self, folder: StudyFolder, device: str) -> str:
+        """The path of the best network; a search that is finished is not touched."""
+        from longshot.core.tuned import read_tuned
+        from longshot.reports.learning_curves import folder_curves
+        from longshot.training.spaces import Parameter, Space
+        from longshot.training.tune import tune
+
+        path = folder.path / TRAININGS / self.folder
+        rates = tuple(float(f"{rate:.3g}") for rate in np.geomspace(*_RATES, self.trials))
+        space = Space(
+            self.label,
+            self.algorithm,
+            None,
+            {"lr": Parameter("choose", rates)},
+            {"optimiser": "adam(lr={lr})"},
+        )
+        settings = {**self.options, **self.limits}
+        seed = settings.pop("seed", 0)
+
+        def work() -> None:
+            options: dict[str, Any] = {"settings": settings, "seed": seed, "device": device}
+            tune(space, self.data, out=path, trials=self.trials, curves=folder_curves, **options)
+
+        folder.step(f"training {self.label}", self._inputs, [path / "best.yaml"], work)
+        best = Path(read_tuned(path / "best.yaml").network or "").name
+        return str(path / "networks" / best)
+
+    @property
+    def _inputs(self) -> Any:
+        return [super()._inputs, self.trials]
+
+    def record(self, folder: StudyFolder, device: str) -> TrainingRecord:
+        """The best network; the search hit its ceiling where any of its trials did."""
+        best = super().record(folder, device)
+        outcomes = [training_outcome(path) for path in Path(best.path).parent.iterdir()]
+        cut = best.minutes is not None and any(each["steps"] < (best.budget or 0) for each in outcomes)
+        return replace(best, label=f"{self.label}, best of {self.trials}", ceiling=cut)
+
+    def cost(self, device: str, **options: Any) -> dict[str, Any]:
+        """That of all trials."""
+        cost = super().cost(device, **options)
+        return {**cost, **{name: self.trials * cost[name] for name in ("seconds", "bytes")}}
 
 
 @dataclass(frozen=True)

@@ -229,23 +229,12 @@ def _accuracy(lab: CorrelationLab, name: str, method: str) -> Floats:
 # --- claims: between Gaussians, as the paper's table ---
 
 
-def _printed(measure: str, against: str = "") -> tuple[float, float]:
-    """The span of the paper's r over its datasets, or of the difference of two."""
-    table: dict[str, dict[str, float]] = {}
-    for dataset, name, r in paper.numbers(2):
-        table.setdefault(name, {})[dataset] = r
-    values = [
-        round(r - (table[against][dataset] if against else 0), 6) for dataset, r in table[measure].items()
-    ]
-    return min(values), max(values)
-
-
 def _negative(lab: CorrelationLab) -> list[Measured]:
     return [
         of_correlation(
             f"{label}, {name}, {method}",
             correlation(_measured(lab, name)["gaussian"][measure], _accuracy(lab, name, method)),
-            _printed(measure),
+            paper.span(2, measure),
         )
         for name in lab.testbeds
         for method in method_calls(lab.settings.methods)
@@ -263,7 +252,7 @@ def _against(measure: str, lab: CorrelationLab) -> list[Measured]:
             for other, label in enumerate(MEASURES.values()):
                 if other != own:
                     text = f"{MEASURES[measure]} − {label}, {name}, {method}"
-                    printed = _printed(measure, list(MEASURES)[other])
+                    printed = paper.span(2, measure, list(MEASURES)[other])
                     tasks, gaps = len(lab.testbeds[name]), again[:, own] - again[:, other]
                     measured.append(of_resamples(text, r[own] - r[other], gaps, tasks, printed=printed))
     return measured

@@ -2,8 +2,7 @@
 
 A network trained on all classes gives the class embeddings (as in the paper), these give the splits; on every split the
 methods are trained on the train classes and tested on tasks of the test classes. Tables 1, 4 and 5 and figures 2 and
-3 of Arnold and Sha. Every training is a folder of its own with the same number of steps; the same command goes on
-where it was.
+3 of Arnold and Sha. The plan has two stages: what follows the splits is planned when they are made.
 """
 
 from __future__ import annotations
@@ -14,137 +13,177 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from longshot.core.files import hash_json
 from longshot.datasets.dataset import Dataset
-from longshot.studies.engine.drawing import draw_fixed
-from longshot.studies.engine.finish import Findings, finish
-from longshot.studies.engine.job import StudyEstimate, StudyJob, StudyOutcome
-from longshot.studies.engine.recipe import OneDataset
-from longshot.studies.engine.rows import numbers, select_rows
-from longshot.studies.engine.training import slug, training_step
-from longshot.studies.transfer import plan
+from longshot.splits.compare import compare_split
+from longshot.splits.embeddings import class_embeddings
+from longshot.splits.split import Split
+from longshot.studies.engine.claims import Claim
+from longshot.studies.engine.comparisons import Comparison
+from longshot.studies.engine.figures import Drawings
+from longshot.studies.engine.lab import Lab, Plan
+from longshot.studies.engine.recipe import OneDataset, Recipe
+from longshot.studies.engine.tables import TableFile
+from longshot.studies.engine.training import slug
+from longshot.studies.transfer import claims, plan
 from longshot.studies.transfer.settings import TransferSettings
-from longshot.studies.transfer.stats import TransferScores
+from longshot.studies.transfer.stats import SplitPlace, TransferScores
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from longshot.core.arrays import Floats
-    from longshot.evaluation.results import Results
     from longshot.features.features import Features
-    from longshot.studies.engine.folder import StudyFolder
 
-_ALL_CLASSES = plan.SplitTraining(plan.EVERYTHING, "multiclass", None, 0)
-QUESTION = (
-    "Networks are trained on some classes and tested on others. How does accuracy fall as the test classes get further "
-    "from the train classes, and does adapting the embedding to every task help then?"
-)
-TransferJob = StudyJob[TransferSettings, Dataset]
+TransferLab = Lab[TransferSettings, Dataset]
 
 
-class TransferDifficulty(OneDataset[TransferSettings]):
+class TransferDifficulty(OneDataset[TransferSettings], Recipe[TransferSettings, Dataset]):
     """Splits of growing distance, and networks trained on each."""
 
     settings = TransferSettings
+    question = (
+        "Networks are trained on some classes and tested on others. How does accuracy fall as the test classes get "
+        "further from the train classes, and does adapting the embedding to every task help then?"
+    )
 
-    def run(self, job: TransferJob) -> StudyOutcome:
-        """Embedding, splits, testbeds, trainings, evaluation, tables: each only where something is missing."""
-        from longshot.studies.transfer.figures import figures
-        from longshot.studies.transfer.tables import tables, trainings_table
+    def plan(self, settings: TransferSettings, data: Dataset) -> Plan:
+        """The network behind the splits; everything else follows them."""
+        plan.check_classes(settings, data)
+        if settings.tune:
+            from longshot.training.search import need_optuna
 
-        settings, absent = plan.distinct(job.settings)
-        job = replace(job, settings=settings)
-        dataset = job.data
-        plan.check_classes(settings, dataset)
-        folder = self.folder(job)
-        folder.save()
-        features = _embedding(job, folder)
-        splits = plan.make_splits(settings, dataset, features)
-        for name, split in splits.items():
-            split.save(job.out / "splits" / f"{slug(name)}.json")
-        places = plan.measure_splits(settings, splits, features)
-        notes = [
-            f"'{split_place.name}' has the same classes in every part as '{split_place.twin}'."
-            for split_place in places
-            if split_place.twin
+            need_optuna()
+        absent = [
+            f"{method} is left out: with one inner step from a zero head it is the same algorithm as maml; raise "
+            "inner_steps, or learn the head, to compare them."
+            for method in settings.methods
+            if method not in settings.distinct_methods
         ]
-        folder.save(notes=notes)
-        testbeds = {}
-        for bed in plan.testbeds_of(settings, splits):
-            data = splits[bed.split].apply(dataset)
-            draw = partial(draw_fixed, settings, data, settings.way, bed.shot, bed.part)
-            testbeds[bed.name] = folder.draw(bed.name, draw)
-        records = {
-            network: network.training(settings, splits[network.split], dataset).record(folder, job.device)
-            for network in plan.trainings(settings, list(splits))
-        }
-        networks = {network: record.path for network, record in records.items()}
-        cut = plan.cut_cells(settings, list(splits), records)
+        network = plan.ALL_CLASSES
+        trained = {network.label: network.training(settings, None, data)}
+        return Plan(networks=trained if settings.backbone == plan.TRAINED else {}, absent=absent)
+
+    def work(self, lab: TransferLab) -> None:
+        """The first plan; the splits; then the plan that follows them."""
+        super().work(lab)
+        settings, splits = lab.settings, splits_of(lab)
+        for name, split in splits.items():
+            split.save(_split_file(lab, name))
+        lab.plan = plan.second_plan(settings, lab.data, splits)
+        super().work(lab)
+        lab.notes += [
+            f"'{split.name}' has the same classes in every part as '{split.twin}'."
+            for split in scores_of(lab).splits
+            if split.twin
+        ]
+        cut = plan.cut_cells(settings, splits, lab.networks)
         if cut:
-            hit = [record for record in records.values() if record.ceiling]
-            notes.insert(
+            lab.notes.insert(
                 0,
-                f"{len(hit)} of {len(records)} trainings hit the ceiling of {settings.minutes:g} minutes before their "
-                f"{settings.steps:,} steps (first: {hit[0].label}, {hit[0].in_words}): their cells are marked ‡ and "
-                "left out of slopes. Raise minutes, or lower steps.",
+                f"{len(cut)} of {len(plan.cells(settings, splits))} cells had a training that hit the ceiling of "
+                f"{settings.minutes:g} minutes before its {settings.steps:,} steps: they are marked ‡ and left out of "
+                "slopes and claims. Raise minutes, or lower steps.",
             )
-        results: Results | None = None
-        for testbed, backbone, methods in plan.evaluations(settings, splits, networks):
-            results = job.evaluate({testbed: testbeds[testbed]}, backbone, methods, {dataset.name: dataset})
-        assert results is not None
-        table = results.table()
 
-        def accuracy(split: str, part: str, method: str, shot: int) -> Floats:
-            """Accuracies [repeats, T] of a method on a part of a split."""
-            testbed = testbeds[plan.TransferTestbed(split, part, shot).name]
-            of_repeats = [
-                networks[plan.training_of(settings, split, method, shot, repeat)]
-                for repeat in range(settings.repeats)
-            ]
-            solver = plan.TRAINED_BY[method][1]
-            return np.stack([numbers(select_rows(table, testbed, path, solver)) for path in of_repeats])
+    def foreseen(self, lab: TransferLab) -> Plan:
+        """The whole plan, by the splits of the folder where they are made, else by random ones of their sizes."""
+        splits = {
+            name: Split.load(_split_file(lab, name)) if _split_file(lab, name).is_file() else split
+            for name, split in plan.stand_ins(lab.settings, lab.data).items()
+        }
+        later = plan.second_plan(lab.settings, lab.data, splits)
+        return replace(later, networks={**lab.plan.networks, **later.networks})
 
-        scores = TransferScores(
-            places,
-            settings.methods,
-            settings.shots,
-            {
-                (split, method, shot): accuracy(split, "test", method, shot)
-                for split in splits
-                for method in settings.methods
-                for shot in settings.shots
-            },
-            cut,
-        )
-        drawings = figures(settings, dataset.name, features, splits, scores, accuracy)
-        written = [*tables(scores, settings.way), trainings_table(networks)]
-        findings = Findings(written, drawings, absent=absent, notes=notes, question=QUESTION)
-        return finish(job, folder, results, findings, [dataset])
+    def comparisons(self, settings: TransferSettings) -> list[Comparison]:
+        """Divergences, kinds of split, methods, and adapting or not."""
+        return plan.comparisons(settings)
 
-    def estimate(self, job: TransferJob) -> StudyEstimate:
-        """The trainings with their limits; evaluation comes on top."""
-        settings, absent = plan.distinct(job.settings)
-        dataset = job.data
-        plan.check_classes(settings, dataset)
-        self.folder(job)
-        names = [plan.split_name(target) for target in settings.divergences] + list(settings.also)
-        listed = plan.trainings(settings, names)
-        if settings.backbone == plan.TRAINED:
-            listed.insert(0, _ALL_CLASSES)
-        ceiling = settings.minutes
-        steps = [training_step(training.label, len(dataset), 60 * (ceiling or 0)) for training in listed]
-        times = (
-            f"Every training has {settings.steps:,} steps and no ceiling in time, so times are not told"
-            if ceiling is None
-            else f"Times are the ceiling of each training ({ceiling:g} minutes)"
-        )
-        beds = plan.testbeds_of(settings, names)
-        note = f"{times}; the evaluation of {len(beds)} testbeds of {settings.tasks} tasks comes on top."
-        return StudyEstimate(steps, [*absent, note])
+    def claims(self, settings: TransferSettings) -> list[Claim[TransferLab]]:
+        """Sections 5.2 to 5.4, tables 1, 4 and 5."""
+        return claims.claims(scores_of)
+
+    def tables(self, lab: TransferLab) -> list[TableFile]:
+        """Accuracies, slopes, what adapting gains, and the splits."""
+        from longshot.studies.transfer.tables import tables
+
+        return tables(scores_of(lab), lab.settings.way)
+
+    def figures(self, lab: TransferLab) -> Drawings:
+        """Figures 2 and 3, and all methods by divergence."""
+        from longshot.studies.transfer.figures import figures
+
+        return figures(lab.settings, lab.data.name, _features(lab), splits_of(lab), scores_of(lab))
 
 
-def _embedding(job: TransferJob, folder: StudyFolder) -> Features:
+def splits_of(lab: TransferLab) -> dict[str, Split]:
+    """Every split of the study by its name."""
+    make = partial(plan.make_splits, lab.settings, lab.data)
+    return lab.once("splits", lambda: make(_features(lab)))
+
+
+def scores_of(lab: TransferLab) -> TransferScores:
+    """What the study measured."""
+    return lab.once("scores", lambda: _read_scores(lab))
+
+
+def _features(lab: TransferLab) -> Features:
     """The features that the splits are made from: a network trained on all classes, or a backbone by name."""
-    from longshot.features.extract import embed
+    backbone = lab.settings.backbone
+    return lab.features(lab.data.name, plan.ALL_CLASSES.label if backbone == plan.TRAINED else backbone)
 
-    backbone = job.settings.backbone
-    if backbone == plan.TRAINED:
-        backbone = _ALL_CLASSES.training(job.settings, None, job.data).run(folder, job.device)
-    return embed(job.data, backbone, device=job.device)
+
+def _split_file(lab: TransferLab, name: str) -> Path:
+    return lab.folder.path / "splits" / f"{slug(name)}.json"
+
+
+def _read_scores(lab: TransferLab) -> TransferScores:
+    settings, splits = lab.settings, splits_of(lab)
+
+    def accuracy(split: str, method: str, shot: int, part: str = "test") -> Floats:
+        """Accuracies [repeats, T] of a method on a part of a split."""
+        testbed, solver = plan.bed_name(split, part, shot), plan.TRAINED_BY[method][1]
+        networks = [plan.training_of(settings, split, method, shot, n).label for n in range(settings.repeats)]
+        return np.stack([lab.scores.values(testbed, network, solver) for network in networks])
+
+    places = measure_splits(settings, splits, _features(lab))
+    swept = [split.name for split in places if split.target is not None]
+    return TransferScores(
+        places,
+        settings.distinct_methods,
+        settings.shots,
+        {cell: accuracy(*cell) for cell in plan.cells(settings, splits)},
+        plan.cut_cells(settings, splits, lab.networks),
+        {
+            (name, part): accuracy(name, "multiclass", settings.shots[-1], part)
+            for name in (swept if "multiclass" in settings.methods else [])
+            for part in ("train", "validation", "test")
+        },
+    )
+
+
+def measure_splits(
+    settings: TransferSettings, splits: dict[str, Split], features: Features
+) -> list[SplitPlace]:
+    """The splits with the divergence and the gap of the classes they ended up with; equal splits name their twin."""
+    from longshot.studies.transfer.figures import class_rows
+
+    embeddings = class_embeddings(features)
+    places: list[SplitPlace] = []
+    first_with: dict[str, str] = {}  # classes of all parts → the first split that has them
+    for choice in plan.split_choices(settings):
+        split = splits[choice.name]
+        parts = {part: np.sort(rows) for part, rows in class_rows(split, features).items()}
+        measured = compare_split(choice.name, parts, embeddings, features.class_ids)
+        twin = first_with.setdefault(hash_json([sorted(ids) for ids in split.parts.values()]), choice.name)
+        places.append(
+            SplitPlace(
+                choice.name,
+                choice.target,
+                measured.divergences[settings.measure],
+                measured.gap,
+                "" if twin == choice.name else twin,
+                choice.draw,
+            )
+        )
+    return places

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,16 +11,13 @@ import numpy as np
 from longshot.core.arrays import Floats
 from longshot.reports.split_plots import SETS, DivergenceSeries, SplitPanel, accuracy_by_divergence, class_map
 from longshot.splits.embeddings import class_embeddings
-from longshot.studies.engine.figures import Drawings, means_and_halves, on_both
-from longshot.studies.transfer.plan import class_rows
+from longshot.studies.engine.figures import Drawings, Picture, means_and_halves, on_both
 from longshot.studies.transfer.settings import TransferSettings
 from longshot.studies.transfer.stats import TransferScores, steepness
 
 if TYPE_CHECKING:
     from longshot.features.features import Features
     from longshot.splits.split import Split
-
-_AXIS = "R, the divergence asked for"
 
 
 def figures(
@@ -29,51 +26,62 @@ def figures(
     features: Features,
     splits: Mapping[str, Split],
     scores: TransferScores,
-    accuracy: Callable[[str, str, str, int], Floats],
 ) -> Drawings:
-    """Figure 3 (classes in the plane), figure 2 (accuracy on train, validation and test), all methods by divergence.
-
-    ``accuracy(split, part, method, shot)`` gives accuracies [repeats, T].
-    """
-    panels = [SplitPanel(name, class_rows(split, features)) for name, split in splits.items()]
-    title = f"{dataset}, {len(features.class_ids)} classes"
-    drawings: Drawings = {
-        "classes": partial(on_both, partial(class_map, class_embeddings(features), panels, title=title))
+    """All methods by divergence, figure 2 (train, validation and test), figure 3 (classes in the plane)."""
+    drawings: Drawings = {}
+    axis: dict[str, Any] = {
+        "xlabel": "R, the divergence asked for",
+        "chance": 1 / settings.way,
+        "logarithmic": scores.logarithmic,
     }
-    axis: dict[str, Any] = {"xlabel": _AXIS, "chance": 1 / settings.way}
+    each = " Every split of a divergence is a mark." if settings.splits_per_divergence > 1 else ""
     for shot in settings.shots:
-        series = [method_series(scores, method, shot) for method in settings.methods]
+        series = [method_series(scores, method, shot) for method in scores.methods]
         title = f"{dataset}, {settings.way}-way {shot}-shot, test classes"
-        draw = partial(accuracy_by_divergence, series, title=title, **axis)
-        drawings[f"accuracy-{shot}-shot"] = partial(on_both, draw)
-    if "multiclass" in settings.methods:
-        shot = settings.shots[-1]
-        series = []
-        for part in SETS:
-            values = {
-                split_place.name: accuracy(split_place.name, part, "multiclass", shot)
-                for split_place in scores.sweep
-            }
-            series.append(_series(part, scores, {name: shares.mean(0) for name, shares in values.items()}))
-        title = f"{dataset}, multiclass, {settings.way}-way {shot}-shot"
-        draw = partial(accuracy_by_divergence, series, title=title, colours=tuple(SETS.values()), **axis)
-        drawings["sets"] = partial(on_both, draw)
+        drawings[f"accuracy-{shot}-shot"] = Picture(
+            f"Accuracy on test classes by divergence, {shot}-shot, with 95 % intervals over tasks and the line whose "
+            f"slope is in the table.{each}",
+            partial(on_both, partial(accuracy_by_divergence, series, title=title, **axis)),
+        )
+    if scores.parts:
+        parts = [
+            _series(part, scores, [scores.parts[split.name, part].mean(0) for split in scores.sweep])
+            for part in SETS
+        ]
+        title = f"{dataset}, multiclass, {settings.way}-way {settings.shots[-1]}-shot"
+        draw = partial(accuracy_by_divergence, parts, title=title, colours=tuple(SETS.values()), **axis)
+        drawings["sets"] = Picture(
+            "The multiclass network on tasks of its train, validation and test classes (the paper's figure 2).",
+            partial(on_both, draw),
+        )
+    first = [split.name for split in scores.splits if not split.draw]
+    panels = [SplitPanel(name, class_rows(splits[name], features)) for name in first]
+    title = f"{dataset}, {len(features.class_ids)} classes"
+    drawings["classes"] = Picture(
+        "Class embeddings in the plane of their first two principal components, by split (figure 3).",
+        partial(on_both, partial(class_map, class_embeddings(features), panels, title=title)),
+    )
     return drawings
 
 
+def class_rows(split: Split, features: Features) -> dict[str, np.ndarray]:
+    """Part of a split → positions of its classes among the features' classes, as the split lists them."""
+    position = {class_id: number for number, class_id in enumerate(features.class_ids)}
+    return {part: np.array([position[c] for c in ids], np.int64) for part, ids in split.parts.items()}
+
+
 def method_series(scores: TransferScores, method: str, shot: int) -> DivergenceSeries:
-    """Accuracy of a method over the sweep, with the line through it where there are two divergences."""
-    values = {split.name: scores.tasks(split.name, method, shot) for split in scores.sweep}
-    fit = steepness(scores, method, shot).fit if len(values) > 1 else None
-    if fit is None or np.isnan(fit.slope):  # fewer than two splits with the whole budget
-        return _series(method, scores, values)
-    return _series(method, scores, values, (fit.intercept, fit.slope))
+    """Accuracy of a method over the sweep, with the line through it where there is one."""
+    fit = steepness(scores, method, shot).fit
+    line = None if np.isnan(fit.slope) else (fit.intercept, fit.slope)
+    values = [scores.accuracy[split.name, method, shot].mean(0) for split in scores.sweep]
+    return _series(method, scores, values, line)
 
 
 def _series(
-    label: str, scores: TransferScores, values: Mapping[str, Floats], line: tuple[float, float] | None = None
+    label: str, scores: TransferScores, values: Sequence[Floats], line: tuple[float, float] | None = None
 ) -> DivergenceSeries:
     """Means and 95 % bounds, as shares, of the accuracies on every split of the sweep against its target."""
     x = np.array([split.target for split in scores.sweep], np.float64)
-    mean, half = (part / 100 for part in means_and_halves(values[split.name] for split in scores.sweep))
+    mean, half = (part / 100 for part in means_and_halves(values))
     return DivergenceSeries(label, x, mean, mean - half, mean + half, line)

@@ -53,6 +53,35 @@ def numbers(number: int) -> list[tuple[str, str, float]]:
     ]
 
 
+def span(number: int, name: str, against: str = "", scale: float = 1) -> tuple[float, float]:
+    """Lowest and highest number of a row over its columns, or of its difference to another row, divided by ``scale``.
+
+    >>> span(5, "maml", scale=100)
+    (-0.1153, -0.0255)
+    """
+    rows: dict[str, dict[str, float]] = {}
+    for column, label, value in numbers(number):
+        rows.setdefault(label, {})[column] = value
+    other = rows.get(against, {})
+    values = [
+        round((value - other.get(column, 0)) / scale, 6)
+        for column, value in rows[name].items()
+        if not against or column in other
+    ]
+    return min(values), max(values)
+
+
+def drop(method: str, shot: int, near: str, far: str) -> float | None:
+    """Table 4: accuracy on the split ``near`` minus that on ``far``, as a share; None where it was not printed."""
+    table = _data()["tables"]["4"]
+    key = [f"{shot}-shot", method]
+    if key not in table["columns"] or not {near, far} <= set(table["rows"]):
+        return None
+    column = table["columns"].index(key)
+    first, second = (float(table["rows"][split][column]) for split in (near, far))
+    return round((first - second) / 100, 6)
+
+
 def hardest_records() -> list[Fact]:
     """Table 1 as CSV rows."""
     facts = {"source": "published", "split": "R = 0.96", "way": 5, "shot": 5}
@@ -77,10 +106,11 @@ def correlations_records() -> list[Fact]:
 def accuracies_records() -> list[Fact]:
     """Table 4 for CIFAR100 as CSV rows."""
     table = _data()["tables"]["4"]
-    blank = {"low": None, "high": None, "tasks": None, "trainings": None}
+    blank = {"low": None, "high": None, "tasks": None, "mark": ""}
     return [
-        {"source": "published", "split": split, "way": 5, "shot": int(shot.removesuffix("-shot"))}
-        | {"method": method, "mean": round(value / 100, 6), **blank}
+        {"source": "published", "dataset": "CIFAR100", "split": split, "way": 5, "method": method}
+        | {"shot": int(shot.removesuffix("-shot")), "mean": round(value / 100, 6), **blank}
+        | {"embedding": "adapts" if method in ADAPTING else "fixed"}
         for split, values in table["rows"].items()
         for (shot, method), value in zip(table["columns"], values, strict=True)
     ]
@@ -89,7 +119,9 @@ def accuracies_records() -> list[Fact]:
 def slope_records() -> list[Fact]:
     """Table 5 as CSV rows; shares per unit."""
     facts = {"source": "published", "shot": None, "x": "R", "minus": ""}
-    blank = {"low": None, "high": None, "p": None, "tasks_low": None, "tasks_high": None, "points": None}
+    blank = dict.fromkeys(
+        ("low", "high", "p", "tasks_low", "tasks_high", "lowest_draw", "highest_draw", "splits")
+    )
     return [
         {**facts, "dataset": dataset, "method": method, "slope": round(value / 100, 6), **blank}
         for dataset, method, value in numbers(5)

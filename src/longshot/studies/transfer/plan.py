@@ -1,33 +1,32 @@
-"""What the study of transfer difficulty trains and tests: splits, trainings and where each goes."""
+"""What the study of transfer difficulty trains and tests: splits, networks, testbeds and where each goes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from longshot.core.calls import format_call
 from longshot.core.errors import UserError
 from longshot.core.files import hash_json
 from longshot.splits.assign import part_sizes
-from longshot.splits.build import SplitRecipe, sweep
-from longshot.splits.compare import compare_split
-from longshot.splits.embeddings import class_embeddings
+from longshot.splits.build import SplitRecipe, Splitter
 from longshot.splits.opening import open_split
 from longshot.splits.split import Split
-from longshot.studies.engine.training import StudyTraining, slug
+from longshot.studies.engine.comparisons import Comparison, Side
+from longshot.studies.engine.draws import Draw
+from longshot.studies.engine.lab import Evaluation, Plan
+from longshot.studies.engine.training import StudyTraining, TunedTraining, slug
 from longshot.studies.transfer.settings import TransferSettings
-from longshot.studies.transfer.stats import SplitPlace
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
     from longshot.features.features import Features
     from longshot.studies.engine.training import TrainingRecord
+    from longshot.testbeds.testbed import Testbed
 
 TRAINED = "trained"  # the backbone setting that stands for a network trained on all classes
-EVERYTHING = "all classes"
 # method → how its network is trained, and the method that solves tasks with it
 TRAINED_BY = {
     "maml": ("maml", "maml"),
@@ -36,6 +35,100 @@ TRAINED_BY = {
     "multiclass": ("multiclass", "protonet"),
     "finetune": ("multiclass", "finetune-5(distance='euclidean')"),  # ProtoNet's rule, as without adapting
 }
+MOVES = {"maml": "network and head", "anil": "head"}  # what the inner steps change
+Cell = tuple[str, str, int]  # split, method, shots
+
+
+# --- splits ---
+
+
+@dataclass(frozen=True)
+class SplitChoice:
+    """A split before it is made: the ``draw``-th at a divergence, or a named one."""
+
+    name: str
+    target: float | None = None
+    draw: int = 0
+
+    def facts(self, settings: TransferSettings) -> dict[str, Any]:
+        """What decides its classes, for comparisons."""
+        if self.target is None:
+            return {"kind": self.name}
+        made = {"mode": settings.mode, "measure": settings.measure, "seed": settings.seed + self.draw}
+        return {"kind": "by divergence", "divergence": self.target, **made}
+
+
+def split_choices(settings: TransferSettings) -> list[SplitChoice]:
+    """Every split of the study: by divergence and draw, then those made without one."""
+    by_divergence = [
+        SplitChoice(f"R = {target:g}" + (f" #{draw + 1}" if draw else ""), target, draw)
+        for target in settings.divergences
+        for draw in range(settings.splits_per_divergence)
+    ]
+    return [*by_divergence, *map(SplitChoice, settings.also)]
+
+
+def check_classes(settings: TransferSettings, dataset: Dataset) -> None:
+    """UserError when 20 % of the classes cannot make a task, or a split that was asked for cannot be made."""
+    classes, way = len(dataset.class_ids), settings.way
+    _, _, test = part_sizes(classes)
+    if test < way:
+        raise UserError(
+            f"Dataset '{dataset.name}' has {classes} classes, so a split has {test} test classes, but tasks are "
+            f"{way}-way: {5 * way} classes are needed",
+            "add classes or lower {way}",
+        )
+    for kind in settings.also:  # a name or a file that does not fit is told before any training
+        split = _named_split(settings, dataset, kind)
+        if not split.train or len(split.test) < way:
+            raise UserError(
+                f"The split '{kind}' of dataset '{dataset.name}' has {len(split.train)} train and {len(split.test)} "
+                f"test classes, but tasks are {way}-way and need train classes to learn from",
+                "leave it out of {also}",
+            )
+
+
+def _named_split(settings: TransferSettings, dataset: Dataset, kind: str) -> Split:
+    """A split of ``also``; what is drawn is drawn by the study's seed."""
+    if kind == "given":
+        own = {part: tuple(dataset.splits.get(part, ())) for part in ("train", "validation", "test")}
+        return Split(kind, dataset.fingerprint, {"mode": kind}, **own)
+    seeded = kind in ("random", "semantic")
+    return open_split(f"{kind}(seed={settings.seed})" if seeded else kind, dataset)
+
+
+def make_splits(settings: TransferSettings, dataset: Dataset, features: Features) -> dict[str, Split]:
+    """Name → split, in the order of :func:`split_choices`.
+
+    Mode paper sorts classes, so that several splits of one divergence differ in the start of its optimiser.
+    """
+    splitter = Splitter(dataset, features)
+    several = settings.mode == "paper" and settings.splits_per_divergence > 1
+    splits = {}
+    for choice in split_choices(settings):
+        if choice.target is None:
+            splits[choice.name] = _named_split(settings, dataset, choice.name)
+            continue
+        recipe = SplitRecipe(
+            mode=settings.mode,
+            measure=settings.measure,
+            start="random" if several else "principal",
+            seed=settings.seed + choice.draw,
+        )
+        splits[choice.name] = splitter.split(choice.target, recipe)
+    return splits
+
+
+def stand_ins(settings: TransferSettings, dataset: Dataset) -> dict[str, Split]:
+    """Random splits of the same sizes, for estimates before the network behind the splits is trained."""
+    random = open_split("random", dataset)
+    return {
+        choice.name: random if choice.target is not None else _named_split(settings, dataset, choice.name)
+        for choice in split_choices(settings)
+    }
+
+
+# --- networks ---
 
 
 @dataclass(frozen=True)
@@ -51,35 +144,47 @@ class SplitTraining:
         """The algorithm as ``longshot.train`` takes it."""
         if self.shot is None:
             return self.algorithm
-        episode = {"way": settings.way, "shot": self.shot, "query": settings.query}
-        if self.algorithm in ("maml", "anil"):
-            episode |= {"steps": settings.inner_steps, "lr": settings.inner_lr}  # type: ignore[dict-item]
+        episode: dict[str, Any] = {"way": settings.way, "shot": self.shot, "query": settings.query}
+        if self.algorithm in MOVES:
+            episode |= inner_loop(settings)
         return format_call(self.algorithm, episode)
 
     @property
     def label(self) -> str:
         """A name for people and folders."""
         shot = "" if self.shot is None else f" {self.shot}-shot"
-        repeat = f" #{self.repeat + 1}" if self.repeat else ""
+        repeat = f", training {self.repeat + 1}" if self.repeat else ""
         return f"{self.split} {self.algorithm}{shot}{repeat}"
 
     def training(self, settings: TransferSettings, split: Split | None, dataset: Dataset) -> StudyTraining:
         """The network as the engine trains it; repeats differ in their seed, methods and splits of one share it."""
         seed = settings.seed + self.repeat
         parts = None if split is None else [list(members) for members in split.parts.values()]
-        return StudyTraining(
-            self.label,
-            dataset if split is None else split.apply(dataset),
-            self.call(settings),
-            {
+        facts: dict[str, Any] = {
+            "label": self.label,
+            "data": dataset if split is None else split.apply(dataset),
+            "algorithm": self.call(settings),
+            "options": {
                 "network": settings.network,
                 "split": "all" if split is None else "train",
                 "size": settings.size,
                 "seed": seed,
+                "validation_tasks": min(100, settings.tasks),
             },
-            identity=[parts, self.call(settings), settings.network, settings.size, seed],
-            limits={"steps": settings.steps, "minutes": settings.minutes},
-        )
+            "identity": [parts, self.call(settings), settings.network, settings.size, seed],
+            "limits": {"steps": settings.steps, "minutes": settings.minutes},
+        }
+        if settings.tune and split is not None:
+            return TunedTraining(**facts, trials=settings.tune)
+        return StudyTraining(**facts)
+
+
+ALL_CLASSES = SplitTraining("all classes", "multiclass", None, 0)
+
+
+def inner_loop(settings: TransferSettings) -> dict[str, Any]:
+    """The inner loop of MAML and ANIL, as their calls take it."""
+    return {"steps": settings.inner_steps, "lr": settings.inner_lr, "head": settings.head}
 
 
 def training_of(settings: TransferSettings, split: str, method: str, shot: int, repeat: int) -> SplitTraining:
@@ -90,156 +195,153 @@ def training_of(settings: TransferSettings, split: str, method: str, shot: int, 
     return SplitTraining(split, algorithm, settings.train_shot or shot, repeat)
 
 
-def cut_cells(
-    settings: TransferSettings, splits: Sequence[str], records: Mapping[SplitTraining, TrainingRecord]
-) -> frozenset[tuple[str, str, int]]:
-    """(split, method, shots) of the cells in which a training ended at its ceiling in time."""
-    return frozenset(
-        (split, method, shot)
-        for split in splits
-        for method in settings.methods
-        for shot in settings.shots
-        for repeat in range(settings.repeats)
-        if records[training_of(settings, split, method, shot, repeat)].ceiling
-    )
-
-
-def trainings(settings: TransferSettings, splits: Sequence[str]) -> list[SplitTraining]:
+def trainings(settings: TransferSettings, splits: Iterable[str]) -> list[SplitTraining]:
     """Every network of the study once, split by split."""
     listed = [
         training_of(settings, split, method, shot, repeat)
         for split in splits
         for repeat in range(settings.repeats)
-        for method in settings.methods
+        for method in settings.distinct_methods
         for shot in settings.shots
     ]
     return list(dict.fromkeys(listed))
 
 
-def distinct(settings: TransferSettings) -> tuple[TransferSettings, list[str]]:
-    """The settings without methods that are another under these settings, and a sentence about each.
+def cells(settings: TransferSettings, splits: Iterable[str]) -> list[Cell]:
+    """Every split, method and number of shots."""
+    return [
+        (split, method, shot)
+        for split in splits
+        for method in settings.distinct_methods
+        for shot in settings.shots
+    ]
 
-    With one inner step from a zero head the step leaves the embedding as it is (its gradient is zero), so that MAML and
-    ANIL are the same algorithm: their difference would be noise.
-    """
-    if settings.inner_steps > 1 or not {"maml", "anil"} <= set(settings.methods):
-        return settings, []
-    methods = tuple(method for method in settings.methods if method != "anil")
-    note = (
-        "anil is left out: with one inner step from a zero head it is the same algorithm as maml; raise inner_steps to "
-        "compare them."
+
+def cut_cells(
+    settings: TransferSettings, splits: Iterable[str], records: Mapping[str, TrainingRecord]
+) -> frozenset[Cell]:
+    """The cells in which a training ended at its ceiling in time."""
+    return frozenset(
+        cell
+        for cell in cells(settings, splits)
+        for repeat in range(settings.repeats)
+        if records[training_of(settings, *cell, repeat).label].ceiling
     )
-    return settings.model_copy(update={"methods": methods}), [note]
 
 
-def check_classes(settings: TransferSettings, dataset: Dataset) -> None:
-    """UserError when 20 % of the classes cannot make a task, or a split that was asked for cannot be made."""
-    classes, way = len(dataset.class_ids), settings.way
-    _, _, test = part_sizes(classes)
-    if test < way:
-        raise UserError(
-            f"Dataset '{dataset.name}' has {classes} classes, so a split has {test} test classes, but tasks are "
-            f"{way}-way: {5 * way} classes are needed",
-            "add classes or lower {way}",
-        )
-    if "semantic" in settings.also and dataset.taxonomy is None:
-        raise UserError(
-            f"Dataset '{dataset.name}' has no taxonomy, which a semantic split needs",
-            "leave it out of {also}",
-        )
-    if "given" in settings.also and not all(dataset.splits.get(part) for part in ("train", "test")):
-        raise UserError(
-            f"Dataset '{dataset.name}' has no train and test classes of its own",
-            "leave 'given' out of {also}",
-        )
-    for kind in settings.also:
-        if kind != "given":
-            open_split(
-                _spec(settings, kind), dataset
-            )  # a name or a file that does not fit is told before any training
+# --- testbeds, and who solves them ---
 
 
-def make_splits(settings: TransferSettings, dataset: Dataset, features: Features) -> dict[str, Split]:
-    """Name → split: one per divergence, then those made without one."""
-    recipe = SplitRecipe(mode=settings.mode, measure=settings.measure, seed=settings.seed)
-    by_divergence = sweep(dataset, features, settings.divergences, recipe)
-    splits = dict(zip(map(split_name, settings.divergences), by_divergence, strict=True))
-    for kind in settings.also:
-        if kind == "given":
-            own = {part: tuple(dataset.splits.get(part, ())) for part in ("train", "validation", "test")}
-            splits[kind] = Split(kind, dataset.fingerprint, {"mode": kind}, **own)
-        else:
-            splits[kind] = open_split(_spec(settings, kind), dataset)
-    return splits
+def bed_name(split: str, part: str, shot: int) -> str:
+    """As the testbed of a part of a split is called."""
+    return f"{slug(split)}-{part}-{shot}-shot"
 
 
-def _spec(settings: TransferSettings, kind: str) -> str:
-    """A split of ``also`` as ``open_split`` takes it: what is drawn is drawn by the study's seed."""
-    return f"{kind}(seed={settings.seed})" if kind in ("random", "semantic") else kind
+def task_words(settings: TransferSettings, part: str, shot: int) -> dict[str, Any]:
+    """Tasks of the study, as ``longshot.sample`` takes them."""
+    words = {"tasks": settings.tasks, "way": settings.way, "shot": shot, "query": settings.query}
+    return {**words, "seed": settings.seed, "split": part}
 
 
-def split_name(target: float) -> str:
-    """What the tables call the split of a divergence."""
-    return f"R = {target:g}"
+def _drawn(split: Split, words: Mapping[str, Any], dataset: Dataset) -> Testbed:
+    from longshot.testbeds.sample import sample
+
+    return sample(split.apply(dataset), **words)
 
 
-def class_rows(split: Split, features: Features) -> dict[str, np.ndarray]:
-    """Part of a split → positions of its classes among the features' classes, as the split lists them."""
-    position = {class_id: number for number, class_id in enumerate(features.class_ids)}
-    return {part: np.array([position[c] for c in ids], np.int64) for part, ids in split.parts.items()}
-
-
-def measure_splits(
-    settings: TransferSettings, splits: Mapping[str, Split], features: Features
-) -> list[SplitPlace]:
-    """The splits with the divergence and the gap of the classes they ended up with; equal splits name their twin."""
-    embeddings = class_embeddings(features)
-    targets = {split_name(target): target for target in settings.divergences}
-    places: list[SplitPlace] = []
-    first_with: dict[str, str] = {}  # classes of all parts → the first split that has them
-    for name, split in splits.items():
-        parts = {part: np.sort(rows) for part, rows in class_rows(split, features).items()}
-        measured = compare_split(name, parts, embeddings, features.class_ids)
-        twin = first_with.setdefault(hash_json([sorted(ids) for ids in split.parts.values()]), name)
-        divergence = measured.divergences[settings.measure]
-        twin = "" if twin == name else twin
-        places.append(SplitPlace(name, targets.get(name), divergence, measured.gap, twin))
-    return places
-
-
-class TransferTestbed(NamedTuple):
-    """A testbed of the study: tasks of one part of a split."""
-
-    split: str
-    part: str
-    shot: int
-
-    @property
-    def name(self) -> str:
-        """As its file is called."""
-        return f"{slug(self.split)}-{self.part}-{self.shot}-shot"
-
-
-def testbeds_of(settings: TransferSettings, splits: Iterable[str]) -> list[TransferTestbed]:
-    """Test tasks of all splits; of the sweep also train and validation tasks at the most shots, for figure 2."""
-    testbeds = [TransferTestbed(split, "test", shot) for split in splits for shot in settings.shots]
+def draws(settings: TransferSettings, source: str, splits: Mapping[str, Split]) -> list[Draw]:
+    """Test tasks of all splits; of those by divergence also train and validation tasks, for figure 2."""
+    beds = [(name, "test", shot) for name in splits for shot in settings.shots]
     if "multiclass" in settings.methods:
-        testbeds += [
-            TransferTestbed(split_name(target), part, settings.shots[-1])
-            for target in settings.divergences
-            for part in ("train", "validation")
+        swept = [choice.name for choice in split_choices(settings) if choice.target is not None]
+        beds += [(name, part, settings.shots[-1]) for name in swept for part in ("train", "validation")]
+    listed = []
+    for name, part, shot in beds:
+        words, split = task_words(settings, part, shot), splits[name]
+        described = {
+            **words,
+            "classes of the split": hash_json([sorted(ids) for ids in split.parts.values()]),
+        }
+        listed.append(Draw(bed_name(name, part, shot), source, described, partial(_drawn, split, words)))
+    return listed
+
+
+def second_plan(settings: TransferSettings, dataset: Dataset, splits: Mapping[str, Split]) -> Plan:
+    """Everything that follows the splits: every network on its own split, grouped so that each loads once."""
+    testbeds = draws(settings, dataset.name, splits)
+    solved: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name in splits:
+        for part in ("test", "train", "validation"):
+            for shot in settings.shots:
+                bed = bed_name(name, part, shot)
+                if all(draw.name != bed for draw in testbeds):
+                    continue
+                methods = settings.distinct_methods if part == "test" else ("multiclass",)
+                for label, calls in _solvers(settings, name, methods, shot).items():
+                    solved.setdefault((label, calls), []).append(bed)
+    return Plan(
+        networks={
+            training.label: training.training(settings, splits[training.split], dataset)
+            for training in trainings(settings, splits)
+        },
+        draws=testbeds,
+        evaluations=[Evaluation(beds, label, calls) for (label, calls), beds in solved.items()],
+    )
+
+
+def _solvers(
+    settings: TransferSettings, split: str, methods: Sequence[str], shot: int
+) -> dict[str, tuple[str, ...]]:
+    """Network → the methods that solve a testbed with it."""
+    calls: dict[str, list[str]] = {}
+    for repeat in range(settings.repeats):
+        for method in methods:
+            label = training_of(settings, split, method, shot, repeat).label
+            calls.setdefault(label, []).append(TRAINED_BY[method][1])
+    return {label: tuple(dict.fromkeys(own)) for label, own in calls.items()}
+
+
+# --- comparisons ---
+
+
+def comparisons(settings: TransferSettings) -> list[Comparison]:
+    """Divergences for every method, kinds of split, methods on the hardest split, and with or without adapting."""
+    choices = [choice for choice in split_choices(settings) if not choice.draw]
+    swept = [choice for choice in choices if choice.target is not None]
+    methods = settings.distinct_methods
+    listed = []
+    if len(swept) > 1:
+        listed += [
+            Comparison(
+                f"Divergence, {method}", "split.divergence", [_side(settings, each, method) for each in swept]
+            )
+            for method in methods
         ]
-    return testbeds
+    if settings.also:
+        sides = [_side(settings, each, methods[0]) for each in choices if each not in swept[:-1]]
+        listed.append(Comparison(f"Kinds of split, {methods[0]}", "split", sides))
+    named = {method: _side(settings, swept[-1], method, label=method) for method in methods}
+    if len(methods) > 1:
+        listed.append(Comparison(f"Methods on {swept[-1].name}", "method", list(named.values())))
+    if {"multiclass", "finetune"} <= set(methods):
+        sides = [named["multiclass"], named["finetune"]]
+        listed.append(Comparison("Adapting the same network or not", "method.solver", sides))
+    if {"maml", "anil"} <= set(methods):
+        sides = [named["maml"], named["anil"]]
+        listed.append(Comparison("Inner steps that adapt the network or not", "method.steps move", sides))
+    return listed
 
 
-def evaluations(
-    settings: TransferSettings, splits: Iterable[str], networks: Mapping[SplitTraining, str]
-) -> list[tuple[str, str, list[str]]]:
-    """(testbed, network, methods that solve it): every network on its own split, grouped so that each loads once."""
-    methods: dict[tuple[str, str], list[str]] = {}
-    for testbed in testbeds_of(settings, splits):
-        for repeat in range(settings.repeats):
-            for method in settings.methods if testbed.part == "test" else ["multiclass"]:
-                network = networks[training_of(settings, testbed.split, method, testbed.shot, repeat)]
-                methods.setdefault((testbed.name, network), []).append(TRAINED_BY[method][1])
-    return [(name, network, list(dict.fromkeys(calls))) for (name, network), calls in methods.items()]
+def _side(settings: TransferSettings, choice: SplitChoice, method: str, label: str = "") -> Side:
+    """A cell as everything that decides its number."""
+    shot = settings.shots[-1]
+    algorithm, solver = TRAINED_BY[method]
+    facts: dict[str, Any] = {"training": algorithm, "solver": solver}
+    if algorithm in MOVES:
+        facts = {"training": "inner loop", "inner": inner_loop(settings), "steps move": MOVES[algorithm]}
+    if algorithm != "multiclass":
+        facts["episode"] = {"way": settings.way, "shot": settings.train_shot or shot, "query": settings.query}
+    names = ("network", "size", "steps", "minutes", "tune", "repeats", "seed")
+    budget = {name: getattr(settings, name) for name in names}
+    more = {"split": choice.facts(settings), "method": facts, "training": budget}
+    return Side(label or choice.name, Draw("", "", task_words(settings, "test", shot)), more=more)

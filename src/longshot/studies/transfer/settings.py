@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from longshot.studies.engine import settings as kinds
 
@@ -15,10 +15,17 @@ _Divergences = Annotated[tuple[_Divergence, ...], kinds.AsList, kinds.Ascending,
 _Methods = Annotated[tuple[Method, ...], kinds.AsList, kinds.in_order(METHODS), Field(min_length=1)]
 
 
+def _trials(count: int) -> int:
+    if count == 1:
+        raise ValueError("it must be 0, or at least 2 learning rates to choose from")
+    return count
+
+
 class TransferSettings(kinds.StudySettings):
     """Settings of the recipe ``transfer-difficulty``."""
 
     divergences: _Divergences = Field(description="Divergences R of train and test classes, a split for each")
+    splits_per_divergence: int = Field(ge=1, description="Splits drawn at every divergence")
     mode: Literal["principal", "paper"] = Field(description="How classes are assigned to parts")
     measure: Literal["kl-symmetric", "kl", "wasserstein", "euclidean"] = Field(description="The divergence")
     also: kinds.Names = Field(
@@ -35,11 +42,25 @@ class TransferSettings(kinds.StudySettings):
     train_shot: int | None = Field(ge=1, description="Shots of training tasks; null: those of the test tasks")
     inner_steps: int = Field(ge=1, description="Steps of MAML and ANIL on a training task")
     inner_lr: kinds.Number = Field(gt=0, description="Their learning rate on a training task")
+    head: Literal["zero", "learned"] = Field(description="Where the head of MAML and ANIL starts")
     steps: int = Field(ge=1, description="Steps of every training: the budget")
+    tune: Annotated[int, AfterValidator(_trials)] = Field(
+        ge=0,
+        description="Trainings of every network, with other learning rates; the best is kept. 0: one, as it is",
+    )
     minutes: Annotated[kinds.Number, Field(gt=0)] | None = Field(
         description="Ceiling of a training; one that hits it is left out of slopes. null: none"
     )
     repeats: int = Field(ge=1, description="Trainings of every network, with other seeds")
+
+    @property
+    def distinct_methods(self) -> tuple[str, ...]:
+        """The methods without ANIL where it is MAML: after one inner step from a zero head.
+
+        That step leaves the embedding as it is (its gradient is zero), so that a difference would be noise.
+        """
+        same = self.inner_steps == 1 and self.head == "zero" and "maml" in self.methods
+        return tuple(method for method in self.methods if not (same and method == "anil"))
 
 
 class CorrelationSettings(kinds.StudySettings):

@@ -1,19 +1,23 @@
-"""What the study of transfer difficulty measured, and the statistics its tables are made of."""
+"""What the study of transfer difficulty measured, and the slopes its tables and claims are made of."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from longshot.core.arrays import Floats
-from longshot.statistics import Interval, Slope, mean_interval, slope
+from longshot.statistics import Slope, slope
 
 ADAPTING = ("maml", "finetune")  # change the embedding on the task
 FIXED = ("anil", "protonet", "multiclass")  # share one embedding between tasks
+# with and without adapting the embedding: no choice is made after seeing the numbers
+PAIRS = (("finetune", "multiclass"), ("maml", "anil"))
 _Z95 = 1.959963984540054
+_DECADES = 100.0  # largest over smallest divergence from which on axes and slopes are logarithmic
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,12 @@ class SplitPlace:
     measured: float  # divergence of the means of the train and test classes
     gap: float  # ‖mean of the train classes − mean of the test classes‖
     twin: str = ""  # the earlier split with the same classes in every part, if any
+    draw: int = 0  # splits of one draw share their random numbers over all divergences
+
+    @property
+    def column(self) -> str:
+        """What stands for it in tables: all draws of a divergence together."""
+        return self.name if self.target is None else f"R = {self.target:g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,85 +46,107 @@ class TransferScores:
     shots: Sequence[int]
     accuracy: Mapping[tuple[str, str, int], Floats]
     cut: frozenset[tuple[str, str, int]] = frozenset()  # cells whose training hit its ceiling in time
+    # accuracies [repeats, T] of the multiclass network at the most shots, by (split, part)
+    parts: Mapping[tuple[str, str], Floats] = field(default_factory=dict)
 
-    def comparable(self, *methods: str, shot: int) -> list[SplitPlace]:
-        """The splits of the sweep on which all these methods had their whole budget."""
-        return [s for s in self.sweep if not any((s.name, method, shot) in self.cut for method in methods)]
-
-    def tasks(self, split: str, method: str, shot: int) -> Floats:
-        """Accuracy per task [T], the mean over repeated trainings."""
-        means: Floats = self.accuracy[split, method, shot].mean(axis=0)
-        return means
-
-    @property
+    @cached_property
     def sweep(self) -> list[SplitPlace]:
-        """The splits that have a target, by target."""
+        """The splits that have a target, by target and draw."""
         targeted = (split for split in self.splits if split.target is not None)
-        return sorted(targeted, key=lambda split: split.target or 0.0)
+        return sorted(targeted, key=lambda split: (split.target or 0.0, split.draw))
 
     @property
-    def hardest(self) -> SplitPlace:
-        """The split of the largest target."""
-        return self.sweep[-1]
+    def columns(self) -> list[str]:
+        """Divergences, then the other splits."""
+        return list(dict.fromkeys(split.column for split in self.splits))
+
+    @property
+    def easiest(self) -> str:
+        """The smallest divergence."""
+        return self.sweep[0].column
+
+    @property
+    def hardest(self) -> str:
+        """The largest divergence."""
+        return self.sweep[-1].column
+
+    def of(self, column: str) -> list[SplitPlace]:
+        """The splits behind a column."""
+        return [split for split in self.splits if split.column == column]
+
+    def tasks(self, column: str, method: str, shot: int) -> Floats:
+        """Accuracy per task, the mean over repeated trainings; tasks of all draws one after the other."""
+        return np.concatenate([self.accuracy[split.name, method, shot].mean(0) for split in self.of(column)])
+
+    def was_cut(self, column: str, shot: int, *methods: str) -> bool:
+        """Whether a training behind one of these cells hit its ceiling in time."""
+        return any((split.name, method, shot) in self.cut for split in self.of(column) for method in methods)
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether the divergences span decades, so that slopes are per tenfold of R and axes logarithmic."""
+        targets = [split.target or 0.0 for split in self.sweep]
+        return bool(targets) and min(targets) > 0 and max(targets) >= _DECADES * min(targets)
 
 
 @dataclass(frozen=True)
 class Steepness:
-    """A slope of accuracy against divergence, in shares per unit, with two intervals.
+    """A slope of accuracy against divergence, in shares per unit (or tenfold), with two intervals.
 
-    ``fit`` has the t interval over splits and trainings (n − 2 degrees of freedom): it holds for other splits of these
-    divergences. ``low`` and ``high`` hold for more tasks of the same splits and networks only.
+    ``fit`` has the t interval over splits: it holds for other splits of these divergences. ``low`` and ``high`` hold
+    for more tasks of the same splits and networks only. ``single`` are the slopes of each draw alone.
     """
 
     fit: Slope
-    low: float
-    high: float
+    low: float = math.nan
+    high: float = math.nan
+    single: tuple[float, ...] = ()
 
 
 def steepness(
     scores: TransferScores, method: str, shot: int, *, against: str = "", measured: bool = False
 ) -> Steepness:
-    """Regress mean accuracy on divergence over the sweep, one point per split and training.
+    """Regress mean accuracy on divergence over the sweep, one point per split.
 
-    x is the target R, or with ``measured`` the divergence of the class means. With ``against`` y is the difference to
-    that method on the same splits and tasks, whose slope says which of the two falls faster. Splits on which a training
-    hit its ceiling in time are left out; with fewer than two left there is no slope (NaN).
+    x is the target R (its decimal logarithm where R spans decades), or with ``measured`` the divergence of the class
+    means. With ``against`` y is the difference to that method on the same splits and tasks, whose slope says which of
+    the two falls faster. Splits on which a training hit its ceiling in time are left out; where no draw has two points
+    left there is no slope (NaN).
 
-    The slope is Σ w_i ȳ_i with w_i = (x_i − x̄) / S_xx, so its error over tasks is √Σ w_i² s_i² / T_i.
+    Splits of one draw share random numbers and so a part of their classes: each draw g has a level of its own, y_i =
+    a_g + b x_i + e_i. b = Σ w_i ȳ_i with w_i = (x_i − x̄_g) / S_xx; its error over tasks is √Σ w_i² s_i² / T_i.
     """
-    y, errors = [], []
-    splits = scores.comparable(method, *([against] if against else []), shot=shot)
-    if len(splits) < 2:
-        nothing = math.nan
-        return Steepness(
-            Slope(nothing, nothing, nothing, nothing, nothing, nothing, len(splits)), nothing, nothing
-        )
-    for split in splits:
-        values = scores.accuracy[split.name, method, shot]
-        if against:
-            values = values - scores.accuracy[split.name, against, shot]
-        y.append(values.mean(axis=1))
-        per_task = values.mean(axis=0)
-        errors.append(per_task.var(ddof=1) / len(per_task) if len(per_task) > 1 else math.nan)
+    splits = [
+        split
+        for split in scores.sweep
+        if not {(split.name, name, shot) for name in (method, against)} & scores.cut
+    ]
+    values = [_accuracies(scores, split.name, method, against, shot) for split in splits]
     x = np.array([split.measured if measured else split.target or 0.0 for split in splits])
-    fit = slope(np.repeat(x, len(y[0])), np.concatenate(y))
-    weights = (x - x.mean()) / float(((x - x.mean()) ** 2).sum())
-    reach = _Z95 * math.sqrt(float((weights**2 * np.array(errors)).sum()))
-    return Steepness(fit, fit.slope - reach, fit.slope + reach)
+    x = np.log10(x) if scores.logarithmic and not measured else x
+    y = np.array([own.mean() for own in values])
+    draws = np.array([split.draw for split in splits])
+    alone = [_line(x[draws == draw], y[draws == draw]) for draw in np.unique(draws)]
+    single = tuple(line.slope for line in alone if line is not None)
+    if not single:
+        nothing = math.nan
+        return Steepness(Slope(nothing, nothing, nothing, nothing, nothing, nothing, len(splits)))
+    fit = slope(x, y, groups=draws)
+    centred = x - np.array([x[draws == draw].mean() for draw in draws])
+    errors = np.array([own.var(ddof=1) / len(own) if len(own) > 1 else math.nan for own in values])
+    reach = _Z95 * math.sqrt(float(((centred / (centred @ centred)) ** 2 * errors).sum()))
+    return Steepness(fit, fit.slope - reach, fit.slope + reach, single)
 
 
-def advantage(scores: TransferScores, split: SplitPlace, method: str, other: str, shot: int) -> Interval:
-    """Accuracy of ``method`` minus that of ``other`` on the same tasks of a split, with its t interval over tasks."""
-    return mean_interval(scores.tasks(split.name, method, shot) - scores.tasks(split.name, other, shot))
+def _accuracies(scores: TransferScores, split: str, method: str, against: str, shot: int) -> Floats:
+    """Accuracy [T] of a method on a split, or its difference to another's; the mean over trainings."""
+    own = scores.accuracy[split, method, shot]
+    values: Floats = (own - scores.accuracy[split, against, shot] if against else own).mean(0)
+    return values
 
 
-def leader(scores: TransferScores, split: SplitPlace, names: Sequence[str], shot: int) -> str | None:
-    """The method of highest mean among ``names``, None when the study has none of them."""
-    candidates = [name for name in names if name in scores.methods]
-    return max(candidates, key=lambda name: float(scores.tasks(split.name, name, shot).mean()), default=None)
-
-
-def targets_differ(splits: Sequence[SplitPlace]) -> bool:
-    """Whether the measured divergences of the sweep differ at all, so that a line can be laid through them."""
-    values = [split.measured for split in splits if split.target is not None]
-    return len(values) > 1 and float(np.ptp(values)) > 1e-9 * max(1.0, max(values))
+def _line(x: Floats, y: Floats) -> Slope | None:
+    """The line through one draw; None where its x do not differ."""
+    if len(x) < 2 or float(np.ptp(x)) <= 1e-9 * max(1.0, float(np.abs(x).max())):
+        return None
+    return slope(x, y)

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-import numpy as np
+from longshot.core.arrays import Floats
+from longshot.reports.sheets import Sheet
+from longshot.statistics import mean_interval
+from longshot.studies.engine.tables import (
+    Fact,
+    TableColumn,
+    TableFile,
+    TableRow,
+    heads,
+    points,
+    row,
+    score_table,
+)
+from longshot.studies.transfer import paper
+from longshot.studies.transfer.stats import ADAPTING, PAIRS, Steepness, TransferScores, steepness
 
-from longshot.reports.sheets import Sheet, SheetCell
-from longshot.reports.summary import column_marks
-from longshot.statistics import Interval, mean_interval, welch
-from longshot.studies.engine.tables import Fact, TableFile, bounds, heads, percent, points, row
-from longshot.studies.engine.training import training_outcome
-from longshot.studies.transfer import paper, stats
-from longshot.studies.transfer.stats import ADAPTING, FIXED, SplitPlace, Steepness, TransferScores
-
-if TYPE_CHECKING:
-    from longshot.studies.transfer.plan import SplitTraining
-
-_ACCURACY = "Mean accuracy over tasks in %, ± half the 95 % interval over tasks (Student t)"
-# with and without adapting the embedding: no choice is made after seeing the numbers
-PAIRS = (("finetune", "multiclass"), ("maml", "anil"))
+_CUT = " ‡"
 
 
 def tables(scores: TransferScores, way: int) -> list[TableFile]:
     """Every table of the study."""
     return [
-        splits_table(scores),
         accuracies_table(scores, way),
         slopes_table(scores),
-        hardest_table(scores, way),
         adaptation_table(scores),
+        splits_table(scores),
     ]
 
 
@@ -50,227 +48,142 @@ def splits_table(scores: TransferScores) -> TableFile:
         "Asked for, and what the classes ended up with: the divergence of the two class means and their distance. An R "
         "is the divergence of ATG's centroids, which lie further out than the class means."
     )
-    lines = [
-        f"{split.name} has the same classes in every part as {split.twin}."
-        for split in scores.splits
-        if split.twin
-    ]
-    return TableFile("splits", [Sheet("The splits", names, [block], note, labels=1)], records, lines)
+    return TableFile("splits", [Sheet("The splits", names, [block], note, labels=1)], records)
 
 
 def accuracies_table(scores: TransferScores, way: int) -> TableFile:
-    """The paper's table 4: splits × methods × shots; bold is the most challenging split of a method, where one is."""
-    columns = [(shot, method) for shot in scores.shots for method in scores.methods]
-    records: list[Fact] = []
-    rows = [row(split.name) for split in scores.splits]
-    for shot, method in columns:
-        lowest = _lowest_split(scores, method, shot)
-        for split, cells in zip(scores.splits, rows, strict=True):
-            interval = mean_interval(scores.tasks(split.name, method, shot))
-            mark = "best" if split.name == lowest else ""
-            late = (split.name, method, shot) in scores.cut
-            cells.append(SheetCell(percent(interval.mean, interval.half) + (" ‡" if late else ""), mark))
-            facts = {"source": "measured", "split": split.name, "way": way, "shot": shot, "method": method}
-            repeats = len(scores.accuracy[split.name, method, shot])
-            records.append({**facts, **bounds(interval), "trainings": repeats, "hit_ceiling": late})
-    names = [*heads("split"), *((f"{shot}-shot", method) for shot, method in columns)]
-    note = (
-        f"{_ACCURACY}. Bold: the split on which the method does worse than on every other (Welch's t, 5 %, "
-        "Bonferroni over the others)."
-    )
+    """The paper's tables 4 and 1: methods × shots × splits."""
+    rows = [
+        TableRow((method, _kind(method)), facts={"method": method, "embedding": _kind(method)})
+        for method in scores.methods
+    ]
+    shared = {"dataset": "", "way": way}
+    columns = [
+        TableColumn(f"{shot}-shot", column, {**shared, "shot": shot, "split": column})
+        for shot in scores.shots
+        for column in scores.columns
+    ]
+
+    def values(line: TableRow, column: TableColumn) -> Floats:
+        return scores.tasks(column.head, line.facts["method"], column.facts["shot"])
+
+    note = "Mean accuracy over tasks in %, ± half the 95 % interval over tasks (Student t)."
+    draws = max(len(scores.of(column)) for column in scores.columns)
+    if draws > 1:
+        note += f" Tasks of {draws} splits of each R."
     if scores.cut:
-        note += " ‡: a training hit its ceiling in time and had fewer steps; left out of slopes."
-    sheet = Sheet(f"Accuracy by split, {way}-way", names, [rows], note, labels=1)
-    lines = []
-    if any(split.name == "random" for split in scores.splits):
-        hard = scores.hardest.name
-        for shot in scores.shots:
-            drops = {
-                method: welch(scores.tasks("random", method, shot), scores.tasks(hard, method, shot))
-                for method in scores.methods
-            }
-            listed = "; ".join(f"{method} {points(drop)}" for method, drop in drops.items())
-            lines.append(f"{shot}-shot, random split minus {hard}, points [95 % over tasks]: {listed}.")
-    sheets = [sheet, paper.sheet(4)]
-    return TableFile("accuracies", sheets, [*records, *paper.accuracies_records()], lines)
+        note += (
+            f"{_CUT}: a training hit its ceiling in time and had fewer steps; left out of slopes and claims."
+        )
+    table = score_table(
+        "accuracies",
+        f"Accuracy by split, {way}-way",
+        ("method", "embedding"),
+        rows,
+        columns,
+        values,
+        note=note,
+        digits=1,
+        published=[paper.sheet(4), paper.sheet(1)],
+        records=[*paper.accuracies_records(), *paper.hardest_records()],
+    )
+    return replace(table, sheets=[_with_cuts(scores, table.sheets[0], rows, columns), *table.sheets[1:]])
 
 
-def _lowest_split(scores: TransferScores, method: str, shot: int) -> str | None:
-    """The split on which a method does worse than on every other; None where the tasks do not tell them apart."""
-    values = {split.name: scores.tasks(split.name, method, shot) for split in scores.splits}
-    lowest = min(values, key=lambda name: float(values[name].mean()))
-    own = values.pop(lowest)
-    level = 1 - 0.05 / max(len(values), 1)
-    drops = [welch(own, other, level) for other in values.values()]
-    return lowest if drops and all(drop.high is not None and drop.high < 0 for drop in drops) else None
+def _kind(method: str) -> str:
+    return "adapts" if method in ADAPTING else "fixed"
+
+
+def _with_cuts(
+    scores: TransferScores, sheet: Sheet, rows: list[TableRow], columns: list[TableColumn]
+) -> Sheet:
+    """The sheet with the cells marked whose training had fewer steps."""
+    block = [list(cells) for cells in sheet.blocks[0]]
+    for cells, line in zip(block, rows, strict=True):
+        for position, column in enumerate(columns, sheet.labels):
+            if scores.was_cut(column.head, column.facts["shot"], line.facts["method"]):
+                cells[position] = replace(cells[position], text=cells[position].text + _CUT)
+    return replace(sheet, blocks=[block])
 
 
 def slopes_table(scores: TransferScores) -> TableFile:
     """The paper's table 5: slope of accuracy against R, and the difference to MAML's."""
-    if len(scores.sweep) < 2:
-        line = f"A slope needs at least 2 divergences; the study has {len(scores.sweep)}."
+    if len({split.target for split in scores.sweep}) < 2:
+        line = "A slope needs at least 2 divergences; the study has 1."
         return TableFile("slopes", [paper.sheet(5)], paper.slope_records(), [line])
     records: list[Fact] = []
-    lines: list[str] = []
     blocks = []
-    with_maml, with_measured = "maml" in scores.methods, stats.targets_differ(scores.splits)
+    x, unit = ("log10 R", "tenfold") if scores.logarithmic else ("R", "unit")
+    with_maml = "maml" in scores.methods
+    several = len({split.draw for split in scores.sweep}) > 1
     for shot in scores.shots:
         block = []
-        slopes = {method: stats.steepness(scores, method, shot) for method in scores.methods}
-        for method, own in slopes.items():
+        for method in scores.methods:
+            own = steepness(scores, method, shot)
+            by_means = steepness(scores, method, shot, measured=True)
+            records += [
+                _slope_record(method, shot, x, "", own),
+                _slope_record(method, shot, "measured", "", by_means),
+            ]
             cells = row(method, str(shot), _slope(own), _brackets(own.low, own.high))
-            records.append(_slope_record(method, shot, "R", "", own))
+            if several:
+                ends = [f"{100 * end:+.2f}" for end in sorted(own.single)]
+                cells += row(f"{ends[0]} to {ends[-1]}" if ends else "–")
             if with_maml and method == "maml":
                 cells += row("–")
             elif with_maml:
-                difference = stats.steepness(scores, method, shot, against="maml")
+                difference = steepness(scores, method, shot, against="maml")
                 cells += row(_slope(difference))
-                records.append(_slope_record(method, shot, "R", "maml", difference))
-            if with_measured:
-                by_gap = stats.steepness(scores, method, shot, measured=True)
-                cells += row(_slope(by_gap))
-                records.append(_slope_record(method, shot, "measured", "", by_gap))
-            block.append(cells)
+                records.append(_slope_record(method, shot, x, "maml", difference))
+            block.append([*cells, *row(_slope(by_means))])
         blocks.append(block)
-        defined = {method: own for method, own in slopes.items() if not math.isnan(own.fit.slope)}
-        if not defined:
-            lines.append(f"{shot}-shot: no method had its whole budget on two splits, so there is no slope.")
-            continue
-        flattest = max(defined, key=lambda method: defined[method].fit.slope)
-        falling = [method for method, slope in slopes.items() if slope.fit.high < 0]
-        lines.append(
-            f"{shot}-shot: accuracy falls with R beyond the interval over splits for "
-            f"{', '.join(falling) or 'no method'}; the flattest slope is that of {flattest}."
-        )
+    against = f"against {x}"
     names = [
         *heads("method", "shots"),
-        *heads("slope", "interval over tasks alone", group="against R"),
-        *(heads("minus MAML's slope", group="against R") if with_maml else []),
-        *(heads("slope", group="against the class means' divergence") if with_measured else []),
+        *heads("slope", "interval over tasks alone", group=against),
+        *(heads("single draws", group=against) if several else []),
+        *(heads("minus MAML's slope", group=against) if with_maml else []),
+        *heads("slope", group="against the class means' divergence"),
     ]
-    repeats = len(next(iter(scores.accuracy.values())))
     note = (
-        f"Points of accuracy per unit of divergence; least squares over {len(scores.sweep)} splits × {repeats} "
-        f"{'training' if repeats == 1 else 'trainings'}, 95 % t interval in brackets. "
-        "The interval over tasks alone holds for these very splits and networks."
+        f"Points of accuracy per {unit} of R; least squares over {len(scores.sweep)} splits"
+        + (", a level of its own for each draw" if several else "")
+        + ", 95 % t interval over splits in brackets. The interval over tasks alone holds for these very splits and "
+        "networks."
     )
+    if scores.logarithmic:
+        note += " R spans decades here, so slopes are per tenfold; the printed ones are per unit from 0.04 to 0.96."
     sheets = [Sheet("Slope of accuracy against divergence", names, blocks, note), paper.sheet(5)]
-    return TableFile("slopes", sheets, [*records, *paper.slope_records()], lines)
-
-
-def hardest_table(scores: TransferScores, way: int) -> TableFile:
-    """The paper's table 1: all methods on the split of the largest divergence."""
-    name = scores.hardest.name
-    values = {
-        (method, shot): scores.tasks(name, method, shot) for method in scores.methods for shot in scores.shots
-    }
-    marks = {
-        shot: column_marks(np.stack([values[method, shot] for method in scores.methods], axis=1))
-        for shot in scores.shots
-    }
-    records: list[Fact] = []
-    blocks = []
-    for kind, members in (("adapts", ADAPTING), ("fixed", FIXED)):
-        rows = []
-        for number, method in enumerate(scores.methods):
-            if method not in members:
-                continue
-            cells = row(method, kind)
-            for shot in scores.shots:
-                interval, mark = mean_interval(values[method, shot]), marks[shot][number]
-                cells.append(SheetCell(percent(interval.mean, interval.half), mark))
-                facts = {"source": "measured", "dataset": "", "split": name, "way": way, "shot": shot}
-                facts |= {"method": method, "embedding": kind}
-                records.append({**facts, **bounds(interval), "mark": mark})
-            rows.append(cells)
-        if rows:
-            blocks.append(rows)
-    names = heads("method", "embedding", *(f"{shot}-shot" for shot in scores.shots))
-    note = (
-        f"{_ACCURACY}. Bold: first place of its column; = where several share it, because paired sign-flip tests (5 %, "
-        "Holm over all pairs of methods) do not separate them from the highest mean."
-    )
-    sheets = [Sheet(f"Hardest transfer: {name}, {way}-way", names, blocks, note), paper.sheet(1)]
-    return TableFile("hardest", sheets, [*records, *paper.hardest_records()])
+    return TableFile("slopes", sheets, [*records, *paper.slope_records()])
 
 
 def adaptation_table(scores: TransferScores) -> TableFile:
     """Does adapting the embedding win, and more so the harder the transfer? Differences on the same tasks."""
     pairs = [pair for pair in PAIRS if set(pair) <= set(scores.methods)]
+    if not pairs:
+        line = "No method is there both with and without adapting, so nothing is said about adapting the embedding."
+        return TableFile("adaptation", [], [{"what": "adaptation", "said": line}], [line])
     records: list[Fact] = []
     rows = []
-    for split in scores.splits:
-        cells = row(split.name)
+    for column in scores.columns:
+        cells = row(column)
         for shot in scores.shots:
             for method, other in pairs:
-                difference = stats.advantage(scores, split, method, other, shot)
-                cells += row(points(difference))
-                records.append(_difference_record(split, shot, method, other, "pair", difference))
-            adapting, fixed = (stats.leader(scores, split, names, shot) for names in (ADAPTING, FIXED))
-            if adapting is not None and fixed is not None:
-                difference = stats.advantage(scores, split, adapting, fixed, shot)
-                cells += row(f"{points(difference)} ({adapting} − {fixed})")
-                records.append(_difference_record(split, shot, adapting, fixed, "best", difference))
+                own, without = (scores.tasks(column, name, shot) for name in (method, other))
+                difference = mean_interval(own - without)
+                cut = scores.was_cut(column, shot, method, other)
+                cells += row(points(difference) + (_CUT if cut else ""))
+                facts = {"split": column, "shot": shot, "one": method, "other": other, "hit_ceiling": cut}
+                numbers = {"difference": difference.mean, "low": difference.low, "high": difference.high}
+                records.append({**facts, **numbers, "tasks": difference.n})
         rows.append(cells)
-    if not records:
-        line = (
-            "Neither MAML nor Finetune is among the methods, so nothing is said about adapting the embedding."
-        )
-        return TableFile("adaptation", [], [{"what": "adaptation", "said": line}], [line])
-    kinds = [set(names) & set(scores.methods) for names in (ADAPTING, FIXED)]
-    columns = [f"{method} − {other}" for method, other in pairs]
-    columns += ["best adapting − best fixed"] if all(kinds) else []
-    names = [*heads("split"), *((f"{shot}-shot", column) for shot in scores.shots for column in columns)]
+    named = [(f"{shot}-shot", f"{method} − {other}") for shot in scores.shots for method, other in pairs]
     note = (
-        "Points of accuracy on the same tasks, 95 % interval over tasks in brackets. The pairs are fixed beforehand: "
-        "finetune and multiclass share a network, MAML and ANIL are trained apart. The best of several was picked on "
-        "these tasks, which favours it on both sides."
+        "Points of accuracy on the same tasks, 95 % interval over tasks in brackets. Finetune and multiclass share a "
+        "network, MAML and ANIL are trained apart."
     )
-    lines = [_verdict(scores, shot) for shot in scores.shots]
-    sheet = Sheet("Adapting the embedding", names, [rows], note, labels=1)
-    return TableFile("adaptation", [sheet], records, lines)
-
-
-def trainings_table(networks: Mapping[SplitTraining, str]) -> TableFile:
-    """What each training came to: a limit in minutes may have cut it."""
-    records: list[Fact] = []
-    rows = []
-    for network, path in networks.items():
-        outcome = training_outcome(Path(path))
-        facts = {"split": network.split, "algorithm": network.algorithm, "shot": network.shot}
-        records.append({**facts, "repeat": network.repeat + 1, **outcome})
-        shot, accuracy = network.shot, outcome["validation_accuracy"]
-        counts = [f"{outcome['steps']:,}", f"{outcome['best_step']:,}", f"{outcome['seconds']:,.0f}"]
-        judged = "–" if accuracy is None else f"{100 * accuracy:.1f}"
-        shown = "–" if shot is None else str(shot)
-        rows.append(row(network.split, network.algorithm, shown, *counts, judged))
-    names = heads("split", "algorithm", "shots", "steps", "kept step", "seconds", "validation accuracy (%)")
-    note = "The network of the step with the best accuracy on tasks of the validation classes is kept."
-    return TableFile("trainings", [Sheet("Trainings", names, [rows], note)], records)
-
-
-def _verdict(scores: TransferScores, shot: int) -> str:
-    """The paper's question in one sentence."""
-    split = scores.hardest
-    adapting, fixed = (stats.leader(scores, split, names, shot) for names in (ADAPTING, FIXED))
-    if adapting is None or fixed is None:
-        return f"{shot}-shot: adapting and fixed embeddings are not both among the methods."
-    difference = stats.advantage(scores, split, adapting, fixed, shot)
-    answer = "not decided by these tasks"
-    if difference.excludes(0.0):
-        answer = "yes" if difference.mean > 0 else "no"
-    return (
-        f"{shot}-shot: does adapting the embedding win on {split.name}? {answer}: {adapting} minus {fixed} "
-        f"{points(difference)} points."
-    )
-
-
-def _difference_record(
-    split: SplitPlace, shot: int, method: str, other: str, kind: str, difference: Interval
-) -> Fact:
-    facts = {"split": split.name, "target": split.target, "shot": shot, "kind": kind}
-    numbers = {"difference": difference.mean, "low": difference.low, "high": difference.high}
-    return {**facts, "one": method, "other": other, **numbers, "tasks": difference.n}
+    sheet = Sheet("Adapting the embedding", [*heads("split"), *named], [rows], note, labels=1)
+    return TableFile("adaptation", [sheet], records)
 
 
 def _slope(slope: Steepness) -> str:
@@ -288,5 +201,7 @@ def _slope_record(method: str, shot: int, x: str, against: str, slope: Steepness
     facts = {"source": "measured", "dataset": "", "method": method, "shot": shot, "x": x, "minus": against}
     numbers = {"slope": fit.slope, "low": fit.low, "high": fit.high, "p": fit.p}
     numbers |= {"tasks_low": slope.low, "tasks_high": slope.high}
+    numbers |= {"lowest_draw": min(slope.single, default=math.nan)}
+    numbers |= {"highest_draw": max(slope.single, default=math.nan)}
     defined = {key: None if math.isnan(value) else value for key, value in numbers.items()}
-    return {**facts, **defined, "points": fit.n}
+    return {**facts, **defined, "splits": fit.n}
