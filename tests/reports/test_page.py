@@ -100,6 +100,17 @@ def test_a_fixed_shape_has_no_plot_by_way(make_run: MakeRun) -> None:
     assert "by_shape" not in Tags(page(make_run(beds={"one": False}))).ids
 
 
+def test_beyond_some_testbeds_only_the_table_of_results_has_all(make_run: MakeRun) -> None:
+    run = make_run(beds={"one": False, "two": False})
+    all_plots, one_plot = (render(load(run), pictures=0, plotted=plotted) for plotted in (2, 1))
+    assert all_plots == render(load(run), pictures=0)
+    assert "plots and tests of the first 1 testbeds" in one_plot and len(one_plot) < len(all_plots)
+    section = one_plot.partition('id="results"')[2].partition("<section")[0]
+    assert "one" in section and "two" in section
+    distribution = one_plot.partition('id="distribution"')[2].partition("<section")[0]
+    assert distribution.count("<svg") == 1
+
+
 def test_no_pictures_wanted_no_section(make_run: MakeRun) -> None:
     assert "tasks" not in Tags(page(make_run(), pictures=0)).ids
 

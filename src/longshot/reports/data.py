@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -104,6 +104,11 @@ class ReportData:
     def column(self, bed: int) -> list[tuple[int, Cell]]:
         """The series that were measured on one testbed, in the report's order."""
         return [(s, self.cells[bed, s]) for s in range(len(self.series)) if (bed, s) in self.cells]
+
+    def first_beds(self, number: int) -> ReportData:
+        """The same report of its first testbeds alone."""
+        cells = {(b, s): cell for (b, s), cell in self.cells.items() if b < number}
+        return replace(self, beds=self.beds[:number], cells=cells)
 
     def fingerprints(self) -> dict[str, tuple[str, ...]]:
         """Dataset name → fingerprints, as the testbeds have them; one name can stand for several datasets."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,14 +52,21 @@ def render_page(
     focus: str | None = None,
     published: Published | None = None,
     trainings: Sequence[TrainingHistory] = (),
+    plotted: int | None = None,
 ) -> str:
-    """The page of a report; the parameters are those of ``longshot.report``."""
+    """The page of a report; the parameters are those of ``longshot.report``.
+
+    ``plotted``: so many testbeds, the first ones, have plots and tests; the table of results has all of them.
+    """
     pairs = compare_all(data)
     request = Request(data, pairs, summarise(data, pairs), images, pictures, focus, published, trainings)
+    some = plotted is not None and plotted < len(data.beds)
+    drawn_from = replace(request, data=data.first_beds(plotted)) if some and plotted else request
+    made = [make(request if make in _OF_ALL else drawn_from) for make in SECTIONS]
     return frame.write_page(
         title or "Longshot report",
-        [section for make in SECTIONS if (section := make(request)) is not None],
-        counts=_counts(data),
+        [section for section in made if section is not None],
+        counts=[*_counts(data), *([f"plots and tests of the first {plotted} testbeds"] if some else [])],
         sortable=True,
         unfinished=[(name, count) for name, count in zip(data.names, data.missing, strict=True) if count],
         beds=_beds(request),
@@ -218,3 +226,4 @@ SECTIONS: tuple[Callable[[Request], Section | None], ...] = (
     tasks,
     provenance,
 )
+_OF_ALL = (overlap, results, training, provenance)  # never cut

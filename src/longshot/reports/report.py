@@ -51,6 +51,7 @@ def render(
     layout: str = "plain",
     published: str | None = None,
     training: Sequence[str | Path] = (),
+    plotted: int | None = None,
 ) -> str:
     """The report as text.
 
@@ -65,6 +66,8 @@ def render(
         ``UserError``, the page says so in one line.
     pictures, title, focus, layout, published, training
         As in ``longshot.report``.
+    plotted : int, optional
+        So many testbeds, the first ones, have plots on the page; all where not given.
     """
     paper = _paper(format, layout, published)
     if training and format != "html":
@@ -94,6 +97,7 @@ def render(
         focus=focus,
         published=paper,
         trainings=read_trainings(training),
+        plotted=plotted,
     )
 
 

@@ -263,12 +263,12 @@ def test_steps_are_told_from_each_start(stress: Planted) -> None:
     table = ablation("steps", stress, **changes)
     rows = {(row[0], row[1]): row[2:] for row in texts(table)}
     assert rows == {
-        ("uniform", "1 steps"): ["40.0 ± 0.0"] * 3,
+        ("uniform", "1 step"): ["40.0 ± 0.0"] * 3,
         ("uniform", "5 steps"): ["50.0 ± 0.0"] * 3,
-        ("random", "1 steps"): ["60.0 ± 0.0"] * 3,
+        ("random", "1 step"): ["60.0 ± 0.0"] * 3,
         ("random", "5 steps"): ["25.0 ± 0.0"] * 3,
         ("uniform", "0 rounds behind 1 step"): ["40.0 ± 0.0"] * 3,
-        ("uniform", "1 rounds behind 1 step"): ["35.0 ± 0.0"] * 3,
+        ("uniform", "1 round behind 1 step"): ["35.0 ± 0.0"] * 3,
     }
     assert "'error'" in table.sheets[0].note  # the objective is named
     points = [

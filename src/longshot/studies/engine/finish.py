@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from longshot.studies.engine.training import TrainingRecord
 
 RUN_PAGE = "run.html"
-_MANY = (
-    8  # testbeds beyond which the run's page shows one task of each kind, and beyond three times as many none
-)
+# testbeds beyond which the run's page has plots of the first ones only and one task of each kind, and beyond three
+# times as many no pictures of tasks: the study's own page has them
+_MANY = 8
 
 
 @dataclass(frozen=True)
@@ -126,4 +126,5 @@ def _write_run_page(datasets: Sequence[Dataset], run: Path, page: Path, title: s
     images = find_images(datasets={dataset.name: dataset for dataset in datasets})
     data = load(run)
     pictures = 2 if len(data.beds) <= _MANY else 1 if len(data.beds) <= 3 * _MANY else 0
-    write_text(page, render(data, images=images, pictures=pictures, title=f"All results: {title}"))
+    text = render(data, images=images, pictures=pictures, title=f"All results: {title}", plotted=_MANY)
+    write_text(page, text)

@@ -158,7 +158,7 @@ def _steps_table(scores: HardScores) -> TableFile | None:
     for start, beds in by_start.items():
         for number, bed in beds.items():
             means = {source: scores.mean(bed.of_source(source), scores.judge) for source in sources}
-            search = f"{number} rounds behind 1 step" if start == "rounds" else f"{number} steps"
+            search = f"{count(number, 'round')} behind 1 step" if start == "rounds" else count(number, "step")
             began = "uniform" if start == "rounds" else start
             mean = [overall([means[source] for source in shared])] if len(sources) > 1 else []
             rows.append(row(began, search, *map(cell, [*means.values(), *mean])))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from longshot.core.arrays import Floats
+from longshot.core.wording import count
 from longshot.studies.engine.claims import (
     Claim,
     Measured,
@@ -286,7 +287,7 @@ def _objects(scores: HardScores) -> list[Measured]:
                 gap = difficult - easy
                 counted = gap[~np.isnan(gap)]
                 if len(counted):
-                    numbers.append(of_values(f"{source}, queries of {number} objects", counted))
+                    numbers.append(of_values(f"{source}, queries of {count(number, 'object')}", counted))
     if not numbers:
         raise NotMeasured("no source counts the objects of its images")
     return numbers

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import NamedTuple
 
+from longshot.core.wording import count
 from longshot.studies.engine.comparisons import Comparison, Side
 from longshot.studies.hard_md.plan import training_settings
 from longshot.studies.hard_md.settings import OBJECTIVES, HardSettings
@@ -61,10 +62,10 @@ def _ablation(settings: HardSettings, ablation: str) -> list[Comparison]:
         sides = {name: by_name[name] for name in OBJECTIVES}
         return [_comparison(settings, "Objectives of the selection", "testbed.instances.objective", sides)]
     if ablation == "objects":
-        return [
-            _comparison(settings, f"Supports of queries of {number} objects", "testbed.instances", sides)
-            for number, sides in objects_beds(settings).items()
-        ]
+        (number, sides), *further = objects_beds(settings).items()
+        alike = f", as of {', '.join(str(other) for other, _ in further)}" if further else ""
+        name = f"Supports of queries of {count(number, 'object')}{alike}"
+        return [_comparison(settings, name, "testbed.instances", sides)]
     if ablation == "semantic":
         sides = {bed.kind: bed for bed in beds}
         return [_comparison(settings, "Supports of classes close in meaning", "testbed.instances", sides)]
@@ -77,12 +78,14 @@ def _steps(settings: HardSettings) -> list[Comparison]:
     listed = []
     if len(settings.steps) > 1:
         for start in STARTS:
-            sides = {f"{steps} steps": bed for steps, bed in beds[start].items()}
+            sides = {count(steps, "step"): bed for steps, bed in beds[start].items()}
             listed.append(_comparison(settings, f"Steps from the {start} start", f"{_SEARCH}.steps", sides))
     for steps in settings.steps:
         sides = {start: beds[start][steps] for start in STARTS}
-        listed.append(_comparison(settings, f"Starts, {steps} steps each", f"{_SEARCH}.start", sides))
-    rounds = {f"{number} rounds": bed for number, bed in beds["rounds"].items()}
+        listed.append(
+            _comparison(settings, f"Starts, {count(steps, 'step')} each", f"{_SEARCH}.start", sides)
+        )
+    rounds = {count(number, "round"): bed for number, bed in beds["rounds"].items()}
     listed.append(_comparison(settings, "Frank–Wolfe rounds behind one step", f"{_SEARCH}.refine", rounds))
     return listed
 
