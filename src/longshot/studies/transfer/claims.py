@@ -105,7 +105,8 @@ def _slope(
     shot = scores.shots[-1]
     unit = "per tenfold of R" if scores.logarithmic else "per unit of R"
     fit = steepness(scores, method, shot, against=against).fit
-    return of_slope(f"{label}, {shot}-shot, {unit}", fit, None if scores.logarithmic else printed)
+    label = f"{label}, {shot}-shot, {unit}, over {fit.n} splits"
+    return of_slope(label, fit, None if scores.logarithmic else printed)
 
 
 def _needs(scores: TransferScores, *methods: str) -> None:
