@@ -21,6 +21,7 @@ from longshot.core.errors import UserError
 from longshot.core.progress import Progress
 from longshot.datasets import get_dataset, list_downloads, open_dataset, plan_download
 from longshot.datasets.formats import make_format
+from longshot.datasets.formats.vtab import TASKS
 from longshot.datasets.get import fetch as fetching
 from longshot.datasets.get.fetch import fetch
 from longshot.datasets.get.sources import RemoteFile, all_sources
@@ -35,6 +36,7 @@ class Faulty(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, bytes] = {}
         self.faults: dict[str, list[Any]] = {}
+        self.encoding = ""
         self.asked: list[tuple[str, str, str]] = []  # method, path, range
 
     def url(self, name: str) -> str:
@@ -68,6 +70,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(404, b"no")
         tag = f'"{hashlib.md5(data).hexdigest()}"'
         start, status, headers = 0, 200, {"ETag": tag}
+        if self.server.encoding:
+            headers["Content-Encoding"] = self.server.encoding
         if sent and fault != "whole" and self.headers.get("If-Range", tag) == tag:
             start = int(sent.removeprefix("bytes=").removesuffix("-"))
             if start >= len(data):
@@ -315,6 +319,16 @@ def test_an_address_of_this_machine_is_refused(tmp_path: Path) -> None:
         fetch(file, tmp_path, Progress("get", None, "MB"))
 
 
+def test_a_packed_file_is_kept_as_it_is(server: Faulty, tmp_path: Path) -> None:
+    """Many servers call a .tgz a tar that they packed on its way; clients then unpack it."""
+    file = RemoteFile.model_validate_json(json.dumps(remote(server, "a.tar.gz", tarred())))
+    server.encoding = "x-gzip"
+    assert fetch(file, tmp_path, Progress("get", None, "MB")).path.read_bytes() == server.files["a.tar.gz"]
+    other = RemoteFile.model_validate_json(json.dumps(remote(server, "a.bin", b"x" * 99)))
+    with pytest.raises(UserError, match="packs the file on its way, although it was asked not to"):
+        fetch(other, tmp_path, Progress("get", None, "MB"))
+
+
 def test_another_size_is_refused_before_it_is_downloaded(server: Faulty, tmp_path: Path) -> None:
     file = RemoteFile.model_validate_json(json.dumps(remote(server, "a.bin", b"x" * 99, bytes=1000)))
     with pytest.raises(UserError, match="announces 99 bytes where the file has 1,000"):
@@ -403,6 +417,13 @@ def test_every_source_has_a_reader_and_web_addresses() -> None:
             assert all(url.startswith(("http://", "https://")) for url in file.urls)
             assert file.sha256 is None or len(file.sha256) == 64
             assert file.md5 is None or len(file.md5) == 32
+
+
+def test_what_a_person_must_fetch_is_opened_by_a_reader_that_there_is() -> None:
+    hands = [source.by_hand for source in all_sources().values() if source.by_hand]
+    assert len(hands) >= 40 and all(hand.where.startswith("http") for hand in hands)
+    forms = [make_format(hand.reader) for hand in hands if hand.reader]
+    assert {form.settings["task"] for form in forms if form.name == "vtab"} <= set(TASKS)
 
 
 def test_the_list_and_a_dry_run_ask_nobody(

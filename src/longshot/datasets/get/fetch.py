@@ -166,11 +166,12 @@ class _Transfer:
         self.part, self.state = folder / f"{file.name}.part", folder / f"{file.name}.part.json"
         self.used: str | None = None
         self.resumed, self.reason = False, ""
-        self.counted, self.shown = 0, 0  # bytes of this file in the bar, and whole megabytes of them
+        self.begun, self.shown = False, 0  # megabytes of this file that the bar has
 
     def __call__(self, url: str, output: str, pooch: object = None) -> None:
         """Bring all bytes behind ``url`` to ``output``; ``Unavailable`` when it cannot be."""
         requests = import_module("requests")
+        broken = import_module("urllib3").exceptions.HTTPError  # while bytes are read as they are
         self.used, self.resumed = None, self._size() > 0
         barren, self.reason = 0, "does not answer"
         while barren < _TRIES:
@@ -186,7 +187,7 @@ class _Transfer:
                 raise Unavailable(f"cannot be followed ({str(error)[:120]})") from error
             except requests.exceptions.SSLError as error:
                 raise Unavailable("has no certificate that can be trusted") from error
-            except requests.exceptions.RequestException as error:
+            except (requests.exceptions.RequestException, broken) as error:
                 state = "broke off" if self._size() > before else "cannot be reached"
                 self.reason = f"{state} ({type(error).__name__})"
             barren = 0 if self._size() > before else barren + 1
@@ -217,6 +218,8 @@ class _Transfer:
                 return False
             if answer.status_code not in (200, 206):
                 raise Unavailable(f"answers {answer.status_code} ({_meaning(answer.status_code)})")
+            if answer.headers.get("Content-Encoding", "identity") != "identity" and not self._is_packed():
+                raise Unavailable("packs the file on its way, although it was asked not to")
             if answer.headers.get("Content-Type", "").startswith("text/html") and not self._may_be_page():
                 raise Unavailable(
                     "sent a web page where the file should be, as for a login or a confirmation"
@@ -277,13 +280,14 @@ class _Transfer:
         self.part.parent.mkdir(parents=True, exist_ok=True)
         need_space(self.part.parent, (total or start) - start, self.file.name)
         self._count(start)
-        answer.raw.enforce_content_length = (
-            False  # a short answer is noticed by its size, and its bytes are kept
-        )
+        # A short answer is noticed by its size, and its bytes are kept.
+        answer.raw.enforce_content_length = False
+        # Bytes as they are: servers call a .tgz "packed on its way", and requests would unpack it.
+        chunks = answer.raw.stream(_CHUNK, decode_content=False)
         limit = total if total is not None else shutil.disk_usage(self.part.parent).free - RESERVE
         try:
             with _appended(self.part) as out:
-                for chunk in answer.iter_content(_CHUNK):
+                for chunk in chunks:
                     out.write(chunk)
                     start += len(chunk)
                     self._count(start)
@@ -298,12 +302,12 @@ class _Transfer:
             raise
 
     def _count(self, size: int) -> None:
-        """Tell the bar how much of this file is here."""
-        self.counted = size
+        """Tell the bar how much of this file is here; what an earlier command brought says nothing of the speed."""
         megabytes = size // 1_000_000
         if megabytes > self.shown:
-            self.bar.advance(megabytes - self.shown)
+            (self.bar.advance if self.begun else self.bar.skip)(megabytes - self.shown)
             self.shown = megabytes
+        self.begun = True
 
     def _size(self) -> int:
         return self.part.stat().st_size if self.part.is_file() else 0
@@ -324,6 +328,9 @@ class _Transfer:
         tag = answer.headers.get("ETag", "")
         mark = tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified")
         write_json(self.state, {"url": url, "mark": mark})
+
+    def _is_packed(self) -> bool:
+        return self.file.name.endswith((".gz", ".tgz"))
 
     def _may_be_page(self) -> bool:
         return self.file.name.endswith((".html", ".htm"))

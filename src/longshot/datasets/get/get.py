@@ -6,6 +6,7 @@ import os
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any
 
 from longshot.core.errors import UserError
@@ -17,7 +18,7 @@ from longshot.datasets.catalogue import add_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.files import read_object
 from longshot.datasets.formats import make_format
-from longshot.datasets.get.fetch import Fetched, fetch, need_space, remote_size
+from longshot.datasets.get.fetch import Fetched, fetch, in_bytes, nearest_folder, need_space, remote_size
 from longshot.datasets.get.place import DOWNLOADS, RECORD, clear_leftovers, data_folder, unpack
 from longshot.datasets.get.sources import RemoteFile, Source, find_source, need_files
 
@@ -64,12 +65,12 @@ def get_dataset(
     folder = data_folder(to) / source.name
     with file_lock(folder / ".lock", waiting=f"another command is getting '{source.name}'; waiting for it …"):
         if _record(folder).get("complete") is not True:
-            _need_room(source, folder)
-            _bring(source, folder, keep_archives)
+            sizes = _need_room(source, folder)
+            _bring(source, folder, sizes, keep_archives)
         return _register(source, folder)
 
 
-def _bring(source: Source, folder: Path, keep_archives: bool) -> None:
+def _bring(source: Source, folder: Path, sizes: dict[str, int | None], keep_archives: bool) -> None:
     """Download and unpack file by file; what is done is recorded, so that a stop loses one file at most."""
     clear_leftovers(folder)
     _warn(source)
@@ -77,7 +78,7 @@ def _bring(source: Source, folder: Path, keep_archives: bool) -> None:
     done = {entry["name"] for entry in record["files"]}
     waiting = [file for file in source.files if file.name not in done]
     for number, file in enumerate(waiting, len(done) + 1):
-        size = file.size
+        size = sizes[file.name]
         total = None if size is None else size // 1_000_000
         label = f"{file.name} ({number} of {len(source.files)})"
         with progress(f"get {label}", total=total, unit="MB") as bar:
@@ -150,8 +151,8 @@ def _reader_path(source: Source, folder: Path) -> Path:
     return path
 
 
-def _need_room(source: Source, folder: Path) -> None:
-    """Sizes first: those that are published, and what the servers say of the others."""
+def _need_room(source: Source, folder: Path) -> dict[str, int | None]:
+    """The bytes of each file that is still to come: as published, or as the servers say; UserError without room."""
     done = {entry["name"] for entry in _record(folder).get("files", ())}
     waiting = [file for file in source.files if file.name not in done]
     sizes = {file.name: file.size if file.size is not None else remote_size(file.urls[0]) for file in waiting}
@@ -162,6 +163,13 @@ def _need_room(source: Source, folder: Path) -> None:
     total = sum(size for size in sizes.values() if size is not None)
     packed = [sizes[file.name] or 0 for file in waiting if file.unpack]
     need_space(folder, max(total - here, 0) + max(packed, default=0), f"'{source.name}'")
+    more = "more than " if unknown else ""
+    earlier = f" ({in_bytes(here)} are here already)" if here else ""
+    note(
+        f"getting {source.title or source.name} (licence: {source.licence or 'not known'}): {more}{in_bytes(total)}"
+        f"{earlier} to {folder}, where {in_bytes(disk_usage(nearest_folder(folder)).free)} are free."
+    )
+    return sizes
 
 
 def _partial(folder: Path, file: RemoteFile) -> int:

@@ -78,6 +78,8 @@ class ByHand(Record):
     where: str
     why: str
     then: str
+    opens: bool = True  # whether what is fetched is opened then, or another dataset does instead
+    reader: str | None = None  # the format to open it with, where its files do not tell
 
 
 class Source(Record):
@@ -168,7 +170,10 @@ def need_files(source: Source) -> None:
     """UserError where a person must fetch a source, with where, why, and what to do then."""
     if source.by_hand is not None:
         hand = source.by_hand
+        state = "must be fetched by hand" if hand.opens else "is not downloaded"
+        form = f', form="{hand.reader}"' if hand.reader else ""
+        opened = f": {{datasets.add_dataset({source.name}, PATH{form})}}" if hand.opens else ""
         raise UserError(
-            f"'{source.name}' ({source.title}) must be fetched by hand from {hand.where}, because {hand.why}",
-            f"{hand.then}: {{datasets.add_dataset({source.name}, PATH)}}",
+            f"'{source.name}' ({source.title}) {state} from {hand.where}, because {hand.why}",
+            f"{hand.then}{opened}",
         )
