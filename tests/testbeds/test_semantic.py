@@ -245,3 +245,48 @@ def test_fewer_class_sets_than_tasks(make_dataset) -> None:
 def test_a_dataset_without_a_taxonomy(make_dataset) -> None:
     with pytest.raises(UserError, match="has no taxonomy, so its classes have no distances"):
         sample(make_dataset([20] * 6), tasks=3, classes=SemanticClasses())
+
+
+# Tasks 0, 1, 2 and 11 of the authors' testbed_1_shot_expo.csv as they are printed.
+EXPO = """\
+,task,variance,labels,image_id,support
+0,0,20.335793852516076,139,179976,True
+1,0,20.335793852516076,140,181644,True
+2,0,20.335793852516076,141,182965,True
+3,0,20.335793852516076,142,183388,True
+4,0,20.335793852516076,145,186911,True
+5,1,60.45840108481852,79,102443,True
+6,1,60.45840108481852,87,112711,True
+7,1,60.45840108481852,108,139213,True
+8,1,60.45840108481852,124,160084,True
+9,1,60.45840108481852,126,163202,True
+10,2,82.20715820002212,1,1875,True
+11,2,82.20715820002212,16,21516,True
+12,2,82.20715820002212,21,27327,True
+13,2,82.20715820002212,44,57139,True
+14,2,82.20715820002212,129,167199,True
+55,11,76.19282301696605,0,1039,True
+56,11,76.19282301696605,22,28534,True
+57,11,76.19282301696605,29,38354,True
+58,11,76.19282301696605,30,39090,True
+59,11,76.19282301696605,129,166466,True
+"""
+
+
+def test_published_tasks_are_imported_with_their_coarsity(
+    tiered: Dataset, shared: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "testbed_1_shot_expo.csv"
+    file.write_text(EXPO)
+    order = shared / "data/tiered-imagenet-split/test.csv"
+    settings = {"published": file, "class_order": order, "query": 10, "identity": "names"}
+    bed = sample(tiered, **settings, reduction="shortest-paths")
+    printed = [20.335793852516076, 60.45840108481852, 82.20715820002212, 76.19282301696605]
+    assert bed.table["coarsity"].to_pylist() == pytest.approx(printed, rel=1e-13)
+    assert bed[0].classes[0] == "n07714990" and bed[0].labels["n07714990"] == "broccoli"
+    with pytest.raises(
+        UserError, match=r'of 3 of its 4 tasks: .*; its numbers are those of reduction="shortest-paths"'
+    ):
+        sample(tiered, **settings)
+    with pytest.raises(UserError, match="line 3: by the class order image 181,644 belongs to class"):
+        sample(tiered, **{**settings, "class_order": list(tiered.class_ids)}, reduction="shortest-paths")

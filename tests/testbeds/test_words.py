@@ -14,7 +14,8 @@ from longshot.testbeds.classes import SiblingClasses
 from longshot.testbeds.difficult import DifficultInstances, EasyInstances, GreedyInstances
 from longshot.testbeds.meta_dataset import BilevelClasses, HierarchicalClasses, MetaDatasetShape
 from longshot.testbeds.pools import ImageLimits
-from longshot.testbeds.sample import estimate_sample, sample
+from longshot.testbeds.sample import sample
+from longshot.testbeds.sample_cost import estimate_sample
 from longshot.testbeds.semantic import CoarsityClasses, SemanticClasses
 from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.testbeds.words import make_classes, make_instances, make_shape

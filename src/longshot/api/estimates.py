@@ -80,7 +80,7 @@ def _make_split(*subjects: Any, **settings: Any) -> Estimate:
 
 
 def _sample(*subjects: Any, out: object = None, **settings: Any) -> Estimate:
-    from longshot.testbeds.sample import estimate_sample
+    from longshot.testbeds.sample_cost import estimate_sample
 
     return Estimate([asdict(estimate_sample(*subjects, **settings))])
 
@@ -92,14 +92,20 @@ def _evaluate(*subjects: Any, **settings: Any) -> Estimate:
 
 
 def _train(
-    algorithm: Any, dataset: Any, *, out: object = None, splits: Any = None, **settings: Any
+    algorithm: Any,
+    dataset: Any,
+    *,
+    out: object = None,
+    splits: Any = None,
+    taxonomy: Any = None,
+    **settings: Any,
 ) -> Estimate:
-    from longshot.testbeds.sample import open_with_splits
     from longshot.training.cost import estimate
+    from longshot.training.data import open_for_training
     from longshot.training.settings import planned
 
-    data = open_with_splits(dataset, splits)
     chosen, checked = planned(algorithm, settings)
+    data = open_for_training(dataset, splits, taxonomy, checked.classes)
     cost = estimate(chosen, data, checked)
     return Estimate([cost], tuple(cost["notes"]))
 

@@ -55,7 +55,8 @@ def open_taxonomy(source: str | Path | Dataset, *, taxonomy: str | Path | Taxono
         A dataset, or a taxonomy file: a CSV with the columns parent, child and perhaps label, a JSON list of
         [parent, child] pairs, nested JSON, or WordNet's ``data.noun``.
     taxonomy : str, Path or Taxonomy, optional
-        Use this hierarchy in place of the dataset's own.
+        Use this hierarchy in place of the dataset's own: a file, or ``"wordnet"`` for classes that are called by
+        WordNet ids.
 
     Returns
     -------
@@ -96,7 +97,8 @@ def measure_distances(
     pairs : int
         How many of the nearest and of the farthest pairs to name.
     taxonomy : str, Path or Taxonomy, optional
-        Use this hierarchy in place of the dataset's own.
+        Use this hierarchy in place of the dataset's own: a file, or ``"wordnet"`` for classes that are called by
+        WordNet ids.
     counts : mapping or path, optional
         Images per class, or a JSON file of them, where the source does not tell.
     out : path, optional
@@ -155,6 +157,7 @@ def class_hierarchy(
 ) -> ClassHierarchy:
     """As :func:`open_taxonomy`, with the classes: a file's leaves, or a dataset's classes with their images."""
     from longshot.datasets import open_dataset
+    from longshot.datasets.hierarchy import with_taxonomy
     from longshot.taxonomy.dag import Taxonomy
     from longshot.taxonomy.readers import is_taxonomy_file, read_taxonomy
 
@@ -163,8 +166,5 @@ def class_hierarchy(
             from_file = read_taxonomy(source)
             return ClassHierarchy(Path(source).stem, from_file, from_file.leaves, None)
         source = open_dataset(source)
-    if taxonomy is None:
-        chosen = source.taxonomy or Taxonomy.from_class_ids(source.class_ids)
-    else:
-        chosen = taxonomy if isinstance(taxonomy, Taxonomy) else read_taxonomy(taxonomy)
+    chosen = with_taxonomy(source, taxonomy).taxonomy or Taxonomy.from_class_ids(source.class_ids)
     return ClassHierarchy(source.name, chosen, source.class_ids, source.sizes)

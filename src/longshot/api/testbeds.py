@@ -13,6 +13,7 @@ from longshot.testbeds import sample as drawing
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
+    from longshot.datasets.hierarchy import TaxonomyLike
     from longshot.testbeds.inspection import Inspection
     from longshot.testbeds.testbed import Testbed
 
@@ -29,6 +30,8 @@ def inspect(
     verify: bool = False,
     sample: int | None = None,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
+    taxonomy: TaxonomyLike | None = None,
+    reduction: str | None = None,
     html: str | Path | None = None,
     pictures: int | None = None,
 ) -> Inspection:
@@ -44,6 +47,11 @@ def inspect(
         With ``verify``: read only so many images of each dataset.
     datasets : mapping, optional
         Where a dataset lives (name → dataset or path), if not where it was last seen.
+    taxonomy : str, Path or Taxonomy, optional
+        Also measure the coarsity of the tasks by this hierarchy: a taxonomy file, or "wordnet" for classes that are
+        called by WordNet ids.
+    reduction : {"shortest-paths"}, optional
+        Also measure it on one shortest path per class.
     html : path, optional
         Also write a page with plots and pictures of tasks.
     pictures : int, optional
@@ -65,7 +73,9 @@ def inspect(
 
     if pictures is not None and html is None:
         raise UserError(f"{{pictures:{pictures}}} goes with {{html}} only", "say which page to write")
-    inspection = inspect(testbed, verify=verify, sample=sample, datasets=datasets)
+    inspection = inspect(
+        testbed, verify=verify, sample=sample, datasets=datasets, taxonomy=taxonomy, reduction=reduction
+    )
     if html is not None:
         _write_page(inspection, Path(html), datasets, 2 if pictures is None else pictures)
     return inspection

@@ -21,6 +21,7 @@ from longshot.core.tasks import TaskRows
 from longshot.datasets.dataset import Dataset
 from longshot.evaluation.results import Results
 from longshot.features.extract import embed
+from longshot.reports.pictures import class_names
 from longshot.statistics import Correlation, correlation
 from longshot.testbeds.testbed import Testbed
 
@@ -152,7 +153,7 @@ def _explain_tasks(
     ids = testbed.table.column("classes")
     explained = []
     for row, number in enumerate(bound.tasks):
-        classes = tuple(class_id.rsplit("/", 1)[-1] for class_id in ids[int(number)].as_py())
+        classes = tuple(class_names(ids[int(number)].as_py(), testbed.labels.get(name)))
         drawn_to = (
             [] if nearest is None else attractions(nearest[row], bound.query_label.row(row), len(classes))
         )

@@ -71,6 +71,25 @@ def splits_option(function: F) -> F:
     )(function)
 
 
+def taxonomy_option(function: F) -> F:
+    """``--taxonomy FILE|wordnet``: a hierarchy above the classes in place of the dataset's own."""
+    return click.option(
+        "--taxonomy",
+        metavar="FILE|wordnet",
+        help="Hierarchy above the classes: a taxonomy file, or wordnet where they are called by WordNet ids.  "
+        "[default: that of the dataset]",
+    )(function)
+
+
+def reduction_option(function: F) -> F:
+    """``--reduction``: which paths of the taxonomy count."""
+    return click.option(
+        "--reduction",
+        type=click.Choice(["shortest-paths"]),
+        help="One shortest path per class, as the published tieredImageNet distances.  [default: the whole taxonomy]",
+    )(function)
+
+
 def datasets_option(
     text: str = "Where a testbed's dataset lives, if not where it was before.",
 ) -> Callable[[F], F]:

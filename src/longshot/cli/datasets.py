@@ -191,6 +191,8 @@ def _readable(summary: dict[str, Any]) -> dict[str, str]:
         "class splits": splits or "none",
         "taxonomy": f"{taxonomy['nodes']:,} nodes in {taxonomy['levels']} levels below the root"
         if taxonomy
+        else "none; the classes are called by WordNet ids, and --taxonomy wordnet puts WordNet above them"
+        if summary["wordnet_ids"]
         else "none",
         "attributes": attributes or "none",
         "left out": "; ".join(left_out) or "none",

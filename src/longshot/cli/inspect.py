@@ -8,7 +8,16 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import FILE, PATH, datasets_option, echo_json, json_option, print_written
+from longshot.cli.common import (
+    FILE,
+    PATH,
+    datasets_option,
+    echo_json,
+    json_option,
+    print_written,
+    reduction_option,
+    taxonomy_option,
+)
 
 
 @click.command()
@@ -20,6 +29,8 @@ from longshot.cli.common import FILE, PATH, datasets_option, echo_json, json_opt
     "--sample", type=click.IntRange(min=1), help="With --verify: read only so many images of each dataset."
 )
 @datasets_option("Where a dataset of the testbed lives; default: where it was last seen.")
+@taxonomy_option
+@reduction_option
 @click.option("--html", type=FILE, metavar="FILE", help="Also write a page with plots and task pictures.")
 @click.option(
     "--pictures",
@@ -35,6 +46,7 @@ def command(testbed: Path, verify: bool, html: Path | None, as_json: bool, **set
       longshot sample toybox -o easy.parquet
       longshot inspect easy.parquet --verify
       longshot inspect easy.parquet --html easy.html
+      longshot inspect easy.parquet --reduction shortest-paths
 
     The content hash is checked in any case; --verify also checks each image and class against the dataset, says how
     many images it compared by their bytes or by name only, and which changed or are missing. --html writes one

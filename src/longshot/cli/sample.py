@@ -43,7 +43,13 @@ from longshot.core.wording import span
     "--import",
     "published",
     type=FILE,
-    help="Draw nothing: read a published task list (CSV: task, labels, image_id, support).",
+    help="Draw nothing: read a published task list (CSV: task, labels, image_id, support); --query N draws queries for "
+    "a list without any.",
+)
+@click.option(
+    "--class-order",
+    metavar="FILE",
+    help="With --import: the classes in the order its numbers count in: one a line, JSON, or FILE.csv:COLUMN.",
 )
 @click.option(
     "--replay",

@@ -96,7 +96,14 @@ class_options = _all(
             _KINDS,
             "--reduction",
             type=click.Choice(["shortest-paths"]),
-            help="Semantic, --coarsity: one shortest path per class, as the published distances. [the whole taxonomy]",
+            help="Coarsity by one shortest path per class, as the published distances. [the whole taxonomy]",
+        ),
+        _option(
+            _KINDS,
+            "--taxonomy",
+            metavar="FILE|wordnet",
+            help="Hierarchy above the classes: a taxonomy file, or wordnet where they are called by WordNet ids. "
+            "[that of the dataset]",
         ),
     ]
 )

@@ -17,7 +17,9 @@ from longshot.cli.common import (
     identity_option,
     json_option,
     print_table,
+    reduction_option,
     seed_option,
+    taxonomy_option,
 )
 from longshot.core.errors import UserError
 
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 @click.option(
     "--level", type=click.IntRange(min=0), help="Depth of super-classes.  [default: the classes' parents]"
 )
+@taxonomy_option
+@reduction_option
 @click.option("--order", type=FILE, help="Class ids in the order of the published numbers, one a line.")
 @click.option(
     "--ratios", metavar="T,V,T", help="Shares of train, validation and test.  [default: 0.6,0.2,0.2]"

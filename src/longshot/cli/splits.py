@@ -8,7 +8,15 @@ from typing import Any, TypeVar
 
 import click
 
-from longshot.cli.common import PATH, device_option, echo_json, json_option, print_table
+from longshot.cli.common import (
+    PATH,
+    device_option,
+    echo_json,
+    json_option,
+    print_table,
+    reduction_option,
+    taxonomy_option,
+)
 from longshot.cli.splits_rows import comparison_row, gap_row, pair_row, plain, print_rows
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -169,7 +177,8 @@ def compare(
 @command.command("tree")
 @click.argument("dataset")
 @_backbones
-@click.option("--taxonomy", type=PATH, help="Taxonomy file; else the dataset's own.")
+@taxonomy_option
+@reduction_option
 @click.option("--pairs", type=click.IntRange(min=0), default=3, show_default=True, help="Odd pairs to print.")
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 @device_option

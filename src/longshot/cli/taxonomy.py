@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from longshot.cli.common import FILE, echo_json, json_option, print_table
+from longshot.cli.common import (
+    FILE,
+    echo_json,
+    json_option,
+    print_table,
+    reduction_option,
+    taxonomy_option,
+)
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -39,9 +46,9 @@ def command() -> None:
 @click.argument("source", metavar="DATASET_OR_FILE")
 @click.option("--depth", type=click.IntRange(min=0), help="Show so many levels below the root.")
 @click.option("--picture", type=FILE, help="Also draw it: FILE.png, .svg or .pdf.")
-@click.option("--taxonomy", type=FILE, help="Use this taxonomy file instead.")
+@taxonomy_option
 @json_option
-def show(source: str, depth: int | None, picture: Path | None, taxonomy: Path | None, as_json: bool) -> None:
+def show(source: str, depth: int | None, picture: Path | None, taxonomy: str | None, as_json: bool) -> None:
     """Print the tree with classes and images per node, and draw it.
 
     \b
@@ -82,13 +89,9 @@ def show(source: str, depth: int | None, picture: Path | None, taxonomy: Path | 
 @click.option(
     "--kind", type=click.Choice(_KINDS), default=_KINDS[0], show_default=True, help="Which distance."
 )
-@click.option(
-    "--reduction",
-    type=click.Choice(["shortest-paths"]),
-    help="Compute on one shortest path per class, as the published tieredImageNet distances do.",
-)
+@reduction_option
 @click.option("--pairs", type=click.IntRange(min=1), default=5, show_default=True, help="Pairs to print.")
-@click.option("--taxonomy", type=FILE, help="Use this taxonomy file instead.")
+@taxonomy_option
 @click.option("--counts", type=FILE, help="JSON {class: images}, when SOURCE is a taxonomy file.")
 @click.option("-o", "--out", "--output", "out", type=FILE, help="Write the whole matrix as CSV.")
 @json_option

@@ -13,6 +13,7 @@ from longshot.datasets import registry
 from longshot.datasets.check import find_bad
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.formats import FORMATS, make_format
+from longshot.datasets.hierarchy import class_labels, has_wordnet_ids
 from longshot.datasets.opening import as_dataset, load, locate, open_dataset
 
 
@@ -121,9 +122,10 @@ def describe_dataset(dataset: str | Path | Dataset) -> dict[str, Any]:
     -------
     dict
         ``name``, ``source``, ``fingerprint``, numbers of ``classes`` and ``images``, ``images_per_class`` (least,
-        median, most), ``splits`` (classes in each), ``taxonomy`` (nodes, levels, edges, or None), ``attributes``
-        (name → type), ``skipped`` (keys of images left out), ``left_out`` (what else was, in words), and ``class_list``
-        (class, images, split of each).
+        median, most), ``splits`` (classes in each), ``taxonomy`` (nodes, levels, edges, or None), ``wordnet_ids``
+        (whether the classes are called by them), ``attributes`` (name → type), ``skipped`` (keys of images left out),
+        ``left_out`` (what else was, in words), and ``class_list`` (class, images, split of each, and its label where a
+        taxonomy has other names).
 
     Examples
     --------
@@ -136,6 +138,7 @@ def describe_dataset(dataset: str | Path | Dataset) -> dict[str, Any]:
     opened = as_dataset(dataset)
     sizes, taxonomy = opened.sizes, opened.taxonomy
     split_of = {class_id: split for split, members in opened.splits.items() for class_id in members}
+    labels = class_labels(opened)
     return {
         "name": opened.name,
         "source": opened.source,
@@ -155,13 +158,19 @@ def describe_dataset(dataset: str | Path | Dataset) -> dict[str, Any]:
             "levels": int(taxonomy.depths.max()),
             "edges": len(taxonomy.edges),
         },
+        "wordnet_ids": has_wordnet_ids(opened),
         "attributes": {}
         if opened.attributes is None
         else {field.name: str(field.type) for field in opened.attributes.schema},
         "skipped": list(opened.skipped),
         "left_out": list(opened.left_out),
         "class_list": [
-            {"class": class_id, "images": int(size), "split": split_of.get(class_id)}
+            {
+                "class": class_id,
+                **({"label": labels.get(class_id)} if labels else {}),
+                "images": int(size),
+                "split": split_of.get(class_id),
+            }
             for class_id, size in zip(opened.class_ids, sizes, strict=True)
         ],
     }

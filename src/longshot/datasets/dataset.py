@@ -120,6 +120,8 @@ class Dataset:
         train, validation and test → class ids, where the classes are divided.
     splits_from : str, optional
         The split that was put in place of the dataset's own.
+    taxonomy_from : str, optional
+        The taxonomy that was put in place of the dataset's own.
     skipped : tuple of str
         Keys of unreadable images that were left out on request.
     left_out : tuple of str
@@ -154,6 +156,7 @@ class Dataset:
     attributes: pa.Table | None = None
     splits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     splits_from: str | None = None
+    taxonomy_from: str | None = None
     skipped: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     identity: str = "content"

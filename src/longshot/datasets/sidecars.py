@@ -138,7 +138,10 @@ def check_splits(splits: Mapping[str, tuple[str, ...]], where: str) -> dict[str,
 
 
 def read_taxonomy(data: bytes, class_ids: Sequence[str], where: str) -> Taxonomy:
-    """taxonomy.csv: one edge a line in the columns parent and child; classes by id or by unique name."""
+    """taxonomy.csv: one edge a line in the columns parent and child; classes by id or by unique name.
+
+    A column label names the child. A line without a parent names the root; several such lines hang below the root "".
+    """
     table = read_csv(data, where, text_columns=header(data, where))
     parent, child = find_column(table.column_names, ("parent",)), find_column(table.column_names, ("child",))
     if parent is None or child is None:
@@ -151,8 +154,16 @@ def read_taxonomy(data: bytes, class_ids: Sequence[str], where: str) -> Taxonomy
         owners = owners_of(name or "")
         return owners[0] if len(owners) == 1 else name or ""
 
-    pairs = zip(table[parent].to_pylist(), table[child].to_pylist(), strict=True)
-    taxonomy = Taxonomy.from_edges((node(above), node(below)) for above, below in pairs)
+    pairs = [
+        (node(above), node(below))
+        for above, below in zip(table[parent].to_pylist(), table[child].to_pylist(), strict=True)
+    ]
+    tops = {below for above, below in pairs if not above}
+    if len(tops) == 1 and len(pairs) > 1:
+        pairs = [(above, below) for above, below in pairs if above]
+    label = find_column(table.column_names, ("label",))
+    names = [] if label is None else zip(table[child].to_pylist(), table[label].to_pylist(), strict=True)
+    taxonomy = Taxonomy.from_edges(pairs, {node(below): name for below, name in names if name})
     missing = [class_id for class_id in class_ids if class_id not in taxonomy]
     if missing:
         raise UserError(

@@ -75,6 +75,8 @@ class EvaluationPlan:
         self.opened = open_backbones(backbones, device)
         testbeds_by_name = open_testbeds(testbeds)
         self.testbeds = {bed.content_hash: bed for bed in testbeds_by_name.values()}
+        for name, bed in testbeds_by_name.items():
+            _check_queries(name, bed)
         self.names = {bed.content_hash: name for name, bed in reversed(testbeds_by_name.items())}
         needs_data = any(name not in self.given for name in self.backbones)
         self.datasets = find_datasets(testbeds_by_name, datasets or {}) if needs_data else {}
@@ -240,6 +242,17 @@ class EvaluationPlan:
         if key not in self._bound:
             self._bound[key] = testbed.bind(dataset, rows.keys, rows.fingerprint)
         return self._bound[key]
+
+
+def _check_queries(name: str, testbed: Testbed) -> None:
+    """UserError for a testbed with tasks that ask nothing, as a published list of support images gives."""
+    without = int((testbed.column("query").lengths == 0).sum())
+    if without:
+        raise UserError(
+            f"The testbed '{name}' has {without:,} of {len(testbed):,} tasks without queries, and there is nothing to "
+            "answer",
+            "draw queries when its list is read ({query:10})",
+        )
 
 
 def _keep_names(networks: list[dict[str, Any]], recorded: list[dict[str, Any]]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -183,7 +184,7 @@ def _picture(task: Task, cell: Cell, mean: float, images: FindImages, bar: Progr
 
 def class_rows(task: Task, images: FindImages, predicted: Ints | None = None) -> tuple[ClassRow, ...]:
     """The classes of a task with their thumbnails; with ``predicted`` [Q] mistakes come first, with the answer."""
-    names = class_names(task.classes)
+    names = class_names(task.classes, task.labels)
     truth = np.asarray(task.query_label, dtype=np.int64)
     answers = truth if predicted is None else predicted
     wrong = answers != truth
@@ -220,11 +221,18 @@ def class_rows(task: Task, images: FindImages, predicted: Ints | None = None) ->
     )
 
 
-def class_names(class_ids: Sequence[str]) -> list[str]:
-    """The last part of each id, or whole ids where last parts repeat within the task."""
+def class_names(class_ids: Sequence[str], labels: Mapping[str, str] | None = None) -> list[str]:
+    """The last part of each id, or whole ids where last parts repeat; behind the label that a taxonomy gives.
+
+    >>> class_names(["n01440764", "a/b"], {"n01440764": "tench"})
+    ['tench (n01440764)', 'b']
+    """
     names = [class_id.rsplit("/", 1)[-1] for class_id in class_ids]
+    counts = Counter(names)
+    shown = [name if counts[name] == 1 else class_id for name, class_id in zip(names, class_ids, strict=True)]
     return [
-        name if names.count(name) == 1 else class_id for name, class_id in zip(names, class_ids, strict=True)
+        f"{labels[class_id]} ({name})" if labels and class_id in labels else name
+        for name, class_id in zip(shown, class_ids, strict=True)
     ]
 
 

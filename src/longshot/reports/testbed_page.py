@@ -157,7 +157,7 @@ def _balance(testbed: Testbed) -> list[PlotPanel]:
             PlotPanel(
                 f"Class balance of {balance.dataset}",
                 plots.balance(balance, prefix=f"balance{number}"),
-                f"{_ends(balance.counts)} {balance.outside:,} of "
+                f"{_ends(balance)} {balance.outside:,} of "
                 f"{count(len(balance.counts), 'class', 'classes')} outside {low:.1f} to {high:.1f}.",
                 "One step per class that occurs. The dashed line is the equal share, the band where about 95 % of "
                 "the classes lie when every class is equally likely. A steep staircase through the band: the mean "
@@ -311,14 +311,16 @@ def _shown(task: Task, images: FindImages) -> Shown:
 # --- words ---
 
 
-def _ends(counts: Mapping[str, int]) -> str:
+def _ends(balance: describe.Balance) -> str:
     """The classes at both ends of a balance, whose ``counts`` come from the most frequent down."""
-    ids = list(counts)
+    counts, ids = balance.counts, list(balance.counts)
     if counts[ids[0]] == counts[ids[-1]]:
         return f"Every class in {count(counts[ids[0]], 'task')}."
     most, least = ids[:_NAMED], ids[_NAMED:][-_NAMED:][::-1]
     ends = [
-        f"{when} often: " + ", ".join(f"{class_id} ({counts[class_id]:,})" for class_id in group) + "."
+        f"{when} often: "
+        + ", ".join(f"{balance.named(class_id)} ({counts[class_id]:,})" for class_id in group)
+        + "."
         for when, group in (("Most", most), ("Least", least))
         if group
     ]

@@ -12,6 +12,7 @@ from longshot.core.errors import UserError
 from longshot.core.wording import note
 from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
+from longshot.datasets.hierarchy import TaxonomyLike, no_taxonomy, reduced, with_taxonomy
 from longshot.features.extract import embed
 from longshot.features.features import Features
 from longshot.splits.compare import SplitComparison, compare_split, shared_test, unassigned
@@ -20,7 +21,6 @@ from longshot.splits.opening import open_split
 from longshot.splits.split import Split
 from longshot.splits.trees import TreeGap, far_pairs, linkage_hops, taxonomy_hops, tree_gap, ward
 from longshot.taxonomy.dag import Taxonomy
-from longshot.taxonomy.readers import read_taxonomy
 
 if TYPE_CHECKING:
     from longshot.features.backbones import BackboneLike
@@ -109,7 +109,8 @@ def compare_trees(
     dataset: Dataset | str | Path,
     *,
     backbones: BackboneLike | Sequence[BackboneLike],
-    taxonomy: Taxonomy | str | Path | None = None,
+    taxonomy: TaxonomyLike | None = None,
+    reduction: str | None = None,
     pairs: int = 3,
     device: str = "auto",
 ) -> TreeComparison:
@@ -122,7 +123,9 @@ def compare_trees(
     backbones : str, object or sequence
         One tree for each; with several, they are compared with each other, too.
     taxonomy : Taxonomy or path, optional
-        In place of the dataset's own.
+        In place of the dataset's own: a file, or "wordnet" for classes that are called by WordNet ids.
+    reduction : {"shortest-paths"}, optional
+        Keep one shortest path per class.
     pairs : int
         How many pairs of classes to list, per backbone and direction, that the two see most differently.
     device : str
@@ -134,7 +137,7 @@ def compare_trees(
     """
     opened = as_dataset(dataset)
     class_ids = opened.class_ids
-    hierarchy = taxonomy_hops(_taxonomy(opened, taxonomy), class_ids)
+    hierarchy = taxonomy_hops(_taxonomy(opened, taxonomy, reduction), class_ids)
     trees = {
         backbone: linkage_hops(ward(class_embeddings(features)))
         for backbone, features in embed_all(opened, backbones, device).items()
@@ -188,14 +191,8 @@ def embed_all(
     return embedded
 
 
-def _taxonomy(dataset: Dataset, taxonomy: Taxonomy | str | Path | None) -> Taxonomy:
-    if isinstance(taxonomy, Taxonomy):
-        return taxonomy
-    if taxonomy is not None:
-        return read_taxonomy(Path(taxonomy))
-    if dataset.taxonomy is None:
-        raise UserError(
-            f"Dataset '{dataset.name}' has no taxonomy to compare with",
-            "nest its class folders, add a taxonomy.csv, or give {taxonomy:FILE}",
-        )
-    return dataset.taxonomy
+def _taxonomy(dataset: Dataset, taxonomy: TaxonomyLike | None, reduction: str | None) -> Taxonomy:
+    tree = reduced(with_taxonomy(dataset, taxonomy), reduction).taxonomy
+    if tree is None:
+        raise no_taxonomy(dataset, " to compare with")
+    return tree

@@ -10,6 +10,7 @@ from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.dataset import Dataset
+from longshot.datasets.hierarchy import TaxonomyLike, with_taxonomy
 from longshot.features.content import check_made_from
 from longshot.splits.assign import RATIOS
 from longshot.splits.published import published_split
@@ -26,7 +27,7 @@ _RECIPE = ("mode", "measure", "assignment", "restarts", "optimiser", "start", "p
 # settings that mean something to some kinds of split only
 _KINDS_OF = {
     **dict.fromkeys((*_RECIPE, "backbone", "features"), _DISTANT),
-    "level": ("semantic",),
+    **dict.fromkeys(("level", "taxonomy", "reduction"), ("semantic",)),
     "order": ("published",),
     "ratios": ("divergence", "sweep", "random", "semantic"),
 }
@@ -49,6 +50,8 @@ class SplitSettings(TypedDict, total=False):
     start: str | None
     penalty: float | None
     level: int | None
+    taxonomy: TaxonomyLike | None
+    reduction: str | None
     order: str | Path | None
     ratios: Sequence[float] | None
     out: str | Path | None
@@ -82,6 +85,8 @@ def make_split(
     start: str | None = None,
     penalty: float | None = None,
     level: int | None = None,
+    taxonomy: TaxonomyLike | None = None,
+    reduction: str | None = None,
     order: str | Path | None = None,
     ratios: Sequence[float] | None = None,
     out: str | Path | None = None,
@@ -127,6 +132,11 @@ def make_split(
         Of mode paper: λ, the weight of (D − R)²; 1 by default.
     level : int, optional
         Of semantic splits: the depth of super-classes; the parents of the classes by default.
+    taxonomy : str, path or Taxonomy, optional
+        Of semantic splits: a hierarchy in place of the dataset's own: a taxonomy file, or ``"wordnet"`` for classes
+        that are called by WordNet ids.
+    reduction : {"shortest-paths"}, optional
+        Of semantic splits: keep one shortest path per class.
     order : path, optional
         Of published splits: a text file of class ids in the order of the published numbers, one a line.
     ratios : sequence of 3 floats, optional
@@ -162,7 +172,7 @@ def make_split(
     elif kind == "random":
         splits = [random_split(opened, shares, seed)]
     elif kind == "semantic":
-        splits = [semantic_split(opened, shares, seed, level)]
+        splits = [semantic_split(with_taxonomy(opened, taxonomy), shares, seed, level, reduction)]
     else:
         splits = [published_split(str(published), opened, order)]
     if out is not None:

@@ -10,6 +10,7 @@ from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count
 from longshot.datasets.dataset import SPLITS, Dataset
+from longshot.datasets.hierarchy import no_taxonomy, reduced, taxonomy_facts
 from longshot.splits.assign import RATIOS, assign, part_sizes
 from longshot.splits.split import Split, from_labels
 from longshot.taxonomy.dag import Taxonomy
@@ -34,7 +35,11 @@ def random_split(dataset: Dataset, ratios: Sequence[float] = RATIOS, seed: int =
 
 
 def semantic_split(
-    dataset: Dataset, ratios: Sequence[float] = RATIOS, seed: int = 0, level: int | None = None
+    dataset: Dataset,
+    ratios: Sequence[float] = RATIOS,
+    seed: int = 0,
+    level: int | None = None,
+    reduction: str | None = None,
 ) -> Split:
     """Whole super-classes: no class of one part has a sibling in another, as in FC100 and tieredImageNet.
 
@@ -52,12 +57,12 @@ def semantic_split(
     level : int, optional
         Depth of the super-classes in the taxonomy; the parents of the classes where it is left out. Those that share
         a class count as one.
+    reduction : str, optional
+        Which paths of the taxonomy count; see ``class_distances``.
     """
+    dataset = reduced(dataset, reduction)
     if dataset.taxonomy is None:
-        raise UserError(
-            f"Dataset '{dataset.name}' has no taxonomy to take super-classes from",
-            "nest the class folders or put a taxonomy.csv (parent,child) beside them",
-        )
+        raise no_taxonomy(dataset, " to take super-classes from")
     sizes = part_sizes(len(dataset.class_ids), ratios)
     families = super_classes(dataset.taxonomy, dataset.class_ids, level)
     needed = 3 if sizes[1] else 2
@@ -84,6 +89,7 @@ def semantic_split(
     made = {
         "mode": "semantic",
         "level": level,
+        **taxonomy_facts(dataset, reduction),
         "ratios": list(ratios),
         "seed": seed,
         "super_classes": {part: sorted(name for name, _ in group) for part, group in groups.items()},

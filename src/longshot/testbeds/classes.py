@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.ragged import Ragged
+from longshot.datasets.hierarchy import no_taxonomy
 from longshot.testbeds.base import Pool, Shape
 from longshot.testbeds.streams import Streams
 
@@ -116,11 +117,7 @@ class SiblingClasses:
         """
         dataset = pool.dataset
         if dataset.taxonomy is None:
-            raise UserError(
-                f"Dataset '{dataset.name}' has no taxonomy, so no super-classes",
-                "nest its class folders (Fruit/Apple, Fruit/Pear …) or give a parent column, or draw with "
-                "{classes:uniform}",
-            )
+            raise no_taxonomy(dataset, ", so no super-classes", ", or draw with {classes:uniform}")
         ids = pool.class_ids
         tree = dataset.taxonomy
         members_of = tree.groups(ids) if self.level is None else tree.groups_at(ids, self.level)

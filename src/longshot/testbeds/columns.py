@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,15 @@ def tasks_per_dataset(table: pa.Table) -> dict[str, int]:
     """Dataset → number of its tasks."""
     counted = table.column("dataset").cast(pa.string()).value_counts().to_pylist()
     return {entry["values"]: entry["counts"] for entry in counted}
+
+
+def used_labels(table: pa.Table, labels: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """Dataset → class → label, for the classes that occur in a task."""
+    used = set(dictionary(table, "classes").to_pylist())
+    return {
+        name: {class_id: label for class_id, label in own.items() if class_id in used}
+        for name, own in labels.items()
+    }
 
 
 def places_among(table: pa.Table, name: str, names: pa.Array) -> Ints:

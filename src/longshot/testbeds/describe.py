@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,11 @@ class Balance:
     counts: dict[str, int]  # class id → tasks that have it, most frequent first, ties by id
     expected: float
     spread: float
+    labels: Mapping[str, str] = field(default_factory=dict)  # class id → what a taxonomy calls it
+
+    def named(self, class_id: str) -> str:
+        """The class id, with the taxonomy's label before it where there is one."""
+        return f"{self.labels[class_id]} ({class_id})" if class_id in self.labels else class_id
 
     @property
     def usual(self) -> tuple[float, float]:
@@ -139,7 +144,8 @@ def balances(testbed: Testbed) -> list[Balance]:
         share = ways[columns.of_dataset(testbed.table, name)] / len(own_counts)
         counts = dict(sorted(own_counts.items(), key=lambda item: (-item[1], item[0])))
         spread = math.sqrt(max(0.0, float((share * (1 - share)).sum())))
-        by_dataset.append(Balance(name, counts, float(share.sum()), spread))
+        labels = testbed.labels.get(name, {})
+        by_dataset.append(Balance(name, counts, float(share.sum()), spread, labels))
     return by_dataset
 
 
@@ -254,7 +260,8 @@ def say_balance(balance: Balance) -> str:
     ids = list(balance.counts)
     return (
         f"class balance of {balance.dataset}: {len(ids):,} classes, each in {balance.expected:.1f} tasks in the "
-        f"mean; most '{ids[0]}' ({balance.counts[ids[0]]:,}), fewest '{ids[-1]}' ({balance.counts[ids[-1]]:,}); "
+        f"mean; most '{balance.named(ids[0])}' ({balance.counts[ids[0]]:,}), fewest '{balance.named(ids[-1])}' "
+        f"({balance.counts[ids[-1]]:,}); "
         f"{balance.outside:,} outside {low:.1f} to {high:.1f}, where 95 % lie under uniform drawing"
     )
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import UserError
 from longshot.testbeds import describe
 from longshot.testbeds.origin import check_names, open_datasets, say_sampler
+from longshot.testbeds.remeasured import measure_again
 from longshot.testbeds.testbed import Testbed
 from longshot.testbeds.verification import ImageCheck, Outcome, check_images, worst
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
+    from longshot.datasets.hierarchy import TaxonomyLike
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,12 +27,16 @@ class Inspection:
     name: str  # the file, or the beginning of the content hash
     findings: tuple[str, ...] | None  # what does not fit the datasets, one sentence each; None: not checked
     images: tuple[ImageCheck, ...] = ()  # how the images of each dataset were checked, and what differs
+    # dataset → coarsity by another taxonomy or reduction, where asked for
+    coarsity: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def facts(self) -> dict[str, Any]:
         """Everything as plain JSON values: ``describe.summary``, the histograms, and the findings where checked."""
         bars = {title: dict(rows) for title, rows in describe.histograms(self.testbed).items()}
         facts = {**describe.summary(self.testbed), "histograms": bars}
+        if self.coarsity:
+            facts["coarsity"] = {name: dict(values) for name, values in self.coarsity.items()}
         if self.findings is None:
             return facts
         checks = {
@@ -66,6 +72,7 @@ class Inspection:
         lines.append(
             f"{facts['classes']:,} classes, {facts['distinct_images']:,} different images; made by {facts['creator']}"
         )
+        lines += [_say_coarsity(name, values) for name, values in self.coarsity.items()]
         lines += [describe.say_balance(balance) for balance in describe.balances(testbed)]
         changes = describe.changes(testbed)
         # Drawn side by side below, so not once more alone.
@@ -86,12 +93,25 @@ def _say_content(facts: Mapping[str, Any]) -> str:
     return f"identity content: {facts['images']:,} images, digest {facts['digest']}"
 
 
+def _say_coarsity(name: str, values: Mapping[str, Any]) -> str:
+    by = [
+        values.get("taxonomy", "its own taxonomy"),
+        *([values["reduction"]] if "reduction" in values else []),
+    ]
+    return (
+        f"coarsity of the tasks of {name} by {', '.join(by)}: {values['min']:.4g} to {values['max']:.4g}, mean "
+        f"{values['mean']:.4f}"
+    )
+
+
 def inspect(
     testbed: Testbed | str | Path,
     *,
     verify: bool = False,
     sample: int | None = None,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
+    taxonomy: TaxonomyLike | None = None,
+    reduction: str | None = None,
 ) -> Inspection:
     """Describe a testbed: its origin, its classes, ways and shots, and what was measured.
 
@@ -105,6 +125,8 @@ def inspect(
         With ``verify``: read only so many images of each dataset.
     datasets : mapping, optional
         Where a dataset lives (name → dataset or path), if not where it was last seen.
+    taxonomy, reduction : optional
+        Measure the coarsity of the tasks by this taxonomy, or this reduction of it, as well.
 
     Returns
     -------
@@ -116,8 +138,11 @@ def inspect(
     name = bed.content_hash[:12] if isinstance(testbed, Testbed) else str(testbed)
     if sample is not None and not verify:
         raise UserError(f"{{sample:{sample}}} goes with {{verify:True}} only", "add it")
+    again: Mapping[str, Mapping[str, Any]] = {}
+    if taxonomy is not None or reduction is not None:
+        again = measure_again(bed, open_datasets(bed, datasets), taxonomy, reduction)
     if not verify:
-        return Inspection(bed, name, None)
+        return Inspection(bed, name, None, coarsity=again)
     opened = open_datasets(bed, datasets, check=False)
     checks = tuple(
         check_images(dataset, bed.content[dataset], bed.keys(dataset), opened[dataset], sample=sample)
@@ -125,4 +150,4 @@ def inspect(
     )
     findings = describe.verify(bed, opened)
     findings += [f"{check.dataset}: {check.differences}." for check in checks if check.differences]
-    return Inspection(bed, name, tuple(findings), checks)
+    return Inspection(bed, name, tuple(findings), checks, again)

@@ -43,4 +43,7 @@ def concat(testbeds: Sequence[Testbed]) -> Testbed:
         seed=origins[0]["seed"] if len({origin["seed"] for origin in origins}) == 1 else None,
         features=features.pop() if len(features) == 1 else None,
         content=content,
+        labels={
+            name: {c: x for bed in testbeds for c, x in bed.labels.get(name, {}).items()} for name in datasets
+        },
     )

@@ -9,9 +9,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from longshot.core.errors import UserError
 from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.datasets.dataset import Dataset
+from longshot.datasets.hierarchy import no_taxonomy
 from longshot.taxonomy.coarsity import coarsity
 from longshot.taxonomy.distances import class_distances
 from longshot.testbeds.base import Classes, Pool
@@ -32,10 +32,7 @@ def pool_distances(pool: Pool, distance: str, reduction: str | None) -> NDArray[
     """
     dataset = pool.dataset
     if dataset.taxonomy is None:
-        raise UserError(
-            f"Dataset '{dataset.name}' has no taxonomy, so its classes have no distances; nest its class "
-            "folders (Fruit/Apple, Fruit/Pear …), add a taxonomy.csv or give a parent column."
-        )
+        raise no_taxonomy(dataset, ", so its classes have no distances")
     matrices = _known.setdefault(dataset, {})
     key = (pool.classes.tobytes(), distance, reduction)
     if key not in matrices:
@@ -47,16 +44,19 @@ def pool_distances(pool: Pool, distance: str, reduction: str | None) -> NDArray[
     return matrices[key]
 
 
-def coarsity_measure(pool: Pool, classes: Classes) -> Measure | None:
+def coarsity_measure(pool: Pool, classes: Classes, reduction: str | None = None) -> Measure | None:
     """Coarsity of each task by the distance that the classes were drawn by, else by the default one.
 
-    None where the dataset has no taxonomy, or more than ``MOST_CLASSES`` classes and no need of distances.
+    ``reduction`` is for classes that were not drawn by a distance. None where the dataset has no taxonomy, or more than
+    ``MOST_CLASSES`` classes and no need of distances.
     """
-    uses_distances = hasattr(classes, "distance")
+    if pool.dataset.taxonomy is None and reduction is not None:
+        raise no_taxonomy(pool.dataset, " to reduce")
+    uses_distances = hasattr(classes, "distance") or reduction is not None
     if pool.dataset.taxonomy is None or (len(pool.classes) > MOST_CLASSES and not uses_distances):
         return None
     distances = pool_distances(
-        pool, getattr(classes, "distance", "jiang-conrath"), getattr(classes, "reduction", None)
+        pool, getattr(classes, "distance", "jiang-conrath"), getattr(classes, "reduction", reduction)
     )
     number = np.full(len(pool.sizes), -1)
     number[pool.classes] = np.arange(len(pool.classes))

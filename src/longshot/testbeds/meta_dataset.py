@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from longshot.core.errors import UserError
 from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskPlan
+from longshot.datasets.hierarchy import no_taxonomy
 from longshot.testbeds.base import Pool, Shape
 from longshot.testbeds.classes import SiblingClasses, draw_within
 from longshot.testbeds.shapes import check_range
@@ -188,10 +189,7 @@ class HierarchicalClasses:
         """
         dataset = pool.dataset
         if dataset.taxonomy is None:
-            raise UserError(
-                f"Dataset '{dataset.name}' has no taxonomy to draw nodes from",
-                "nest its class folders, add a taxonomy.csv, or draw with {classes:uniform}",
-            )
+            raise no_taxonomy(dataset, " to draw nodes from", ", or draw with {classes:uniform}")
         tree = dataset.taxonomy.restrict(pool.class_ids)
         number = dict(zip(pool.class_ids, pool.classes.tolist(), strict=True))
         spans = {

@@ -1,106 +1,191 @@
 """Published task lists: the CSV layout of the semantic task-sampling authors.
 
 One row per image: ``task`` (any number or name), ``labels`` (the class), ``image_id`` (the image) and ``support``
-(true or false). Columns may come in any order, further ones are ignored. ``labels`` is a class id, a class name or the
-class's position in the dataset; ``image_id`` is an example's key, a key without its folder or ending, or its row number
-in the class-major dataset.
+(true or false). Columns may come in any order; ``variance`` is the coarsity of the task, further ones are ignored.
+``labels`` is a class id, a class name or the class's position in the dataset; ``image_id`` is an example's key, a key
+without its folder or ending, or its row number in the class-major dataset. With a class order both count in that.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
-from longshot.core.files import hash_text
+from longshot.core.files import hash_json, hash_text
 from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskPlan, TaskRows
+from longshot.core.wording import note
 from longshot.datasets.dataset import Dataset
+from longshot.datasets.hierarchy import class_labels, has_wordnet_ids, taxonomy_facts
+from longshot.taxonomy.distances import REDUCTIONS
 from longshot.testbeds.base import Pool
 from longshot.testbeds.classes import UniformClasses
 from longshot.testbeds.drawing import to_table
 from longshot.testbeds.measures import coarsity_measure
+from longshot.testbeds.published_names import ByName, ByOrder, ClassOrder, Lookup, ordered_classes
 from longshot.testbeds.testbed import Testbed
 
 COLUMNS = ("task", "labels", "image_id", "support")
+RULE = "drawn uniformly from the images of their class that are not support, a stream for each task"
 _TRUTH = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+_TAKES = ("query", "reduction")  # the settings of ``sample`` that an import takes
+_CLOSE = 1e-6  # relative; a list prints its variance to the last digit
 
 
 @dataclass
 class _Task:
     """Rows of the dataset by class, in the order of the file."""
 
+    name: str
     line: int
     support: dict[int, list[int]] = field(default_factory=dict)
     query: dict[int, list[int]] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
+    variance: float | None = None
 
 
-def read_published(path: str | Path, dataset: Dataset) -> Testbed:
-    """The testbed that a CSV lists, bound to the dataset; errors name the line."""
-    file = Path(path)
-    lookup = _Lookup(dataset)
+def check_import(
+    published: str | Path | None, settings: Mapping[str, Any], choices: Mapping[str, object]
+) -> None:
+    """UserError for a setting or a choice that says how to draw, beside a published list that draws nothing.
+
+    >>> check_import("list.csv", {"way": 5}, {"classes": "uniform"})
+    Traceback (most recent call last):
+        ...
+    longshot.core.errors.UserError: way says how to draw, but published draws no task; leave it out.
+    """
+    if published is None:
+        raise UserError("{class_order} goes with {published} only", "leave it out or add that")
+    usual = {"shape": "fixed", "classes": "uniform", "instances": "uniform"}
+    chosen = [name for name, value in choices.items() if value != usual[name]]
+    chosen += [n for n, v in settings.items() if v is not None and v is not False and n not in _TAKES]
+    if chosen:
+        raise UserError(f"{{{chosen[0]}}} says how to draw, but {{published}} draws no task", "leave it out")
+
+
+def read_published(
+    path: str | Path,
+    dataset: Dataset | Sequence[Dataset],
+    class_order: ClassOrder | None = None,
+    *,
+    split: str | None = None,
+    reduction: str | None = None,
+    query: int | None = None,
+    seed: int = 0,
+) -> Testbed:
+    """The testbed that a CSV lists, bound to the dataset; errors name the line.
+
+    Parameters
+    ----------
+    path : str or Path
+        The list.
+    dataset : Dataset
+        One, or a list of one.
+    class_order : path or sequence of str, optional
+        The classes in the order that ``labels`` and ``image_id`` count in; see ``read_class_order``.
+    split : str, optional
+        The classes among which coarsity is measured, where no class order says it; else those that the list has.
+    reduction : str, optional
+        How coarsity is measured; see ``class_distances``.
+    query : int, optional
+        Draw so many queries per class for a list that has support alone: uniformly from the images of the class that
+        are not support of the task, each task with a stream of its own. Without it the tasks stay without queries.
+    seed : int
+        The root of these streams.
+
+    Returns
+    -------
+    Testbed
+        With the coarsity of each task where the dataset has a taxonomy. UserError where a column ``variance`` says
+        another.
+    """
+    several = [dataset] if isinstance(dataset, Dataset) else list(dataset)
+    if len(several) != 1:
+        raise UserError(
+            f"{{published}} reads a task list of one dataset, but {len(several)} were given", "name one"
+        )
+    (data,), file = several, Path(path)
+    order = None if class_order is None else ordered_classes(class_order, data)
+    tasks = _read_tasks(file, data, ByName(data) if order is None else ByOrder(data, order))
+    drawn = _complete(tasks, data, file, query, seed)
+    for task in tasks:
+        _check_task(task, data, file, without_queries=not (drawn or any(each.query for each in tasks)))
+    plan, rows = _plan(tasks)
+    classes = order if order is not None else None if split is None else data.split_classes(split)
+    pool = Pool(data, np.unique(plan.classes.values if classes is None else classes))
+    measure = coarsity_measure(pool, UniformClasses(), reduction)
+    variance = np.array([np.nan if task.variance is None else task.variance for task in tasks])
+    if measure is not None:
+        rows = rows.with_measured(measure(pool, plan, rows))
+        _check_variance(file, tasks, variance, pool, plan, rows, reduction)
+    elif np.isfinite(variance).any():
+        hint = ": give {taxonomy:wordnet}" if has_wordnet_ids(data) else ""
+        note(f"the column variance of {file} is not checked, since '{data.name}' has no taxonomy{hint}")
+    facts: dict[str, Any] = {
+        "name": "published",
+        "file": file.name,
+        "sha256": hash_text(file.read_text("utf-8-sig")),
+        **taxonomy_facts(data, reduction),
+    }
+    if order is not None:
+        facts["class_order"] = hash_json([data.class_ids[number] for number in order])
+        facts["images"] = "counted over the classes in that order, by name within a class"
+    if drawn:
+        facts |= {"query": query, "queries": RULE}
+    testbed = Testbed.create(
+        to_table(data, plan, rows),
+        datasets={data.name: data.fingerprint},
+        sampler=facts,
+        seed=seed if drawn else None,
+        labels={data.name: class_labels(data)},
+    )
+    return testbed.with_content({data.name: data})
+
+
+# --- reading ---
+
+
+def _read_tasks(file: Path, dataset: Dataset, lookup: Lookup) -> list[_Task]:
     tasks: dict[str, _Task] = {}
     for line, row in _rows(file):
-        task = tasks.setdefault(row["task"], _Task(line))
-        label = lookup.label(row["labels"], file, line)
-        image = lookup.row(row["image_id"], label, file, line)
+        at = f"{file} line {line}"
+        task = tasks.setdefault(row["task"], _Task(row["task"], line))
+        label = lookup.label(row["labels"].strip(), at)
+        image = lookup.row(row["image_id"].strip(), label, at)
         support = _TRUTH.get(row["support"].strip().lower())
         if support is None:
-            raise UserError(f"{file} line {line}: support is '{row['support']}', but must be true or false.")
+            raise UserError(f"{at}: support is '{row['support']}', but must be true or false.")
         if image in task.seen:
             raise UserError(
-                f"{file} line {line}: image '{row['image_id']}' occurs twice in task {row['task']}; support and query "
+                f"{at}: image '{row['image_id']}' occurs twice in task {row['task']}; support and query "
                 "must be different images."
             )
         task.seen.add(image)
         (task.support if support else task.query).setdefault(label, []).append(image)
+        _read_variance(task, row.get("variance"), at)
     if not tasks:
         raise UserError(f"{file} lists no image; it needs one row per image under {', '.join(COLUMNS)}.")
-    for name, task in tasks.items():
-        alone = sorted(set(task.query) - set(task.support))
-        if alone or not task.query or len(task.support) < 2:
-            reason = (
-                f"class '{dataset.class_ids[alone[0]]}' has queries but no support"
-                if alone
-                else (f"it has {len(task.support)} classes and {sum(map(len, task.query.values()))} queries")
-            )
-            raise UserError(f"{file} line {task.line}: task {name} is not a few-shot task: {reason}.")
-    return _testbed(list(tasks.values()), dataset, file).with_content({dataset.name: dataset})
+    return list(tasks.values())
 
 
-def _testbed(tasks: list[_Task], dataset: Dataset, file: Path) -> Testbed:
-    classes = Ragged.from_lists([sorted(task.support) for task in tasks])
-    order = [sorted(task.support) for task in tasks]
-    parts = [
-        Ragged.from_lists(
-            [[row for c in own for row in getattr(task, part).get(c, ())] for task, own in pairs]
-        )
-        for part in ("support", "query")
-        for pairs in [list(zip(tasks, order, strict=True))]
-    ]
-    counts = [
-        np.array(
-            [len(getattr(task, part).get(c, ())) for task, own in zip(tasks, order, strict=True) for c in own]
-        )
-        for part in ("support", "query")
-    ]
-    plan = TaskPlan(classes, classes.with_values(counts[0]), classes.with_values(counts[1]))
-    rows = TaskRows.from_plan(plan, parts[0], parts[1])
-    pool = Pool(dataset, np.unique(classes.values))
-    measure = coarsity_measure(pool, UniformClasses())
-    if measure is not None:
-        rows = rows.with_measured(measure(pool, plan, rows))
-    return Testbed.create(
-        to_table(dataset, plan, rows),
-        datasets={dataset.name: dataset.fingerprint},
-        sampler={"name": "published", "file": file.name, "sha256": hash_text(file.read_text("utf-8-sig"))},
-        seed=None,
-    )
+def _read_variance(task: _Task, text: str | None, at: str) -> None:
+    if text is None or not text.strip():
+        return
+    try:
+        value = float(text)
+    except ValueError:
+        raise UserError(f"{at}: variance is '{text}', but must be a number.") from None
+    if task.variance is not None and task.variance != value:
+        raise UserError(f"{at}: task {task.name} has two variances, {task.variance:g} and {value:g}.")
+    task.variance = value
 
 
 def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
@@ -124,54 +209,102 @@ def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
         raise UserError(f"{file} cannot be read as a CSV file: {error}.") from error
 
 
-class _Lookup:
-    """Classes and images by the names that files use for them."""
+# --- queries ---
 
-    def __init__(self, dataset: Dataset) -> None:
-        self.dataset = dataset
-        self.classes = _unique(zip(dataset.class_names, range(len(dataset.class_ids)), strict=True))
-        self.classes |= {class_id: number for number, class_id in enumerate(dataset.class_ids)}
-        keys = dataset.keys.to_pylist()
-        short = ((Path(key).name, row) for row, key in enumerate(keys))
-        stems = ((Path(key).stem, row) for row, key in enumerate(keys))
-        self.images = {**_unique(stems), **_unique(short), **{key: row for row, key in enumerate(keys)}}
 
-    def label(self, text: str, file: Path, line: int) -> int:
-        name = text.strip()
-        number = self.classes.get(name)
-        if number is None and name.isdecimal() and int(name) < len(self.dataset.class_ids):
-            number = int(name)
-        if number is None:
-            try:
-                return self.dataset.class_index(name)
-            except UserError as error:
-                raise UserError(f"{file} line {line}: {error.template}") from error
-        return number
-
-    def row(self, text: str, label: int, file: Path, line: int) -> int:
-        name = text.strip()
-        row = self.images.get(name)
-        if row is None and name.isdecimal() and int(name) < len(self.dataset):
-            row = int(name)
-        if row is None:
+def _complete(tasks: list[_Task], dataset: Dataset, file: Path, query: int | None, seed: int) -> bool:
+    """Draw the queries of a list that has none, by ``RULE``; whether that was done."""
+    if any(task.query for task in tasks):
+        if query is not None:
             raise UserError(
-                f"{file} line {line}: dataset '{self.dataset.name}' has no image '{name}'; give its key or its row "
-                f"number (0 to {len(self.dataset) - 1:,})."
+                f"{{query:{query}}} draws queries for a list without any, but {file} lists its own",
+                "leave it out",
             )
-        own = int(self.dataset.labels[row])
-        if own != label:
-            raise UserError(
-                f"{file} line {line}: image '{name}' belongs to class '{self.dataset.class_ids[own]}', not to "
-                f"'{self.dataset.class_ids[label]}'; was the list made for another copy of the dataset?"
-            )
-        return row
+        return False
+    if query is None:
+        note(
+            f"{file} lists support images only, so its {len(tasks):,} tasks have no queries: {{query:10}} draws so "
+            "many for every class"
+        )
+        return False
+    for number, task in enumerate(tasks):
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
+        for label in sorted(task.support):
+            own = dataset.rows(label)
+            free = np.setdiff1d(np.arange(own.start, own.stop), task.support[label])
+            if len(free) < query:
+                raise UserError(
+                    f"Class '{dataset.class_ids[label]}' of '{dataset.name}' has {len(free)} images beside the support "
+                    f"of task {task.name}, but {query} queries were asked for",
+                    f"pass {{query:{max(1, len(free))}}} or fewer",
+                )
+            task.query[label] = np.sort(rng.choice(free, query, replace=False)).tolist()
+    return True
 
 
-def _unique(pairs: Iterator[tuple[str, int]] | zip[tuple[str, int]]) -> dict[str, int]:
-    """Names that mean one thing only."""
-    numbers: dict[str, int] = {}
-    twice: set[str] = set()
-    for name, number in pairs:
-        if numbers.setdefault(name, number) != number:
-            twice.add(name)
-    return {name: number for name, number in numbers.items() if name not in twice}
+def _check_task(task: _Task, dataset: Dataset, file: Path, *, without_queries: bool) -> None:
+    alone = sorted(set(task.query) - set(task.support))
+    if not alone and (task.query or without_queries) and len(task.support) >= 2:
+        return
+    reason = (
+        f"class '{dataset.class_ids[alone[0]]}' has queries but no support"
+        if alone
+        else f"it has {len(task.support)} classes and {sum(map(len, task.query.values()))} queries"
+    )
+    raise UserError(f"{file} line {task.line}: task {task.name} is not a few-shot task: {reason}.")
+
+
+def _plan(tasks: list[_Task]) -> tuple[TaskPlan, TaskRows]:
+    """Classes of a task in the dataset's order, images in that of the file."""
+    order = [sorted(task.support) for task in tasks]
+    classes = Ragged.from_lists(order)
+
+    def images(part: str) -> tuple[Ragged, Ints]:
+        lists = [
+            [getattr(task, part).get(label, []) for label in own]
+            for task, own in zip(tasks, order, strict=True)
+        ]
+        rows = Ragged.from_lists([[row for own in per_class for row in own] for per_class in lists])
+        return rows, np.array([len(own) for per_class in lists for own in per_class])
+
+    (support, shots), (query, queries) = images("support"), images("query")
+    plan = TaskPlan(classes, classes.with_values(shots), classes.with_values(queries))
+    return plan, TaskRows.from_plan(plan, support, query)
+
+
+# --- coarsity ---
+
+
+def _check_variance(
+    file: Path,
+    tasks: list[_Task],
+    variance: Floats,
+    pool: Pool,
+    plan: TaskPlan,
+    rows: TaskRows,
+    reduction: str | None,
+) -> None:
+    """UserError where the published coarsity of a task is not that of its classes."""
+
+    def differing(values: NDArray[Any]) -> Ints:
+        return np.flatnonzero(np.abs(values - variance) > _CLOSE * np.maximum(1, np.abs(variance)))
+
+    measured = rows.measured["coarsity"]
+    wrong = differing(measured)
+    if not len(wrong):
+        return
+    remedy = "give the {class_order} and the {taxonomy} that it was made with, and a dataset with all of its images"
+    for other in (None, *REDUCTIONS):
+        measure = None if other == reduction else coarsity_measure(pool, UniformClasses(), other)
+        if measure is not None and not len(differing(measure(pool, plan, rows)["coarsity"])):
+            remedy = (
+                "leave {reduction} out"
+                if other is None
+                else f"its numbers are those of {{reduction:{other}}}"
+            )
+    at = int(wrong[0])
+    raise UserError(
+        f"The column variance of {file} contradicts the classes of {len(wrong):,} of its {len(tasks):,} tasks: task "
+        f"{tasks[at].name} has the coarsity {measured[at]:.6g}, and the list says {variance[at]:.6g}",
+        remedy,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,14 @@ from longshot.core.progress import Progress, progress
 from longshot.core.tasks import TaskRows
 from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.dataset import Dataset, canonical_split
+from longshot.datasets.hierarchy import TaxonomyLike, class_labels, taxonomy_facts, with_taxonomy
 from longshot.testbeds.base import Classes, Instances, Shape, settings_of
 from longshot.testbeds.content import names_only, read_content
 from longshot.testbeds.drawing import DrawRecipe, draw, to_table, without_repeats
 from longshot.testbeds.filtered import CANDIDATES, filtered
 from longshot.testbeds.measures import Measure, coarsity_measure
 from longshot.testbeds.pools import ImageLimits, make_pools
+from longshot.testbeds.published import check_import, read_published
 from longshot.testbeds.replayed import ReplayedEpisodes, check_replay
 from longshot.testbeds.streams import Streams
 from longshot.testbeds.testbed import Testbed
@@ -30,7 +31,6 @@ from longshot.testbeds.words import (
     JUDGED,
     SampleSettings,
     check_settings,
-    choice_of,
     judge_features,
     make_classes,
     make_instances,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 TaskScorer = Callable[[str, TaskRows, "Features", str], tuple[str, Floats]]
 
 _BLOCK = 4096  # tasks whose images are drawn together: bounds memory, changes no draw
-_TRIAL = 256  # tasks drawn for an estimate
 
 
 def sample(
@@ -58,11 +57,13 @@ def sample(
     seed: int = 0,
     split: str | None = None,
     splits: str | Path | None = None,
+    taxonomy: TaxonomyLike | None = None,
     drop_small: bool = False,
     allow_repeats: bool = False,
     limits: ImageLimits | None = None,
     measures: Sequence[Measure] = (),
     published: str | Path | None = None,
+    class_order: str | Path | Sequence[str] | None = None,
     replay: str | Path | None = None,
     identity: str | None = None,
     out: str | Path | None = None,
@@ -99,6 +100,8 @@ def sample(
     splits : str or Path, optional
         Which classes are train, validation and test, in place of the dataset's own: a split.json, "random", "semantic",
         "cifar-fs" … (see ``open_split``). Goes with ``split``.
+    taxonomy : str, Path or Taxonomy, optional
+        A hierarchy in place of the dataset's own: a file, or "wordnet" for classes that are called by WordNet ids.
     drop_small : bool
         Leave out classes with too few images, which are an error otherwise.
     allow_repeats : bool
@@ -108,7 +111,11 @@ def sample(
     measures : sequence of callables
         ``measure(pool, plan, rows)`` → further columns.
     published : str or Path, optional
-        Draw nothing: read a published task list (CSV with the columns task, labels, image_id, support).
+        Draw nothing: read a published task list (CSV with the columns task, labels, image_id, support). Of the
+        settings it takes ``reduction``, and ``query``: so many queries per class are drawn where the list has none.
+    class_order : str, Path or list of str, optional
+        With ``published``: the classes in the order that its numbers count in: a file with one a line, JSON (a list, or
+        one under class_names) or a CSV column (FILE.csv:COLUMN).
     replay : str or Path, optional
         Repeat Meta-Dataset's own episodes: its ``dataset_spec.json`` of the source. ``split`` says of which classes,
         ``seed`` is that of the reference; classes, shots and queries are the reference's bit for bit, images are drawn
@@ -138,7 +145,8 @@ def sample(
         max_span                            hierarchical
         alpha, beta, oversample             semantic
         coarsity                            only tasks in this band: "10:30" or (10, 30)
-        distance, reduction                 semantic, coarsity
+        distance                            semantic, coarsity
+        reduction                           "shortest-paths": for coarsity, and classes that are drawn by meaning
         judge                               difficult, easy, greedy, filtered: a backbone, or features
         features                            the same: a file of features in place of ``judge``
         objective, temperature,             difficult, easy, greedy
@@ -171,9 +179,8 @@ def sample(
     check_count("sample", "seed", seed)
     check_count("sample", "workers", workers, least=1)
     shape, classes, instances = shape or "fixed", classes or "uniform", instances or "uniform"
-    check_settings(
-        settings, shape=shape, classes=classes, instances=instances, beside=sample.__kwdefaults__ or ()
-    )
+    choices = {"shape": shape, "classes": classes, "instances": instances}
+    check_settings(settings, **choices, beside=sample.__kwdefaults__ or ())
     if replay is not None:
         check_replay(
             {
@@ -186,9 +193,13 @@ def sample(
             settings,
             split,
         )
-    opened = _open(dataset, splits, split, identity)
-    if published is not None:
-        return _saved(_import(published, opened), out)
+    opened = [with_taxonomy(data, taxonomy) for data in _open(dataset, splits, split, identity)]
+    if published is not None or class_order is not None:
+        check_import(published, settings, choices)
+        reduction, query = settings.get("reduction"), settings.get("query")
+        counting = {"split": split, "reduction": reduction}
+        listed = read_published(published or "", opened, class_order, query=query, seed=seed, **counting)
+        return _saved(listed, out)
     word = instances if isinstance(instances, str) and instances in JUDGED else None
     number = (settings.get("candidates") or max(CANDIDATES, tasks)) if word == "filtered" else tasks
     counts: Shape
@@ -215,6 +226,7 @@ def sample(
         block,
         seed,
         word == "filtered",
+        settings.get("reduction"),
     )
     testbeds = []
     with progress("sample", total=number * len(opened), unit="tasks") as bar:
@@ -227,40 +239,6 @@ def sample(
                 testbed = testbed.with_content({data.name: data})
             testbeds.append(testbed)
     return _saved(Testbed.concat(testbeds), out)
-
-
-@dataclass(frozen=True)
-class SampleEstimate:
-    """What a testbed would cost at most; where features judge, without embedding and selection."""
-
-    tasks: int
-    seconds: float
-    bytes: int
-    without_features: bool
-
-
-def estimate_sample(
-    dataset: DatasetLike | Sequence[DatasetLike],
-    *,
-    tasks: int = 600,
-    instances: Instances | str = "uniform",
-    **settings: Any,
-) -> SampleEstimate:
-    """Draw a few tasks, without looking at features, and multiply; takes what ``sample`` takes."""
-    looks = instances in JUDGED or getattr(instances, "features_hash", None) is not None
-    if looks:
-        settings = {name: value for name, value in settings.items() if choice_of(name) != "instances"}
-        instances = "uniform"
-    count = min(tasks, _TRIAL)
-    start = time.monotonic()
-    trial = sample(dataset, tasks=count, instances=instances, **{**settings, "allow_repeats": True})
-    factor = tasks / count
-    return SampleEstimate(
-        tasks=tasks * len(trial.datasets),
-        seconds=(time.monotonic() - start) * factor,
-        bytes=int(trial.table.nbytes * factor),
-        without_features=looks,
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,6 +257,7 @@ class _Request:
     block: int
     seed: int
     candidates: bool  # yet to be filtered: most of them are not kept, so their images are not read
+    reduction: str | None  # by which coarsity is measured
 
 
 def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progress) -> Testbed:
@@ -288,7 +267,7 @@ def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progre
     everything, pools, dropped = make_pools(
         dataset, shape, instances, streams, limits=request.limits, split=split, drop_small=request.drop_small
     )
-    coarsity = coarsity_measure(everything, classes)
+    coarsity = coarsity_measure(everything, classes, request.reduction)
     measures = (*request.measures, coarsity) if coarsity else request.measures
     recipe = DrawRecipe(shape, classes, instances, pools, measures, request.workers, request.block)
     draft = draw(recipe, streams, bar)
@@ -308,6 +287,7 @@ def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progre
         facts |= {"classes": {"name": shape.name}, "episodes_sha256": shape.episodes_sha256()}
     if split is not None and dataset.splits_from is not None:
         facts["splits_from"] = dataset.splits_from  # not the dataset's own: the name alone would not tell
+    facts |= taxonomy_facts(dataset, request.reduction)
     table = to_table(dataset, draft.plan, draft.rows)
     used = np.zeros(len(dataset), np.bool_)
     used[draft.rows.support.values], used[draft.rows.query.values] = True, True
@@ -322,6 +302,7 @@ def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progre
         seed=request.seed,
         features=instances.features_hash,
         content={dataset.name: content},
+        labels={dataset.name: class_labels(dataset)},
     )
 
 
@@ -362,17 +343,6 @@ def _saved(testbed: Testbed, out: str | Path | None) -> Testbed:
     if out is not None:
         testbed.save(out)
     return testbed
-
-
-def _import(file: str | Path, opened: Sequence[Dataset]) -> Testbed:
-    """The testbed that a published list of tasks describes."""
-    from longshot.testbeds.published import read_published
-
-    if len(opened) != 1:
-        raise UserError(
-            f"{{published}} reads a task list of one dataset, but {len(opened)} were given", "name one"
-        )
-    return read_published(file, opened[0])
 
 
 def _filter(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ class Task:
     query_label: NDArray[np.int16]
     shots: tuple[int, ...]  # support images per class
     measured: Mapping[str, Any]
+    labels: Mapping[str, str] = field(default_factory=dict)  # class → what a taxonomy calls it
 
     @property
     def way(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +15,12 @@ from longshot.core.errors import UserError
 from longshot.core.files import canonical_json
 from longshot.core.ragged import Ragged
 from longshot.core.tasks import TaskRows
-from longshot.core.wording import span
 from longshot.testbeds import columns
 from longshot.testbeds.content import (
     ImageContent,
     check_content,
     names_only,
     read_content,
-    say_identity,
     subset,
     used_keys,
 )
@@ -99,6 +96,7 @@ class Testbed:
         seed: int | None,
         features: str | None = None,
         content: Mapping[str, ImageContent] | None = None,
+        labels: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Testbed:
         """Freeze a table of tasks: bring it into canonical form, check it and hash it.
 
@@ -116,6 +114,8 @@ class Testbed:
             Hash of the features that a sampler looked at.
         content : mapping, optional
             Name → ``ImageContent`` (``read_content``); for a dataset that it lacks, names are vouched for only.
+        labels : mapping, optional
+            Name → class → what a taxonomy calls it; the hash does not cover it.
 
         Returns
         -------
@@ -143,6 +143,8 @@ class Testbed:
             "seed": seed,
             "creator": f"longshot {__version__}",
         }
+        if any((labels or {}).values()):
+            meta["labels"] = columns.used_labels(table, labels or {})
         meta["content_hash"] = columns.content_hash(table, hashed_facts(meta, contents))
         return cls(table, json.loads(canonical_json(meta)), content=contents)
 
@@ -222,6 +224,7 @@ class Testbed:
                 for name in self.datasets
             }
         kept_facts = {name: self.meta[name] for name in ("sampler", "seed", "features")}
+        kept_facts["labels"] = self.labels
         return Testbed.create(table, datasets=self.datasets, content=content, **{**kept_facts, **facts})
 
     def keys(self, name: str) -> pa.Array:
@@ -237,6 +240,11 @@ class Testbed:
         pyarrow.Array of str
         """
         return used_keys(self.table, name)
+
+    @property
+    def labels(self) -> dict[str, dict[str, str]]:
+        """Dataset → class → what a taxonomy calls it, for classes that it calls otherwise."""
+        return dict(self.meta.get("labels", {}))
 
     @property
     def identity(self) -> str:
@@ -288,6 +296,7 @@ class Testbed:
             query_label=np.array(row["query_label"], dtype=np.int16),
             shots=tuple(row["shots"]),
             measured={name: row[name] for name in self.measured},
+            labels=self.labels.get(row["dataset"], {}),
         )
 
     def __iter__(self) -> Iterator[Task]:
@@ -295,33 +304,15 @@ class Testbed:
 
     def __repr__(self) -> str:
         """At most five lines."""
-        facts = self._facts()
-        return (
-            f"Testbed {facts['hash']} ({facts['testbed']}): {facts['tasks']} tasks\n"
-            f"  {facts['ways']}-way, {facts['shots']}-shot\n"
-            f"  of {facts['datasets']}\n"
-            f"  identity: {facts['identity']}"
-        )
+        from longshot.testbeds.display import as_text
+
+        return as_text(self)
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
-        rows = (
-            f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._facts().items()
-        )
-        return f"<table>{''.join(rows)}</table>"
+        from longshot.testbeds.display import as_html
 
-    def _facts(self) -> dict[str, str]:
-        """What a person wants to know at a glance."""
-        ways, shots = self.table.column("way").to_pylist(), self.column("shots").values.tolist()
-        return {
-            "testbed": self.name or "not on disk",
-            "tasks": f"{len(self):,}",
-            "ways": span(ways) if len(ways) else "none",
-            "shots": span(shots) if len(shots) else "none",
-            "datasets": ", ".join(self.datasets),
-            "identity": say_identity(self.meta["content"]),
-            "hash": self.content_hash[:12],
-        }
+        return as_html(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the Parquet file, whole or not at all; equal testbeds give equal bytes.

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import Field
 
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, canonical_json
@@ -35,10 +36,13 @@ class _Meta(Loose):
     sampler: dict[str, Any]
     seed: int | None
     content_hash: str
+    labels: dict[str, dict[str, str]] = Field(
+        default_factory=dict
+    )  # dataset → class → what a taxonomy calls it
 
 
 def hashed_facts(meta: Mapping[str, Any], contents: Mapping[str, ImageContent]) -> str:
-    """What the content hash covers beside the columns: all but itself and the version that wrote it."""
+    """What the content hash covers beside the columns: all but itself, labels and the version that wrote it."""
     return _facts(meta, pack(contents))
 
 
@@ -92,7 +96,7 @@ def read_file(file: Path) -> tuple[pa.Table, dict[str, Any], dict[str, ImageCont
 
 
 def _facts(meta: Mapping[str, Any], packed: str) -> str:
-    facts = {k: v for k, v in meta.items() if k not in ("content_hash", "creator")}
+    facts = {k: v for k, v in meta.items() if k not in ("content_hash", "creator", "labels")}
     return canonical_json({**facts, "digests": packed})
 
 

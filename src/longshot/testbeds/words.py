@@ -49,7 +49,7 @@ class SampleSettings(TypedDict, total=False):
     oversample: int | None  # semantic: times as many tasks are drawn as are kept
     coarsity: str | tuple[float, float] | None  # only tasks in this band, "10:30" or (10, 30)
     distance: str | None  # semantic, coarsity: distance between classes
-    reduction: str | None  # semantic, coarsity: which paths of the taxonomy count
+    reduction: str | None  # which paths of the taxonomy count, for coarsity and for classes drawn by meaning
     # instances
     judge: BackboneLike | None  # difficult, easy, greedy, filtered: who judges, a backbone or its features
     features: str | Path | None  # the same: a file of features in place of ``judge``
@@ -131,8 +131,7 @@ _INSTANCES: dict[str, _Word] = {
 }
 SHAPES, CLASSES, INSTANCES = tuple(_SHAPES), tuple(_CLASSES), tuple(_INSTANCES)
 JUDGED = ("difficult", "easy", "greedy", "filtered")  # instances that look at features
-_EVERYWHERE = ("query_where", "support_where", "disjoint_pools", "coarsity")
-_WITH_COARSITY = ("distance", "reduction")
+_EVERYWHERE = ("query_where", "support_where", "disjoint_pools", "coarsity", "reduction")
 
 
 def _belongings() -> dict[str, tuple[str, tuple[str, ...]]]:
@@ -194,9 +193,9 @@ def check_settings(
         )
     for name, value in active.items():
         choice, words = _BELONGINGS.get(name, ("", ()))
-        if not choice or choices[choice] in words or (name in _WITH_COARSITY and "coarsity" in active):
+        if not choice or choices[choice] in words or (name == "distance" and "coarsity" in active):
             continue
-        also = " or {coarsity}" if name in _WITH_COARSITY else ""
+        also = " or {coarsity}" if name == "distance" else ""
         raise UserError(
             f"{_mention(name, value)} goes with {{{choice}:{' or '.join(words)}}}{also} only",
             "leave it out or add that",

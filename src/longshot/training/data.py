@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
+from longshot.datasets import DatasetLike
 from longshot.datasets.dataset import Dataset
+from longshot.datasets.hierarchy import TaxonomyLike, with_taxonomy
 from longshot.testbeds.base import Classes, Pool, Shape
 from longshot.testbeds.classes import SiblingClasses, UniformClasses
 from longshot.testbeds.instances import UniformInstances
 from longshot.testbeds.meta_dataset import MetaDatasetShape
+from longshot.testbeds.sample import open_with_splits
 from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.training.augment import Augmentation
 from longshot.training.base import Algorithm, TrainingDefaults
@@ -23,6 +27,18 @@ from longshot.training.validation import Validation
 
 HOLDOUT = 0.1  # share of the classes kept for validation where a dataset has no split of its own
 _VALIDATION_SEED = 1_000_003  # validation classes and tasks are the same for every seed of training
+
+
+def open_for_training(
+    dataset: DatasetLike, splits: str | Path | None, taxonomy: TaxonomyLike | None, classes: Classes | None
+) -> Dataset:
+    """The dataset with the splits and the taxonomy that were given; ``classes`` decide the classes of episodes."""
+    if taxonomy is not None and (classes is None or isinstance(classes, UniformClasses)):
+        raise UserError(
+            "{taxonomy} is for episodes whose classes it decides, and these are uniform",
+            "leave it out or choose {classes:semantic or siblings or bilevel or hierarchical}",
+        )
+    return with_taxonomy(open_with_splits(dataset, splits), taxonomy)
 
 
 def choose_shape(algorithm: Algorithm, settings: TrainingSettings) -> Shape | None:

@@ -16,11 +16,12 @@ from longshot.core.files import explain_disk_errors, write_json
 from longshot.core.progress import Progress, progress
 from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
+from longshot.datasets.hierarchy import TaxonomyLike
 from longshot.networks import checkpoint
 from longshot.statistics.intervals import Interval
 from longshot.testbeds.base import Classes, Shape
-from longshot.testbeds.sample import open_with_splits
 from longshot.training.base import Algorithm
+from longshot.training.data import open_for_training
 from longshot.training.distributed import Team, launch
 from longshot.training.episodes import StepData
 from longshot.training.folders import (
@@ -69,6 +70,7 @@ def train(
     start: str | Path | None = None,
     split: str | None = None,
     splits: str | Path | None = None,
+    taxonomy: TaxonomyLike | None = None,
     holdout: float | None = None,
     rotations: bool = False,
     size: int | None = None,
@@ -127,6 +129,8 @@ def train(
     splits : str or path, optional
         Which classes are train, validation and test, in place of the dataset's own: a split.json, "random", "semantic",
         "cifar-fs" … (see ``open_split``).
+    taxonomy : str, path or Taxonomy, optional
+        A hierarchy in place of the dataset's own, for episodes whose classes it decides: a file, or ``"wordnet"``.
     holdout : float, optional
         Share of the classes held out for validation; 0.1 where there are no splits.
     rotations : bool
@@ -186,8 +190,7 @@ def train(
     values = locals()  # before any other name is bound
     names = (*TrainingSettings.model_fields, *CLASS_SETTINGS)
     algorithm, settings = planned(algorithm, {name: values[name] for name in names})
-    if splits is not None:
-        dataset = open_with_splits(dataset, splits)
+    dataset = open_for_training(dataset, splits, taxonomy, settings.classes)
     folder = Path(out)
     before = last_saved(folder)
     if settings.devices == 1:

@@ -124,6 +124,10 @@ def choose_episodes(values: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(shape, str):
         words |= {name: values.get(name) for name in ("way", "shot", "query")}
     check_settings(words, shape=shape, classes=classes)
+    if words["reduction"] is not None and classes == "uniform" and not words["coarsity"]:
+        raise UserError(
+            "{reduction} goes with {classes:semantic} or {coarsity} only", "leave it out or add that"
+        )
     chosen = {name: value for name, value in values.items() if name not in CLASS_SETTINGS}
     if isinstance(shape, str) and shape != "fixed":
         chosen |= {"way": None, "shot": None, "query": None, "shape": make_shape(shape, words)}

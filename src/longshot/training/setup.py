@@ -117,6 +117,8 @@ def prepare(
     validation = make_validation(data, held, chosen, shape, plain, settings, notes)
     every = settings.validate_every or recipe.validate_every or min(steps, max(50, min(500, steps // 20)))
     identity = _identity(data, pool, held, chosen, network, transform, recipe, shape, settings, steps)
+    if data.taxonomy_from is not None:
+        identity["taxonomy"] = data.taxonomy_from
     if not blank:
         identity["images"] = _images(data)
     return Job(

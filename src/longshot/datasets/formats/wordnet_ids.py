@@ -23,10 +23,7 @@ def is_wordnet_id(text: str) -> bool:
 
 
 def wordnet_above(class_ids: Sequence[str], instead: Taxonomy | None = None) -> Taxonomy | None:
-    """The part of WordNet above the classes; ``instead`` (with a note) where WordNet is missing or lacks a class.
-
-    Reading all of WordNet takes over a second, so the part is remembered.
-    """
+    """The part of WordNet above the classes; ``instead`` (with a note) where WordNet is missing or lacks a class."""
     if not all(map(is_wordnet_id, class_ids)):
         return instead
     lacking = (
@@ -35,13 +32,20 @@ def wordnet_above(class_ids: Sequence[str], instead: Taxonomy | None = None) -> 
         else "only the split's own hierarchy is used"
     )
     try:
-        file = find_wordnet()
-        table = remembered(
-            f"wordnet above {hash_json(sorted(class_ids))}", [file], lambda: _as_table(class_ids)
-        )
+        return wordnet_part(class_ids)
     except UserError as error:
         note(f"{lacking}: {error.template}")
         return instead
+
+
+def wordnet_part(class_ids: Sequence[str]) -> Taxonomy:
+    """The part of WordNet above the classes; UserError where WordNet is missing or lacks a class.
+
+    Reading all of WordNet takes over a second, so the part is remembered.
+    """
+    table = remembered(
+        f"wordnet above {hash_json(sorted(class_ids))}", [find_wordnet()], lambda: _as_table(class_ids)
+    )
     labels = dict(zip(table["child"].to_pylist(), table["label"].to_pylist(), strict=True))
     edges = [
         (parent, child)

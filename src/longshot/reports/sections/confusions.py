@@ -45,7 +45,10 @@ def _panel(request: Request, bed: ReportTestbed, cell: Cell) -> dict[str, Any] |
     pairs = most_confused(confusion, TOP_PAIRS)
     if not pairs:
         return {"heads": [], "rows": [], "pairs": [], "classes": len(confusion.classes), "problem": ""}
-    names = dict(zip(confusion.classes, class_names([name for _, name in confusion.classes]), strict=True))
+    own = {c: label for named in bed.testbed.labels.values() for c, label in named.items()}
+    names = dict(
+        zip(confusion.classes, class_names([name for _, name in confusion.classes], own), strict=True)
+    )
     several = len({dataset for dataset, _ in confusion.classes}) > 1
     labels = {class_key: f"{class_key[0]}: {name}" if several else name for class_key, name in names.items()}
     shown, problem = [], ""
@@ -109,7 +112,7 @@ def _pictures(request: Request, bed: ReportTestbed, cell: Cell, pair: ConfusedPa
         keys = list(dict.fromkeys(query.key for query in queries))[:SHOTS]
         if keys:
             sources = map(thumbnail, request.images(pair.dataset, keys))
-            names = class_names([true, predicted])
+            names = class_names([true, predicted], bed.testbed.labels.get(pair.dataset))
             directions.append(
                 {"true": names[0], "predicted": names[1], "shots": list(zip(keys, sources, strict=True))}
             )

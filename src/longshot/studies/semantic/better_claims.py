@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -23,7 +24,7 @@ from longshot.studies.engine.claims import (
 from longshot.studies.engine.comparisons import Side
 from longshot.studies.engine.draws import Draw
 from longshot.studies.engine.lab import Lab
-from longshot.studies.engine.settings import Counts, Number
+from longshot.studies.engine.settings import Counts, Number, Text
 from longshot.studies.semantic.common import (
     KINDS,
     MethodScores,
@@ -53,6 +54,10 @@ class BetterTestbedSettings(TestbedSettings):
     shots: Counts = Field(description="Support images per class, a pair of testbeds for each")
     alpha: Number = Field(ge=0, description="How strongly classes close in meaning attract")
     beta: Number = Field(ge=0, description="How strongly classes drawn often are avoided")
+    taxonomy: Text | None = Field(description="A taxonomy file or wordnet; null: the dataset's own")
+    reduction: Literal["shortest-paths"] | None = Field(
+        description="shortest-paths: distances as the published ones; null: on the whole taxonomy"
+    )
     allow_repeats: bool = Field(description="Accept tasks with the same classes")
     window: int = Field(ge=2, description="Tasks in the rolling mean of accuracy against coarsity")
 
@@ -62,7 +67,7 @@ BetterLab = Lab[BetterTestbedSettings, Dataset]
 
 def draw_of(settings: BetterTestbedSettings, source: str, kind: str, shot: int) -> Draw:
     """A testbed of the study as data."""
-    names = ("tasks", "way", "query", "seed", "split", "drop_small", "allow_repeats")
+    names = ("tasks", "way", "query", "seed", "split", "taxonomy", "reduction", "drop_small", "allow_repeats")
     words = {name: getattr(settings, name) for name in names} | {"shot": shot, "classes": kind}
     if kind == "semantic":
         words |= {"alpha": settings.alpha, "beta": settings.beta}

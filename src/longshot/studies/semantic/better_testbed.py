@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from longshot.core.arrays import Floats
-from longshot.core.errors import UserError
+from longshot.datasets.hierarchy import no_taxonomy, with_taxonomy
 from longshot.reports.published import published
 from longshot.reports.sheets import Sheet
 from longshot.studies.engine.claims import (
@@ -61,10 +61,11 @@ class BetterTestbed(OneDataset[BetterTestbedSettings], Recipe[BetterTestbedSetti
 
     def plan(self, settings: BetterTestbedSettings, data: Dataset) -> Plan:
         """Two testbeds for every number of shots; all draws of one seed."""
-        if data.taxonomy is None:
-            raise UserError(
-                f"Dataset '{data.name}' has no taxonomy, and 'better-testbed' draws classes by meaning; nest its "
-                "class folders (Fruit/Apple, Fruit/Pear …) or add a taxonomy.csv, or run 'many-way', which needs none."
+        if with_taxonomy(data, settings.taxonomy).taxonomy is None:
+            raise no_taxonomy(
+                data,
+                ", and 'better-testbed' draws classes by meaning",
+                ", or run 'many-way', which needs none",
             )
         draws = [draw_of(settings, data.name, kind, shot) for shot in settings.shots for kind in KINDS]
         evaluation = Evaluation([draw.name for draw in draws], settings.backbone, settings.calls)

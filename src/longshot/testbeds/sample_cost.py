@@ -1,0 +1,49 @@
+"""What drawing a testbed would cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from longshot.datasets import DatasetLike
+from longshot.testbeds.base import Instances
+from longshot.testbeds.sample import sample
+from longshot.testbeds.words import JUDGED, choice_of
+
+_TRIAL = 256  # tasks drawn for an estimate
+
+
+@dataclass(frozen=True)
+class SampleEstimate:
+    """What a testbed would cost at most; where features judge, without embedding and selection."""
+
+    tasks: int
+    seconds: float
+    bytes: int
+    without_features: bool
+
+
+def estimate_sample(
+    dataset: DatasetLike | Sequence[DatasetLike],
+    *,
+    tasks: int = 600,
+    instances: Instances | str = "uniform",
+    **settings: Any,
+) -> SampleEstimate:
+    """Draw a few tasks, without looking at features, and multiply; takes what ``sample`` takes."""
+    looks = instances in JUDGED or getattr(instances, "features_hash", None) is not None
+    if looks:
+        settings = {name: value for name, value in settings.items() if choice_of(name) != "instances"}
+        instances = "uniform"
+    count = min(tasks, _TRIAL)
+    start = time.monotonic()
+    trial = sample(dataset, tasks=count, instances=instances, **{**settings, "allow_repeats": True})
+    factor = tasks / count
+    return SampleEstimate(
+        tasks=tasks * len(trial.datasets),
+        seconds=(time.monotonic() - start) * factor,
+        bytes=int(trial.table.nbytes * factor),
+        without_features=looks,
+    )
