@@ -115,9 +115,9 @@ def read_published(
     (data,), file = several, Path(path)
     order = None if class_order is None else ordered_classes(class_order, data)
     tasks = _read_tasks(file, data, ByName(data) if order is None else ByOrder(data, order))
-    drawn = _complete(tasks, data, file, query, seed)
+    completed = _complete(tasks, data, file, query, seed)
     for task in tasks:
-        _check_task(task, data, file, without_queries=not (drawn or any(each.query for each in tasks)))
+        _check_task(task, data, file, without_queries=not (completed or any(each.query for each in tasks)))
     plan, rows = _plan(tasks)
     classes = order if order is not None else None if split is None else data.split_classes(split)
     pool = Pool(data, np.unique(plan.classes.values if classes is None else classes))
@@ -138,13 +138,13 @@ def read_published(
     if order is not None:
         facts["class_order"] = hash_json([data.class_ids[number] for number in order])
         facts["images"] = "counted over the classes in that order, by name within a class"
-    if drawn:
+    if completed:
         facts |= {"query": query, "queries": RULE}
     testbed = Testbed.create(
         to_table(data, plan, rows),
         datasets={data.name: data.fingerprint},
         sampler=facts,
-        seed=seed if drawn else None,
+        seed=seed if completed else None,
         labels={data.name: class_labels(data)},
     )
     return testbed.with_content({data.name: data})

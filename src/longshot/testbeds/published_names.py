@@ -35,8 +35,7 @@ class ByName:
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
-        self.classes = _unique(zip(dataset.class_names, range(len(dataset.class_ids)), strict=True))
-        self.classes |= {class_id: number for number, class_id in enumerate(dataset.class_ids)}
+        self.classes = _class_numbers(dataset)
         keys = dataset.keys.to_pylist()
         short = ((Path(key).name, row) for row, key in enumerate(keys))
         stems = ((Path(key).stem, row) for row, key in enumerate(keys))
@@ -98,16 +97,16 @@ class ByOrder:
                 f"{at}: image_id is '{text}', but with {{class_order}} it must be a number below "
                 f"{self.starts[-1]:,}, the images of its {len(self.classes):,} classes in '{self.dataset.name}'."
             )
-        place = int(np.searchsorted(self.starts, int(text), side="right")) - 1
-        own = int(self.classes[place])
+        position = int(np.searchsorted(self.starts, int(text), side="right")) - 1
+        own = int(self.classes[position])
         if own != label:
             ids = self.dataset.class_ids
             raise UserError(
                 f"{at}: by the class order image {int(text):,} belongs to class '{ids[own]}' (images "
-                f"{self.starts[place]:,} to {self.starts[place + 1] - 1:,}), not to '{ids[label]}'",
+                f"{self.starts[position]:,} to {self.starts[position + 1] - 1:,}), not to '{ids[label]}'",
                 "give the {class_order} that the list was made with, and a dataset with all of its images",
             )
-        return int(self.dataset.offsets[own]) + int(text) - int(self.starts[place])
+        return int(self.dataset.offsets[own]) + int(text) - int(self.starts[position])
 
 
 def read_class_order(source: ClassOrder) -> list[str]:
@@ -150,18 +149,17 @@ def read_class_order(source: ClassOrder) -> list[str]:
 def ordered_classes(source: ClassOrder, dataset: Dataset) -> Ints:
     """[C] class numbers of the dataset in the order of ``source``; UserError for a class it lacks or names twice."""
     names = read_class_order(source)
-    known = _unique(zip(dataset.class_names, range(len(dataset.class_ids)), strict=True))
-    known |= {class_id: number for number, class_id in enumerate(dataset.class_ids)}
-    missing = [name for name in names if name not in known]
+    class_numbers = _class_numbers(dataset)
+    missing = [name for name in names if name not in class_numbers]
     if missing:
         raise UserError(
             f"The class order names {len(names):,} classes, and {count(missing, 'is', 'are')} not among the "
             f"{len(dataset.class_ids):,} of '{dataset.name}' ({first(missing)})",
             "open the dataset that has them, or name the column that holds them ({class_order:FILE.csv:COLUMN})",
         )
-    numbers = np.array([known[name] for name in names], np.int64)
+    numbers = np.array([class_numbers[name] for name in names], np.int64)
     if len(np.unique(numbers)) < len(numbers):
-        twice = next(name for position, name in enumerate(names) if known[name] in numbers[:position])
+        twice = next(name for position, name in enumerate(names) if class_numbers[name] in numbers[:position])
         raise UserError(f"The class order names the class '{twice}' twice", "name each once")
     return numbers
 
@@ -186,6 +184,12 @@ def _column(text: str, column: str, file: Path) -> list[str]:
             f"The class order {file} has no column '{column}'; its columns are {', '.join(rows.fieldnames or ())}."
         )
     return [row[column].strip() for row in rows if (row[column] or "").strip()]
+
+
+def _class_numbers(dataset: Dataset) -> dict[str, int]:
+    """Class number by id, and by name where that is unique."""
+    numbers = _unique(zip(dataset.class_names, range(len(dataset.class_ids)), strict=True))
+    return numbers | {class_id: number for number, class_id in enumerate(dataset.class_ids)}
 
 
 def _unique(pairs: Iterator[tuple[str, int]] | zip[tuple[str, int]]) -> dict[str, int]:

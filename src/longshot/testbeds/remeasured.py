@@ -69,5 +69,5 @@ def _pool(testbed: Testbed, dataset: Dataset, occurring: Ints) -> Ints:
     split = sampler.get("split")
     if split is not None and split not in dataset.splits:
         return occurring
-    drawn = dataset.split_classes(split)
-    return drawn if np.isin(occurring, drawn).all() else occurring
+    candidates = dataset.split_classes(split)
+    return candidates if np.isin(occurring, candidates).all() else occurring
