@@ -38,9 +38,10 @@ def with_taxonomy(dataset: Dataset, taxonomy: TaxonomyLike | None) -> Dataset:
 
     Examples
     --------
-    >>> flat = longshot.open_dataset("toybox")
-    >>> _ = Path("kinds.json").write_text('{"toys": ' + str(list(flat.class_ids)).replace("'", '"') + "}")
-    >>> len(with_taxonomy(flat, "kinds.json").taxonomy) == len(flat.class_ids) + 1
+    >>> from longshot.datasets import open_dataset
+    >>> toybox = open_dataset("toybox")
+    >>> flat = Taxonomy.from_edges([("toys", class_id) for class_id in toybox.class_ids])
+    >>> len(with_taxonomy(toybox, flat).taxonomy) == len(toybox.class_ids) + 1
     True
     """
     if taxonomy is None:
