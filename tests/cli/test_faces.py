@@ -35,6 +35,7 @@ def test_one_template_in_two_faces(template: str, python: str, shell: str) -> No
 def test_a_study_names_its_settings_and_its_own_options() -> None:
     run = dict(every_command())["study run"]
     assert render("{way:5} {repeats:True} {out:x}", StudyFace(run)) == "--set way=5 --set repeats=true -o x"
+    assert render("{allow_download:True}", StudyFace(run)).startswith("LONGSHOT_ALLOW_DOWNLOAD=1 ")
 
 
 def test_an_error_speaks_as_the_face_that_runs() -> None:

@@ -59,10 +59,16 @@ class ShellFace:
         return f"'{' '.join(['longshot', words, *arguments, *shown])}'"
 
 
+# what is no setting of any study, but may be said for all that it runs
+_ENVIRONMENT = {"allow_download": "LONGSHOT_ALLOW_DOWNLOAD=1 before the command"}
+
+
 class StudyFace(ShellFace):
     """Parameters as settings of a study: ``{tasks:600}`` as ``--set tasks=600``."""
 
     def parameter(self, name: str, value: str | None) -> str:
+        if name in _ENVIRONMENT:
+            return _ENVIRONMENT[name]
         if name in self._flags:
             return super().parameter(name, value)
         text = "…" if value is None else value.lower() if value in ("True", "False") else value

@@ -344,3 +344,20 @@ def test_curated_shifts_ask_the_same_questions(tmp_path: Path) -> None:
     )
     assert matched.table["query"].equals(shifted.table["query"])
     assert not matched.table["support"].equals(shifted.table["support"])
+
+
+@pytest.mark.long
+def test_the_small_preset_on_toybox(run_cli: Any, browser: Any, tmp_path: Path) -> None:
+    """As anyone would run it first: both pages are small, and a reader finds every claim with its verdict."""
+    out = tmp_path / "out"
+    run_cli("study", "run", "hard-md-small", "toybox", "-o", out)
+    assert all((out / name).stat().st_size < 3_000_000 for name in ("report.html", "run.html"))
+    verdicts = json.loads((out / "study.json").read_text("utf-8"))["verdicts"]
+    assert len(verdicts) == 12 and "not measured" not in verdicts.values()
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.goto(f"file://{out / 'report.html'}")
+    text = page.inner_text("body")
+    for sentence in ("All methods fall on difficult supports", "Trainings and their budgets", "figure 40"):
+        assert sentence in text
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.close()

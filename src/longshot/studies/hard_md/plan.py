@@ -84,28 +84,32 @@ def trainable_networks(settings: HardSettings, sources: Sources) -> dict[str, Ha
     return trainable
 
 
+def network_options(settings: HardSettings, name: str) -> dict[str, Any]:
+    """The options of ``longshot.train`` of a network; the judge starts from ``judge_start`` where there is one."""
+    options = settings.networks[name].options
+    if name == settings.judge and settings.judge_start is not None:
+        options["start"] = settings.judge_start
+    return options
+
+
 def training_settings(settings: HardSettings, name: str) -> dict[str, Any]:
     """What decides a network beside its data and seed: the algorithm, and options of ``longshot.train``.
 
     One that starts from another network of the study has that one's network and size.
     """
-    network = settings.networks[name]
-    options = network.options
-    if name == settings.judge and settings.judge_start is not None:
-        options["start"] = settings.judge_start
+    options = network_options(settings, name)
     brought: dict[str, Any] = {}
     if options.get("start") in settings.networks:
         start = training_settings(settings, options["start"])
         brought = {key: start[key] for key in ("network", "size", "preprocessing") if key in start}
+    network = settings.networks[name]
     return {**brought, "algorithm": network.algorithm, "data": network.data, **options}
 
 
 def _training(settings: HardSettings, name: str, sources: Sources) -> StudyTraining:
     network = settings.networks[name]
     data = sources[network.data] if network.data else next(iter(sources.values()))
-    options = network.options
-    if name == settings.judge and settings.judge_start is not None:
-        options["start"] = settings.judge_start
+    options = network_options(settings, name)
     identity = [network.algorithm, options, data.fingerprint, settings.seed]
     return StudyTraining(name, data, network.algorithm, {**options, "seed": settings.seed}, identity)
 
