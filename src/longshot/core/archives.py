@@ -113,7 +113,7 @@ class _Unpacker:
     def __init__(self, source: Path, folder: Path, limits: ArchiveLimits, advance: Advance | None) -> None:
         self.source, self.root, self.limits, self.advance = source, folder, limits, advance
         self.budget, self.files = limits.bytes, 0
-        self.seen, self.names = set[str](), ArchiveNames(source, limits.any_system)
+        self.names = ArchiveNames(source, limits.any_system)
 
     def target(self, name: str) -> Path:
         """Where a member goes; UserError for a path that is not allowed."""
@@ -135,12 +135,11 @@ class _Unpacker:
 
     def write(self, name: str, path: Path, data: IO[bytes]) -> None:
         """One file; sizes in the headers may lie, so what comes out is counted."""
-        if str(path) in self.seen:
-            raise refused(self.source, f"'{shown(name)}' is in it twice")
-        self.seen.add(str(path))
         self.files += 1
         self.count(self.files)
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_file():
+            raise refused(self.source, f"'{shown(name)}' is in it twice")
         with path.open("xb") as out:
             while chunk := data.read(CHUNK):
                 self.budget -= len(chunk)

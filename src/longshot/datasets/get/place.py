@@ -18,7 +18,7 @@ RECORD = ".longshot-get.json"  # in a dataset's folder: what was got from where,
 _RATIO = 30  # times its own size that an archive may unpack to; images hardly shrink, drawings do
 _LEAST = 1 << 30
 _FILES = 20_000_000
-_CONTENTS = 2 << 30  # bytes of a zip's list of contents: COCO's has 16 MB
+_CONTENTS = 2 << 30  # bytes of a zip's list of contents: COCO's names 118,287 photos
 
 
 def data_folder(to: str | os.PathLike[str] | None) -> Path:
@@ -82,9 +82,11 @@ def merge(source: Path, target: Path) -> None:
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove what an unpacking left behind that was stopped by force."""
+    """Remove what a command left behind that was stopped by force; what can be gone on with stays."""
     for leftover in folder.glob(".unpacking-*"):
         shutil.rmtree(leftover, ignore_errors=True)
+    for empty in (folder / DOWNLOADS).glob("tmp????????"):  # the names of pooch's temporary files
+        empty.unlink()
 
 
 class _Megabytes:
