@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.datasets import open_dataset as open_dataset
     from longshot.datasets.dataset import Dataset as Dataset
     from longshot.datasets.overlap import find_overlap as find_overlap
+    from longshot.datasets.overlap import find_suspects as find_suspects
     from longshot.evaluation.compare import compare as compare
     from longshot.evaluation.results import Results as Results
     from longshot.evaluation.runner import evaluate as evaluate
@@ -74,6 +75,7 @@ _VERBS: dict[str, str] = {
     "list_datasets": "longshot.datasets",
     "get_dataset": "longshot.datasets",
     "find_overlap": "longshot.api.overlap",
+    "find_suspects": "longshot.datasets.overlap",
     "list_backbones": "longshot.features.backbones",
     "embed": "longshot.features.extract",
     "open_taxonomy": "longshot.api.taxonomies",

@@ -55,6 +55,7 @@ def test_the_verbs_are_those_of_the_design() -> None:
             "list_datasets",
             "get_dataset",
             "find_overlap",
+            "find_suspects",
             "list_backbones",
             "embed",
             "open_taxonomy",

@@ -10,6 +10,7 @@ import click
 from longshot.cli.common import echo_json, json_option, print_table
 from longshot.cli.get import get
 from longshot.cli.overlap import overlap, without
+from longshot.cli.suspects import suspects
 
 
 @click.group(invoke_without_command=True)
@@ -35,6 +36,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 command.add_command(get)
 command.add_command(overlap)
 command.add_command(without)
+command.add_command(suspects)
 
 
 def _list(as_json: bool) -> None:

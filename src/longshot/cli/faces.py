@@ -18,6 +18,7 @@ COMMAND_OF = {
     "find_overlap": "datasets overlap",
     "get_dataset": "datasets get",
     "datasets.list_downloads": "datasets get --list",
+    "find_suspects": "datasets suspects",
     "datasets.add_dataset": "datasets add",
     "datasets.check_dataset": "datasets check",
     "datasets.describe_dataset": "datasets show",

@@ -40,6 +40,11 @@ from longshot.core.wording import span
 @click.option("--drop-small", is_flag=True, help="Leave out classes with too few images.")
 @click.option("--allow-repeats", is_flag=True, help="Let the same task occur twice.")
 @click.option(
+    "--exclude-suspects",
+    is_flag=True,
+    help="With a judge: draw no image whose label looks wrong to it, and no copies.",
+)
+@click.option(
     "--import",
     "published",
     type=FILE,
@@ -93,6 +98,7 @@ def command(
         raise UserError("No file to write to; name one with -o easy.parquet.")
     import longshot
     from longshot.testbeds.describe import dropped_classes, summary
+    from longshot.testbeds.suspected import say_suspects
 
     start = time.monotonic()
     if dry_run:
@@ -114,6 +120,8 @@ def command(
     for name, values in facts.get("measured", {}).items():
         if values["min"] != values["max"]:
             click.echo(f"{name} {values['min']:.4g} to {values['max']:.4g}, mean {values['mean']:.4g}")
+    if sentence := say_suspects(testbed):
+        click.echo(sentence)
     dropped = dropped_classes(testbed)
     if dropped:
         from longshot.testbeds.words import make_shape

@@ -36,6 +36,7 @@ def card(facts: Mapping[str, Any]) -> str:
         + "\n".join(
             f"- **{bed['name']}**: {bed['said']}; seed {bed['seed']}"
             + (f"; features `{bed['features'][:16]}…`" if bed["features"] else "")
+            + (f"; {bed['suspects']}" if bed.get("suspects") else "")
             for bed in facts["testbeds"]
         ),
         "## Sources",
@@ -87,8 +88,6 @@ longshot.verify("THIS_FOLDER", datasets={"NAME": "PATH"})
 longshot.evaluate("THIS_FOLDER/testbeds/NAME.parquet", backbones="YOURS", methods="protonet", out="run")
 longshot.score("predictions.parquet", "THIS_FOLDER")
 ```
-
-from longshot.core.wording import span
 
 `SHA256SUMS` covers every file (`sha256sum -c SHA256SUMS`); `release.json` holds all of the above for programs."""
 

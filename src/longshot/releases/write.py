@@ -19,6 +19,7 @@ from longshot.releases.names import SourceNames, read_names, write_names
 from longshot.releases.thumbnails import thumbnails
 from longshot.testbeds import columns
 from longshot.testbeds.origin import open_datasets, say_sampler
+from longshot.testbeds.suspected import say_suspects
 from longshot.testbeds.testbed import Testbed
 
 FORMAT = 2
@@ -139,6 +140,7 @@ def _testbed(name: str, bed: Testbed) -> dict[str, Any]:
         "queries": int(bed.column("query").offsets[-1]),
         "sampler": bed.meta["sampler"],
         "said": say_sampler(bed.meta["sampler"]),
+        "suspects": say_suspects(bed),
         "seed": bed.meta["seed"],
         "features": bed.meta["features"],
     }

@@ -82,6 +82,7 @@ class _Selected:
         """The base's queries with a support selected among the pool's images, and both measured."""
         # here, so that a uniform testbed is drawn without loading torch
         from longshot.core.devices import pick_device
+        from longshot.features.suspects import suspects_of
         from longshot.selection.objectives import make_objective
         from longshot.selection.run import measure
         from longshot.selection.table import FeatureTable
@@ -113,6 +114,9 @@ class _Selected:
             "greedy_rounds": selection.searched.astype(np.int32),
         }
         support = start.support.with_values(selection.support)
+        suspects = suspects_of(self.features)
+        measured["suspects_before"] = suspects.share(start.support)
+        measured["suspects_after"] = suspects.share(support)
         return replace(start, support=support).with_measured(measured)
 
     def _check(self, pool: Pool) -> None:

@@ -11,6 +11,7 @@ from longshot.core.errors import UserError
 from longshot.testbeds import describe
 from longshot.testbeds.origin import check_names, open_datasets, say_sampler
 from longshot.testbeds.remeasured import measure_again
+from longshot.testbeds.suspected import say_suspects
 from longshot.testbeds.testbed import Testbed
 from longshot.testbeds.verification import ImageCheck, Outcome, check_images, worst
 
@@ -74,6 +75,7 @@ class Inspection:
         )
         lines += [_say_coarsity(name, values) for name, values in self.coarsity.items()]
         lines += [describe.say_balance(balance) for balance in describe.balances(testbed)]
+        lines += filter(None, [say_suspects(testbed)])
         changes = describe.changes(testbed)
         # Drawn side by side below, so not once more alone.
         paired = {f"{change.name}_{when}" for change in changes for when in ("before", "after")}

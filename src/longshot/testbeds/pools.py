@@ -70,8 +70,12 @@ def make_pools(
     limits: ImageLimits,
     split: str | None = None,
     drop_small: bool = False,
+    allowed: NDArray[np.bool_] | None = None,
 ) -> tuple[Pool, list[Pool], int]:
-    """All that may be drawn; the pools of which one is drawn for each task; classes left out for being small."""
+    """All that may be drawn; the pools of which one is drawn for each task; classes left out for being small.
+
+    ``allowed`` [N] says which images may be drawn at all; None: every one.
+    """
     curated = _curated(instances)
     if curated is not None or limits.query_where is not None or limits.support_where is not None:
         dataset = described(dataset)
@@ -80,6 +84,8 @@ def make_pools(
         for rule in (limits.query_where, limits.support_where)
     ]
     everything = Pool(dataset, dataset.split_classes(split)).restrict(*masks)
+    if allowed is not None:
+        everything = everything.restrict(allowed, allowed)
     if limits.disjoint:
         seed = streams.seed if limits.cut_seed is None else limits.cut_seed
         everything = _cut(everything, shape, replace(streams, seed=seed))

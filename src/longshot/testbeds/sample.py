@@ -26,6 +26,7 @@ from longshot.testbeds.pools import ImageLimits, make_pools
 from longshot.testbeds.published import check_import, read_published
 from longshot.testbeds.replayed import ReplayedEpisodes, check_replay
 from longshot.testbeds.streams import Streams
+from longshot.testbeds.suspected import find_excluded
 from longshot.testbeds.testbed import Testbed
 from longshot.testbeds.words import (
     JUDGED,
@@ -60,6 +61,7 @@ def sample(
     taxonomy: TaxonomyLike | None = None,
     drop_small: bool = False,
     allow_repeats: bool = False,
+    exclude_suspects: bool = False,
     limits: ImageLimits | None = None,
     measures: Sequence[Measure] = (),
     published: str | Path | None = None,
@@ -106,6 +108,9 @@ def sample(
         Leave out classes with too few images, which are an error otherwise.
     allow_repeats : bool
         Let the same task occur twice.
+    exclude_suspects : bool
+        With a judge: draw no image whose label looks wrong to it, and no second file of equal bytes. ``find_suspects``
+        also finds near copies, and writes the dataset without all of them.
     limits : ImageLimits, optional
         Rules for all images as an object, in place of ``query_where``, ``support_where`` and ``disjoint_pools``.
     measures : sequence of callables
@@ -227,12 +232,14 @@ def sample(
         seed,
         word == "filtered",
         settings.get("reduction"),
+        exclude_suspects,
     )
     testbeds = []
     with progress("sample", total=number * len(opened), unit="tasks") as bar:
         for data, features in zip(opened, judged, strict=True):
             chooser = make_instances(instances, settings, features=features, device=device)
-            testbed = _draw(request, data, chooser, bar)
+            features = features or getattr(chooser, "features", None)
+            testbed = _draw(request, data, chooser, bar, features)
             if word == "filtered":
                 assert features is not None
                 testbed = _filter(testbed, data, features, tasks, settings, score, device)
@@ -258,14 +265,25 @@ class _Request:
     seed: int
     candidates: bool  # yet to be filtered: most of them are not kept, so their images are not read
     reduction: str | None  # by which coarsity is measured
+    exclude_suspects: bool
 
 
-def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progress) -> Testbed:
-    """The tasks of one dataset."""
+def _draw(
+    request: _Request, dataset: Dataset, instances: Instances, bar: Progress, features: Features | None
+) -> Testbed:
+    """The tasks of one dataset; ``features`` are what its judge looks at, where there is one."""
     shape, classes, split = request.shape, request.classes, request.split
+    suspects = find_excluded(features) if request.exclude_suspects else None
     streams = Streams.of(request.seed, request.tasks, dataset.fingerprint)
     everything, pools, dropped = make_pools(
-        dataset, shape, instances, streams, limits=request.limits, split=split, drop_small=request.drop_small
+        dataset,
+        shape,
+        instances,
+        streams,
+        limits=request.limits,
+        split=split,
+        drop_small=request.drop_small,
+        allowed=None if suspects is None else ~suspects.mask,
     )
     coarsity = coarsity_measure(everything, classes, request.reduction)
     measures = (*request.measures, coarsity) if coarsity else request.measures
@@ -288,6 +306,8 @@ def _draw(request: _Request, dataset: Dataset, instances: Instances, bar: Progre
     if split is not None and dataset.splits_from is not None:
         facts["splits_from"] = dataset.splits_from  # not the dataset's own: the name alone would not tell
     facts |= taxonomy_facts(dataset, request.reduction)
+    if suspects is not None:
+        facts["excluded_suspects"] = suspects.facts()
     table = to_table(dataset, draft.plan, draft.rows)
     used = np.zeros(len(dataset), np.bool_)
     used[draft.rows.support.values], used[draft.rows.query.values] = True, True

@@ -35,6 +35,7 @@ def estimate_sample(
     """Draw a few tasks, without looking at features, and multiply; takes what ``sample`` takes."""
     looks = instances in JUDGED or getattr(instances, "features_hash", None) is not None
     if looks:
+        settings.pop("exclude_suspects", None)
         settings = {name: value for name, value in settings.items() if choice_of(name) != "instances"}
         instances = "uniform"
     count = min(tasks, _TRIAL)
