@@ -209,6 +209,65 @@ def the_papers_timm_networks_are_built_by_name() -> None:
 
 
 @check
+def resnets_equal_torchvisions() -> None:
+    from torchvision import models
+
+    for name in ("resnet18", "resnet34", "resnet50"):
+        torch.manual_seed(0)
+        model = getattr(models, name)().eval()
+        torch.save(_stirred(model).state_dict(), FOLDER / "tv.pth")
+        model.fc = torch.nn.Identity()
+        _compare(f"{name}(weights='{FOLDER / 'tv.pth'}')", model)
+
+
+@check
+def resnet12s_equal_easyfsls() -> None:
+    """The usual one, whose state dict has a classifier, and FEAT's, whose file has its own form."""
+    from easyfsl.modules import feat_resnet12, resnet12
+
+    model = _stirred(resnet12().eval())
+    torch.save(model.state_dict(), FOLDER / "easyfsl.pth")
+    _compare(f"resnet12-easyfsl(weights='{FOLDER / 'easyfsl.pth'}')", model)
+    model = _stirred(feat_resnet12().eval())
+    params = {f"encoder.{name}": value for name, value in model.state_dict().items()}
+    torch.save({"params": params}, FOLDER / "feat.pth")
+    _compare(f"resnet12(weights='{FOLDER / 'feat.pth'}')", model)
+
+
+@check
+def bit_equals_timms() -> None:
+    """timm reads the file that Longshot writes, and gives the same vectors."""
+    from longshot.networks.published import write_published
+    from longshot.networks.registry import get_network
+
+    network = _stirred(get_network("bit-r50x1", size=(64, 64)).eval())
+    write_published(network, FOLDER / "bit.npz")
+    model = timm.create_model("resnetv2_50x1_bit", pretrained=False, num_classes=0).eval()
+    model.load_pretrained(str(FOLDER / "bit.npz"))
+    _compare(f"bit-r50x1(weights='{FOLDER / 'bit.npz'}')", model, 1e-4)  # standardising weights rounds more
+
+
+def _stirred(model: Any) -> Any:
+    """Norms and statistics that are not those of the start."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if value.ndim == 1:
+                noise = torch.rand(value.shape, generator=generator)
+                value.copy_(noise + 0.5 if name.endswith(("weight", "var")) else noise - 0.5)
+    return model
+
+
+def _compare(name: str, model: Any, bound: float = 1e-5) -> None:
+    backbone = load_backbone(name, "cpu", preprocessing=SMALL)
+    with torch.inference_mode():
+        expected = model(images())
+    assert isinstance(backbone, ModuleBackbone)
+    difference = (backbone(images()) - expected).abs().max() / expected.abs().max()
+    assert difference < bound, (name, difference)
+
+
+@check
 def timm_is_listed_as_installed() -> None:
     (row,) = [row for row in list_backbones() if row["name"] == "timm:NAME"]
     assert row["installed"]

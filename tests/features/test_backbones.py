@@ -232,6 +232,8 @@ def test_unknown_name_suggests_the_nearest() -> None:
         find_family("pixel")
     with pytest.raises(UserError, match="unfinished; write hf:NAME"):
         find_family("hf:")
+    with pytest.raises(UserError, match=r"unfinished; write hf:NAME\(pool=cls\)"):
+        load("hf:(pool=cls)")
 
 
 def test_missing_extra_gives_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:

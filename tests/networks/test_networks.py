@@ -28,6 +28,8 @@ CALLS = [
     ("resnet12", 32, 640, (640, 2, 2)),
     ("resnet18", 64, 512, (512, 2, 2)),
     ("resnet18(stem='small')", 32, 512, (512, 4, 4)),
+    ("resnet12-easyfsl", 32, 640, (640, 4, 4)),
+    ("bit-r18", 64, 512, (512, 2, 2)),
     ("vit(width=32, depth=1)", 32, 32, (32, 4, 4)),
     ("vit(width=32, depth=1, pool='class', patch=16)", 48, 32, (32, 3, 3)),
 ]
@@ -51,12 +53,14 @@ def test_shapes(call: str, size: int, dim: int, shape: tuple[int, ...]) -> None:
         ("cnn4", 113_088),
         ("resnet12", 12_424_320),
         ("resnet18", 11_176_512),
+        ("resnet34", 21_284_672),
+        ("resnet50", 23_508_032),
         # patches 3·64·128 + 128; a block 4·(128² + 128) + 2·(128·512) + 512 + 128 + 2·256; the last norm 256
         ("vit", 24_704 + 4 * 198_272 + 256),
     ],
 )
 def test_parameters_are_the_published_ones(call: str, parameters: int) -> None:
-    """CNN4: 4 blocks of 9·c·64 + 64 + 128; ResNet-18: torchvision's 11,689,512 less its classifier's 513,000."""
+    """CNN4: 4 blocks of 9·c·64 + 64 + 128; ResNets: torchvision's, without the classifier."""
     assert count_parameters(get_network(call, size=(64, 64))) == parameters
 
 
@@ -175,14 +179,16 @@ def test_flops_of_a_layer_are_counted() -> None:
 
 def test_calls_are_canonical() -> None:
     assert get_network("cnn4(norm='batch', width=32)", size=(28, 28)).call == "cnn4(width=32)"
-    assert network_names() == ["cnn4", "ensemble", "resnet12", "resnet18", "vit"]
+    bit = ["bit-r101x3", "bit-r18", "bit-r50x1"]
+    resnets = ["resnet12", "resnet12-easyfsl", "resnet18", "resnet34", "resnet50"]
+    assert network_names() == [*bit, "cnn4", "ensemble", *resnets, "vit"]
 
 
 @pytest.mark.parametrize(
     ("call", "size", "complaint"),
     [
         ("cnn5", 28, "no network 'cnn5'; did you mean 'cnn4'"),
-        ("zebra", 28, "no network 'zebra'; there are: cnn4"),
+        ("zebra", 28, "no network 'zebra'; there are: bit-r101x3, .*cnn4"),
         ("cnn4(filters=3)", 28, r"The network 'cnn4' has no setting 'filters'; .*width=64"),
         ("cnn4(size=3)", 28, "has no setting 'size'"),
         ("cnn4(width=0)", 28, "width is 0; it must be a whole number of at least 1"),

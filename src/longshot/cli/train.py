@@ -35,7 +35,10 @@ from longshot.core.errors import UserError
     "--list", "show", is_flag=True, help="Show the algorithms with their papers, settings and recipes."
 )
 @click.option("-o", "--out", type=FOLDER, help="Folder of the trained network.")
-@click.option("--network", help="Network to train: cnn4, resnet12, resnet18, vit, timm:NAME, … [cnn4]")
+@click.option(
+    "--network",
+    help="Network to train: cnn4, resnet12, resnet50, bit-r50x1, vit, timm:NAME, … [cnn4]",
+)
 @click.option("--start", help="Go on from a saved network (its folder) or from a backbone with weights.")
 @click.option(
     "--split", help="Train on the classes of this split, or on all. [train, where there are splits]"

@@ -68,6 +68,11 @@ def pack_backbone(name: str, number: int, packed: Packed) -> str:
             f"The backbone '{name}' works with {lacking}, which the sandbox has not got",
             "take pixels, efficientnet-lite0, onnx:FILE, torch:FILE.py:FUNCTION or a trained network's folder",
         )
+    if family.module == "weights_file":
+        raise UserError(
+            f"The backbone '{name}' reads its weights from a file of others, which a submission does not",
+            "save it as a network with longshot.networks.checkpoint.convert, then name its folder",
+        )
     load_backbone(name, "cpu")  # a missing file or package is told here, not in the sandbox
     if family.module == "pixels":
         return name

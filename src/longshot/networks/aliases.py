@@ -35,7 +35,7 @@ ALIASES: dict[str, Alias] = {
         _HARD,
         "",
         "fetch https://dl.fbaipublicfiles.com/dino/dino_resnet50_pretrain/dino_resnet50_pretrain.pth, then name it: "
-        "resnet50(weights='dino_resnet50_pretrain.pth')",
+        "resnet50(weights=dino_resnet50_pretrain.pth)",
     ),
     "densenet121": Alias(_ATG, "timm:densenet121.tv_in1k"),
     "googlenet": Alias(
@@ -57,8 +57,18 @@ def find_alias(name: str) -> str | None:
     return _BY_LETTERS.get(_letters(name))
 
 
+def names_weights(call: str) -> bool:
+    """Whether ``call`` is a network of Longshot's own with a file for its weights.
+
+    >>> names_weights("resnet50(weights='dino.pth')"), names_weights("timm:resnet50(weights='dino.pth')")
+    (True, False)
+    """
+    return _WEIGHTS.match(call) is not None
+
+
 def _letters(name: str) -> str:
     return re.sub(r"[\s_-]", "", name.lower())
 
 
+_WEIGHTS = re.compile(r"\s*[\w-]+\s*\(.*\bweights\s*=", re.DOTALL)
 _BY_LETTERS = {_letters(name): name for name in ALIASES}

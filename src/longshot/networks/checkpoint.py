@@ -18,6 +18,7 @@ from longshot.core.settings import Loose
 from longshot.core.sidecars import read_sidecar as read_checked
 from longshot.core.wording import first
 from longshot.networks.base import Network
+from longshot.networks.published import read_published
 from longshot.networks.registry import OpenWeights, get_network
 
 WEIGHTS, SIDECAR = "network.safetensors", "network.json"
@@ -112,22 +113,14 @@ def load(folder: str | Path, *, open_weights: OpenWeights | None = None) -> tupl
 
 
 def convert(file: str | Path, folder: str | Path, network: str, preprocessing: str) -> Path:
-    """Save the state dict of a PyTorch file (.pt, .pth, .bin) as a network that Longshot takes.
+    """Save published weights (.npz, .pth, .pt, .bin, .safetensors) as a network that Longshot takes.
 
     Only tensors are read (``weights_only=True``): nothing in the file is executed. ``network`` is a call such as
-    ``resnet12``; its parameters must have the names and shapes of those in the file.
+    ``resnet12``; its parameters must have the shapes of those in the file, and the names of those or the names that
+    their authors publish them under (see :func:`longshot.networks.published.read_published`).
     """
-    try:
-        tensors = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # unpickling raises nearly anything
-        raise UserError(
-            f"{file} cannot be read as a dictionary of tensors ({' '.join(str(error).split())[:150]}); save "
-            f"model.state_dict() and nothing else, then convert that."
-        ) from error
-    if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
-        raise UserError(f"{file} holds more than tensors; save model.state_dict() alone, then convert that.")
     made = get_network(network, size=parse(preprocessing).size)
-    fill(made, tensors, str(file))
+    fill(made, read_published(file, made), str(file))
     return save(folder, made, {"preprocessing": preprocessing, "data": {"file": str(file)}})
 
 

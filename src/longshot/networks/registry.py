@@ -13,15 +13,21 @@ import torch
 
 from longshot.core.calls import check_settings, format_call, parameters, parse_call
 from longshot.core.errors import UserError
-from longshot.networks.aliases import find_alias
+from longshot.networks.aliases import find_alias, names_weights
 from longshot.networks.base import Network
 
 # name → module:class
 NETWORKS: dict[str, str] = {
+    "bit-r18": "longshot.networks.bit:BiTR18",
+    "bit-r50x1": "longshot.networks.bit:BiTR50x1",
+    "bit-r101x3": "longshot.networks.bit:BiTR101x3",
     "cnn4": "longshot.networks.cnn4:CNN4",
     "ensemble": "longshot.networks.ensemble:Ensemble",
     "resnet12": "longshot.networks.resnet12:ResNet12",
-    "resnet18": "longshot.networks.resnet18:ResNet18",
+    "resnet12-easyfsl": "longshot.networks.resnet:ResNet12Easyfsl",
+    "resnet18": "longshot.networks.resnet:ResNet18",
+    "resnet34": "longshot.networks.resnet:ResNet34",
+    "resnet50": "longshot.networks.resnet:ResNet50",
     "vit": "longshot.networks.vit:ViT",
 }
 # a call and the size of the images → the network with its own weights
@@ -69,7 +75,8 @@ def get_network(
 def build(call: str, size: tuple[int, int], open_weights: OpenWeights | None = None) -> Network:
     """As ``get_network``, with weights from torch's generator as it stands."""
     name = call.partition("(")[0].strip()
-    if name not in NETWORKS and (call.startswith(_BACKBONES) or find_alias(call) or Path(call).exists()):
+    elsewhere = call.startswith(_BACKBONES) or find_alias(call) or Path(call).exists()
+    if names_weights(call) or (name not in NETWORKS and elsewhere):
         if open_weights is None:
             raise UserError(
                 f"The network '{call}' comes with weights of its own",

@@ -100,3 +100,14 @@ class ResNet12(Network):
         """[B, 3, H, W] → [B, 640, H/16, W/16]."""
         maps: Tensor = self.blocks(images)
         return maps
+
+    def published_names(self) -> dict[str, str]:
+        """What FEAT and easyfsl's ``feat_resnet12`` call the tensors → what they are called here."""
+        names: dict[str, str] = {}
+        for block in range(4):
+            there, here = f"layer{block + 1}.0", f"blocks.{block}"
+            for layer in range(3):
+                names[f"{there}.conv{layer + 1}"] = f"{here}.main.{3 * layer}"
+                names[f"{there}.bn{layer + 1}"] = f"{here}.main.{3 * layer + 1}"
+            names |= {f"{there}.downsample.{part}": f"{here}.side.{part}" for part in range(2)}
+        return names

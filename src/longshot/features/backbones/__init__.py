@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import UserError
 from longshot.features.backbones.settings import installed_torch
-from longshot.networks.aliases import ALIASES, find_alias
+from longshot.networks.aliases import ALIASES, find_alias, names_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,6 +89,13 @@ FAMILIES = (
         "npy",
         None,
         "embeddings you already have, in the dataset's order or with keys",
+    ),
+    BackboneFamily(
+        (),
+        ("NETWORK(weights=FILE)",),
+        "weights_file",
+        None,
+        "published weights in one of Longshot's own networks, e.g. bit-r50x1(weights='BiT-M-R50x1.npz')",
     ),
     BackboneFamily(
         (),
@@ -211,6 +218,8 @@ def find_family(name: str) -> BackboneFamily:
                 return family
     if Path(name).is_dir() or Path(name).suffix in _FILES:
         return FAMILIES[-1]
+    if names_weights(name):
+        return FAMILIES[-2]
     shown = [s for family in FAMILIES for s in family.shown]
     near = get_close_matches(name, [n for family in FAMILIES for n in family.names], n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'? There are" if near else "there are"

@@ -17,6 +17,7 @@ class Pixels(Backbone):
 
     reentrant = True
     light = True
+    pooling = "every pixel"
 
     def forward(self, images: Tensor) -> Tensor:
         flat = images.reshape(images.shape[0], -1)

@@ -15,7 +15,8 @@ from longshot.core.errors import UserError
 
 POOLS = ("auto", "cls", "mean", "pooler", "projection")
 _SETTINGS = re.compile(r"\(\s*\w+\s*=.*\)\s*$", re.DOTALL)
-_BARE = re.compile(r"(=\s*)(?!(?:True|False|None)\b)([A-Za-z_]\w*)(?=\s*[,)])")
+# a word or a path after an equals sign, without quotes
+_BARE = re.compile(r"(=\s*)(?!(?:True|False|None)\s*[,)])([A-Za-z_~./\\][^,()'\"]*?)(?=\s*[,)])")
 
 
 def split_settings(name: str, defaults: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -36,10 +37,21 @@ def split_settings(name: str, defaults: Mapping[str, Any]) -> tuple[str, dict[st
     match = _SETTINGS.search(name)
     if match is None or Path(name.partition(":")[2]).expanduser().exists():
         return name, dict(defaults)
-    _, settings = parse_call("backbone" + _BARE.sub(r"\1'\2'", match[0]))
     bare = name[: match.start()].strip()
+    if bare.endswith(":"):
+        raise UserError(f"Backbone '{name}' is unfinished; write {bare}NAME{match[0]}.")
+    _, settings = parse_call("backbone" + quote_words(match[0]))
     check_settings(f"Backbone '{bare}'", settings, defaults)
     return bare, {**defaults, **settings}
+
+
+def quote_words(text: str) -> str:
+    """Quotes around the words and paths that stand after an equals sign without them.
+
+    >>> quote_words("resnet50(weights=runs/dino.pth, stem='large', drop=0.1)")
+    "resnet50(weights='runs/dino.pth', stem='large', drop=0.1)"
+    """
+    return _BARE.sub(lambda match: f"{match[1]}{match[2]!r}", text)
 
 
 def join_settings(name: str, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:

@@ -1,0 +1,54 @@
+"""``NETWORK(weights=FILE)``: one of Longshot's own networks with weights that others published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import nn
+
+from longshot.core.calls import format_call, parse_call
+from longshot.core.errors import UserError
+from longshot.core.files import hash_file
+from longshot.core.preprocess import parse
+from longshot.features.backbones.base import ModuleBackbone
+from longshot.features.backbones.settings import quote_words
+from longshot.networks.base import Network
+from longshot.networks.checkpoint import fill
+from longshot.networks.published import default_preprocessing, read_published
+from longshot.networks.registry import get_network
+
+
+class FileWeights(ModuleBackbone):
+    """A native network and a file; built at once, so that a wrong file is told before anything runs."""
+
+    reentrant = True
+    channels_last = True
+
+    def __init__(self, name: str, file: Path, network: Network, preprocessing: str, device: str) -> None:
+        super().__init__(name, hash_file(file), preprocessing, device)
+        self.made, self.architecture = network, f"{network.call} {list(network.size)}"
+
+    def build(self) -> nn.Module:
+        return self.made
+
+    def network(self) -> Network:
+        """The network itself."""
+        self.prepare()
+        assert isinstance(self.module, Network)
+        return self.module
+
+
+def load(name: str, *, device: str, preprocessing: str | None, allow_download: bool) -> FileWeights:
+    """The network with the file's weights, all of them in place."""
+    kind, settings = parse_call(quote_words(name))
+    if "weights" not in settings:
+        raise UserError(f"Backbone '{name}' names no file; write {kind}(weights=FILE).")
+    file = Path(str(settings.pop("weights"))).expanduser()
+    call = format_call(kind, settings)
+    text = preprocessing or default_preprocessing(kind)
+    network = get_network(call, size=parse(text).size)
+    try:
+        fill(network, read_published(file, network), str(file))
+    except UserError as error:
+        raise UserError(f"Backbone '{name}': {error.fact}", error.remedy) from error
+    return FileWeights(name, file, network.eval(), text, device)

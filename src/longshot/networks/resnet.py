@@ -1,0 +1,154 @@
+"""ResNets (He et al. 2016) with the usual stem for photos or one for small images; torchvision's parameters."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from longshot.core.checks import check_choice
+from longshot.networks.base import Network
+from longshot.networks.norms import check_norm, conv, norm_layer
+
+_WIDTHS = (64, 128, 256, 512)
+
+
+class BasicBlock(nn.Module):
+    """Two 3 × 3 convolutions and a shortcut, which is a 1 × 1 convolution where the shape changes."""
+
+    expansion = 1
+
+    def __init__(self, norm: str, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        bias = norm == "none"
+        self.main = nn.Sequential(
+            conv(norm, inputs, width, 3, stride=stride, bias=bias),
+            norm_layer(norm, width),
+            nn.ReLU(),
+            conv(norm, width, width, 3, bias=bias),
+            norm_layer(norm, width),
+        )
+        self.side = _shortcut(norm, inputs, width, stride)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """[B, inputs, h, w] → [B, width, h/stride, w/stride]."""
+        return F.relu(self.main(maps) + self.side(maps))
+
+
+class Bottleneck(nn.Module):
+    """1 × 1, 3 × 3 (with the stride) and 1 × 1 convolutions to four times the width, and a shortcut."""
+
+    expansion = 4
+
+    def __init__(self, norm: str, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        bias, outputs = norm == "none", self.expansion * width
+        self.main = nn.Sequential(
+            conv(norm, inputs, width, 1, bias=bias),
+            norm_layer(norm, width),
+            nn.ReLU(),
+            conv(norm, width, width, 3, stride=stride, bias=bias),
+            norm_layer(norm, width),
+            nn.ReLU(),
+            conv(norm, width, outputs, 1, bias=bias),
+            norm_layer(norm, outputs),
+        )
+        self.side = _shortcut(norm, inputs, outputs, stride)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """[B, inputs, h, w] → [B, 4 · width, h/stride, w/stride]."""
+        return F.relu(self.main(maps) + self.side(maps))
+
+
+def _shortcut(norm: str, inputs: int, outputs: int, stride: int) -> nn.Module:
+    if stride == 1 and inputs == outputs:
+        return nn.Identity()
+    return nn.Sequential(
+        conv(norm, inputs, outputs, 1, stride=stride, bias=norm == "none"), norm_layer(norm, outputs)
+    )
+
+
+class ResNet(Network):
+    """Four stages of blocks, each but the first halving the map.
+
+    ``stem='large'``: 7 × 7 convolution and max-pooling, the map is 1/32 of the image, for 84 pixels and more;
+    ``stem='small'``: one 3 × 3 convolution, the map is 1/8 of the image, for 28 to 64 pixels.
+    """
+
+    name: str
+    block: type[BasicBlock] | type[Bottleneck] = BasicBlock
+    units: tuple[int, ...]  # blocks per stage
+    widths: tuple[int, ...] = _WIDTHS
+
+    def __init__(self, *, size: tuple[int, int], norm: str = "batch", stem: str = "large") -> None:
+        super().__init__()
+        check_norm(self.name, norm)
+        check_choice(self.name, "stem", stem, ("large", "small"))
+        large, bias = stem == "large", norm == "none"
+        first = conv(norm, 3, 64, 7, stride=2, bias=bias) if large else conv(norm, 3, 64, 3, bias=bias)
+        self.stem = nn.Sequential(
+            first,
+            norm_layer(norm, 64),
+            nn.ReLU(),
+            nn.MaxPool2d(3, stride=2, padding=1) if large else nn.Identity(),
+        )
+        blocks: list[nn.Module] = []
+        inputs = 64
+        for stage, (count, width) in enumerate(zip(self.units, self.widths, strict=True)):
+            for number in range(count):
+                blocks.append(self.block(norm, inputs, width, 2 if stage and not number else 1))
+                inputs = self.block.expansion * width
+        self.dim = inputs
+        self.blocks = nn.Sequential(*blocks)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def maps(self, images: Tensor) -> Tensor:
+        """[B, 3, H, W] → [B, dim, H/32, W/32] (H/8, W/8 with the small stem)."""
+        maps: Tensor = self.blocks(self.stem(images))
+        return maps
+
+    def published_names(self) -> dict[str, str]:
+        """What torchvision and easyfsl call the layers → what they are called here; the classifier is left out."""
+        names = {"conv1": "stem.0", "bn1": "stem.1"}
+        layers = [("conv1", "bn1"), ("conv2", "bn2"), ("conv3", "bn3")][
+            : 2 if self.block is BasicBlock else 3
+        ]
+        number = 0
+        for stage, count in enumerate(self.units, 1):
+            for unit in range(count):
+                there, here = f"layer{stage}.{unit}", f"blocks.{number}"
+                for position, pair in enumerate(layers):
+                    names |= {
+                        f"{there}.{name}": f"{here}.main.{3 * position + i}" for i, name in enumerate(pair)
+                    }
+                names |= {f"{there}.downsample.{i}": f"{here}.side.{i}" for i in range(2)}
+                number += 1
+        return names
+
+
+class ResNet18(ResNet):
+    """Two basic blocks per stage, widths 64-128-256-512."""
+
+    name, units = "resnet18", (2, 2, 2, 2)
+
+
+class ResNet34(ResNet):
+    """3, 4, 6 and 3 basic blocks, widths 64-128-256-512: CrossTransformers' network."""
+
+    name, units = "resnet34", (3, 4, 6, 3)
+
+
+class ResNet50(ResNet):
+    """3, 4, 6 and 3 bottlenecks, widths 256-512-1024-2048, the stride on the 3 × 3 convolution."""
+
+    name, units, block = "resnet50", (3, 4, 6, 3), Bottleneck
+
+
+class ResNet12Easyfsl(ResNet):
+    """easyfsl's ``resnet12``: 1, 1, 2 and 1 basic blocks, widths 64-160-320-640, behind one 3 × 3 convolution."""
+
+    name, units, widths = "resnet12-easyfsl", (1, 1, 2, 1), (64, 160, 320, 640)
+
+    def __init__(self, *, size: tuple[int, int], norm: str = "batch", stem: str = "small") -> None:
+        super().__init__(size=size, norm=norm, stem=stem)
