@@ -166,7 +166,6 @@ def test_comparisons_of_every_preset_vary_one_factor(name: str) -> None:
     listed = plan.comparisons(own)
     factors = {each.factor for each in listed}
     assert factors == {"split.divergence", "split", "method", "method.solver", "method.steps move"}
-    assert sum(each.factor == "split.divergence" for each in listed) == len(own.methods)
     for comparison in listed:
         shared = {path for path, _ in comparison.shared()}
         assert {"training.steps", "training.tune", "training.network", "testbed.tasks"} <= shared

@@ -20,7 +20,7 @@ from longshot.studies.engine.tables import TableFile
 from longshot.studies.transfer import paper
 from longshot.studies.transfer.correlation import DivergenceCorrelation
 from longshot.studies.transfer.correlation_table import correlations_table, most_negative
-from longshot.studies.transfer.figures import method_series
+from longshot.studies.transfer.figures import method_series, part_series
 from longshot.studies.transfer.settings import METHODS, CorrelationSettings
 from longshot.studies.transfer.stats import SplitPlace, TransferScores
 from longshot.studies.transfer.tables import (
@@ -180,6 +180,14 @@ def test_the_figure_holds_means_bounds_and_the_line() -> None:
     assert series.low == pytest.approx([0.8 - half, 0.6 - half])
     assert series.high == pytest.approx([0.8 + half, 0.6 + half])
     assert series.line == pytest.approx((0.8, -0.2))
+
+
+def test_draws_of_a_divergence_are_one_point_of_the_parts() -> None:
+    scores = planted(("multiclass",), draws=2)
+    parts = {(split.name, "train"): scores.accuracy[split.name, "multiclass", 1] for split in scores.sweep}
+    series = part_series(replace(scores, parts=parts), "train")
+    assert series.x.tolist() == [0.0, 1.0]
+    assert series.mean == pytest.approx([0.75, 0.55])
 
 
 def test_correlations_of_planted_divergences() -> None:

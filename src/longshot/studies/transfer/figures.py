@@ -44,10 +44,7 @@ def figures(
             partial(on_both, partial(accuracy_by_divergence, series, title=title, **axis)),
         )
     if scores.parts:
-        parts = [
-            _series(part, scores, [scores.parts[split.name, part].mean(0) for split in scores.sweep])
-            for part in SETS
-        ]
+        parts = [part_series(scores, part) for part in SETS]
         title = f"{dataset}, multiclass, {settings.way}-way {settings.shots[-1]}-shot"
         draw = partial(accuracy_by_divergence, parts, title=title, colours=tuple(SETS.values()), **axis)
         drawings["sets"] = Picture(
@@ -70,18 +67,27 @@ def class_rows(split: Split, features: Features) -> dict[str, np.ndarray]:
     return {part: np.array([position[c] for c in ids], np.int64) for part, ids in split.parts.items()}
 
 
+def part_series(scores: TransferScores, part: str) -> DivergenceSeries:
+    """Accuracy of the multiclass network on a part of the splits: all draws of a divergence together."""
+    columns = dict.fromkeys(split.column for split in scores.sweep)
+    values = [
+        np.concatenate([scores.parts[split.name, part].mean(0) for split in scores.of(column)])
+        for column in columns
+    ]
+    return _series(part, sorted({split.target or 0.0 for split in scores.sweep}), values)
+
+
 def method_series(scores: TransferScores, method: str, shot: int) -> DivergenceSeries:
     """Accuracy of a method over the sweep, with the line through it where there is one."""
     fit = steepness(scores, method, shot).fit
     line = None if np.isnan(fit.slope) else (fit.intercept, fit.slope)
     values = [scores.accuracy[split.name, method, shot].mean(0) for split in scores.sweep]
-    return _series(method, scores, values, line)
+    return _series(method, [split.target or 0.0 for split in scores.sweep], values, line)
 
 
 def _series(
-    label: str, scores: TransferScores, values: Sequence[Floats], line: tuple[float, float] | None = None
+    label: str, x: Sequence[float], values: Sequence[Floats], line: tuple[float, float] | None = None
 ) -> DivergenceSeries:
-    """Means and 95 % bounds, as shares, of the accuracies on every split of the sweep against its target."""
-    x = np.array([split.target for split in scores.sweep], np.float64)
+    """Means and 95 % bounds, as shares, of the accuracies at each x."""
     mean, half = (part / 100 for part in means_and_halves(values))
-    return DivergenceSeries(label, x, mean, mean - half, mean + half, line)
+    return DivergenceSeries(label, np.array(x), mean, mean - half, mean + half, line)

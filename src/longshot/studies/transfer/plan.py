@@ -305,22 +305,18 @@ def _solvers(
 
 
 def comparisons(settings: TransferSettings) -> list[Comparison]:
-    """Divergences for every method, kinds of split, methods on the hardest split, and with or without adapting."""
+    """Divergences and kinds of split, whichever the method; methods on the hardest split; adapting or not."""
     choices = [choice for choice in split_choices(settings) if not choice.draw]
     swept = [choice for choice in choices if choice.target is not None]
     methods = settings.distinct_methods
     listed = []
     if len(swept) > 1:
-        listed += [
-            Comparison(
-                f"Divergence, {method}", "split.divergence", [_side(settings, each, method) for each in swept]
-            )
-            for method in methods
-        ]
+        sides = [_side(settings, each) for each in swept]
+        listed.append(Comparison("Divergences, the same method on each", "split.divergence", sides))
     if settings.also:
-        sides = [_side(settings, each, methods[0]) for each in choices if each not in swept[:-1]]
-        listed.append(Comparison(f"Kinds of split, {methods[0]}", "split", sides))
-    named = {method: _side(settings, swept[-1], method, label=method) for method in methods}
+        sides = [_side(settings, each) for each in choices if each not in swept[:-1]]
+        listed.append(Comparison("Kinds of split, the same method on each", "split", sides))
+    named = {method: _side(settings, swept[-1], method) for method in methods}
     if len(methods) > 1:
         listed.append(Comparison(f"Methods on {swept[-1].name}", "method", list(named.values())))
     if {"multiclass", "finetune"} <= set(methods):
@@ -332,16 +328,23 @@ def comparisons(settings: TransferSettings) -> list[Comparison]:
     return listed
 
 
-def _side(settings: TransferSettings, choice: SplitChoice, method: str, label: str = "") -> Side:
-    """A cell as everything that decides its number."""
+def _side(settings: TransferSettings, choice: SplitChoice, method: str = "") -> Side:
+    """A cell as everything that decides its number; without a method where it is the same on all sides."""
     shot = settings.shots[-1]
+    names = ("network", "size", "steps", "minutes", "tune", "repeats", "seed")
+    budget = {name: getattr(settings, name) for name in names}
+    more = {"split": choice.facts(settings), "training": budget}
+    if method:
+        more["method"] = _method_facts(settings, method, shot)
+    return Side(method or choice.name, Draw("", "", task_words(settings, "test", shot)), more=more)
+
+
+def _method_facts(settings: TransferSettings, method: str, shot: int) -> dict[str, Any]:
+    """How a method trains and solves tasks."""
     algorithm, solver = TRAINED_BY[method]
     facts: dict[str, Any] = {"training": algorithm, "solver": solver}
     if algorithm in MOVES:
         facts = {"training": "inner loop", "inner": inner_loop(settings), "steps move": MOVES[algorithm]}
     if algorithm != "multiclass":
         facts["episode"] = {"way": settings.way, "shot": settings.train_shot or shot, "query": settings.query}
-    names = ("network", "size", "steps", "minutes", "tune", "repeats", "seed")
-    budget = {name: getattr(settings, name) for name in names}
-    more = {"split": choice.facts(settings), "method": facts, "training": budget}
-    return Side(label or choice.name, Draw("", "", task_words(settings, "test", shot)), more=more)
+    return facts
