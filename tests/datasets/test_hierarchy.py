@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -88,17 +87,21 @@ def test_tasks_splits_and_measures_by_wordnet(synsets: Path, tmp_path: Path) -> 
     assert "by WordNet 3.0" in str(again) and again.facts["coarsity"]
     split = longshot.make_split(synsets, semantic=True, taxonomy="wordnet", level=8, ratios=(0.4, 0.3, 0.3))
     assert split.made["taxonomy"] == bed.meta["sampler"]["taxonomy"]
+    parts = {"splits": "semantic(level=8)", "split": "train", "taxonomy": "wordnet"}
+    assert (
+        longshot.sample(synsets, **parts, way=2, shot=1, query=1, tasks=2).meta["sampler"]["split"] == "train"
+    )
+    with pytest.raises(UserError, match="taxonomy is for episodes and splits whose classes it decides"):
+        longshot.train("protonet", synsets, taxonomy="wordnet", out=tmp_path / "run")
     assert longshot.measure_distances(synsets, taxonomy="wordnet").labels["n02104029"] == "kuvasz"
 
 
-def test_pages_show_the_label_beside_the_id(run_cli: Any, synsets: Path, tmp_path: Path) -> None:
-    bed, page = tmp_path / "bed.parquet", tmp_path / "bed.html"
-    shape = ("--way", "6", "--shot", "1", "--query", "2", "--tasks", "1")
-    run_cli("sample", synsets, "--taxonomy", "wordnet", *shape, "-o", bed)
-    run_cli("inspect", bed, "--html", page, "--pictures", "1")
-    assert "<b>tench (n01440764)</b>" in page.read_text("utf-8")
-    results = longshot.evaluate(bed, backbones="pixels", methods="protonet")
-    longshot.report(results, tmp_path / "run.html")
+def test_pages_show_the_label_beside_the_id(synsets: Path, tmp_path: Path) -> None:
+    bed = longshot.sample(synsets, taxonomy="wordnet", way=6, shot=1, query=2, tasks=1)
+    longshot.inspect(bed, html=tmp_path / "bed.html", pictures=1, datasets={synsets.name: synsets})
+    assert "<b>tench (n01440764)</b>" in (tmp_path / "bed.html").read_text("utf-8")
+    results = longshot.evaluate(bed, backbones="pixels", methods="protonet", datasets={synsets.name: synsets})
+    longshot.report(results, tmp_path / "run.html", datasets={synsets.name: synsets})
     text = (tmp_path / "run.html").read_text("utf-8")
     assert "<b>kuvasz (n02104029)</b>" in text  # in the pictures of tasks
     assert "as goldfish (n01443537)" in text  # in the confusions

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import longshot
 from longshot.core.errors import UserError
 from longshot.datasets.dataset import Dataset
 from longshot.taxonomy.coarsity import coarsity
@@ -165,3 +166,35 @@ def test_a_list_with_queries_of_its_own_takes_no_others(dataset: Dataset, tmp_pa
         UserError, match=r"query=2 draws queries for a list without any, but .* lists its own"
     ):
         read(file, dataset, query=2)
+
+
+def test_the_command_imports_in_the_order_and_refuses_another(
+    run_cli: Any, photos: Path, tmp_path: Path
+) -> None:
+    data = longshot.open_dataset(photos)
+    order = list(reversed(data.class_ids))  # 8 classes of 30 images
+    (tmp_path / "order.json").write_text(json.dumps({"class_names": order}))
+    distances = class_distances(data.taxonomy, order, data.sizes)
+    variance = float(coarsity(distances, [[0, 1, 7]])[0])
+    rows = [f"{n},0,{variance!r},{label},{30 * label + 4},True" for n, label in enumerate((0, 1, 7))]
+    (tmp_path / "list.csv").write_text("\n".join([",task,variance,labels,image_id,support", *rows, ""]))
+    command = (
+        "sample",
+        photos,
+        "--import",
+        tmp_path / "list.csv",
+        "--query",
+        "2",
+        "-o",
+        tmp_path / "bed.parquet",
+    )
+    run_cli(*command, "--class-order", tmp_path / "order.json", "--reduction", "shortest-paths")
+    (task,) = Testbed.load(tmp_path / "bed.parquet")
+    assert task.classes == tuple(sorted([order[0], order[1], order[7]])) and len(task.query) == 6
+    assert task.measured["coarsity"] == pytest.approx(variance)
+    swapped = rows[2].replace(",7,214,", ",2,64,")  # another super-class
+    (tmp_path / "list.csv").write_text(
+        "\n".join([",task,variance,labels,image_id,support", *rows[:2], swapped])
+    )
+    done = run_cli(*command, "--class-order", tmp_path / "order.json", check=False)
+    assert done.returncode == 2 and "contradicts the classes of 1 of its 1 tasks" in done.stderr

@@ -102,7 +102,7 @@ def command(
 
     start = time.monotonic()
     if dry_run:
-        _estimate(datasets, options, as_json)
+        _estimate(datasets, {**options, "published": published}, as_json)
         return
     testbed = longshot.sample(datasets, published=published, out=out, **options)
     facts = summary(testbed)

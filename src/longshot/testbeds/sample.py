@@ -198,7 +198,7 @@ def sample(
             settings,
             split,
         )
-    opened = [with_taxonomy(data, taxonomy) for data in _open(dataset, splits, split, identity)]
+    opened = _open(dataset, splits, split, identity, taxonomy)
     if published is not None or class_order is not None:
         check_import(published, settings, choices)
         reduction, query = settings.get("reduction"), settings.get("query")
@@ -326,9 +326,14 @@ def _draw(
     )
 
 
-def open_with_splits(dataset: DatasetLike, splits: str | Path | None, identity: str | None = None) -> Dataset:
-    """The dataset, with the classes of ``splits`` (see ``open_split``) in place of its own splits where given."""
-    opened = as_dataset(dataset).with_identity(identity)
+def open_with_splits(
+    dataset: DatasetLike,
+    splits: str | Path | None,
+    identity: str | None = None,
+    taxonomy: TaxonomyLike | None = None,
+) -> Dataset:
+    """The dataset, with ``taxonomy`` and the classes of ``splits`` (see ``open_split``) in place of its own."""
+    opened = with_taxonomy(as_dataset(dataset).with_identity(identity), taxonomy)
     if splits is None:
         return opened
     from longshot.splits import with_split
@@ -341,6 +346,7 @@ def _open(
     splits: str | Path | None,
     split: str | None,
     identity: str | None,
+    taxonomy: TaxonomyLike | None,
 ) -> list[Dataset]:
     """The datasets, each with the wanted split; UserError where one comes twice."""
     if splits is not None and split is None:
@@ -348,7 +354,7 @@ def _open(
             f"{{splits:{splits}}} says which classes are which", "say which to draw from with {split:test}"
         )
     several = dataset if isinstance(dataset, Sequence) and not isinstance(dataset, str) else [dataset]
-    opened = [open_with_splits(data, splits, identity) for data in several]
+    opened = [open_with_splits(data, splits, identity, taxonomy) for data in several]
     seen: set[str] = set()
     for data in opened:
         if data.fingerprint in seen:

@@ -41,9 +41,10 @@ def estimate_sample(
     count = min(tasks, _TRIAL)
     start = time.monotonic()
     trial = sample(dataset, tasks=count, instances=instances, **{**settings, "allow_repeats": True})
-    factor = tasks / count
+    listed = settings.get("published") is not None  # a list is read as a whole
+    factor = 1.0 if listed else tasks / count
     return SampleEstimate(
-        tasks=tasks * len(trial.datasets),
+        tasks=len(trial) if listed else tasks * len(trial.datasets),
         seconds=(time.monotonic() - start) * factor,
         bytes=int(trial.table.nbytes * factor),
         without_features=looks,

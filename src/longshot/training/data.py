@@ -11,7 +11,7 @@ from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.datasets import DatasetLike
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.hierarchy import TaxonomyLike, with_taxonomy
+from longshot.datasets.hierarchy import TaxonomyLike
 from longshot.testbeds.base import Classes, Pool, Shape
 from longshot.testbeds.classes import SiblingClasses, UniformClasses
 from longshot.testbeds.instances import UniformInstances
@@ -33,12 +33,13 @@ def open_for_training(
     dataset: DatasetLike, splits: str | Path | None, taxonomy: TaxonomyLike | None, classes: Classes | None
 ) -> Dataset:
     """The dataset with the splits and the taxonomy that were given; ``classes`` decide the classes of episodes."""
-    if taxonomy is not None and (classes is None or isinstance(classes, UniformClasses)):
+    uniform = classes is None or isinstance(classes, UniformClasses)
+    if taxonomy is not None and uniform and splits is None:
         raise UserError(
-            "{taxonomy} is for episodes whose classes it decides, and these are uniform",
+            "{taxonomy} is for episodes and splits whose classes it decides, and these are uniform",
             "leave it out or choose {classes:semantic or siblings or bilevel or hierarchical}",
         )
-    return with_taxonomy(open_with_splits(dataset, splits), taxonomy)
+    return open_with_splits(dataset, splits, taxonomy=taxonomy)
 
 
 def choose_shape(algorithm: Algorithm, settings: TrainingSettings) -> Shape | None:
