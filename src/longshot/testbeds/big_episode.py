@@ -188,7 +188,8 @@ def with_splits(dataset: Dataset, seed: int) -> tuple[Dataset, str]:
 
     Examples
     --------
-    >>> with_splits(longshot.open_dataset("toybox"), seed=0)[1]
+    >>> from longshot.datasets import open_dataset
+    >>> with_splits(open_dataset("toybox"), seed=0)[1]
     'it has no column split, so its images were shuffled (seed 0) into 60/20/20 %'
     """
     table = dataset.attributes

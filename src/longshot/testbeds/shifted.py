@@ -216,7 +216,8 @@ def rule_set(name: str, dataset: Dataset) -> tuple[tuple[Case, ...], str | None]
 def objects_attribute(dataset: Dataset) -> str | None:
     """The attribute that counts the objects of an image, None where there is none.
 
-    >>> objects_attribute(longshot.open_dataset("toybox"))
+    >>> from longshot.datasets import open_dataset
+    >>> objects_attribute(open_dataset("toybox"))
     'clutter'
     """
     return next((name for name in _OBJECTS if _kind(dataset, name) == "number"), None)
