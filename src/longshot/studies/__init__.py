@@ -5,8 +5,8 @@ estimate_study   what that would take
 list_studies     every preset; get_study: one of them; read_study: a study file of one's own
 study_tables     all tables of a study that was run, as Markdown, LaTeX or CSV
 
-For a study of one's own (docs/new-study.md): Recipe, OneDataset, StudySettings, Plan, Evaluation, Draw, Side,
-Comparison, Claim and its numbers, TableRow, TableColumn, score_table, Picture.
+For a study of one's own (docs/new-study.md): Recipe, OneDataset, StudySettings, Plan, StudyTraining, Evaluation,
+Draw, Side, Comparison, Claim and its numbers, TableRow, TableColumn, score_table, Picture.
 """
 
 from longshot.studies.engine.claims import (
@@ -39,6 +39,7 @@ from longshot.studies.engine.recipe import OneDataset, Recipe
 from longshot.studies.engine.run import estimate_study, run_study
 from longshot.studies.engine.settings import StudySettings
 from longshot.studies.engine.tables import TableColumn, TableFile, TableRow, score_table
+from longshot.studies.engine.training import StudyTraining
 
 __all__ = [
     "Claim",
@@ -57,6 +58,7 @@ __all__ = [
     "StudyEstimate",
     "StudyOutcome",
     "StudySettings",
+    "StudyTraining",
     "TableColumn",
     "TableFile",
     "TableRow",

@@ -2,202 +2,135 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from scipy import stats
 
-from longshot.studies.cross_domain.claims import claims_table
-from longshot.studies.cross_domain.scores import CROSS, OTHER, OWN, WITHIN, SettingTasks
+from longshot.competition import published
+from longshot.studies.cross_domain import paper
+from longshot.studies.cross_domain.cells import CROSS_DOMAIN, PAPERS, WITHIN_DOMAIN
+from longshot.studies.cross_domain.claims import lower_half, paper_claims
+from longshot.studies.engine.claims import JudgedClaim, judge
 
-YES, NO, OPEN = "confirmed", "contradicted", "not decided by these tasks"
-HARDER = "Cross-domain any-way any-shot is harder than within-domain 5-way 5-shot"
-BEST = "Prototypical Networks are best without pre-training"
-WORST = "Train-from-scratch is the worst baseline"
-WAYS, SHOTS = "Accuracy falls with the number of ways", "Accuracy rises with the number of shots"
-EARLY = "Most of the gain comes with the first five shots"
-ORDER = "The ranking of methods does not depend on ways and shots"
-SPREAD = "Domains differ in difficulty"
+OTHERS = ("train-from-scratch", "fine-tuning", "matching", "prototypical", "fomaml", "metadelta")
 
 
-def wave(count: int, height: float = 0.01) -> np.ndarray:
-    """Tasks that alternate around 0."""
-    return height * np.where(np.arange(count) % 2, -1.0, 1.0)
+def judged(lab: Any) -> dict[str, JudgedClaim]:
+    return {each.claim.id: each for each in judge(paper_claims(), lab)}
 
 
-def setting(
-    trained: tuple[str, ...],
-    scores: dict[str, np.ndarray],
-    way: list[int] | None = None,
-    shot: list[int] | None = None,
-    domain: list[str] | None = None,
-) -> SettingTasks:
-    count = len(next(iter(scores.values())))
-    by_key = {(kind, method): values for kind in trained for method, values in scores.items()}
-    names = np.array(domain or ["a"] * (count // 2) + ["b"] * (count - count // 2))
-    return SettingTasks(names, np.array(way or [5] * count), np.array(shot or [5] * count), by_key, by_key)
+def verdicts(lab: Any) -> dict[str, str]:
+    return {name: claim.verdict for name, claim in judged(lab).items()}
 
 
-def claims(
-    cross: SettingTasks, within: SettingTasks | None = None, *, random: bool = False
-) -> dict[str, dict[str, str]]:
-    """Claim → its row; without tasks of their own the within-domain ones have the same scores."""
-    methods = [method for _, method in cross.normalised]
-    if within is None:
-        own = {(kind, m): cross.normalised[OTHER, m] for kind in (OWN, OTHER) for m in methods}
-        within = SettingTasks(cross.domain, cross.way, cross.shot, own, own)
-    table = claims_table(methods, {WITHIN: within, CROSS: cross}, random=random)
-    return {record["claim"]: dict(record) for record in table.records}
+def levels(random: dict[str, float], pretrained: dict[str, float]) -> dict[tuple[str, str], float]:
+    by_start = {"random": random, "pre-trained": pretrained}
+    return {(start, method): level for start, own in by_start.items() for method, level in own.items()}
 
 
-def pair(first: np.ndarray, second: np.ndarray, **columns: list[int]) -> SettingTasks:
-    return setting((OTHER,), {"matching": first, "fomaml": second}, **columns)
+RANDOM = dict(zip(OTHERS, (0.1, 0.3, 0.3, 0.4, 0.25, 0.2), strict=True))
+PRETRAINED = dict(zip(OTHERS, (0.3, 0.4, 0.45, 0.5, 0.25, 0.7), strict=True))
 
 
-def by_shot(levels: dict[int, float], each: int = 4) -> dict[str, str]:
-    shot = [number for number in levels for _ in range(each)]
-    scores = np.array([levels[number] for number in shot]) + wave(len(shot), 0.001)
-    return claims(pair(scores, scores, shot=shot))[EARLY]
+def test_a_world_as_the_paper_has_it(planted: Any, everywhere: Any) -> None:
+    cells = everywhere(levels(RANDOM, PRETRAINED))
+    for key in [key for key in cells if key[0] == WITHIN_DOMAIN]:
+        cells[key] += 0.1
+    outcome = verdicts(planted(cells))
+    signs = ("starts", "metadelta", "prototypical", "scratch", "harder")
+    assert {name: outcome[name] for name in signs} == dict.fromkeys(signs, "confirmed in sign")
+    assert (
+        outcome["fomaml"] == "confirmed in sign"
+    )  # within the margin, and the printed 0.1 is outside the interval
 
 
-@pytest.mark.parametrize(
-    ("early", "late", "verdict"),
-    [(0.1, 0.001, YES), (0.001, 0.05, NO), (0.02, 0.02, OPEN), (-0.05, -0.08, OPEN)],
-)
-def test_the_first_five_shots_gain_most(early: float, late: float, verdict: str) -> None:
-    levels = {shot: early * min(shot, 5) + late * max(0, shot - 5) for shot in (1, 2, 3, 4, 5, 7, 9, 11)}
-    row = by_shot(levels)
-    assert row["verdict"] == verdict
-    assert row["here"].startswith(f"points per shot: {100 * early:+.1f} [")
-    assert f"up to 5, {100 * late:+.1f} [" in row["here"] and row["here"].endswith("beyond")
+def test_a_world_that_is_the_other_way_round(planted: Any, everywhere: Any) -> None:
+    cells = everywhere(levels({**PRETRAINED, "fomaml": 0.6}, RANDOM))
+    for key in [key for key in cells if key[0] == WITHIN_DOMAIN]:
+        cells[key] -= 0.1
+    outcome = verdicts(planted(cells))
+    for name in ("starts", "fomaml", "metadelta", "prototypical", "harder"):
+        assert outcome[name] == "contradicted", name
 
 
-def test_the_first_five_shots_need_tasks_on_both_sides() -> None:
-    too_few = "too few tasks on either side of five shots"
-    assert by_shot({5: 0.5}) == {"claim": EARLY, "here": too_few, "verdict": OPEN}
-    assert by_shot({4: 0.4, 5: 0.5})["here"] == too_few  # no task beyond
-    assert by_shot({4: 0.4, 6: 0.5})["here"] == too_few  # one number of shots on each side
-    assert by_shot({4: 0.4, 5: 0.5, 6: 0.6}, each=2)["here"] != too_few  # four tasks on each side are enough
-    assert by_shot({4: 0.4, 5: 0.5, 6: 0.6}, each=1)["here"] == too_few
+def test_numbers_stand_beside_the_papers(planted: Any, everywhere: Any) -> None:
+    claims = judged(planted(everywhere(levels(RANDOM, PRETRAINED))))
+    printed = {each.measured.label: each.measured.printed for each in claims["starts"].numbers}
+    assert printed["metadelta, within-domain"] == pytest.approx(0.522)  # 75.8 − 23.6
+    assert printed["train-from-scratch, cross-domain"] == pytest.approx(0.124)
+    assert not any("fomaml" in label for label in printed)
+    (fomaml,) = claims["fomaml"].numbers
+    assert fomaml.measured.printed == pytest.approx(0.001)
+    best = {each.measured.label: each.measured for each in claims["prototypical"].numbers}
+    assert best["prototypical − matching, within-domain"].printed == pytest.approx(0.001)
+    assert best["prototypical − matching, within-domain"].value == pytest.approx(0.1)
+    assert len(best) == 10 and len(claims["harder"].numbers) == 12
+    assert {each.measured.printed for each in claims["modelling"].numbers} == {(0.105, 0.932), (0.081, 0.794)}
+    assert paper.widest(CROSS_DOMAIN) == pytest.approx(0.805)
 
 
-def test_the_sweeps_have_their_signs() -> None:
-    number = list(range(2, 14))
-    rising = np.array(number) / 20
-    level = np.array([0.5, 0.4] * 6)
-    rows = claims(pair(rising, rising, way=number, shot=number))
-    assert (rows[WAYS]["verdict"], rows[SHOTS]["verdict"]) == (NO, YES)
-    rows = claims(pair(-rising, -rising, way=number, shot=number))
-    assert (rows[WAYS]["verdict"], rows[SHOTS]["verdict"]) == (YES, NO)
-    rows = claims(pair(level, level, way=number, shot=number))
-    assert (rows[WAYS]["verdict"], rows[SHOTS]["verdict"]) == (OPEN, OPEN)
-    assert rows[WAYS]["here"].endswith(", 12 tasks")
+def test_the_papers_order_and_its_early_rise_are_those_of_its_tables() -> None:
+    rows = published.table(9).rows
+    means = [np.mean([mean for mean, _ in cells]) / 100 for cells in rows.values()]
+    early, late = np.polyfit(range(1, 6), means[:5], 1)[0], np.polyfit(range(5, 21), means[4:], 1)[0]
+    assert paper.early_rise("pre-trained") == pytest.approx(early - late, abs=1e-6)
+    assert paper.order_kept("ways", "pre-trained", OTHERS) == pytest.approx(1.0)
 
 
-def test_the_order_of_methods_is_contradicted_where_both_halves_tell_them_apart() -> None:
-    way = [2] * 8 + [20] * 8
-    gap = np.repeat([0.1, -0.1], 8)
-    crossing = pair(0.5 + gap + wave(16), np.full(16, 0.5), way=way)
-    row = claims(crossing)[ORDER]
-    assert row["verdict"] == NO and row["here"] == "matching and fomaml (ways)"
-    row = claims(setting((OTHER,), {"matching": 0.5 + gap + wave(16), "fomaml": np.full(16, 0.5)}, shot=way))[
-        ORDER
-    ]
-    assert row["here"] == "matching and fomaml (shots)"
-    same_side = pair(0.5 + np.abs(gap) + wave(16), np.full(16, 0.5), way=way)
-    assert claims(same_side)[ORDER]["verdict"] == "not contradicted"
-    one_half = pair(0.5 + np.repeat([0.1, 0.0], 8) + wave(16), np.full(16, 0.5), way=way)
-    row = claims(one_half)[ORDER]
-    assert row["here"] == "none of 1 pairs of baselines changes sides beyond its interval"
+def swept(planted: Any, first: Any, second: Any, third: Any, **columns: Any) -> dict[str, str]:
+    cells = {
+        (CROSS_DOMAIN, "random", name): scores
+        for name, scores in zip(OTHERS[1:4], (first, second, third), strict=True)
+    }
+    return verdicts(planted(cells, **columns))
 
 
-def test_tasks_at_the_median_belong_to_the_lower_half() -> None:
-    way = [2] * 4 + [3] * 4 + [20] * 6
-    gap = np.repeat([0.1, -0.1], [8, 6])
-    row = claims(pair(0.5 + gap + wave(14), np.full(14, 0.5), way=way))[ORDER]
-    assert row["verdict"] == NO  # with the threes among the twenties, those would not be told apart
+def test_ways_and_shots(planted: Any) -> None:
+    way, shot = np.tile([2, 5, 10, 20], 10), np.repeat([1, 3, 5, 12, 20], 8)
+    wave = 0.01 * np.where(np.arange(40) % 3, -1.0, 1.0)
+    rise = np.interp(shot, [1, 5, 20], [0.0, 0.4, 0.45]) - 0.005 * way + wave
+    outcome = swept(planted, 0.2 + rise, 0.3 + rise, 0.4 + rise, way=way, shot=shot)
+    assert (outcome["ways"], outcome["shots"], outcome["early"]) == (
+        "confirmed",
+        "confirmed",
+        "confirmed in sign",
+    )
+    assert (
+        outcome["order"] == "confirmed in sign"
+    )  # the paper's fine-tuning and matching change places over the ways
+    falls = swept(planted, 0.4 - rise, 0.3 - rise, 0.2 - rise, way=way, shot=shot)
+    assert (falls["ways"], falls["shots"], falls["early"]) == ("contradicted",) * 3
 
 
-def test_halves_are_judged_at_a_level_for_all_pairs_and_sweeps() -> None:
-    """A gap that one half of one pair would tell apart, but not one of four."""
-    way = [2] * 8 + [20] * 8
-    error = 0.01 * np.sqrt(8 / 7) / np.sqrt(8)
-    single, four = (stats.t.ppf(1 - 0.05 / (2 * tests), 7) for tests in (1, 4))
-    for factor, verdict in ((single + 0.05, "not contradicted"), (four + 0.05, NO)):
-        gap = np.repeat([factor * error, -factor * error], 8)
-        assert claims(pair(0.5 + gap + wave(16), np.full(16, 0.5), way=way))[ORDER]["verdict"] == verdict
+def test_baselines_that_change_places_contradict_the_order(planted: Any) -> None:
+    way = np.repeat([2, 20], 20)
+    turned = np.where(way == 2, 0.3, -0.3)
+    outcome = swept(planted, 0.4 + turned, 0.4 + 0 * turned, 0.4 - turned, way=way, shot=way)
+    assert outcome["order"] == "contradicted"
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "verdict"),
-    [
-        (0.2, 0.1, YES),
-        (0.2, 0.0, f"{YES} for 1 of 2 baselines, open for the others"),
-        (0.2, -0.1, NO),
-        (0.0, 0.0, OPEN),
-    ],
-)
-def test_across_domains_is_harder_for_every_baseline_or_for_some(
-    first: float, second: float, verdict: str
-) -> None:
-    base = 0.4 + wave(12)
-    within = setting((OWN, OTHER), {"matching": base + first, "fomaml": base + second})
-    row = claims(pair(base, base), within)[HARDER]
-    assert row["verdict"] == verdict
-    assert f"matching {100 * first:+.1f} [" in row["here"]
+def test_halves_are_as_even_as_equal_numbers_allow(planted: Any) -> None:
+    lab = planted({(CROSS_DOMAIN, "random", "matching"): 0.5}, tasks=4, way=[2, 9, 9, 9])
+    assert lower_half(lab.scores.tasks["cross-domain"], "way").tolist() == [True, False, False, False]
 
 
-def test_the_worst_baseline_is_below_every_other_at_a_level_for_all_of_them() -> None:
-    base = np.full(8, 0.3)
-    error = 0.01 * np.sqrt(8 / 7) / np.sqrt(8)
-    single, two = (stats.t.ppf(1 - 0.05 / (2 * tests), 7) for tests in (1, 2))
-    close, far = base + (single + two) / 2 * error + wave(8), base + 0.3 + wave(8)
-
-    def verdict(**methods: np.ndarray) -> dict[str, str]:
-        return claims(setting((OTHER,), {"train-from-scratch": base, **methods}))[WORST]
-
-    assert verdict(matching=close)["verdict"] == YES
-    assert verdict(matching=close, fomaml=far)["verdict"] == OPEN  # two others: the level is stricter
-    assert verdict(matching=far, fomaml=base - 0.2 + wave(8))["verdict"] == NO
-    assert "(fomaml)" in verdict(matching=far, fomaml=far - 0.1)["here"]  # the lowest of the others is named
+def test_the_range_is_measured_on_other_tasks_than_its_ends_are_chosen_on(planted: Any) -> None:
+    """Noise alone: the best of the even tasks is not the best of the odd ones."""
+    cells = {
+        (condition, "pre-trained", "metadelta"): np.tile([0.9, 0.1, 0.1, 0.9], 10) for condition in PAPERS
+    }
+    cells |= {(condition, "random", "train-from-scratch"): 0.0 for condition in PAPERS}
+    domain = np.tile(["a", "a", "b", "b"], 10)
+    numbers = [each.measured.value for each in judged(planted(cells, domain=domain))["range"].numbers]
+    assert numbers == pytest.approx([-0.8, -0.8])
+    apart = {key: np.where(domain == "a", 0.9, 0.2) + 0.001 * np.arange(40) for key in cells}
+    assert verdicts(planted(apart, domain=domain))["range"] == "confirmed in sign"
 
 
-def test_the_settings_are_named_where_they_disagree() -> None:
-    base = np.full(8, 0.3)
-    above, below = base + 0.3 + wave(8), base - 0.2 + wave(8)
-    within = setting((OWN, OTHER), {"train-from-scratch": base, "matching": above})
-    cross = setting((OTHER,), {"train-from-scratch": base, "matching": below})
-    assert claims(cross, within)[WORST]["verdict"] == f"{WITHIN}: {YES}; {CROSS}: {NO}"
-
-
-def test_the_first_place_may_be_shared() -> None:
-    base = 0.5 + wave(12)
-    noise = 0.1 * np.array([1, -1, -1, 1] * 3)
-    shared = claims(setting((OTHER,), {"prototypical": base, "matching": base + noise}), random=True)
-    assert shared[BEST]["verdict"] == OPEN
-    assert f"{CROSS}: first place prototypical, matching" in shared[BEST]["here"]
-    lone = setting((OTHER,), {"prototypical": base, "matching": base - 0.2})
-    assert claims(lone, random=True)[BEST]["verdict"] == YES
-    assert BEST not in claims(lone)  # said of random weights only
-
-
-def test_domains_differ_where_the_ends_do() -> None:
-    """Three domains: the ends were picked, so the level is that of all three pairs."""
-    count = 10
-    error = 0.01 * np.sqrt(count / (count - 1)) * np.sqrt(2 / count)
-    single, three = (stats.t.ppf(1 - 0.05 / (2 * tests), 2 * count - 2) for tests in (1, 3))
-    domain = [name for name in "abc" for _ in range(count)]
-
-    def verdict(gap: float, gap_within: float) -> dict[str, str]:
-        settings = []
-        for trained, width in (((OTHER,), gap), ((OWN, OTHER), gap_within)):
-            scores = np.repeat([0.5, 0.5 - width / 2, 0.5 - width], count) + wave(3 * count)
-            settings.append(setting(trained, {"matching": scores, "fomaml": scores - 0.1}, domain=domain))
-        return claims(*settings)[SPREAD]
-
-    wide, narrow = (three + 0.1) * error, (single + three) / 2 * error
-    assert verdict(wide, wide)["verdict"] == YES
-    assert verdict(wide, narrow)["verdict"] == verdict(narrow, wide)["verdict"] == f"{YES} in one setting"
-    assert verdict(narrow, narrow)["verdict"] == OPEN
-    row = verdict(0.2, 0.1)
-    assert f"{WITHIN}: intrinsic difficulty from 50 (a) to 60 (c)" in row["here"]
-    assert f"{CROSS}: intrinsic difficulty from 50 (a) to 70 (c)" in row["here"]
+def test_what_was_not_run_is_not_measured(planted: Any, everywhere: Any) -> None:
+    claims = judged(planted(everywhere({("random", "matching"): 0.3, ("random", "fomaml"): 0.2})))
+    assert claims["metadelta"].reason == "metadelta from pre-trained weights was not run, or is left out"
+    assert claims["starts"].verdict == "not measured"
+    assert claims["order"].reason == "an order of 2 baselines says nothing; it needs 3"
+    assert "was not run, or is left out" in claims["range"].reason

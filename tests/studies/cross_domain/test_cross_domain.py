@@ -1,4 +1,4 @@
-"""The study of domains through the real command, on tiny pictures: classes, numbers, tables, going on."""
+"""The study of domains through the real command, on tiny pictures: all six baselines from both starts, and going on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 import pytest
 from PIL import Image
 from scipy import stats
@@ -21,22 +20,21 @@ from scipy import stats
 from longshot.competition import published
 from longshot.evaluation.results import Results
 from longshot.splits.split import Split
-from longshot.studies.cross_domain.scores import CROSS, OTHER, OWN, WITHIN
+from longshot.studies.cross_domain.cells import BASELINES, CONDITIONS
 from longshot.testbeds.testbed import Testbed
 
 CHANGES = [
-    *("held_out=2", "network=cnn4(width=4)", "size=16", "shot=2", "train_shot=2", "query=3", "tasks=6"),
-    *("train_tasks=4", "validate_every=2", "validation_tasks=4", "learner_steps=3"),
-    *("within_train_tasks=4", "within_validate_every=2", "within_validation_tasks=4"),
+    *("held_out=1", "reserved=1", "network=cnn4(width=4)", "size=16", "shot=2", "train_shot=2", "query=3"),
+    *(
+        "tasks=8",
+        "train_tasks=4",
+        "validate_every=2",
+        "validation_tasks=4",
+        "learner_steps=3",
+        "pretrain_steps=2",
+    ),
 ]
-METHODS = ("train-from-scratch", "fine-tuning", "matching", "prototypical", "fomaml")
-CALLS = {
-    "train-from-scratch": "train-from-scratch(steps=3)",
-    "fine-tuning": "finetune-last(steps=3)",
-    "matching": "matching",
-    "prototypical": "protonet",
-    "fomaml": "maml",
-}
+STARTS = ("random", "pre-trained")
 
 
 @contextmanager
@@ -52,11 +50,11 @@ def _locked(kind: int) -> Iterator[Path]:
 
 
 def _draw_squares(root: Path) -> None:
-    """5 domains of 6 classes of 8 pictures: a colour each, with noise."""
+    """4 domains of 6 classes of 8 pictures: a colour each, with noise."""
     if root.is_dir():
         return
     rng = np.random.default_rng(0)
-    for number, colour in enumerate(rng.integers(40, 215, (30, 3))):
+    for number, colour in enumerate(rng.integers(40, 215, (24, 3))):
         folder = root / f"domain{number // 6}" / f"class{number % 6}"
         folder.mkdir(parents=True)
         for picture in range(8):
@@ -90,91 +88,110 @@ def _classes(bed: Path) -> set[str]:
 
 def test_networks_and_tasks_keep_to_their_classes(study: Path) -> None:
     shared = Split.load(study / "splits/run-1.json")
+    (tested,) = shared.made["test"]
+    own = Split.load(study / f"splits/run-1-{tested}.json")
     stories = {
-        path.parent.parent.name: json.loads(path.read_text("utf-8"))
-        for path in (study / "trainings").glob("*/network/network.json")
+        path.parent.name: json.loads(path.read_text("utf-8"))
+        for path in (study / "trainings").glob("*/network.json")
     }
-    assert len(stories) == 3 * 4
-    tested = shared.made["test"]
-    for name, story in stories.items():
-        own = next((domain for domain in tested if f"-{domain}-" in name), None)
-        split = shared if own is None else Split.load(study / "splits" / f"run-1-{own}.json")
-        assert set(story["data"]["classes"]) == set(split.train)
-    for domain in tested:
-        split = Split.load(study / "splits" / f"run-1-{domain}.json")
-        assert _classes(study / "testbeds" / f"run-1-within-domain-{domain}.parquet") <= set(split.test)
-        held_out = _classes(study / "testbeds" / f"run-1-cross-domain-{domain}.parquet")
-        assert held_out <= set(shared.test) and {c.split("/")[0] for c in held_out} == {domain}
+    trained = {name: story for name, story in stories.items() if name.startswith("run-1") and "data" in story}
+    assert len(trained) == 2 * 5 * 2  # starts, trained baselines, own and shared
+    for name, story in trained.items():
+        assert set(story["data"]["classes"]) == set((own if f"-{tested}-" in name else shared).train)
+    (before,) = (story for name, story in stories.items() if name.startswith("pre-trained"))
+    used = {c.split("/")[0] for c in (*shared.train, *shared.validation, *shared.test)}
+    assert not used & {c.split("/")[0] for c in before["data"]["classes"]}
+    assert _classes(study / f"testbeds/run-1-within-domain-{tested}.parquet") <= set(own.test)
+    for kind in ("all-classes", "cross-domain"):
+        held_out = _classes(study / f"testbeds/run-1-{kind}-{tested}.parquet")
+        assert held_out <= set(shared.test) and not held_out <= set(own.test)
 
 
-def test_the_network_of_the_best_validation_is_kept(study: Path) -> None:
-    rows = {(row["trained_on"], row["algorithm"]): row for row in _rows(study, "trainings")}
-    assert len(rows) == 12
-    for record in (study / "trainings").glob("*/validation.json"):
-        listed = json.loads(record.read_text("utf-8"))
-        story = json.loads((record.parent / "network/network.json").read_text("utf-8"))
-        assert [validation["step"] for validation in listed] == (
-            [1, 2] if "fomaml" in record.parent.name else [2, 4]
+def test_the_best_network_is_kept_and_metadelta_may_keep_its_start(study: Path) -> None:
+    for folder in (study / "trainings").glob("run-1-*"):
+        if not (folder / "history.jsonl").is_file():
+            continue
+        lines = [json.loads(line) for line in (folder / "history.jsonl").read_text("utf-8").splitlines()]
+        judged = {
+            line["step"]: line["validation_accuracy"]
+            for line in lines
+            if line["validation_accuracy"] is not None
+        }
+        chosen = json.loads((folder / "network.json").read_text("utf-8"))["validation"]
+        assert list(judged) == (
+            [1, 2] if "fomaml" in folder.name else [1] if "metadelta" in folder.name else [2, 4]
         )
-        best = max(listed, key=lambda validation: validation["accuracy"])
-        assert story["validation"]["step"] == best["step"] == story["training"]["step"]
+        if chosen["step"] == 0:
+            assert "metadelta" in folder.name and chosen["accuracy"] >= max(judged.values())
+        else:
+            assert chosen["accuracy"] == max(judged.values()) == judged[chosen["step"]]
 
 
 def test_normalised_accuracies_and_intervals_are_those_of_the_predictions(study: Path) -> None:
     """From predictions alone: mean recall over the classes, against guessing; SciPy's t interval."""
     results = Results(study / "run")
     assert results.missing() == []
+    rows = {(row["method"], row["column"]): row for row in _rows(study, "methods")}
+    assert len(rows) == len(BASELINES) * len(CONDITIONS) * len(STARTS)
     table = results.table()
-    rows = {
-        (row["method"], row["column"]): row
-        for row in _rows(study, "methods")
-        if row["metric"] == "normalised accuracy"
-    }
-    assert len(rows) == 15
-    for setting, trained, column in (
-        (WITHIN, OWN, "within-domain"),
-        (CROSS, OTHER, "cross-domain"),
-        (WITHIN, OTHER, "within tasks, other domains"),
+    names, backbones, calls = (table[name].to_pylist() for name in ("testbed_name", "backbone", "method"))
+    for method, call in (
+        ("train-from-scratch", "train-from-scratch(fresh=False, steps=3)"),
+        ("fomaml", "maml"),
     ):
-        for method in METHODS:
-            label = "random weights" if method == "train-from-scratch" else trained
-            mask = pc.and_(
-                pc.equal(table["testbed_name"], setting),
-                pc.and_(pc.equal(table["backbone"], label), pc.equal(table["method"], CALLS[method])),
-            )
-            own_rows = table.filter(mask).sort_by("task")
-            bed = results.testbed(str(own_rows["testbed"][0]))
-            scores = []
-            for truth, predicted, way in zip(
-                bed.table["query_label"].to_pylist(),
-                own_rows["prediction"].to_pylist(),
-                bed.table["way"].to_pylist(),
-                strict=True,
-            ):
-                recalls = [np.mean(np.array(predicted)[np.array(truth) == c] == c) for c in range(way)]
-                scores.append((np.mean(recalls) - 1 / way) / (1 - 1 / way))
-            assert len(scores) == 12
-            mean = float(np.mean(scores))
-            reach = stats.t.ppf(0.975, 11) * stats.sem(scores)  # 0 where a network answers one class to all
-            low, high = mean - reach, mean + reach
-            row = rows[method, column]
-            assert [float(row[key]) for key in ("mean", "low", "high")] == pytest.approx([mean, low, high])
+        within = "random-weights" if method == "train-from-scratch" else "-pre-trained-fomaml"
+        chosen = [
+            row
+            for row, (bed, network, solver) in enumerate(zip(names, backbones, calls, strict=True))
+            if bed.startswith("run-1-within-domain")
+            and solver == call
+            and ("other-domains" not in network)
+            and (within in network or "pre-trained-weights" in network)
+        ]
+        own = table.take(chosen).sort_by("task")
+        bed = results.testbed(str(own["testbed"][0]))
+        scores = []
+        for truth, predicted, way in zip(
+            bed.table["query_label"].to_pylist(),
+            own["prediction"].to_pylist(),
+            bed.table["way"].to_pylist(),
+            strict=True,
+        ):
+            recalls = [np.mean(np.array(predicted)[np.array(truth) == c] == c) for c in range(way)]
+            scores.append((np.mean(recalls) - 1 / way) / (1 - 1 / way))
+        mean = float(np.mean(scores))
+        reach = stats.t.ppf(0.975, len(scores) - 1) * stats.sem(scores)
+        row = rows[method, "within-domain, pre-trained"]
+        assert [float(row[key]) for key in ("mean", "low", "high")] == pytest.approx(
+            [mean, mean - reach, mean + reach]
+        )
 
 
-def test_tables_stand_beside_the_papers_and_figures_are_there(study: Path) -> None:
-    names = {"methods", "differences", "domains", "ways", "shots", "difficulty", "claims", "trainings"}
+def test_the_page_has_the_study(study: Path) -> None:
+    """Claims with the paper's numbers, comparisons, tables beside the published ones, figures, budgets."""
+    names = {"methods", "starts", "differences", "difficulty", "claims"}
+    names |= {f"{table}-{start}" for table in ("domains", "ways", "shots") for start in STARTS}
     assert {path.stem for path in (study / "tables").iterdir()} == names
-    for name, number in (("methods", 5), ("ways", 6), ("shots", 8), ("difficulty", 10)):
-        text = (study / "tables" / f"{name}.md").read_text("utf-8")
-        assert f"Published: Carrión-Ojeda et al., 2022, table {number}" in text
-        assert "Not measured here." in text
+    for name, number in (("methods", 5), ("ways-random", 6), ("shots-pre-trained", 9), ("difficulty", 10)):
+        text = (study / f"tables/{name}.md").read_text("utf-8")
         cells = [cell for row in published.table(number).rows.values() for cell in row]
-        assert all(f"{mean:.1f} ± {half:.1f}" in text for mean, half in cells)
-    figures = {path.name for path in (study / "figures").iterdir()}
-    assert figures == {
-        f"{n}{s}" for n in ("methods", "ways-and-shots", "difficulty") for s in (".png", ".svg")
+        assert "Not measured here." in text and all(
+            f"{mean:.1f} ± {half:.1f}" in text for mean, half in cells
+        )
+    page = (study / "report.html").read_text("utf-8")
+    assert len(page) < 3_000_000
+    for words in (
+        "MetaDelta++ is the best baseline with pre-trained weights",
+        "training.start",
+        "Published: Carrión-Ojeda et al., 2022, table 5",
+        "Trainings and their budgets",
+    ):
+        assert words in page
+    facts = json.loads((study / "study.json").read_text("utf-8"))
+    assert set(facts["verdicts"]) >= {"starts", "metadelta", "prototypical", "harder"}
+    assert {path.stem for path in (study / "figures").iterdir()} == {
+        *("methods", "difficulty", "ways-and-shots-random", "ways-and-shots-pre-trained")
     }
-    assert (study / "report.html").is_file()
 
 
 def test_a_moved_folder_goes_on(study: Path, run_cli: Any, tmp_path: Path) -> None:
@@ -185,42 +202,9 @@ def test_a_moved_folder_goes_on(study: Path, run_cli: Any, tmp_path: Path) -> No
     assert _rows(tmp_path / "moved", "methods") == _rows(study, "methods")
 
 
-def test_ties_are_not_bold(study: Path) -> None:
-    marks = {row["mark"] for row in _rows(study, "methods")}
-    assert "tied" in marks
-    text = (study / "tables/methods.md").read_text("utf-8").split("Published")[0]
-    assert " = |" in text and "** =" not in text
-
-
-def test_only_what_is_missing_is_made_again_and_the_same(run_cli: Any) -> None:
-    """A lost network, a training cut short and a lost table: they come back, with the same numbers."""
-    with _locked(fcntl.LOCK_EX) as root:
-        folder = root / "study"
-        if not (folder / "report.html").is_file():
-            run_cli(*_command(root, folder))
-        before = [_rows(folder, name) for name in ("methods", "domains")]
-        without_network, cut = (
-            next((folder / "trainings").glob(f"*other-domains-{n}-*")) for n in ("matching", "fomaml")
-        )
-        shutil.rmtree(without_network / "network")
-        record = cut / "validation.json"
-        record.write_text(json.dumps(json.loads(record.read_text("utf-8"))[:1]), "utf-8")
-        (folder / "tables/ways.md").unlink()
-        steps = json.loads(run_cli(*_command(root, folder)).stdout)["steps"]
-        written = [step["step"] for step in steps if step["did"] == "written"]
-        assert written[:3] == [
-            "training run 1 other domains matching",
-            "training run 1 other domains fomaml",
-            "tables",
-        ]
-        assert set(written[3:]) <= {"report"}  # made again where the seconds it tells are others
-        assert [_rows(folder, name) for name in ("methods", "domains")] == before
-
-
 def test_a_dry_run_counts_trainings_and_writes_nothing(run_cli: Any, tmp_path: Path) -> None:
     with _locked(fcntl.LOCK_SH) as root:
         done = run_cli(*_command(root, tmp_path / "x", "--dry-run", "--set", "methods=[prototypical]"))
-    estimate = json.loads(done.stdout)
-    assert [step["step"].rsplit(" ", 1)[1] for step in estimate["steps"]] == ["protonet"] * 3
-    assert estimate["notes"][-1].startswith("3 trainings are left, of 4 tasks or batches (shared networks)")
+    steps = [step["step"] for step in json.loads(done.stdout)["steps"]]
+    assert [step.rsplit(" ", 1)[1] for step in steps] == ["weights"] * 2 + ["protonet"] * 4
     assert not (tmp_path / "x").exists()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from forked import ForkServer
 
 DOCS = Path(__file__).parents[3] / "docs/new-study.md"
 SMALL = ("--set", "tasks=6", "--json")
@@ -95,45 +98,76 @@ def test_an_unfair_comparison_stops_before_anything_is_written(
     assert not (file.parent / "out").exists()
 
 
-@pytest.mark.parametrize("where", ["drawing", "evaluating"])
+@pytest.fixture(scope="module")
+def trained(run_cli: Any, photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documented study with a network of its own, run without a break."""
+    file = training_too(copied(tmp_path_factory.mktemp("trained")))
+    run_cli("study", "run", file, photos, *SMALL, "-o", file.parent / "out")
+    return file.parent / "out"
+
+
+@pytest.mark.parametrize("where", ["training", "drawing", "evaluating"])
 def test_a_killed_study_goes_on_where_it_was(
-    run_cli: Any, clean: tuple[Path, Any], file: Path, photos: Path, where: str
+    run_cli: Any, forks: ForkServer, trained: Path, file: Path, photos: Path, where: str
 ) -> None:
-    """The process ends at once, as by kill -9: at the second testbed, or at the second unit of work."""
-    text = file.read_text("utf-8")
-    module, function = {
-        "drawing": ("longshot.testbeds.sample", "sample"),
-        "evaluating": ("longshot.evaluation.stores.RunFolder", "write"),
+    """kill -9 in the middle of the third step, of the second testbed, of the second unit of work."""
+    text = training_too(file).read_text("utf-8")
+    owner, function, call = {
+        "training": ("longshot.training.steps.Stepper", "step", 3),
+        "drawing": ("longshot.testbeds.sample", "sample", 2),
+        "evaluating": ("longshot.evaluation.stores.RunFolder", "write", 2),
     }[where]
-    file.write_text(f"{DYING.format(module=module, function=function)}\n{text}", encoding="utf-8")
+    reached = file.with_name("reached")
+    stop = WAITING.format(place=owner, function=function, call=call, reached=str(reached))
+    file.write_text(f"{stop}\n{text}", encoding="utf-8")
     out = file.parent / "out"
-    done = run_cli("study", "run", file, photos, *SMALL, "-o", out, check=False)
-    assert done.returncode != 0 and not (out / "report.html").exists()
+    process = forks.start("study", "run", file, photos, *SMALL, "-o", out)
+    while not reached.is_file():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
     files = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
-    assert files  # the first was whole
+    assert not (out / "report.html").exists() and bool(files) == (where != "training")
     file.write_text(text, encoding="utf-8")
     steps = did(run_cli("study", "run", file, photos, *SMALL, "-o", out).stdout)
-    assert steps["testbed 1-shot"] == "kept"
-    assert steps["testbed 5-shot"] == ("written" if where == "drawing" else "kept")
-    assert all(path.stat().st_mtime_ns == time for path, time in files.items())
+    assert steps["training net"] == ("written" if where == "training" else "kept")
+    assert steps["testbed 1-shot"] == ("written" if where == "training" else "kept")
+    assert steps["testbed 5-shot"] == ("kept" if where == "evaluating" else "written")
+    assert all(path.stat().st_mtime_ns == written for path, written in files.items())
     for name in ("shots.csv", "claims.csv"):
-        assert (out / "tables" / name).read_bytes() == (clean[0] / "tables" / name).read_bytes()
+        assert (out / "tables" / name).read_bytes() == (trained / "tables" / name).read_bytes()
+    weights = [next(folder.glob("trainings/*/network.safetensors")).read_bytes() for folder in (out, trained)]
+    assert weights[0] == weights[1]
 
 
-DYING = """
-import os
+def training_too(file: Path) -> Path:
+    """The documented file with a network that the study trains in place of the pixels."""
+    text = file.read_text("utf-8").replace('backbone: str = "pixels"', 'backbone: str = "net"')
+    options = '{"network": "cnn4(width=4)", "size": 16, "steps": 5, "checkpoint_every": 1, "split": "all"}'
+    training = f'StudyTraining("net", data, "multiclass", {options}, [data.fingerprint])'
+    text = text.replace("return Plan(draws", f'return Plan(networks={{"net": {training}}}, draws')
+    file.write_text(f"from longshot.studies import StudyTraining\n{text}", encoding="utf-8")
+    return file
+
+
+# Put before a recipe: the process waits at the CALL-th call of PLACE.FUNCTION, and says so by a file.
+WAITING = """
+import pathlib
 import pkgutil
+import time
 
-place = pkgutil.resolve_name("{module}")
+place = pkgutil.resolve_name("{place}")
 original, calls = place.{function}, []
 
 
-def dying(*arguments, **options):
+def waiting(*arguments, **options):
     calls.append(1)
-    if len(calls) > 1:
-        os._exit(9)
+    if len(calls) == {call}:
+        pathlib.Path("{reached}").touch()
+        time.sleep(600)
     return original(*arguments, **options)
 
 
-place.{function} = dying
+place.{function} = waiting
 """

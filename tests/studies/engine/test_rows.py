@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from longshot.studies.engine.rows import backbone_facts, numbers, select_rows
+from longshot.studies.engine.rows import backbone_facts, numbers, recorded_name, select_rows
 
 HERE, THERE = "/here/study/trainings/maml-1/best", "/there/study/trainings/maml-1/best"
 OTHER = "/here/study/trainings/maml-2/best"
@@ -55,6 +57,19 @@ def test_networks_of_equal_name_outside_a_study_are_not_one() -> None:
     assert select(table, "/a/maml-1") == [0.1] and select(table, "/b/maml-1") == [0.2]
     nested = "/x/trainings/old/trainings/maml-1/best"  # the study is the innermost
     assert select(rows(("bed", nested, "protonet", 0, 0.3)), HERE) == [0.3]
+
+
+def test_networks_of_equal_weights_are_one_in_a_run(tmp_path: Path) -> None:
+    """The run calls them by the first; one that it has under its own name keeps it."""
+    run = {"backbones": {"/s/trainings/first": {"print": {"networks": [{"weights_hash": "w"}]}}}}
+    for name, weights in (("again", "w"), ("other", "v")):
+        (tmp_path / "trainings" / name).mkdir(parents=True)
+        (tmp_path / "trainings" / name / "network.json").write_text(json.dumps({"weights_hash": weights}))
+    folder = tmp_path / "trainings"
+    assert recorded_name(run, f"{folder}/again") == "/s/trainings/first"
+    assert recorded_name(run, f"{folder}/other") == f"{folder}/other"
+    assert recorded_name(run, f"{folder}/first") == f"{folder}/first"  # the same place in a moved study
+    assert recorded_name(run, "pixels") == "pixels"
 
 
 def test_facts_of_a_network_are_found_under_its_old_name() -> None:

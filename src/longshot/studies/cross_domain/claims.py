@@ -1,210 +1,335 @@
-"""What the paper says about domains, set against the tasks at hand."""
+"""What Carrión-Ojeda et al. say about domains, starts and baselines, and how each sentence is measured."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import combinations
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from longshot.core.arrays import Floats, Ints
-from longshot.reports.sheets import Sheet
-from longshot.reports.summary import column_marks
-from longshot.statistics import Interval, correlation, dataset_difficulty, mean_interval, slope, welch
-from longshot.studies.cross_domain.plan import METHODS
-from longshot.studies.cross_domain.scores import CROSS, OTHER, OWN, WITHIN, SettingTasks, TasksBySetting
-from longshot.studies.engine.tables import Fact, TableFile, heads, points, ratio, row
+from longshot.core.arrays import Bools, Floats, Ints
+from longshot.statistics import correlation
+from longshot.studies.cross_domain import paper
+from longshot.studies.cross_domain.cells import (
+    CROSS_DOMAIN,
+    PAPERS,
+    WITHIN_DOMAIN,
+    Condition,
+    missing_for_the_papers_best,
+)
+from longshot.studies.cross_domain.scores import DomainLab, DomainScores, KindTasks, domain_scores
+from longshot.studies.cross_domain.settings import PRETRAINED, RANDOM
+from longshot.studies.engine.claims import (
+    Claim,
+    Measured,
+    NotMeasured,
+    of_correlation,
+    of_resamples,
+    paired,
+    unpaired,
+)
 
-_YES, _NO, _OPEN = "confirmed", "contradicted", "not decided by these tasks"
-
-
-def differences_table(methods: Sequence[str], tasks: TasksBySetting) -> TableFile:
-    """Within minus cross, and its two parts: where the network was trained, and the shape of the tasks."""
-    records: list[Fact] = []
-    rows = []
-    for method in methods:
-        parts = differences(tasks, method)
-        trained = METHODS[method][0] is not None
-        shown = [points(parts["within − cross"])]
-        shown += [points(parts["training"]) if trained else "–", points(parts["shape"])]
-        rows.append(row(method, *shown))
-        for name, interval in parts.items():
-            numbers = {"difference": interval.mean, "low": interval.low, "high": interval.high}
-            records.append({"method": method, "what": name, **numbers, "tasks": interval.n})
-    columns = ("own − other domains' network, same tasks", "fixed − any shape, same network")
-    names = [*heads("baseline", "within − cross"), *heads(*columns, group="of that")]
-    note = (
-        "Points of normalised accuracy with 95 % intervals over tasks (Welch; the second column paired by task). The "
-        "first is the sum of the other two. They hold for these very domains and networks. Train-from-scratch has no "
-        "training to differ in."
-    )
-    return TableFile(
-        "differences", [Sheet("From within to across domains", names, [rows], note, labels=1)], records
-    )
+_RESAMPLES = 2_000
+_EARLY = 5  # shots up to which the paper sees most of the gain
+_LEVEL = 0.02  # points / 100 within which a gain counts as none
+_TRANSDUCTIVE = (
+    "MetaDelta++'s decoder sees all queries of a task at once and takes them to be balanced, the other baselines see "
+    "one query at a time; tables never rank it among them."
+)
 
 
-def differences(tasks: TasksBySetting, method: str) -> dict[str, Interval]:
-    """Normalised accuracy within − cross; own − other network on the same tasks; fixed − any shape, other network."""
-    own, other = (tasks[WITHIN].normalised[trained, method] for trained in (OWN, OTHER))
-    varied = tasks[CROSS].normalised[OTHER, method]
-    return {
-        "within − cross": welch(own, varied),
-        "training": mean_interval(own - other),
-        "shape": welch(other, varied),
-    }
-
-
-def claims_table(methods: Sequence[str], tasks: TasksBySetting, *, random: bool) -> TableFile:
-    """The paper's sentences, what was measured, and whether it agrees."""
-    cross = tasks[CROSS]
-    scores = cross.scores(OTHER, methods)
-    claims = [
-        _harder(methods, tasks),
-        _sweep("Accuracy falls with the number of ways", scores, cross.way, -1),
-        _sweep("Accuracy rises with the number of shots", scores, cross.shot, 1),
-        _early(scores, cross.shot),
-        _order(methods, cross, scores),
+def paper_claims() -> list[Claim[DomainLab]]:
+    """Section 4.3 and the conclusion, in the order of the paper."""
+    return [
+        Claim(
+            "starts",
+            "Pre-trained weights help every baseline but FO-MAML",
+            "section 4.3, section 5, table 5",
+            _starts,
+            factor="training.start",
+        ),
+        Claim(
+            "fomaml",
+            "FO-MAML gains nothing from pre-trained weights across domains",
+            "section 5, table 5",
+            _fomaml,
+            expects="same",
+            margin=_LEVEL,
+            printed="21.1 and 21.2 across domains; within domains table 5 has 24.8 and 41.3, against the sentence",
+            factor="training.start",
+        ),
+        Claim(
+            "metadelta",
+            "MetaDelta++ is the best baseline with pre-trained weights",
+            "section 4.3, table 5",
+            partial(_best, "metadelta", PRETRAINED),
+            printed=_TRANSDUCTIVE,
+            factor="baseline",
+        ),
+        Claim(
+            "prototypical",
+            "Prototypical Networks are the best baseline without pre-training",
+            "section 4.3, table 5",
+            partial(_best, "prototypical", RANDOM),
+            factor="baseline",
+        ),
+        Claim(
+            "scratch",
+            "Train-from-scratch without pre-training is the worst baseline",
+            "section 4.3, figure 3, table 5",
+            partial(_best, "train-from-scratch", RANDOM),
+            expects="below",
+            factor="baseline",
+        ),
+        Claim(
+            "harder",
+            "Any-way any-shot tasks across domains are harder than 5-way 5-shot tasks within one",
+            "section 4.3, figure 1, table 5",
+            _harder,
+            factor="protocol",
+        ),
+        Claim(
+            "ways",
+            "Performance falls with the number of ways",
+            "section 4.3, figure 2, tables 6 and 7",
+            partial(_sweep, "way"),
+            expects="below",
+            unit="",
+        ),
+        Claim(
+            "shots",
+            "Performance rises with the number of shots",
+            "section 4.3, figure 2, tables 8 and 9",
+            partial(_sweep, "shot"),
+            unit="",
+        ),
+        Claim(
+            "early",
+            "The increment per shot is largest up to 5 shots",
+            "section 4.3, figure 2, tables 8 and 9",
+            _early,
+        ),
+        Claim(
+            "order",
+            "The ranking of methods is not influenced by the number of ways and shots: their order in the lower half "
+            "of the tasks agrees with that in the upper half",
+            "section 4.3, figure 2, tables 6 to 9",
+            _order,
+            unit="",
+        ),
+        Claim(
+            "range",
+            "The datasets show a range of difficulty: the easiest and the hardest lie apart for the best baseline",
+            "section 4.3, figure 3, table 10",
+            _range,
+        ),
+        Claim(
+            "modelling",
+            "In every dataset the best baseline is above the worst",
+            "section 4.3, figure 3, table 10",
+            _modelling,
+        ),
     ]
-    if random and "prototypical" in methods and len(methods) > 1:
-        claims.insert(1, _place("prototypical", "Prototypical Networks are best without pre-training", tasks))
-    if "train-from-scratch" in methods and len(methods) > 1:
-        claims.insert(2, _lowest("train-from-scratch", "Train-from-scratch is the worst baseline", tasks))
-    claims.append(_spread(methods, tasks))
-    names = heads("the paper says", "here", "verdict")
-    rows = [row(claim["claim"], claim["here"], claim["verdict"]) for claim in claims]
-    note = (
-        "Normalised accuracy throughout; intervals at 95 % over the tasks of these very domains and networks. A small "
-        "run with short trainings can leave open, or contradict, what long ones show."
-    )
-    return TableFile(
-        "claims", [Sheet("What the paper says, and what was seen", names, [rows], note, labels=3)], claims
-    )
 
 
-def _harder(methods: Sequence[str], tasks: TasksBySetting) -> dict[str, str]:
-    drops = {method: differences(tasks, method)["within − cross"] for method in methods}
-    listed = "; ".join(f"{method} {points(drop)}" for method, drop in drops.items())
-    above = [drop.low is not None and drop.low > 0 for drop in drops.values()]
-    below = [drop.high is not None and drop.high < 0 for drop in drops.values()]
-    verdict = _YES if all(above) else _NO if any(below) else _OPEN
-    if verdict == _OPEN and any(above):
-        verdict = f"{_YES} for {sum(above)} of {len(methods)} baselines, open for the others"
-    return _claim(
-        "Cross-domain any-way any-shot is harder than within-domain 5-way 5-shot",
-        f"within − cross, points: {listed}",
-        verdict,
-    )
+def _measured_on(condition: Condition, *words: str) -> str:
+    return ", ".join([*words, condition.name])
 
 
-def _place(method: str, claim: str, tasks: TasksBySetting) -> dict[str, str]:
-    """Whether a baseline has the first place, shares it, or has lost it, in both settings."""
-    sentences, verdicts = [], {}
-    for setting, trained in ((WITHIN, OWN), (CROSS, OTHER)):
-        methods = [name for kind, name in tasks[setting].normalised if kind == trained]
-        scores = tasks[setting].scores(trained, methods)
-        marks = dict(zip(methods, column_marks(scores), strict=True))
-        verdicts[setting] = {"best": _YES, "tied": _OPEN, "": _NO}[marks[method]]
-        first = ", ".join(name for name, mark in marks.items() if mark)
-        sentences.append(f"{setting}: first place {first or 'not decided'}")
-    return _claim(claim, "; ".join(sentences), _either(verdicts))
+def _starts(lab: DomainLab) -> list[Measured]:
+    """Pre-trained minus random on the same tasks."""
+    scores = domain_scores(lab)
+    return [
+        gain
+        for condition in PAPERS
+        for method in scores.setting
+        if method != "fomaml" and (gain := _gain(scores, condition, method)) is not None
+    ]
 
 
-def _lowest(method: str, claim: str, tasks: TasksBySetting) -> dict[str, str]:
-    """Whether a baseline is below every other on the same tasks, in both settings."""
-    sentences, verdicts = [], {}
-    for setting, trained in ((WITHIN, OWN), (CROSS, OTHER)):
-        values = {
-            name: scores for (kind, name), scores in tasks[setting].normalised.items() if kind == trained
-        }
-        level = 1 - 0.05 / (len(values) - 1)  # Bonferroni over the others
-        gaps = {
-            name: mean_interval(scores - values[method], level)
-            for name, scores in values.items()
-            if name != method
-        }
-        nearest = min(gaps, key=lambda name: gaps[name].mean)
-        sentences.append(f"{setting}: lowest other − {method} = {points(gaps[nearest])} points ({nearest})")
-        above = [gap.low is not None and gap.low > 0 for gap in gaps.values()]
-        below = [gap.high is not None and gap.high < 0 for gap in gaps.values()]
-        verdicts[setting] = _YES if all(above) else _NO if any(below) else _OPEN
-    return _claim(claim, "; ".join(sentences), _either(verdicts))
+def _fomaml(lab: DomainLab) -> list[Measured]:
+    gain = _gain(domain_scores(lab), CROSS_DOMAIN, "fomaml")
+    return [] if gain is None else [gain]
 
 
-def _sweep(claim: str, scores: Floats, x: Ints, sign: int) -> dict[str, str]:
-    """Rank correlation of a task's mean score over baselines with its ways or shots."""
-    rank = correlation(x, scores.mean(axis=1), "spearman")
-    low, high = sorted((sign * rank.low, sign * rank.high))
-    verdict = _YES if low > 0 else _NO if high < 0 else _OPEN
-    return _claim(claim, f"Spearman's r {ratio(rank.r, rank.low, rank.high)}, {rank.n} tasks", verdict)
+def _gain(scores: DomainScores, condition: Condition, method: str) -> Measured | None:
+    before, after = (scores.get(condition, start, method) for start in (RANDOM, PRETRAINED))
+    if before is None or after is None:
+        return None
+    printed = paper.share(condition, PRETRAINED, method) - paper.share(condition, RANDOM, method)
+    return paired(_measured_on(condition, method), after, before, round(printed, 6))
 
 
-def _early(scores: Floats, shot: Ints) -> dict[str, str]:
-    """Rise per shot up to five shots against the rise per shot beyond."""
-    mean = scores.mean(axis=1)
-    claim = "Most of the gain comes with the first five shots"
-    early, late = shot <= 5, shot >= 5
-    if min(len(np.unique(shot[early])), len(np.unique(shot[late]))) < 2 or min(early.sum(), late.sum()) < 4:
-        return _claim(claim, "too few tasks on either side of five shots", _OPEN)
-    first, then = slope(shot[early], mean[early]), slope(shot[late], mean[late])
-    sentence = (
-        f"points per shot: {100 * first.slope:+.1f} [{100 * first.low:+.1f}, {100 * first.high:+.1f}] up to 5, "
-        f"{100 * then.slope:+.1f} [{100 * then.low:+.1f}, {100 * then.high:+.1f}] beyond"
-    )
-    verdict = _YES if first.low > max(then.high, 0) else _NO if first.high < then.low else _OPEN
-    return _claim(claim, sentence, verdict)
+def _best(method: str, start: str, lab: DomainLab) -> list[Measured]:
+    """A baseline minus every other one on the same tasks."""
+    scores = domain_scores(lab)
+    measured = []
+    for condition in PAPERS:
+        own = scores.get(condition, start, method)
+        if own is None:
+            raise NotMeasured(f"{method} from {start} weights was not run, or is left out")
+        for other in scores.methods(condition, start):
+            if other != method:
+                printed = paper.share(condition, start, method) - paper.share(condition, start, other)
+                label = _measured_on(condition, f"{method} − {other}")
+                values = scores.values[condition, start, other]
+                measured.append(paired(label, own, values, round(printed, 6)))
+    return measured
 
 
-def _order(methods: Sequence[str], tasks: SettingTasks, scores: Floats) -> dict[str, str]:
-    """Pairs of baselines of which one is above in the lower half of ways or shots and below in the upper half."""
-    pairs = list(combinations(range(len(methods)), 2))
-    level = 1 - 0.05 / max(1, 4 * len(pairs))  # Bonferroni: two halves of two sweeps for every pair
-    crossing = []
-    for sweep, x in (("ways", tasks.way), ("shots", tasks.shot)):
-        low = x <= np.median(x)
-        if low.sum() < 2 or (~low).sum() < 2:
-            continue
-        for first_method, second_method in pairs:
-            gap = scores[:, first_method] - scores[:, second_method]
-            below, above = mean_interval(gap[low], level), mean_interval(gap[~low], level)
-            if below.excludes(0) and above.excludes(0) and below.mean * above.mean < 0:
-                crossing.append(f"{methods[first_method]} and {methods[second_method]} ({sweep})")
-    sentence = (
-        "; ".join(crossing) or f"none of {len(pairs)} pairs of baselines changes sides beyond its interval"
-    )
-    return _claim(
-        "The ranking of methods does not depend on ways and shots",
-        sentence,
-        _NO if crossing else "not contradicted",
-    )
+def _harder(lab: DomainLab) -> list[Measured]:
+    """Within minus cross; other tasks, so by Welch."""
+    scores = domain_scores(lab)
+    measured = []
+    for start in lab.settings.starts:
+        for method in scores.setting:
+            within, cross = (scores.get(condition, start, method) for condition in PAPERS)
+            if within is not None and cross is not None:
+                printed = paper.share(WITHIN_DOMAIN, start, method) - paper.share(CROSS_DOMAIN, start, method)
+                measured.append(unpaired(f"{method}, {start}", within, cross, round(printed, 6)))
+    return measured
 
 
-def _spread(methods: Sequence[str], tasks: TasksBySetting) -> dict[str, str]:
-    """How far the domains lie apart in intrinsic difficulty."""
-    sentences, verdicts = [], []
-    for setting, trained in ((WITHIN, OWN), (CROSS, OTHER)):
-        scores = tasks[setting].scores(trained, methods)
-        by_difficulty = sorted(
-            dataset_difficulty(scores, tasks[setting].domain), key=lambda domain: domain.intrinsic.mean
+# --- ways and shots ---
+
+
+def _sweep(column: str, lab: DomainLab) -> list[Measured]:
+    """Rank correlation of a task's mean score over the baselines with its ways or shots."""
+    scores = domain_scores(lab)
+    x = getattr(scores.tasks[CROSS_DOMAIN.kind], column)
+    return [
+        of_correlation(
+            f"Spearman's r, mean of {len(scores.methods(CROSS_DOMAIN, start))} baselines, {start}",
+            correlation(x, scores.matrix(CROSS_DOMAIN, start).mean(axis=1), "spearman"),
         )
-        easy, hard = by_difficulty[0], by_difficulty[-1]
-        ends = [scores[tasks[setting].domain == domain.dataset, domain.best] for domain in (easy, hard)]
-        sentences.append(
-            f"{setting}: intrinsic difficulty from {100 * easy.intrinsic.mean:.0f} ({easy.dataset}) to "
-            f"{100 * hard.intrinsic.mean:.0f} ({hard.dataset})"
+        for start in _swept(lab, scores)
+    ]
+
+
+def _early(lab: DomainLab) -> list[Measured]:
+    """Rise per shot up to five shots minus the rise per shot from there on, by a bootstrap over tasks."""
+    scores = domain_scores(lab)
+    shot = scores.tasks[CROSS_DOMAIN.kind].shot
+    early, late = shot <= _EARLY, shot >= _EARLY
+    if min(len(np.unique(shot[part])) for part in (early, late)) < 2:
+        raise NotMeasured(f"tasks have no two numbers of shots on either side of {_EARLY}")
+    measured = []
+    for start in _swept(lab, scores):
+        mean = scores.matrix(CROSS_DOMAIN, start).mean(axis=1)
+        value = float((_slopes(shot, mean, early) - _slopes(shot, mean, late))[0])
+        again = _weights(len(shot))
+        gaps = _slopes(shot, mean, early, again) - _slopes(shot, mean, late, again)
+        gaps = gaps[np.isfinite(gaps)]
+        label = f"points per shot up to {_EARLY} minus beyond, {start}"
+        measured.append(of_resamples(label, value, gaps, len(shot), printed=paper.early_rise(start)))
+    return measured
+
+
+def _slopes(x: Ints, y: Floats, mask: Bools, weights: Floats | None = None) -> Floats:
+    """[R] least-squares slopes of y over x on the masked tasks, one for each row of weights [R, T]."""
+    weighted = (np.ones((1, len(x))) if weights is None else weights) * mask
+    total = weighted.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean_x, mean_y = weighted @ x / total, weighted @ y / total
+        slopes: Floats = (weighted @ (x * y) / total - mean_x * mean_y) / (
+            weighted @ (x * x) / total - mean_x**2
         )
-        # Bonferroni over all pairs of domains: the two ends were picked after seeing them.
-        pairs = max(1, len(by_difficulty) * (len(by_difficulty) - 1) // 2)
-        verdicts.append(welch(ends[0], ends[1], 1 - 0.05 / pairs).excludes(0))
-    verdict = _YES if all(verdicts) else f"{_YES} in one setting" if any(verdicts) else _OPEN
-    return _claim("Domains differ in difficulty", "; ".join(sentences), verdict)
+    return np.where(np.isfinite(slopes), slopes, np.nan)
 
 
-def _either(verdicts: Mapping[str, str]) -> str:
-    """One verdict where the settings agree, else that of each."""
-    if len(set(verdicts.values())) == 1:
-        return next(iter(verdicts.values()))
-    return "; ".join(f"{setting}: {verdict}" for setting, verdict in verdicts.items())
+def _weights(tasks: int) -> Floats:
+    """[R, T]: how often each task occurs in every resample."""
+    rng = np.random.default_rng(0)
+    return rng.multinomial(tasks, np.full(tasks, 1 / tasks), _RESAMPLES).astype(np.float64)
 
 
-def _claim(claim: str, here: str, verdict: str) -> dict[str, str]:
-    return {"claim": claim, "here": here, "verdict": verdict}
+def _order(lab: DomainLab) -> list[Measured]:
+    """Spearman's r between the baselines' means on tasks of few and of many ways or shots, by a bootstrap."""
+    scores = domain_scores(lab)
+    measured = []
+    for start in _swept(lab, scores):
+        methods = scores.methods(CROSS_DOMAIN, start)
+        if len(methods) < 3:
+            raise NotMeasured(f"an order of {len(methods)} baselines says nothing; it needs 3")
+        table = scores.matrix(CROSS_DOMAIN, start)
+        for column, name in (("way", "ways"), ("shot", "shots")):
+            low = lower_half(scores.tasks[CROSS_DOMAIN.kind], column)
+            if low.all():
+                raise NotMeasured(f"all tasks have the same number of {name}")
+            value = float(_agreement(np.ones((1, len(low))), table, low)[0])
+            again = _agreement(_weights(len(low)), table, low)
+            printed = paper.order_kept(name, start, methods)
+            label = f"Spearman's r between few and many {name}, {start}"
+            measured.append(of_resamples(label, value, again, len(low), printed=printed))
+    return measured
+
+
+def lower_half(tasks: KindTasks, column: str) -> Bools:
+    """[T] whether a task is among those of fewer ways or shots: the half, or as near to it as equal numbers allow."""
+    x = getattr(tasks, column)
+    mask: Bools = x <= np.median(x)
+    return mask if not mask.all() else x < x.max()
+
+
+def _agreement(weights: Floats, scores: Floats, low: Bools) -> Floats:
+    """[R] rank correlation of the baselines' means on either side, of scores [T, M] for each row of weights [R, T]."""
+    from scipy.stats import rankdata
+
+    sides = []
+    for mask in (low, ~low):
+        total = np.maximum((weights * mask).sum(axis=1, keepdims=True), 1)
+        order = rankdata(np.round((weights * mask) @ scores / total, 12), axis=1)
+        sides.append(order - order.mean(axis=1, keepdims=True))
+    norms = np.sqrt((sides[0] ** 2).sum(axis=1) * (sides[1] ** 2).sum(axis=1))
+    agreement: Floats = (sides[0] * sides[1]).sum(axis=1) / np.maximum(norms, 1e-12)
+    return agreement
+
+
+def _swept(lab: DomainLab, scores: DomainScores) -> Sequence[str]:
+    """The starts that have baselines across domains."""
+    return [start for start in lab.settings.starts if scores.methods(CROSS_DOMAIN, start)]
+
+
+# --- difficulty of domains ---
+
+
+def _papers_two(lab: DomainLab, condition: Condition) -> tuple[Floats, Floats]:
+    """The paper's best and worst baseline: MetaDelta++ pre-trained, train-from-scratch from random weights."""
+    scores = domain_scores(lab)
+    best = scores.get(condition, PRETRAINED, "metadelta")
+    worst = scores.get(condition, RANDOM, "train-from-scratch")
+    if best is None or worst is None:
+        absent = ", ".join(missing_for_the_papers_best(lab.settings)) or "one of the two"
+        raise NotMeasured(f"{absent} was not run, or is left out")
+    return best, worst
+
+
+def _range(lab: DomainLab) -> list[Measured]:
+    """Easiest minus hardest domain; chosen on every other task and measured on the rest."""
+    scores = domain_scores(lab)
+    measured = []
+    for condition in PAPERS:
+        best, _ = _papers_two(lab, condition)
+        domain = scores.tasks[condition.kind].domain
+        if len(scores.domains) < 2:
+            raise NotMeasured("there is one tested domain, and a range needs two")
+        odd = np.arange(len(domain)) % 2 == 1
+        means = {name: float(best[(domain == name) & ~odd].mean()) for name in scores.domains}
+        easy, hard = (pick(means, key=lambda name: means[name]) for pick in (max, min))
+        ends = [best[(domain == name) & odd] for name in (easy, hard)]
+        label = _measured_on(condition, f"{easy} − {hard}")
+        measured.append(unpaired(label, ends[0], ends[1], paper.widest(condition)))
+    return measured
+
+
+def _modelling(lab: DomainLab) -> list[Measured]:
+    """The paper's best minus its worst baseline, domain by domain."""
+    scores = domain_scores(lab)
+    measured = []
+    for condition in PAPERS:
+        best, worst = _papers_two(lab, condition)
+        domain = scores.tasks[condition.kind].domain
+        for name in scores.domains:
+            label, here = _measured_on(condition, name), domain == name
+            measured.append(paired(label, best[here], worst[here], paper.modelling(condition)))
+    return measured

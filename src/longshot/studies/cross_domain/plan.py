@@ -1,10 +1,10 @@
-"""What the study of domains trains and tests: domains per run, classes of each, shapes that the data allow."""
+"""What the study of domains runs on: domains per run, classes of each, shapes that the data allow."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,27 +13,16 @@ from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 from longshot.datasets.part import branches, under
 from longshot.splits.split import Split
-from longshot.studies.cross_domain.settings import CrossDomainSettings
+from longshot.studies.cross_domain.settings import PRETRAINED, CrossDomainSettings
 from longshot.studies.engine.presets import get_study
 from longshot.testbeds.shapes import AnyShape, FixedShape
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
 
-RANDOM = "random"  # the backbone setting that stands for random weights
-# the paper's baseline → how its network is trained (None: not at all), and the method that solves tasks with it
-METHODS = {
-    "train-from-scratch": (None, "train-from-scratch"),
-    "fine-tuning": ("multiclass", "finetune-last"),
-    "matching": ("matching", "matching"),
-    "prototypical": ("protonet", "protonet"),
-    "fomaml": ("fomaml", "maml"),
-}
-LEARNERS = ("train-from-scratch", "fine-tuning")  # baselines that take ``learner_steps`` on every task
 PRESET = "cross-domain"  # has the paper's amounts; what differs from them is said
 _AMOUNTS = (
     *("network", "size", "tasks", "runs", "train_tasks", "validate_every", "validation_tasks"),
-    *("within_train_tasks", "within_validate_every", "within_validation_tasks"),
     *("way", "shot", "query", "max_way", "max_shot", "train_shot", "learner_steps"),
 )
 FEWEST_CLASSES = 6  # two for each of train, validation and test
@@ -63,22 +52,55 @@ class Repetition:
 
 
 @dataclass(frozen=True, eq=False)
-class CrossDomainPlan:
-    """All runs, and sentences on what was adapted to the data."""
+class DomainData:
+    """The dataset with the domains of every run, those reserved for pre-training, and what was adapted to the data."""
 
+    dataset: Dataset
     runs: tuple[Repetition, ...]
+    reserved: tuple[str, ...]
     notes: tuple[str, ...]
 
+    @property
+    def domains(self) -> list[Domain]:
+        """Every tested domain of every run."""
+        return [domain for run in self.runs for domain in run.test]
 
-def make_plan(settings: CrossDomainSettings, dataset: Dataset) -> CrossDomainPlan:
+    @property
+    def pretraining(self) -> Dataset:
+        """The dataset with the classes of the reserved domains as its train classes."""
+        members = tuple(c for c in self.dataset.class_ids if c.split("/", 1)[0] in self.reserved)
+        return replace(self.dataset, splits={"train": members})
+
+
+def make_domains(settings: CrossDomainSettings, dataset: Dataset) -> DomainData:
     """Domains and class splits of every run; UserError where there are too few domains, classes or images."""
     names, notes = _usable(settings, dataset)
     paper, own = get_study(PRESET).settings.plain(), settings.plain()
     differs = [f"{key} {own[key]} ({paper[key]})" for key in _AMOUNTS if own[key] != paper[key]]
     if differs:
         notes.append(f"Not the paper's amounts, which stand in brackets: {', '.join(differs)}.")
-    runs = tuple(_run(settings, dataset, names, number, notes) for number in range(settings.runs))
-    return CrossDomainPlan(runs, tuple(dict.fromkeys(notes)))
+    order = [names[i] for i in np.random.default_rng([settings.seed, 0]).permutation(len(names))]
+    if PRETRAINED in settings.starts and not settings.pretrained and not settings.reserved:
+        raise UserError(
+            "The start 'pre-trained' has no weights: {pretrained} is empty and {reserved} is 0",
+            "name a saved network or a backbone with {pretrained}, reserve domains with {reserved}, or leave it out of "
+            "{starts}",
+        )
+    untested = [name for name in order if name not in settings.test_domains]
+    reserved = untested[len(untested) - reserved_count(settings) :]
+    if reserved:
+        notes.append(
+            f"The pre-trained weights are those of a network trained here on {', '.join(sorted(reserved))}, which "
+            "serve nothing else."
+        )
+    usable = [name for name in order if name not in reserved]
+    runs = tuple(_run(settings, dataset, usable, number, notes) for number in range(settings.runs))
+    return DomainData(dataset, runs, tuple(sorted(reserved)), tuple(dict.fromkeys(notes)))
+
+
+def reserved_count(settings: CrossDomainSettings) -> int:
+    """How many domains are reserved for pre-training: none where the weights are given."""
+    return 0 if settings.pretrained else settings.reserved
 
 
 def _usable(settings: CrossDomainSettings, dataset: Dataset) -> tuple[list[str], list[str]]:
@@ -113,13 +135,15 @@ def _usable(settings: CrossDomainSettings, dataset: Dataset) -> tuple[list[str],
     if alone:
         notes.append(f"{count(alone, 'class', 'classes')} outside any branch left out.")
     tested = settings.test_domains
-    needed = (len(tested) or settings.held_out) + 2
+    reserved = reserved_count(settings)
+    needed = (len(tested) or settings.held_out) + 2 + reserved
     if len(names) < needed:
         raise UserError(
             f"Dataset '{dataset.name}' has {count(names, 'domain')} of {FEWEST_CLASSES} or more classes with 2 or more "
             f"images ({len(small)} have less), but {needed} are needed: "
-            f"{needed - 2} to test, and at least one each to train and to validate",
-            "lower {held_out} or take a dataset with more branches",
+            f"{needed - 2 - reserved} to test, {reserved} reserved for pre-training, and at least one each to train "
+            "and to validate",
+            "lower {held_out} or {reserved}, or take a dataset with more branches",
         )
     unused = [name for name in tested if name not in names]
     if unused:
@@ -133,12 +157,11 @@ def _usable(settings: CrossDomainSettings, dataset: Dataset) -> tuple[list[str],
 def _run(
     settings: CrossDomainSettings, dataset: Dataset, names: Sequence[str], number: int, notes: list[str]
 ) -> Repetition:
-    """Run ``number``: the next held-out domains in one shuffled order, the others 7 to 3 at random."""
+    """Run ``number``: the next held-out ones of ``names``, which are shuffled, the others 7 to 3 at random."""
     seed = settings.seed + number
-    order = np.random.default_rng([settings.seed, 0]).permutation(len(names))
     held = settings.held_out
-    tested = settings.test_domains or [names[order[(number * held + i) % len(names)]] for i in range(held)]
-    untested = [name for name in names if name not in tested]
+    tested = settings.test_domains or [names[(number * held + i) % len(names)] for i in range(held)]
+    untested = sorted(name for name in names if name not in tested)
     shuffled = [untested[i] for i in np.random.default_rng([seed, 1]).permutation(len(untested))]
     training = min(max(1, round(0.7 * len(untested))), len(untested) - 1)
     train, validation = sorted(shuffled[:training]), sorted(shuffled[training:])
@@ -200,17 +223,3 @@ def fitted(way: int, shot: int, query: int, classes: int, smallest: int) -> Fixe
     """The shape, or the nearest that ``classes`` classes of at least ``smallest`` images give."""
     shots = min(shot, max(1, smallest // 2))
     return FixedShape(min(way, classes), shots, min(query, smallest - shots))
-
-
-def testbed_name(run: Repetition, setting: str, domain: str) -> str:
-    """The name of a testbed of the study."""
-    return f"run-{run.number + 1}-{setting}-{domain}"
-
-
-def solver(settings: CrossDomainSettings, method: str) -> str:
-    """The call of the method that solves tasks for a baseline, in its canonical form."""
-    from longshot.methods.registry import get_method
-
-    name = METHODS[method][1]
-    call = f"{name}(steps={settings.learner_steps})" if method in LEARNERS else name
-    return get_method(call).call

@@ -1,175 +1,199 @@
-"""The recipe ``cross-domain``: networks trained on a domain's own classes against networks trained on other domains.
+"""The recipe ``cross-domain``: six baselines from random and pre-trained weights, within domains and across them.
 
 The comparison of Carrión-Ojeda et al. (2022). Domains are the branches of a dataset. Within: a network per domain and
 baseline, trained on 70 % of the domain's classes, tested on 5-way 5-shot tasks of others. Cross: one network per
-baseline, trained on tasks of other domains, tested on any-way any-shot tasks of the held-out ones; and, which the paper
-does not do, on the very 5-way 5-shot tasks of the within-domain setting, to tell domain and task shape apart.
+baseline, trained on tasks of other domains, tested on any-way any-shot tasks of the held-out ones. Both are done from
+random and from pre-trained weights, every network with the same budget.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from longshot.studies.cross_domain.plan import METHODS, Domain, Repetition, make_plan, solver, testbed_name
-from longshot.studies.cross_domain.scores import (
+from longshot.core.errors import UserError
+from longshot.studies.cross_domain.cells import (
+    BASELINES,
+    CONDITIONS,
     CROSS,
-    OTHER,
-    OWN,
+    CROSS_DOMAIN,
+    PAPERS,
     WITHIN,
-    DomainScores,
-    join_runs,
-    read_tasks,
+    WITHIN_DOMAIN,
+    Condition,
+    all_draws,
+    all_evaluations,
+    cells,
+    draw_of,
 )
+from longshot.studies.cross_domain.claims import paper_claims
+from longshot.studies.cross_domain.plan import DomainData, make_domains
+from longshot.studies.cross_domain.scores import DomainLab, at_ceiling
 from longshot.studies.cross_domain.settings import CrossDomainSettings
-from longshot.studies.cross_domain.training import DomainTrainer, DomainTraining, random_network
-from longshot.studies.engine.finish import Findings, finish
-from longshot.studies.engine.job import StudyEstimate, StudyJob, StudyOutcome
-from longshot.studies.engine.recipe import OneDataset
-from longshot.studies.engine.training import TRAININGS, training_step
-from longshot.testbeds.sample import sample
+from longshot.studies.cross_domain.training import all_trainings
+from longshot.studies.engine.claims import Claim
+from longshot.studies.engine.comparisons import Comparison, Side
+from longshot.studies.engine.lab import Plan
+from longshot.studies.engine.recipe import Recipe
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import Dataset
-    from longshot.evaluation.results import Results
-    from longshot.studies.engine.folder import StudyFolder
-    from longshot.testbeds.testbed import Testbed
-
-CrossDomainJob = StudyJob[CrossDomainSettings, "Dataset"]
+    from longshot.studies.engine.data import GivenDataset
+    from longshot.studies.engine.figures import Drawings
+    from longshot.studies.engine.tables import TableFile
 
 
-class CrossDomain(OneDataset[CrossDomainSettings]):
-    """Networks of a domain's own against networks of other domains."""
+class CrossDomain(Recipe[CrossDomainSettings, DomainData]):
+    """Six baselines × two starts × within and across domains."""
 
     settings = CrossDomainSettings
+    question = (
+        "Is it harder to learn from few images in a domain that no network has seen than in one it was trained on? "
+        "Which of six baselines is best there, and do pre-trained weights help?"
+    )
+    # baselines and starts may be added later
+    binding = tuple(
+        name for name in CrossDomainSettings.model_fields if name not in ("methods", "starts", "minutes")
+    )
 
-    def run(self, job: CrossDomainJob) -> StudyOutcome:
-        """Splits, testbeds, trainings, evaluation, tables: each only where something is missing."""
-        from longshot.studies.cross_domain.figures import figures
-        from longshot.studies.cross_domain.tables import tables
+    def open_data(
+        self, settings: CrossDomainSettings, datasets: Sequence[GivenDataset], name: str
+    ) -> DomainData:
+        """The one dataset, its branches divided into domains for every run."""
+        if len(datasets) != 1:
+            raise UserError(f"The study '{name}' takes one dataset and {len(datasets)} were given.")
+        return make_domains(settings, datasets[0].open())
 
-        settings, dataset, out = job.settings, job.data, job.out
-        plan = make_plan(settings, dataset)
-        folder = self.folder(job)
-        folder.save(notes=list(plan.notes))
-        testbeds: dict[str, Testbed] = {}
-        for run in plan.runs:
-            testbeds |= _draw_run(settings, run, folder)
-        trainer = DomainTrainer(settings, out, job.device)
-        networks: dict[DomainTraining, Path] = {}
-        for run in plan.runs:
-            for network, data in trainings(settings, run, dataset):
-                networks[network], did = trainer.train(network, data, run.seed)
-                folder.log(f"training {network.label}", did)
-        if any(METHODS[method][0] is None for method in settings.methods):
-            networks[_UNTRAINED] = random_network(settings, out / TRAININGS / "random")
-        pieces = [
-            piece
-            for run in plan.runs
-            for domain in run.test
-            for piece in _pieces(settings, run, domain, networks)
-        ]
-        data_by_name = {domain.data.name: domain.data for run in plan.runs for domain in run.test}
-        results = _evaluate(job, pieces, testbeds, data_by_name)
-        tasks = {setting: read_tasks(results, setting, pieces, testbeds) for setting in (WITHIN, CROSS)}
-        joined = join_runs(results, pieces, testbeds, settings.seed, out / "run")
-        networks.pop(_UNTRAINED, None)
-        written = tables(settings, tasks, networks)
-        drawings = figures(settings, dataset.name, tasks)
-        datasets = [dataset, *data_by_name.values()]
-        return finish(job, folder, joined, Findings(written, drawings, notes=plan.notes), datasets)
+    def sources(self, data: DomainData) -> Mapping[str, Dataset]:
+        """The dataset, then every tested domain."""
+        return {each.name: each for each in (data.dataset, *(domain.data for domain in data.domains))}
 
-    def estimate(self, job: CrossDomainJob) -> StudyEstimate:
-        """The trainings that are left, by what a step costs on black pictures; validation and test come on top."""
-        settings = job.settings
-        plan = make_plan(settings, job.data)
-        self.folder(job)
-        trainer = DomainTrainer(settings, job.out, job.device)
-        step_seconds: dict[str, float] = {}
-        steps = []
-        for run in plan.runs:
-            for network, data in trainings(settings, run, job.data):
-                if trainer.finished(network, trainer.path(network, data, run.seed)):
-                    continue
-                count = network.legs(settings)[-1]
-                if network.algorithm not in step_seconds:
-                    seconds = float(trainer.training(network, data, run.seed).cost(job.device)["seconds"])
-                    step_seconds[network.algorithm] = seconds / count
-                seconds = step_seconds[network.algorithm] * count
-                steps.append(training_step(network.label, len(data), seconds))
-        tested = sum(len(run.test) for run in plan.runs)
-        note = (
-            f"{len(steps)} trainings are left, of {settings.train_tasks:,} tasks or batches (shared networks) and "
-            f"{settings.within_train_tasks:,} (a domain's own); times are those of their steps alone: validations and "
-            f"{tested * settings.tasks:,} test tasks of either setting for each of {len(settings.methods)} baselines "
-            "come on top."
+    def identity(self, data: DomainData) -> Mapping[str, str]:
+        """The dataset; its domains are settings."""
+        return {"name": data.dataset.name, "fingerprint": data.dataset.fingerprint}
+
+    def plan(self, settings: CrossDomainSettings, data: DomainData) -> Plan:
+        """Starts and trainings, three testbeds of every tested domain, every network on its testbeds."""
+        return Plan(
+            networks=all_trainings(settings, data),
+            draws=all_draws(settings, data),
+            evaluations=all_evaluations(settings, data),
+            notes=data.notes,
         )
-        return StudyEstimate(steps, [*plan.notes, note])
+
+    def work(self, lab: DomainLab) -> None:
+        """The splits for whoever goes on with the networks, then the plan, then what is left out."""
+        for run in lab.data.runs:
+            run.split.save(lab.folder.path / "splits" / f"run-{run.number + 1}.json")
+            for domain in run.test:
+                domain.split.save(lab.folder.path / "splits" / f"run-{run.number + 1}-{domain.name}.json")
+        super().work(lab)
+        lab.absent += left_out(lab)
+
+    def comparisons(self, settings: CrossDomainSettings) -> list[Comparison]:
+        """One factor each: start, baseline, and the three steps from within to across domains."""
+        listed = [_protocols(settings), *_steps(settings)]
+        for condition in PAPERS:
+            if len(settings.starts) > 1:
+                sides = [_side(settings, condition, start) for start in settings.starts]
+                name = f"Random against pre-trained weights, {condition.name}"
+                listed.append(Comparison(name, "training.start", sides))
+            for start in settings.starts if len(settings.methods) > 1 else ():
+                sides = [_side(settings, condition, start, method) for method in settings.methods]
+                name = f"Baselines, {condition.name}, {start} weights"
+                listed.append(Comparison(name, "baseline", sides))
+        return listed
+
+    def claims(self, settings: CrossDomainSettings) -> Sequence[Claim[DomainLab]]:
+        """Section 4.3 and the conclusion."""
+        return paper_claims()
+
+    def tables(self, lab: DomainLab) -> list[TableFile]:
+        """The paper's tables 5 to 10, and what takes its comparison apart."""
+        from longshot.studies.cross_domain.tables import all_tables
+
+        return all_tables(lab)
+
+    def figures(self, lab: DomainLab) -> Drawings:
+        """The paper's figures 1 to 3."""
+        from longshot.studies.cross_domain.figures import all_figures
+
+        return all_figures(lab)
 
 
-_UNTRAINED = DomainTraining(0, None, "")  # stands for the network that is not trained
+def left_out(lab: DomainLab) -> list[str]:
+    """A sentence for every cell that no table has, because a training of it hit its ceiling in time."""
+    settings, sentences = lab.settings, []
+    for method in settings.methods:
+        for start in settings.starts:
+            for condition in CONDITIONS:
+                listed = [cell.network for cell in cells(settings, lab.data, condition, start, method)]
+                late = list(dict.fromkeys(at_ceiling(lab, listed)))
+                if late:
+                    sentences.append(
+                        f"LEFT OUT: {method} from {start} weights, {condition.name}: {len(late)} of "
+                        f"{len(set(listed))} trainings hit the ceiling of {settings.minutes:g} minutes before their "
+                        "budget was done, so it does not compare with the others."
+                    )
+    return sentences
 
 
-def trainings(
-    settings: CrossDomainSettings, run: Repetition, dataset: Dataset
-) -> list[tuple[DomainTraining, Dataset]]:
-    """Every network of a run with the classes it may see: one per tested domain, and the shared one."""
-    algorithms = [name for method in settings.methods if (name := METHODS[method][0]) is not None]
-    shared = run.split.apply(dataset)
+# --- comparisons ---
+
+
+def _side(
+    settings: CrossDomainSettings, condition: Condition, start: str = "", method: str = "", label: str = ""
+) -> Side:
+    """A cell as a side: what its network saw and how much of it, and what solves its tasks."""
+    names = (
+        "network",
+        "size",
+        "way",
+        "train_shot",
+        "query",
+        "train_tasks",
+        "validate_every",
+        "validation_tasks",
+    )
+    training: dict[str, Any] = {name: getattr(settings, name) for name in names}
+    training["domains"] = condition.trained
+    if start:
+        training["start"] = start
+    more: dict[str, Any] = {"training": training}
+    if method:
+        recipe = BASELINES[method]
+        how = {"algorithm": recipe.algorithm, "method": recipe.method, "batch": recipe.batch}
+        more["baseline"] = {"name": method, **how}
+    return Side(label or method or start, draw_of(settings, condition.kind), more=more)
+
+
+def _steps(settings: CrossDomainSettings) -> list[Comparison]:
+    """From within to across domains one thing at a time."""
+    sides = [_side(settings, condition, label=condition.name) for condition in CONDITIONS]
     return [
-        *((DomainTraining(run.number, d.name, name), d.data) for d in run.test for name in algorithms),
-        *((DomainTraining(run.number, None, name), shared) for name in algorithms),
+        Comparison("Own domain's network against other domains', same tasks", "training.domains", sides[:2]),
+        Comparison(
+            "Classes that were held out against all classes, same network", "testbed.split", sides[1:3]
+        ),
+        Comparison("Tasks of one shape against tasks of any shape, same network", "testbed.shape", sides[2:]),
     ]
 
 
-def _draw_run(settings: CrossDomainSettings, run: Repetition, folder: StudyFolder) -> dict[str, Testbed]:
-    """The testbeds of a run, with the splits that they are drawn from."""
-    testbeds = {}
-    run.split.save(folder.path / "splits" / f"run-{run.number + 1}.json")
-    for domain in run.test:
-        domain.split.save(folder.path / "splits" / f"run-{run.number + 1}-{domain.name}.json")
-        for setting in (WITHIN, CROSS):
-            name = testbed_name(run, setting, domain.name)
-            testbeds[name] = folder.draw(name, partial(_draw, settings, run, domain, setting))
-    return testbeds
+def _protocols(settings: CrossDomainSettings) -> Comparison:
+    """The paper's own comparison, which varies a protocol: three things at once."""
 
+    def side(condition: Condition) -> Side:
+        shapes = {
+            WITHIN: f"{settings.way}-way {settings.shot}-shot",
+            CROSS: f"2–{settings.max_way}-way 1–{settings.max_shot}-shot",
+        }
+        classes = {WITHIN: "15 % of the domain's classes", CROSS: "all classes of the domain"}
+        protocol = {
+            "network trained on": condition.trained,
+            "tasks of": classes[condition.kind],
+            "shape": shapes[condition.kind],
+        }
+        return Side(condition.name, more={"protocol": protocol, "train_tasks": settings.train_tasks})
 
-def _draw(settings: CrossDomainSettings, run: Repetition, domain: Domain, setting: str) -> Testbed:
-    shape, part = (domain.within, "test") if setting == WITHIN else (domain.any, None)
-    return sample(domain.data, tasks=settings.tasks, shape=shape, seed=run.seed, split=part)
-
-
-def _pieces(
-    settings: CrossDomainSettings, run: Repetition, domain: Domain, networks: Mapping[DomainTraining, Path]
-) -> list[DomainScores]:
-    """What is measured on a domain: own networks on their tasks, shared ones on the tasks of both settings."""
-    pieces = []
-    for method in settings.methods:
-        algorithm, call = METHODS[method][0], solver(settings, method)
-        for setting, trained in ((WITHIN, OWN), (WITHIN, OTHER), (CROSS, OTHER)):
-            network = _UNTRAINED
-            if algorithm is not None:
-                network = DomainTraining(run.number, domain.name if trained == OWN else None, algorithm)
-            testbed = testbed_name(run, setting, domain.name)
-            pieces.append(DomainScores(setting, trained, method, call, testbed, str(networks[network])))
-    return pieces
-
-
-def _evaluate(
-    job: CrossDomainJob,
-    pieces: Sequence[DomainScores],
-    testbeds: Mapping[str, Testbed],
-    datasets: Mapping[str, Dataset],
-) -> Results:
-    """Every network on its testbeds, each network loaded once."""
-    names_of: dict[tuple[str, str], list[str]] = {}
-    for piece in pieces:
-        names_of.setdefault((piece.backbone, piece.call), []).append(piece.testbed)
-    results: Results | None = None
-    for (backbone, call), names in names_of.items():
-        own = {name: testbeds[name] for name in dict.fromkeys(names)}
-        results = job.evaluate(own, backbone, call, datasets, "evaluations")
-    assert results is not None
-    return results
+    sides = [side(WITHIN_DOMAIN), side(CROSS_DOMAIN)]
+    return Comparison("Within against across domains, as in the paper", "protocol", sides)

@@ -6,11 +6,14 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from longshot.studies.engine.settings import AsList, Names, StudySettings, Text, in_order
+from longshot.studies.engine.settings import AsList, Names, Number, StudySettings, Text, in_order
 
-Baseline = Literal["train-from-scratch", "fine-tuning", "matching", "prototypical", "fomaml"]
+Baseline = Literal["train-from-scratch", "fine-tuning", "matching", "prototypical", "fomaml", "metadelta"]
+Start = Literal["random", "pre-trained"]
 BASELINES: tuple[str, ...] = get_args(Baseline)
+RANDOM, PRETRAINED = STARTS = get_args(Start)
 _Baselines = Annotated[tuple[Baseline, ...], AsList, in_order(BASELINES), Field(min_length=1)]
+_Starts = Annotated[tuple[Start, ...], AsList, in_order(STARTS), Field(min_length=1)]
 
 
 class CrossDomainSettings(StudySettings):
@@ -20,23 +23,26 @@ class CrossDomainSettings(StudySettings):
     test_domains: Names = Field(description="Tested in every run; []: held_out ones, others in every run")
     held_out: int = Field(ge=1, description="Domains tested per run")
     methods: _Baselines = Field(description="The paper's baselines")
-    network: Text = Field(description="Architecture that is trained")
-    backbone: Text = Field(
-        description="Weights that training starts from: random, or a saved network or backbone"
+    starts: _Starts = Field(description="Weights that everything starts from: random, pre-trained")
+    network: Text = Field(description="Architecture of both starts")
+    pretrained: Text | None = Field(
+        description="Pre-trained weights: a saved network or backbone of that architecture; null: the study trains them"
     )
+    reserved: int = Field(ge=0, description="Domains that the study's own pre-trained weights are trained on")
+    pretrain_steps: int = Field(ge=1, description="Batches of 64 images that they are trained on")
     size: int = Field(ge=8, description="Pixels along a side")
     way: int = Field(ge=2, description="Ways of training, validation and within-domain test tasks")
     shot: int = Field(ge=1, description="Shots of validation and within-domain test tasks")
     query: int = Field(ge=1, description="Query images per class, of all tasks")
     max_way: int = Field(ge=2, description="Most ways of cross-domain test tasks")
     max_shot: int = Field(ge=1, description="Most shots of cross-domain test tasks")
-    tasks: int = Field(ge=4, description="Test tasks of every domain and setting")
+    tasks: int = Field(ge=4, description="Test tasks of every domain and kind")
     train_shot: int = Field(ge=1, description="Shots of training tasks")
-    train_tasks: int = Field(ge=1, description="Tasks, or batches, that a shared network is trained on")
+    train_tasks: int = Field(ge=1, description="Tasks, or batches, that every network is trained on")
     validate_every: int = Field(ge=1, description="Tasks or batches between its validations")
     validation_tasks: int = Field(ge=2, description="Tasks of a validation")
-    within_train_tasks: int = Field(ge=1, description="Tasks, or batches, of a domain's own network")
-    within_validate_every: int = Field(ge=1, description="Tasks or batches between its validations")
-    within_validation_tasks: int = Field(ge=2, description="Tasks of a validation of it")
+    minutes: Annotated[Number, Field(gt=0)] | None = Field(
+        description="Ceiling in time of every training; what hits it is left out"
+    )
     learner_steps: int = Field(ge=1, description="Steps of train-from-scratch and fine-tuning on every task")
     runs: int = Field(ge=1, description="Repetitions with other domains, classes, tasks and weights")

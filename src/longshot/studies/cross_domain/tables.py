@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 
 from longshot.core.arrays import Bools, Floats, Ints
 from longshot.reports.sheets import Sheet, SheetCell
 from longshot.reports.summary import column_marks
-from longshot.statistics import dataset_difficulty, mean_interval
-from longshot.studies.cross_domain import paper as paper
-from longshot.studies.cross_domain.claims import claims_table, differences_table
-from longshot.studies.cross_domain.plan import RANDOM
-from longshot.studies.cross_domain.scores import CROSS, OTHER, OWN, WITHIN, SettingTasks, TasksBySetting
-from longshot.studies.cross_domain.settings import CrossDomainSettings
-from longshot.studies.cross_domain.training import DomainTraining, best_validation, seconds_of
-from longshot.studies.engine.tables import Fact, TableFile, bounds, heads, percent, row
+from longshot.statistics import Interval, dataset_difficulty, mean_interval, welch
+from longshot.studies.cross_domain import paper
+from longshot.studies.cross_domain.cells import (
+    CONDITIONS,
+    CROSS_DOMAIN,
+    PAPERS,
+    WITHIN_DOMAIN,
+    Condition,
+)
+from longshot.studies.cross_domain.scores import DomainLab, DomainScores, domain_scores
+from longshot.studies.engine.tables import (
+    Fact,
+    TableColumn,
+    TableFile,
+    TableRow,
+    bounds,
+    heads,
+    percent,
+    points,
+    present,
+    row,
+    score_table,
+)
 
 # Tasks behind a row of ways or shots: neighbours are put together until there are so many. The sign-flip test of 10
 # tasks can reach p = 2 / 2¹⁰, which Holm's factor of 10 pairs of five baselines leaves below 5 %; of 8 it cannot.
@@ -26,147 +40,213 @@ _SCORES = (
     "normalised accuracy in % (0: guessing, 100: all right), ± half the 95 % interval over tasks (Student t)"
 )
 _MARKS = (
-    "Bold: alone at the first place of its {group}; = where several share it, because paired sign-flip tests (5 %, "
-    "Holm over all pairs) do not separate them from the highest mean."
+    "Bold: first place of its row among the inductive baselines; = where several share it, because paired sign-flip "
+    "tests (5 %, Holm over all pairs of the row) do not separate them from the highest mean."
 )
-# which tasks, trained on what → what a column is headed with
-_GROUPS = {
-    (WITHIN, OWN): "within-domain",
-    (CROSS, OTHER): "cross-domain",
-    (WITHIN, OTHER): "within tasks, other domains",
-}
 
 
-def tables(
-    settings: CrossDomainSettings, tasks: TasksBySetting, networks: Mapping[DomainTraining, Path]
-) -> list[TableFile]:
+def all_tables(lab: DomainLab) -> list[TableFile]:
     """Every table of the study."""
-    methods = settings.methods
-    random = settings.backbone == RANDOM
+    scores, starts = domain_scores(lab), lab.settings.starts
+    return present(
+        [
+            methods_table(scores, starts),
+            starts_table(scores) if len(starts) > 1 else None,
+            steps_table(scores, starts),
+            *(domains_table(scores, start) for start in starts),
+            *(sweep_table(name, scores, start) for name in ("ways", "shots") for start in starts),
+            difficulty_table(scores, starts),
+        ]
+    )
+
+
+def _rows(scores: DomainScores) -> list[TableRow]:
+    """A row per baseline; inductive ones first, each setting ranked by itself."""
     return [
-        methods_table(methods, tasks),
-        differences_table(methods, tasks),
-        domains_table(methods, tasks),
-        sweep_table("ways", methods, tasks[CROSS], tasks[CROSS].way, 6 if random else 7),
-        sweep_table("shots", methods, tasks[CROSS], tasks[CROSS].shot, 8 if random else 9),
-        difficulty_table(methods, tasks),
-        claims_table(methods, tasks, random=random),
-        *([trainings_table(settings, networks)] if networks else []),
+        TableRow((method, setting), setting, {"method": method, "setting": setting})
+        for method, setting in sorted(scores.setting.items(), key=lambda entry: entry[1])
     ]
 
 
-def methods_table(methods: Sequence[str], tasks: TasksBySetting) -> TableFile:
-    """The paper's table 5: baselines in both settings, and shared networks on the within-domain tasks."""
-    names = heads("baseline")
-    rows = {method: row(method) for method in methods}
-    records: list[Fact] = []
-    for (setting, trained), group in _GROUPS.items():
-        for metric, kind in (("normalised accuracy", "normalised"), ("accuracy", "accuracy")):
-            names.append((group, metric))
-            values = [getattr(tasks[setting], kind)[trained, method] for method in methods]
-            for method, (cell, numbers) in zip(methods, _marked(np.stack(values, axis=1)), strict=True):
-                rows[method].append(cell)
-                facts = {"source": "measured", "method": method, "column": group, "metric": metric}
-                records.append({**facts, **numbers})
+def methods_table(scores: DomainScores, starts: Sequence[str]) -> TableFile:
+    """The paper's table 5: baselines from either start, in both of its conditions and the two between them."""
+    columns = [
+        TableColumn(condition.name, start, {"column": f"{condition.name}, {start}"})
+        for condition in CONDITIONS
+        for start in starts
+    ]
+    by_column = {f"{each.name}, {start}": (each, start) for each in CONDITIONS for start in starts}
+
+    def values(line: TableRow, column: TableColumn) -> Floats | None:
+        return scores.get(*by_column[column.facts["column"]], line.facts["method"])
+
     note = (
-        f"Means over the {len(tasks[WITHIN]):,} tasks of a setting: {_SCORES}. {_MARKS.format(group='column')} "
-        "Within-domain: networks trained on other classes of the same domain, tasks of one shape; cross-domain: "
-        "networks trained on other domains, tasks of any shape; last: those networks on the within-domain tasks."
+        f"Means over the {len(scores.tasks[WITHIN_DOMAIN.kind]):,} tasks of a column: {_SCORES}. Within-domain: "
+        "networks trained on other classes of the same domain, tasks of one shape. Cross-domain: networks trained on "
+        "other domains, tasks of any shape. Between them: first the network changes, then the classes that tasks are "
+        "made of; from the third to the last it is the shape."
     )
-    title = "Baselines within and across domains"
-    sheets = [Sheet(title, names, [list(rows.values())], note, labels=1), paper.sheet(5)]
-    return TableFile("methods", sheets, [*records, *paper.records(5)])
+    return score_table(
+        "methods",
+        "Baselines within and across domains",
+        ("baseline", "setting"),
+        _rows(scores),
+        columns,
+        values,
+        note=note,
+        digits=1,
+        published=[paper.sheet(5)],
+        records=[{"setting": "", **record} for record in paper.records(5)],
+    )
 
 
-def domains_table(methods: Sequence[str], tasks: TasksBySetting) -> TableFile:
-    """Every domain in both settings."""
-    columns = [(WITHIN, OWN), (CROSS, OTHER)]
-    rows: list[list[SheetCell]] = []
-    records: list[Fact] = []
-    for domain in dict.fromkeys(tasks[WITHIN].domain.tolist()):
-        cells = row(domain)
-        for setting, trained in columns:
-            scores = tasks[setting].scores(trained, methods)[tasks[setting].domain == domain]
-            titles = [f"{setting}, {method}" for method in methods]
-            cells += _row_of_methods(scores, titles, records, {"domain": domain})
-        rows.append(cells)
-    names = [*heads("domain"), *((_GROUPS[column], method) for column in columns for method in methods)]
-    note = f"Per domain: {_SCORES}. {_MARKS.format(group='row and setting')}"
-    return TableFile("domains", [Sheet("Domain by domain", names, [rows], note, labels=1)], records)
-
-
-def sweep_table(
-    name: str, methods: Sequence[str], tasks: SettingTasks, values: Ints, printed: int
-) -> TableFile:
-    """The paper's tables 6 to 9: cross-domain tasks by their number of ways or shots."""
+def starts_table(scores: DomainScores) -> TableFile:
+    """Pre-trained minus random weights, on the same tasks."""
     records: list[Fact] = []
     rows = []
-    for label, mask in grouped(values):
-        scores = tasks.scores(OTHER, methods)[mask]
-        cells = _row_of_methods(scores, methods, records, {name: label})
-        rows.append(row(label, str(int(mask.sum())), *cells))
-    note = (
-        f"Cross-domain tasks: {_SCORES}. {_MARKS.format(group='row')} Neighbouring {name} stand together where there "
-        f"are fewer than {FEWEST} tasks."
+    for method in scores.setting:
+        shown = [method]
+        for condition in CONDITIONS:
+            before, after = (scores.get(condition, start, method) for start in ("random", "pre-trained"))
+            if before is None or after is None:
+                shown.append("–")
+                continue
+            interval = mean_interval(after - before)
+            shown.append(points(interval))
+            records.append({"method": method, "column": condition.name, **bounds(interval)})
+        rows.append(row(*shown))
+    names = heads("baseline", *(condition.name for condition in CONDITIONS))
+    note = "Points of normalised accuracy, pre-trained − random, paired by task, with 95 % intervals (Student t)."
+    return TableFile(
+        "starts", [Sheet("What pre-trained weights bring", names, [rows], note, labels=1)], records or [{}]
     )
-    sheet = Sheet(f"Cross-domain by {name}", heads(name, "tasks", *methods), [rows], note)
-    return TableFile(name, [sheet, paper.sheet(printed)], [*records, *paper.records(printed)])
 
 
-def difficulty_table(methods: Sequence[str], tasks: TasksBySetting) -> TableFile:
+def differences(scores: DomainScores, start: str, method: str) -> dict[str, Interval]:
+    """Within − cross, and the three steps that it is the sum of."""
+    cells = [scores.get(condition, start, method) for condition in CONDITIONS]
+    if any(cell is None for cell in cells):
+        return {}
+    own, other, everything, varied = (cell for cell in cells if cell is not None)
+    return {
+        "within − cross": welch(own, varied),
+        "own − other domains' network": mean_interval(own - other),
+        "held-out − all classes": welch(other, everything),
+        "one shape − any shape": welch(everything, varied),
+    }
+
+
+def steps_table(scores: DomainScores, starts: Sequence[str]) -> TableFile:
+    """From within to across domains, taken apart."""
+    records: list[Fact] = []
+    rows = []
+    for start in starts:
+        for method in scores.setting:
+            parts = differences(scores, start, method)
+            shown = [points(interval) for interval in parts.values()] or ["–"] * 4
+            rows.append(row(method, start, *shown))
+            for name, interval in parts.items():
+                records.append({"method": method, "start": start, "what": name, **bounds(interval)})
+    parted = ("own − other domains' network", "held-out − all classes", "one shape − any shape")
+    names = [*heads("baseline", "weights", "within − cross"), *heads(*parted, group="of that")]
+    note = (
+        "Points of normalised accuracy with 95 % intervals over tasks (Welch; the first part paired by task). The "
+        "first number is the sum of the other three. All networks had the same budget. They hold for these very "
+        "domains and networks. Train-from-scratch has no training to differ in."
+    )
+    sheet = Sheet("From within to across domains, one thing at a time", names, [rows], note)
+    return TableFile("differences", [sheet], records or [{}])
+
+
+def domains_table(scores: DomainScores, start: str) -> TableFile:
+    """Every domain in the paper's two conditions."""
+    columns = [
+        TableColumn(condition.name, domain, {"column": condition.name, "domain": domain, "start": start})
+        for condition in PAPERS
+        for domain in scores.domains
+    ]
+    conditions = {condition.name: condition for condition in PAPERS}
+
+    def values(line: TableRow, column: TableColumn) -> Floats | None:
+        condition = conditions[column.group]
+        cell = scores.get(condition, start, line.facts["method"])
+        return None if cell is None else cell[scores.tasks[condition.kind].domain == column.head]
+
+    return score_table(
+        f"domains-{start}",
+        f"Domain by domain, {start} weights",
+        ("baseline", "setting"),
+        _rows(scores),
+        columns,
+        values,
+        note=f"Per domain: {_SCORES}.",
+        digits=1,
+    )
+
+
+def sweep_table(name: str, scores: DomainScores, start: str) -> TableFile | None:
+    """The paper's tables 6 to 9: cross-domain tasks by their number of ways or shots."""
+    methods, tasks = scores.methods(CROSS_DOMAIN, start), scores.tasks[CROSS_DOMAIN.kind]
+    if not methods:
+        return None
+    table = scores.matrix(CROSS_DOMAIN, start)
+    settings = [scores.setting[method] for method in methods]
+    records: list[Fact] = []
+    rows = []
+    for label, mask in grouped(tasks.way if name == "ways" else tasks.shot):
+        cells = row(label, str(int(mask.sum())))
+        marks = column_marks(table[mask], settings)
+        for method, values, mark in zip(methods, table[mask].T, marks, strict=True):
+            interval = mean_interval(values)
+            cells.append(SheetCell(percent(interval.mean, interval.half, 1), mark))
+            facts = {"source": "measured", name: label, "column": method}
+            records.append({**facts, **bounds(interval), "mark": mark})
+        rows.append(cells)
+    note = (
+        f"Cross-domain tasks: {_SCORES}. {_MARKS} Neighbouring {name} stand together where there are fewer than "
+        f"{FEWEST} tasks."
+    )
+    title = f"Cross-domain by {name}, {start} weights"
+    sheet = Sheet(title, heads(name, "tasks", *methods), [rows], note)
+    number = paper.sweep_number(name, start)
+    return TableFile(f"{name}-{start}", [sheet, paper.sheet(number)], [*records, *paper.records(number)])
+
+
+def difficulty_table(scores: DomainScores, starts: Sequence[str]) -> TableFile | None:
     """The paper's table 10 and figure 3: what the best baseline leaves, and what the choice of baseline decides."""
     records: list[Fact] = []
     rows: dict[str, list[SheetCell]] = {}
-    for setting, trained in ((WITHIN, OWN), (CROSS, OTHER)):
-        scores = tasks[setting].scores(trained, methods)
-        for domain in dataset_difficulty(scores, tasks[setting].domain):
+    for condition in PAPERS:
+        labels, table = all_cells(scores, condition, starts)
+        if not labels:
+            return None
+        domains = scores.tasks[condition.kind].domain
+        for domain in dataset_difficulty(table, domains):
             cells = rows.setdefault(domain.dataset, row(domain.dataset))
-            means = scores[tasks[setting].domain == domain.dataset].mean(axis=0)
-            cells += row(*(f"{100 * means[n]:.1f} ({methods[n]})" for n in (domain.worst, domain.best)))
+            means = table[domains == domain.dataset].mean(axis=0)
+            cells += row(*(f"{100 * means[n]:.1f} ({labels[n]})" for n in (domain.worst, domain.best)))
             for kind, interval in (("modelling", domain.modelling), ("intrinsic", domain.intrinsic)):
                 cells += row(percent(interval.mean, interval.half, 1))
-                facts = {"source": "measured", "dataset": domain.dataset, "column": setting}
-                metric = f"{kind} difficulty"
-                records.append({**facts, "metric": metric, **bounds(interval), "mark": ""})
+                facts = {"source": "measured", "dataset": domain.dataset, "column": condition.name}
+                records.append({**facts, "metric": f"{kind} difficulty", **bounds(interval), "mark": ""})
     parts = ("worst", "best", "modelling difficulty", "intrinsic difficulty")
-    names = [*heads("domain"), *heads(*parts, group=WITHIN), *heads(*parts, group=CROSS)]
+    groups = [heads(*parts, group=condition.name) for condition in PAPERS]
     note = (
-        "Normalised accuracy in %. Modelling difficulty: best − worst baseline on the same tasks; intrinsic "
-        "difficulty: 100 − best; ± half the 95 % interval over tasks, given which was best and worst here. The paper's "
-        "best is MetaDelta++ with pre-trained weights, which this study does not run."
+        "Normalised accuracy in %. Modelling difficulty: best − worst baseline on the same tasks, from either start; "
+        "intrinsic difficulty: 100 − best; ± half the 95 % interval over tasks, given which was best and worst here. "
+        "The paper takes train-from-scratch from random weights for the worst and MetaDelta++ from pre-trained ones "
+        "for the best everywhere."
     )
-    title = "Intrinsic and modelling difficulty"
-    sheets = [Sheet(title, names, [list(rows.values())], note, labels=1), paper.sheet(10)]
-    return TableFile("difficulty", sheets, [*records, *paper.records(10)])
+    names = [*heads("domain"), *groups[0], *groups[1]]
+    sheet = Sheet("Intrinsic and modelling difficulty", names, [list(rows.values())], note, labels=1)
+    printed = [{"metric": "normalised accuracy", **record} for record in paper.records(10)]
+    return TableFile("difficulty", [sheet, paper.sheet(10)], [*records, *printed])
 
 
-def trainings_table(settings: CrossDomainSettings, networks: Mapping[DomainTraining, Path]) -> TableFile:
-    """What each training came to, and which of its validations chose the network."""
-    records: list[Fact] = []
-    rows = []
-    for network, path in networks.items():
-        best, legs = best_validation(path), network.legs(settings)
-        facts = {
-            "run": network.run + 1,
-            "trained_on": network.domain or OTHER,
-            "algorithm": network.algorithm,
-        }
-        done = {"tasks": network.amounts(settings)[0], "steps": legs[-1], "validations": len(legs)}
-        done["kept_step"] = best["step"]
-        chosen = {key: best[key] for key in ("accuracy", "low", "high")}
-        seconds = seconds_of(path)
-        records.append({**facts, **done, **chosen, "seconds": seconds})
-        texts = [str(fact) for fact in facts.values()] + [f"{count:,}" for count in done.values()]
-        rows.append(row(*texts, f"{100 * best['accuracy']:.1f}", f"{seconds:,.1f}"))
-    names = heads(
-        *("run", "trained on", "algorithm", "tasks or batches", "steps", "validations", "kept step"),
-        *("validation accuracy (%)", "seconds"),
-    )
-    note = (
-        "The network of the step with the best accuracy on validation tasks is kept. Own networks are validated on "
-        "other classes of their domain, shared ones on other domains: their validation accuracies do not compare."
-    )
-    return TableFile("trainings", [Sheet("Trainings", names, [rows], note, labels=3)], records)
+def all_cells(scores: DomainScores, condition: Condition, starts: Sequence[str]) -> tuple[list[str], Floats]:
+    """Labels of every baseline from every start, and their scores side by side [T, M]."""
+    labels = [f"{method}, {start}" for start in starts for method in scores.methods(condition, start)]
+    return labels, np.concatenate([scores.matrix(condition, start) for start in starts], axis=1)
 
 
 def grouped(values: Ints, least: int = FEWEST) -> list[tuple[str, Bools]]:
@@ -185,26 +265,3 @@ def grouped(values: Ints, least: int = FEWEST) -> list[tuple[str, Bools]]:
         (str(low) if low == high else f"{low}–{high}", (values >= low) & (values <= high))
         for low, high in ranges
     ]
-
-
-def _row_of_methods(
-    scores: Floats, titles: Sequence[str], records: list[Fact], facts: Fact
-) -> list[SheetCell]:
-    """Cells of one row [T, M], and the same numbers as records."""
-    cells = []
-    for title, (cell, numbers) in zip(titles, _marked(scores), strict=True):
-        cells.append(cell)
-        column = {"column": title, "metric": "normalised accuracy"}
-        records.append({"source": "measured", **facts, **column, **numbers})
-    return cells
-
-
-def _marked(scores: Floats) -> list[tuple[SheetCell, Fact]]:
-    """Cell and numbers of every column of [T, M]; who shares the first place has =, who is alone there is bold."""
-    marked = []
-    for values, mark in zip(scores.T, column_marks(scores), strict=True):
-        interval = mean_interval(values)
-        text = percent(interval.mean, interval.half, 1)
-        cell = SheetCell(f"{text} =") if mark == "tied" else SheetCell(text, mark)
-        marked.append((cell, {**bounds(interval), "mark": mark}))
-    return marked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,23 @@ def numbers(rows: pa.Table, column: str = "accuracy") -> Floats:
     """A column of result rows as float64 [T]."""
     values: Floats = rows[column].to_numpy().astype(np.float64)
     return values
+
+
+def recorded_name(run: Mapping[str, Any], network: str) -> str:
+    """What a run calls the network in a folder: networks of equal weights are one, called by the first of them.
+
+    A training may keep the very weights that it started from, and two such trainings end in one network.
+    """
+    recorded = run.get("backbones", {})
+    sidecar = Path(network) / "network.json"
+    if any(_inside_study(name) == _inside_study(network) for name in recorded) or not sidecar.is_file():
+        return network
+    weights = json.loads(sidecar.read_text(encoding="utf-8"))["weights_hash"]
+    for name, by_dataset in recorded.items():
+        for facts in by_dataset.values():
+            if [each.get("weights_hash") for each in facts["networks"]] == [weights]:
+                return str(name)
+    return network
 
 
 def backbone_facts(run: Mapping[str, Any], backbone: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from longshot.core.arrays import Floats
 from longshot.studies.engine.claims import Measured, paired, unpaired
-from longshot.studies.engine.rows import numbers, select_rows
+from longshot.studies.engine.rows import numbers, recorded_name, select_rows
 
 if TYPE_CHECKING:
     from longshot.evaluation.results import Results
@@ -48,6 +48,8 @@ class Scores:
         key = (testbed, backbone, method)
         if key not in self._rows:
             named = backbone_name(self.networks.get(backbone, backbone))
+            if backbone in self.networks:
+                named = recorded_name(self.results.run, named)
             self._rows[key] = select_rows(self._table, self.testbeds[testbed], named, method)
         return self._rows[key]
 
