@@ -130,7 +130,7 @@ def test_accuracies_are_the_means_of_the_rows(study: Path) -> None:
     table = Results(study / "run").table()
     rows = _rows(study, "accuracies")
     assert len(rows) == 3 * 2 * 5
-    solved_by = {"multiclass": "protonet", "finetune": "finetune-5(distance='euclidean')"}
+    solved_by = {"multiclass": "protonet", "finetune": "finetune-5(distance='euclidean', lr=0.001)"}
     for row in rows:
         bed = f"{row['split'].replace(' = ', '-')}-test-{row['shot']}-shot"
         trained = "multiclass" if row["method"] == "finetune" else row["method"]

@@ -112,7 +112,7 @@ def test_a_network_solves_the_tasks_of_its_own_split() -> None:
     made = plan.second_plan(own, SimpleNamespace(name="few"), splits)  # type: ignore[arg-type]
     solved = {(bed, each.backbone): list(each.methods) for each in made.evaluations for bed in each.testbeds}
     assert solved["R-0-test-5-shot", "R = 0 maml 5-shot"] == ["maml"]
-    euclidean = "finetune-5(distance='euclidean')"
+    euclidean = "finetune-5(distance='euclidean', lr=0.001)"
     assert solved["R-0-test-5-shot", "R = 0 multiclass"] == ["protonet", euclidean]
     assert solved["R-0-train-5-shot", "R = 0 multiclass"] == ["protonet"]
     assert len(solved) == 2 * (2 * 2 + 2)  # per split: two networks at two shots, and two parts of the sweep

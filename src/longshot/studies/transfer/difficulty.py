@@ -42,6 +42,7 @@ class TransferDifficulty(OneDataset[TransferSettings], Recipe[TransferSettings, 
     """Splits of growing distance, and networks trained on each."""
 
     settings = TransferSettings
+    binding = tuple(name for name in TransferSettings.model_fields if name != "finetune_lr")
     question = (
         "Networks are trained on some classes and tested on others. How does accuracy fall as the test classes get "
         "further from the train classes, and does adapting the embedding to every task help then?"
@@ -142,7 +143,7 @@ def _read_scores(lab: TransferLab) -> TransferScores:
 
     def accuracy(split: str, method: str, shot: int, part: str = "test") -> Floats:
         """Accuracies [repeats, T] of a method on a part of a split."""
-        testbed, solver = plan.bed_name(split, part, shot), plan.TRAINED_BY[method][1]
+        testbed, solver = plan.bed_name(split, part, shot), plan.solver(settings, method)
         networks = [plan.training_of(settings, split, method, shot, n).label for n in range(settings.repeats)]
         return np.stack([lab.scores.values(testbed, network, solver) for network in networks])
 

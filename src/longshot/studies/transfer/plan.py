@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
 
 TRAINED = "trained"  # the backbone setting that stands for a network trained on all classes
-# method → how its network is trained, and the method that solves tasks with it
+# method → how its network is trained
 TRAINED_BY = {
-    "maml": ("maml", "maml"),
-    "anil": ("anil", "anil"),
-    "protonet": ("protonet", "protonet"),
-    "multiclass": ("multiclass", "protonet"),
-    "finetune": ("multiclass", "finetune-5(distance='euclidean')"),  # ProtoNet's rule, as without adapting
+    "maml": "maml",
+    "anil": "anil",
+    "protonet": "protonet",
+    "multiclass": "multiclass",
+    "finetune": "multiclass",
 }
 MOVES = {"maml": "network and head", "anil": "head"}  # what the inner steps change
 Cell = tuple[str, str, int]  # split, method, shots
@@ -189,7 +189,7 @@ def inner_loop(settings: TransferSettings) -> dict[str, Any]:
 
 def training_of(settings: TransferSettings, split: str, method: str, shot: int, repeat: int) -> SplitTraining:
     """The network that a method uses at a number of shots."""
-    algorithm, _ = TRAINED_BY[method]
+    algorithm = TRAINED_BY[method]
     if algorithm == "multiclass":
         return SplitTraining(split, algorithm, None, repeat)
     return SplitTraining(split, algorithm, settings.train_shot or shot, repeat)
@@ -230,6 +230,15 @@ def cut_cells(
 
 
 # --- testbeds, and who solves them ---
+
+
+def solver(settings: TransferSettings, method: str) -> str:
+    """The method that solves tasks with a method's network: ProtoNet's rule where nothing is adapted, and after it."""
+    from longshot.methods.registry import get_method
+
+    if method == "finetune":
+        return get_method(f"finetune-5(distance='euclidean', lr={settings.finetune_lr})").call
+    return "protonet" if method == "multiclass" else method
 
 
 def bed_name(split: str, part: str, shot: int) -> str:
@@ -297,7 +306,7 @@ def _solvers(
     for repeat in range(settings.repeats):
         for method in methods:
             label = training_of(settings, split, method, shot, repeat).label
-            calls.setdefault(label, []).append(TRAINED_BY[method][1])
+            calls.setdefault(label, []).append(solver(settings, method))
     return {label: tuple(dict.fromkeys(own)) for label, own in calls.items()}
 
 
@@ -341,8 +350,8 @@ def _side(settings: TransferSettings, choice: SplitChoice, method: str = "") -> 
 
 def _method_facts(settings: TransferSettings, method: str, shot: int) -> dict[str, Any]:
     """How a method trains and solves tasks."""
-    algorithm, solver = TRAINED_BY[method]
-    facts: dict[str, Any] = {"training": algorithm, "solver": solver}
+    algorithm = TRAINED_BY[method]
+    facts: dict[str, Any] = {"training": algorithm, "solver": solver(settings, method)}
     if algorithm in MOVES:
         facts = {"training": "inner loop", "inner": inner_loop(settings), "steps move": MOVES[algorithm]}
     if algorithm != "multiclass":

@@ -42,6 +42,9 @@ class TransferSettings(kinds.StudySettings):
     train_shot: int | None = Field(ge=1, description="Shots of training tasks; null: those of the test tasks")
     inner_steps: int = Field(ge=1, description="Steps of MAML and ANIL on a training task")
     inner_lr: kinds.Number = Field(gt=0, description="Their learning rate on a training task")
+    finetune_lr: kinds.Number = Field(
+        gt=0, description="Learning rate of Finetune's five steps on a test task"
+    )
     head: Literal["zero", "learned"] = Field(description="Where the head of MAML and ANIL starts")
     steps: int = Field(ge=1, description="Steps of every training: the budget")
     tune: Annotated[int, AfterValidator(_trials)] = Field(
