@@ -104,6 +104,7 @@ def test_mistakes_come_first_with_the_answer_that_was_given() -> None:
         support_label=[0, 1],
         query=["b1", "b2", "b3", "c1"],
         query_label=[0, 0, 0, 1],
+        labels={},
     )
     ball, cone = pictures.class_rows(task, draw_images, np.array([0, 1, 0, 1]))
     assert [(shot.key, shot.predicted) for shot in ball.query] == [("b2", "cone"), ("b1", None), ("b3", None)]
