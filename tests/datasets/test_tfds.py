@@ -104,9 +104,10 @@ def test_the_folder_above_the_version_does(folder: Path) -> None:
 def test_the_folders_above_a_single_version_are_recognised(folder: Path) -> None:
     version = open_dataset(folder).fingerprint
     assert open_dataset(folder.parent).fingerprint == version  # NAME
-    assert (
-        open_dataset(folder.parents[1]).fingerprint == version
-    )  # what holds NAME, as a folder of configurations
+    home = folder.parents[1] / "tensorflow_datasets"
+    (home / "downloads").mkdir(parents=True)
+    folder.parent.rename(home / folder.parent.name)
+    assert open_dataset(home).fingerprint == version  # what holds NAME, or a NAME that holds a configuration
 
 
 def test_two_versions_must_be_told_apart(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Sequence
@@ -26,7 +25,6 @@ from longshot.datasets.formats.tfrecord import index_file, index_files, parse_re
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _SHARD = re.compile(r"(?P<name>\w+)-(?P<split>[\w-]+)\.(?P<form>\w+)-(?P<number>\d{5,})-of-(?P<count>\d{5,})")
-_FEW = 64  # entries of a folder of versions or configurations
 _BLOCK = 20_000  # records whose values wait as Python objects
 
 
@@ -66,25 +64,27 @@ def version_folders(path: Path) -> list[Path]:
 
 
 def described_versions(path: Path) -> list[Path]:
-    """As ``version_folders``, of versions with both JSON files, and cheap: no folder of images is listed to its end."""
+    """As ``version_folders``, of versions with both JSON files, and cheap: any folder of images is asked this.
+
+    One listing, and a second where ``path`` holds one folder beside TFDS's own ``downloads``.
+    """
     if _is_described(path):
         return [path]
-    candidates = [path / name for name in _few_folders(path)]
-    inner = [p for p in candidates if not _VERSION.fullmatch(p.name)]
-    candidates += [config / name for config in inner for name in _few_folders(config)]
-    return [p for p in candidates if _VERSION.fullmatch(p.name) and _is_described(p)]
+    names = _listed(path)
+    if not any(_VERSION.fullmatch(name) for name in names):
+        inside = [name for name in names if name != "downloads" and not name.startswith(".")]
+        if len(inside) != 1:
+            return []
+        path = path / inside[0]
+        names = _listed(path)
+    return [path / name for name in names if _VERSION.fullmatch(name) and _is_described(path / name)]
 
 
-def _few_folders(path: Path) -> list[str]:
-    """The folders directly in ``path``; none where there are more than TFDS's versions or configurations ever were."""
-    names: list[str] = []
-    with contextlib.suppress(OSError), os.scandir(path) as entries:
-        for number, entry in enumerate(entries):
-            if number >= _FEW:
-                return []
-            if entry.is_dir():
-                names.append(entry.name)
-    return sorted(names)
+def _listed(path: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(path))  # noqa: PTH208  names alone
+    except OSError:
+        return []
 
 
 def _is_described(path: Path) -> bool:
