@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from longshot.datasets.dataset import Dataset
 from longshot.evaluation.inputs import backbone_parts
 from longshot.studies import Study, get_study, layered, study_names
 from longshot.studies.engine.run import run_opened
+from longshot.studies.vtab_md.claims import vtab_claims
 from longshot.studies.vtab_md.data import cut_dataset
 from longshot.studies.vtab_md.networks import make_networks, make_rows
 from longshot.studies.vtab_md.settings import VtabSettings
@@ -20,6 +22,7 @@ TINY = {"tasks": 2, "max_way": 5, "max_query": 2, "max_support": 10, "train": 20
 # figures of a preset's own numbers; those of the paper's depend on its tables
 DRAWN = {
     "vtab-md-small": {"figure-1", "figure-2", "figure-4", "figure-7"},
+    "vtab-md-medium": {"figure-1", "figure-2", "figure-4", "figure-7"},
     "vtab-md-norm-small": {"figure-6"},
     "vtab-md-scale-small": {"figure-3"},
     "vtab-md-upstream-small": {"figure-4", "figure-5"},
@@ -97,3 +100,25 @@ def test_a_small_preset_trains_and_compares(name: str, squares: Dataset, tmp_pat
 
 def test_every_small_preset_is_here() -> None:
     assert set(DRAWN) == set(SMALL)
+
+
+@pytest.mark.long
+@pytest.mark.browser
+@pytest.mark.parametrize("name", [name for name in SMALL if name.endswith("-small")])
+def test_a_small_preset_runs_on_toybox_and_its_page_holds_the_study(
+    name: str, run_cli: Any, browser: Any, tmp_path: Path
+) -> None:
+    """As it is, through the real command; every claim with a verdict stands on a page that fits a phone."""
+    run_cli("study", "run", name, "toybox", "-o", tmp_path / "out")
+    report = tmp_path / "out" / "report.html"
+    assert report.stat().st_size < 3_000_000
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.goto(report.as_uri())
+    text = page.inner_text("body")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    settings = get_study(name).settings
+    assert isinstance(settings, VtabSettings)
+    claims = vtab_claims(settings)
+    assert claims and all(claim.sentence in text and claim.where in text for claim in claims)
+    assert all(row in text for row in settings.rows)
+    page.close()

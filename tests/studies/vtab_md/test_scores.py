@@ -146,3 +146,18 @@ def test_charts_have_the_numbers(data: Dataset) -> None:
     sizes = [(line.capacity, line.resolution) for line in printed.rows]
     assert sizes[3:] == [("BiT-ResNet-50", 224), (None, None)]
     assert of_paper("figure-3", [4]) is None and of_paper("figure-8", [4, 5]) is None
+
+
+def test_an_interval_over_classes_stands_beside_where_it_differs(data: Dataset) -> None:
+    planted = scores(data, ["dtd", "pets"])
+    interval = planted.interval("A", "dtd")
+    assert interval is not None and interval.half is not None
+    halves = {("A", "dtd"): 2 * interval.half, ("B", "dtd"): 1.0 * interval.half}
+    wider = VtabScores(planted.rows, planted.sources, planted.values, {}, halves)
+    table = sources_table([4], wider)
+    text = table.texts()["sources.md"]
+    assert text.count("over classes)") == 1 and f"(± {200 * interval.half:.2f} over classes)" in text.replace(
+        "\\", ""
+    )
+    record = next(record for record in table.records if (record["row"], record["on"]) == ("B", "dtd"))
+    assert record["half_over_classes"] == halves["B", "dtd"]

@@ -62,7 +62,7 @@ STATEMENTS = (
     ),
     Statement(
         "ctx-natural",
-        "The exception: CTX is above MD-Transfer on VTAB-v2's natural tasks",
+        "CTX is above MD-Transfer on VTAB-v2's natural tasks, as the exception among meta-learners",
         "section 4.1, figure 1, table 4",
         (("CTX", "MD-Transfer"),),
         ("natural",),
@@ -88,7 +88,7 @@ STATEMENTS = (
     ),
     Statement(
         "profiles-vtab",
-        "and above it on VTAB-v2",
+        "On VTAB-v2 the same BiT is above MD-Transfer",
         "section 4.2, figure 2, table 4",
         _all_pairs(_BITS, ("MD-Transfer",)),
         ("all",),
@@ -105,7 +105,7 @@ STATEMENTS = (
     ),
     Statement(
         "protomaml-others",
-        "and less so on the others",
+        "On the natural and structured tasks ProtoMAML is behind transfer learning",
         "section 4.1, figure 1, table 4",
         (("ProtoMAML", "MD-Transfer"),),
         ("natural", "structured"),
@@ -135,7 +135,7 @@ STATEMENTS = (
     ),
     Statement(
         "scale-omniglot",
-        "but on Omniglot larger networks perform worse",
+        "On Omniglot larger networks perform worse",
         "section 4.2, figure 3, table 6",
         _CAPACITY,
         ("omniglot",),
@@ -177,7 +177,7 @@ STATEMENTS = (
     ),
     Statement(
         "larger-sur-md",
-        "but hardly on MD-v2",
+        "Larger networks and pictures hardly improve SUR on MD-v2",
         "section 4.1, appendix D, figure 9",
         (("SUR (larger)", "SUR (small)"),),
         ("md",),

@@ -69,6 +69,8 @@ class VtabScores:
     sources: Sequence[StudySource]  # of episodes and of big episodes, in the order of the paper
     values: Mapping[tuple[str, str], Floats]
     settings: Mapping[tuple[str, str], str] = field(default_factory=dict)  # of its methods: (row, md or big)
+    # half the interval of (row, source of episodes) that holds for other classes too
+    over_classes: Mapping[tuple[str, str], float | None] = field(default_factory=dict)
 
     def interval(self, row: str, source: str) -> Interval | None:
         """Mean with its 95 % interval: Student t over episodes, Wilson over the test images of a big episode."""

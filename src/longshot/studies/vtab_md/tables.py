@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from longshot.reports.sheets import Sheet, SheetCell
+from longshot.statistics.crossed import differs
 from longshot.studies.engine.tables import FIRST_PLACE, Fact, TableFile, bounds, heads, percent, points, row
 from longshot.studies.vtab_md import paper
 from longshot.studies.vtab_md.choices import RULE, Choice, choices_of
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
     from longshot.statistics import Interval
     from longshot.studies.engine.training import StudyTraining, TrainingRecord
 
-_KEYS = ("source", "row", "on", "title", "mean", "low", "high", "n", "mark")
+_KEYS = ("source", "row", "on", "title", "mean", "low", "high", "n", "half_over_classes", "mark")
 _FIRST = FIRST_PLACE.replace("of its column", "of its line")  # a line per source
 _KINDS = "Of one kind are rows that are inductive or transductive alike and were trained on the same data."
 _INTERVALS = (
     "Episodes: mean over episodes ± half the 95 % interval (Student t). Big episodes: share of the test images ± half "
-    "Wilson's 95 % interval, which holds for other test images, not for other supports."
+    "Wilson's 95 % interval, which holds for other test images, not for other supports. Episodes share classes: where "
+    "the interval that holds for other classes too differs by more than a fifth, it stands beside."
 )
 
 
@@ -64,7 +66,7 @@ def aggregate_table(published: Sequence[int], scores: VtabScores, notes: Sequenc
     sheets = [Sheet("VTAB+MD, aggregated", names, [rows], " ".join([means, *notes]))]
     if published:
         sheets.append(paper.aggregate_sheet(published))
-        printed = paper.records(published, _KEYS[:-1])
+        printed = paper.records(published, _KEYS[:-2])
         records += [record for record in printed if record["on"] in paper.AGGREGATES]
     return TableFile("aggregate", sheets, records)
 
@@ -86,10 +88,13 @@ def sources_table(published: Sequence[int], scores: VtabScores) -> TableFile:
             cells = row(title)
             for approach in scores.rows:
                 interval, mark = scores.interval(approach.name, name), marks.get(approach.name, "")
-                cells.append(SheetCell(_percent(interval), mark))
+                wider = scores.over_classes.get((approach.name, name))
+                cells.append(SheetCell(_with_classes(interval, wider), mark))
                 if interval is not None:
                     facts = {"source": "measured", "row": approach.name, "on": name, "title": title}
-                    records.append({**facts, **bounds(interval, "n"), "mark": mark})
+                    records.append(
+                        {**facts, **bounds(interval, "n"), "half_over_classes": wider, "mark": mark}
+                    )
             block.append(cells)
         if block:
             blocks.append(block)
@@ -203,6 +208,14 @@ def _plain(key: str, value: Any) -> str:
     if key == "validation_accuracy":
         return f"{100 * value:.1f}"
     return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
+
+
+def _with_classes(interval: Interval | None, wider: float | None) -> str:
+    """A mean with its interval, and the one for other classes too where that tells another story."""
+    text = _percent(interval)
+    if interval is None or wider is None or not differs(interval.half, wider):
+        return text
+    return f"{text} (± {100 * wider:.2f} over classes)"
 
 
 def _percent(interval: Interval | None) -> str:
