@@ -27,6 +27,7 @@ from longshot.studies.vtab_md.data import (
 )
 from longshot.studies.vtab_md.settings import CutSettings
 from longshot.testbeds.big_episode import split_rows
+from record_writers import feature, png, write_tfds
 
 CUT = CutSettings(md=3, images=700, natural=("class",), specialized=(), structured=("viewpoint",))
 
@@ -92,6 +93,26 @@ def test_own_tasks_without_splits_are_shuffled_and_say_so(photos: Path) -> None:
         source.note == "pics: it has no column split, so its images were shuffled (seed 4) into 60/20/20 %."
     )
     assert [len(rows) for rows in split_rows(source.data).values()] == [144, 48, 48]
+
+
+def test_a_tfds_folder_with_train_and_test_alone_is_a_big_episode(fresh_cache: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tfrecord", reason="needs the package tfrecord")
+    records = {
+        part: [{"image": (png(start + i), "byte"), "label": (i % 3, "int")} for i in range(size)]
+        for part, start, size in (("train", 0, 20), ("test", 100, 6))
+    }
+    features = {"image": feature("image"), "label": feature("label", classes=3)}
+    folder = write_tfds(
+        tmp_path, "animals", records, features, shards=2, labels={"label": ["cat", "dog", "bird"]}
+    )
+    [source] = open_sources(named_sources(natural__animals=folder), seed=0)
+    rows = split_rows(source.data)
+    shades = {part: [source.data.image(int(row)).getpixel((0, 0))[0] for row in rows[part]] for part in rows}
+    assert shades == {"train": list(range(18)), "validation": [18, 19], "test": list(range(100, 106))}
+    assert (
+        not source.problem
+        and "it has only train and test images and is cut as VTAB cuts CIFAR-100" in source.note
+    )
 
 
 def test_official_tasks_are_opened_as_such(photos: Path, tmp_path: Path) -> None:
