@@ -84,7 +84,7 @@ def _caption(figure: FigureSettings, name: str, chart: Chart) -> str:
     line = f"; the dashed line is the mean of {figure.reference}" if figure.reference else ""
     whose = f" {chart.source[0].upper()}{chart.source[1:]}." if chart.source else ""
     layout = f" in the layout of the paper's {name.replace('-', ' ')}" if name.startswith("figure-") else ""
-    return f"{words}{layout}{line}; bars and whiskers are 95 % intervals.{whose}"
+    return f"{words}{layout}{line}; whiskers are 95 % intervals.{whose}"
 
 
 def of_scores(scores: VtabScores) -> Chart:
