@@ -14,7 +14,7 @@ from longshot.datasets.dataset import Dataset
 from longshot.studies.vtab_md.data import MD, VTAB, StudySource
 from longshot.studies.vtab_md.figures import of_paper, of_scores
 from longshot.studies.vtab_md.networks import ApproachRow
-from longshot.studies.vtab_md.scores import VtabScores
+from longshot.studies.vtab_md.scores import VtabScores, guessing_notes
 from longshot.studies.vtab_md.tables import aggregate_table, sources_table
 
 
@@ -161,3 +161,10 @@ def test_an_interval_over_classes_stands_beside_where_it_differs(data: Dataset) 
     )
     record = next(record for record in table.records if (record["row"], record["on"]) == ("B", "dtd"))
     assert record["half_over_classes"] == halves["B", "dtd"]
+
+
+def test_rows_that_guess_are_named(data: Dataset) -> None:
+    values = {("A", "pets"): np.ones(40), ("B", "pets"): np.array([1.0] * 5 + [0.0] * 35)}  # 8 classes
+    [source] = scores(data, ["pets"]).sources
+    [note] = guessing_notes(VtabScores([row("A"), row("B")], [source], values))
+    assert note.startswith("Not told from guessing on Pets (12.50 %): B;")

@@ -17,7 +17,7 @@ from longshot.studies.vtab_md.comparisons import unequal_budgets, vtab_compariso
 from longshot.studies.vtab_md.data import GROUPS, TITLES, StudySource, cut_dataset, open_sources
 from longshot.studies.vtab_md.measured import scores_of
 from longshot.studies.vtab_md.plan import VtabLab, VtabPlan, make_plan, plan_of
-from longshot.studies.vtab_md.scores import supportless
+from longshot.studies.vtab_md.scores import guessing_notes, supportless
 from longshot.studies.vtab_md.settings import VtabSettings
 
 if TYPE_CHECKING:
@@ -105,9 +105,12 @@ class VtabMd(Recipe[VtabSettings, Sequence[StudySource]]):
                 lab.notes.append(
                     f"{draw.name}: {missing} of {len(testbed[0].classes)} classes have no support image."
                 )
+        told_by: dict[str, list[str]] = {}  # what a training tells → the networks that tell it
         for name, training in plan.networks.items():
-            record = lab.train(name, training)
-            lab.notes += [f"Network {name}: {note}." for note in record.notes]
+            for note in lab.train(name, training).notes:
+                told_by.setdefault(note, []).append(name)
+        for note, names in told_by.items():
+            lab.notes.append(f"Network{'s' if len(names) > 1 else ''} {', '.join(names)}: {note}.")
         lab.notes += [note for choice in choices_of(lab).values() for note in choice.notes]
         lab.notes += unequal_budgets(lab.settings)
         for row in plan.rows:
@@ -116,6 +119,7 @@ class VtabMd(Recipe[VtabSettings, Sequence[StudySource]]):
             method = big_method(lab, row.name)
             if method is not None:
                 lab.evaluate(plan.big, row.backbone, [method])
+        lab.notes += guessing_notes(scores_of(lab))
 
     def tables(self, lab: VtabLab) -> list[TableFile]:
         """Aggregates, every source, differences, settings chosen, networks."""

@@ -155,6 +155,27 @@ class VtabScores:
         }
 
 
+def guessing_notes(scores: VtabScores) -> list[str]:
+    """A sentence for every big episode on which rows are not told from guessing: their comparisons say little."""
+    sentences = []
+    for source in scores.sources:
+        chance = 1 / len(source.data.class_ids)
+        low = [
+            row.name
+            for row in scores.rows
+            if source.role != "md"
+            and (interval := scores.interval(row.name, source.name)) is not None
+            and interval.low is not None
+            and interval.low <= chance
+        ]
+        if low:
+            sentences.append(
+                f"Not told from guessing on {source.title} ({100 * chance:.2f} %): {', '.join(low)}; what is said of "
+                "these rows there is said of methods that did not learn the task."
+            )
+    return sentences
+
+
 def image_values(scores: Scores, testbed: str, backbone: str, method: str) -> Floats:
     """1 or 0 for every query image of a big episode [Q], block by block: their mean weighs blocks by their images."""
     predictions = scores.rows(testbed, backbone, method)["prediction"].combine_chunks()
