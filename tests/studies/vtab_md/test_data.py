@@ -107,7 +107,9 @@ def test_a_tfds_folder_with_train_and_test_alone_is_a_big_episode(fresh_cache: P
     )
     [source] = open_sources(named_sources(natural__animals=folder), seed=0)
     rows = split_rows(source.data)
-    shades = {part: [source.data.image(int(row)).getpixel((0, 0))[0] for row in rows[part]] for part in rows}
+    shades = {
+        part: [int(np.asarray(source.data.image(int(row)))[0, 0, 0]) for row in rows[part]] for part in rows
+    }
     assert shades == {"train": list(range(18)), "validation": [18, 19], "test": list(range(100, 106))}
     assert (
         not source.problem
