@@ -43,11 +43,11 @@ def test_every_cell_has_the_same_budget(settings_of: Any, data: DomainData) -> N
         if "start" in training.options:
             budgets.setdefault(name.rsplit(" ", 1)[1], set()).add(tuple(training.options[n] for n in names))
     assert budgets == {
-        "multiclass": {(100, 30, 10, 16, 28)},
-        "matching": {(100, 30, 10, 1, 28)},
-        "protonet": {(100, 30, 10, 1, 28)},
-        "fomaml": {(50, 15, 10, 2, 28)},  # two tasks a step
-        "metadelta": {(10, 3, 10, 640, 28)},  # ten batches of 64 a step
+        "multiclass": {(100, 30, 8, 16, 28)},
+        "matching": {(100, 30, 8, 1, 28)},
+        "protonet": {(100, 30, 8, 1, 28)},
+        "fomaml": {(50, 15, 8, 2, 28)},  # two tasks a step
+        "metadelta": {(10, 3, 8, 640, 28)},  # ten batches of 64 a step
     }
     assert len(trainings) == 2 + 2 * 5 * (1 + settings.held_out)
     assert not any("minutes" in {**training.options, **training.limits} for training in trainings.values())
