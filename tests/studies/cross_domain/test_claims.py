@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from longshot.competition import published
 from longshot.studies.cross_domain import paper
 from longshot.studies.cross_domain.cells import CROSS_DOMAIN, PAPERS, WITHIN_DOMAIN
 from longshot.studies.cross_domain.claims import lower_half, paper_claims
@@ -71,8 +70,8 @@ def test_numbers_stand_beside_the_papers(planted: Any, everywhere: Any) -> None:
 
 
 def test_the_papers_order_and_its_early_rise_are_those_of_its_tables() -> None:
-    rows = published.table(9).rows
-    means = [np.mean([mean for mean, _ in cells]) / 100 for cells in rows.values()]
+    rows = paper.printed(9).rows
+    means = [np.mean([cell.mean for cell in cells if cell is not None]) / 100 for cells in rows.values()]
     early, late = np.polyfit(range(1, 6), means[:5], 1)[0], np.polyfit(range(5, 21), means[4:], 1)[0]
     assert paper.early_rise("pre-trained") == pytest.approx(early - late, abs=1e-6)
     assert paper.order_kept("ways", "pre-trained", OTHERS) == pytest.approx(1.0)

@@ -17,9 +17,9 @@ import pytest
 from PIL import Image
 from scipy import stats
 
-from longshot.competition import published
 from longshot.evaluation.results import Results
 from longshot.splits.split import Split
+from longshot.studies.cross_domain import paper
 from longshot.studies.cross_domain.cells import BASELINES, CONDITIONS
 from longshot.testbeds.testbed import Testbed
 
@@ -174,7 +174,7 @@ def test_the_page_has_the_study(study: Path) -> None:
     assert {path.stem for path in (study / "tables").iterdir()} == names
     for name, number in (("methods", 5), ("ways-random", 6), ("shots-pre-trained", 9), ("difficulty", 10)):
         text = (study / f"tables/{name}.md").read_text("utf-8")
-        cells = [cell for row in published.table(number).rows.values() for cell in row]
+        cells = [cell for _, _, cell in paper.printed(number).numbers()]
         assert "Not measured here." in text and all(
             f"{mean:.1f} ± {half:.1f}" in text for mean, half in cells
         )

@@ -53,7 +53,7 @@ def test_printed_means_are_means_of_printed_sources(table_number: int) -> None:
         if key not in table.rows:
             assert table_number == 9 and key != "md"
             continue
-        for number, column in enumerate(table.columns):
+        for number, column in enumerate(table.heads):
             mean = sum(table.rows[name][number][0] for name in names) / len(names)
             assert mean == pytest.approx(table.rows[key][number][0], abs=0.0101), (column, key)
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from longshot.competition import published
 from longshot.core.arrays import Floats
 from longshot.reports.sheets import Sheet
 from longshot.statistics import correlation
 from longshot.studies.cross_domain.cells import Condition
 from longshot.studies.cross_domain.settings import PRETRAINED
-from longshot.studies.engine.tables import Fact, heads, row
+from longshot.studies.engine.published import PublishedTable, published_paper
+from longshot.studies.engine.tables import Fact
 
-SHORT = "Carrión-Ojeda et al., 2022"
 _NOTE = (
     "Published numbers: normalised accuracy in %, ± half the 95 % interval over tasks, ten datasets of Meta-Album, "
     "ResNet-18. Not measured here."
@@ -22,40 +22,49 @@ _NOTE = (
 _SWEEPS = {"ways": (6, 7), "shots": (8, 9)}  # tables from random and from pre-trained weights
 
 
+def printed(number: int) -> PublishedTable:
+    """Table 5 … 10 of the paper.
+
+    >>> printed(5).value("metadelta", "within-domain, random")
+    PrintedNumber(mean=23.6, half=0.8)
+    """
+    return published_paper(__package__).table(str(number))
+
+
 def sheet(number: int) -> Sheet:
-    """A printed table."""
-    printed = published.table(number)
-    rows = [
-        row(name, *(f"{mean:.1f} ± {half:.1f}" for mean, half in cells))
-        for name, cells in printed.rows.items()
-    ]
-    names = heads(printed.by, *printed.columns)
-    return Sheet(f"Published: {SHORT}, table {number}: {printed.caption}", names, [rows], _NOTE, labels=1)
+    """A printed table to read."""
+    short, table = published_paper(__package__).source.short, printed(number)
+    return replace(table.sheet(f"Published: {short}, table {number}: {table.caption}"), note=_NOTE)
 
 
 def records(number: int) -> list[Fact]:
     """The same as CSV rows; shares."""
-    printed = published.table(number)
+    table = printed(number)
     return [
         {
             "source": f"published, table {number}",
-            printed.by: name,
+            table.head: name,
             "column": column,
-            "mean": round(mean / 100, 6),
-            "low": round((mean - half) / 100, 6),
-            "high": round((mean + half) / 100, 6),
+            "mean": round(cell.mean / 100, 6),
+            "low": None if cell.half is None else round((cell.mean - cell.half) / 100, 6),
+            "high": None if cell.half is None else round((cell.mean + cell.half) / 100, 6),
             "tasks": None,
             "mark": "",
         }
-        for name, cells in printed.rows.items()
-        for column, (mean, half) in zip(printed.columns, cells, strict=True)
+        for column, name, cell in table.numbers()
     ]
+
+
+def _column(number: int, column: str) -> Floats:
+    """A column as shares."""
+    return np.array([cell.mean / 100 for head, _, cell in printed(number).numbers() if head == column])
 
 
 def share(condition: Condition, start: str, method: str) -> float:
     """Table 5: a baseline's normalised accuracy as a share."""
-    printed = published.table(5)
-    return printed.rows[method][printed.columns.index(f"{condition.name}, {start}")][0] / 100
+    cell = printed(5).value(method, f"{condition.name}, {start}")
+    assert cell is not None
+    return cell.mean / 100
 
 
 def sweep_number(name: str, start: str) -> int:
@@ -65,10 +74,9 @@ def sweep_number(name: str, start: str) -> int:
 
 def _sweep(name: str, start: str, methods: Sequence[str] = ()) -> tuple[Floats, Floats]:
     """Ways or shots [n], and the printed shares [n, M] of the baselines."""
-    printed = published.table(sweep_number(name, start))
-    columns = [printed.columns.index(method) for method in methods or printed.columns]
-    x = np.array([int(label) for label in printed.rows], np.float64)
-    return x, np.array([[cells[c][0] / 100 for c in columns] for cells in printed.rows.values()])
+    number = sweep_number(name, start)
+    x = np.array([int(label) for label in printed(number).rows], np.float64)
+    return x, np.stack([_column(number, method) for method in methods or printed(number).heads], axis=1)
 
 
 def early_rise(start: str) -> float:
@@ -88,9 +96,7 @@ def order_kept(name: str, start: str, methods: Sequence[str]) -> float:
 
 def _difficulty(condition: Condition, method: str) -> Floats:
     """Table 10: a column as shares over the ten datasets."""
-    printed = published.table(10)
-    column = printed.columns.index(f"{condition.name}, {method}")
-    return np.array([cells[column][0] / 100 for cells in printed.rows.values()])
+    return _column(10, f"{condition.name}, {method}")
 
 
 def widest(condition: Condition) -> float:

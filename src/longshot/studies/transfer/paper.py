@@ -2,55 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from functools import cache
-from importlib.resources import files
-from typing import Any
 
-from longshot.reports.sheets import Sheet, SheetCell
-from longshot.studies.engine.tables import Fact, heads, row
+from longshot.reports.sheets import Sheet
+from longshot.studies.engine.published import PublishedTable, published_paper
+from longshot.studies.engine.tables import Fact
 from longshot.studies.transfer.stats import ADAPTING
 
 
-@cache
-def _data() -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(files(__package__).joinpath("published.json").read_text("utf-8"))
-    return data
+def _table(number: int) -> PublishedTable:
+    return published_paper(__package__).table(str(number))
 
 
 def sheet(number: int, labels: Mapping[str, str] | None = None) -> Sheet:
     """Table 1, 2, 4 or 5 as it was printed, the best of each column in bold; ``labels`` rename its rows."""
-    table = _data()["tables"][str(number)]
-    pick = {"max": max, "min": min, None: None}[table["best"]]
-    columns = list(zip(*table["rows"].values(), strict=True))
-    best = [pick(v for v in column if v is not None) if pick else None for column in columns]
-    rows = [
-        row(
-            (labels or {}).get(name, name),
-            *(
-                SheetCell("–")
-                if v is None
-                else SheetCell(format(v, table["form"]), "best" if v == top else "")
-                for v, top in zip(values, best, strict=True)
-            ),
-        )
-        for name, values in table["rows"].items()
-    ]
-    names = [*heads(table["head"]), *map(tuple, table["columns"])]
-    title = f"Published: {_data()['source']['short']}, table {number}"
-    return Sheet(title, names, [rows], table["note"], labels=1)
+    short = published_paper(__package__).source.short
+    return _table(number).sheet(f"Published: {short}, table {number}", labels)
 
 
 def numbers(number: int) -> list[tuple[str, str, float]]:
     """(column, row, value) of a table that has no groups of columns, column after column; missing ones left out."""
-    table = _data()["tables"][str(number)]
-    return [
-        (column, name, values[index])
-        for index, (_, column) in enumerate(table["columns"])
-        for name, values in table["rows"].items()
-        if values[index] is not None
-    ]
+    return [(column, name, cell.mean) for column, name, cell in _table(number).numbers()]
 
 
 def span(number: int, name: str, against: str = "", scale: float = 1) -> tuple[float, float]:
@@ -73,13 +45,11 @@ def span(number: int, name: str, against: str = "", scale: float = 1) -> tuple[f
 
 def drop(method: str, shot: int, near: str, far: str) -> float | None:
     """Table 4: accuracy on the split ``near`` minus that on ``far``, as a share; None where it was not printed."""
-    table = _data()["tables"]["4"]
-    key = [f"{shot}-shot", method]
-    if key not in table["columns"] or not {near, far} <= set(table["rows"]):
+    table, key = _table(4), (f"{shot}-shot", method)
+    if key not in table.columns:
         return None
-    column = table["columns"].index(key)
-    first, second = (float(table["rows"][split][column]) for split in (near, far))
-    return round((first - second) / 100, 6)
+    first, second = (table.value(split, key) for split in (near, far))
+    return None if first is None or second is None else round((first.mean - second.mean) / 100, 6)
 
 
 def hardest_records() -> list[Fact]:
@@ -105,14 +75,15 @@ def correlations_records() -> list[Fact]:
 
 def accuracies_records() -> list[Fact]:
     """Table 4 for CIFAR100 as CSV rows."""
-    table = _data()["tables"]["4"]
+    table = _table(4)
     blank = {"low": None, "high": None, "tasks": None, "mark": ""}
     return [
         {"source": "published", "dataset": "CIFAR100", "split": split, "way": 5, "method": method}
-        | {"shot": int(shot.removesuffix("-shot")), "mean": round(value / 100, 6), **blank}
+        | {"shot": int(shot.removesuffix("-shot")), "mean": round(cell.mean / 100, 6), **blank}
         | {"embedding": "adapts" if method in ADAPTING else "fixed"}
-        for split, values in table["rows"].items()
-        for (shot, method), value in zip(table["columns"], values, strict=True)
+        for split, cells in table.rows.items()
+        for (shot, method), cell in zip(table.columns, cells, strict=True)
+        if cell is not None
     ]
 
 

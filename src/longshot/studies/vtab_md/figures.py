@@ -117,7 +117,7 @@ def of_paper(figure: str, allowed: Sequence[int]) -> Chart | None:
     aggregates: dict[tuple[str, str], Value] = {}
     for number in numbers:
         table = paper.printed(number)
-        for column in table.columns:
+        for column in table.heads:
             key = f"{number} {column}"
             size = column.partition("(")[2].partition("×")[0] if figure == "figure-3" else ""
             line = ApproachLine(key, column, _TRAINED.get(number, "") if len(numbers) > 1 else "")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from longshot.core.errors import UserError
 from longshot.reports.sheets import Sheet
+from longshot.studies.engine.published import PublishedTable, published_paper
 from longshot.studies.engine.tables import Fact, heads, row
 from longshot.studies.vtab_md import data
 from longshot.studies.vtab_md.data import GROUPS, MD, VTAB
@@ -40,42 +37,20 @@ ROWS = {
 }
 
 
-@dataclass(frozen=True)
-class Printed:
-    """One table: ``rows[source]`` has (mean, half or None) in % for every column; sources by name, aggregates too."""
-
-    number: int
-    title: str
-    columns: tuple[str, ...]
-    rows: dict[str, tuple[tuple[float, float | None], ...]]
-
-    def value(self, source: str, column: str) -> tuple[float, float | None] | None:
-        """Mean and half interval in %, None where the paper printed none."""
-        return self.rows[source][self.columns.index(column)] if source in self.rows else None
-
-
-@cache
 def source() -> dict[str, Any]:
     """Title, authors, year and short name of the paper."""
-    facts: dict[str, Any] = _data()["source"]
-    return facts
+    return published_paper(__package__).source.model_dump()
 
 
-@cache
-def printed(number: int) -> Printed:
-    """Table 4, 5, 6, 7, 8 or 9 of the paper.
+def printed(number: int) -> PublishedTable:
+    """Table 4, 5, 6, 7, 8 or 9 of the paper: rows are sources by name and aggregates.
 
     >>> printed(4).value("omniglot", "CTX")
-    (84.55, 0.94)
+    PrintedNumber(mean=84.55, half=0.94)
     """
-    for table in _data()["tables"]:
-        if table["number"] == number:
-            rows = {
-                name: tuple((cell[0], cell[1] if len(cell) > 1 else None) for cell in cells)
-                for name, cells in table["rows"].items()
-            }
-            return Printed(number, table["title"], tuple(table["columns"]), rows)
-    raise UserError(f"There is no table {number} of VTAB+MD here; there are 4 to 9.")
+    if str(number) not in published_paper(__package__).tables:
+        raise UserError(f"There is no table {number} of VTAB+MD here; there are 4 to 9.")
+    return published_paper(__package__).table(str(number))
 
 
 def difference(first: str, second: str, on: str) -> float | None:
@@ -98,12 +73,12 @@ def source_sheet(number: int) -> Sheet:
     tasks = ([name for name in VTAB if VTAB[name].group == group] for group in GROUPS)
     lists = (list(MD), *tasks, list(AGGREGATES))
     blocks = [
-        [row(TITLES[name], *map(_text, table.rows[name])) for name in names]
+        [row(TITLES[name], *map(table.text, table.rows[name])) for name in names]
         for names in ([name for name in listed if name in table.rows] for listed in lists)
     ]
     return Sheet(
-        f"Published: {source()['short']}, table {number}, {table.title}",
-        heads("data source", *table.columns),
+        f"Published: {source()['short']}, table {number}, {table.caption}",
+        heads(table.head, *table.heads),
         [block for block in blocks if block],
         "Published numbers, % with the printed 95 % interval (60 episodes for BiT, 600 for others); not measured here.",
         labels=1,
@@ -115,11 +90,11 @@ def aggregate_sheet(numbers: Sequence[int]) -> Sheet:
     blocks = []
     for number in numbers:
         table = printed(number)
-        title = f"table {number}: {table.title}"
+        title = f"table {number}: {table.caption}"
         block = []
-        for column in table.columns:
+        for column in table.heads:
             values = [table.value(name, column) for name in AGGREGATES]
-            block.append(row(column, title, *("–" if value is None else _text(value) for value in values)))
+            block.append(row(column, title, *map(table.text, values)))
         blocks.append(block)
     named = f"table {numbers[0]}" if len(numbers) == 1 else f"tables {', '.join(map(str, numbers))}"
     return Sheet(
@@ -136,7 +111,10 @@ def records(numbers: Sequence[int], keys: Sequence[str]) -> list[Fact]:
     for number in numbers:
         table = printed(number)
         for name, cells in table.rows.items():
-            for column, (mean, half) in zip(table.columns, cells, strict=True):
+            for column, cell in zip(table.heads, cells, strict=True):
+                if cell is None:
+                    continue
+                mean, half = cell
                 fact = {
                     "source": f"published, table {number}",
                     "row": column,
@@ -148,15 +126,3 @@ def records(numbers: Sequence[int], keys: Sequence[str]) -> list[Fact]:
                 }
                 facts.append({key: fact.get(key) for key in keys})
     return facts
-
-
-def _text(cell: tuple[float, float | None]) -> str:
-    mean, half = cell
-    return f"{mean:.2f}" if half is None else f"{mean:.2f} ± {half:.2f}"
-
-
-@cache
-def _data() -> dict[str, Any]:
-    text = files(__package__).joinpath("published.json").read_text(encoding="utf-8")
-    printed: dict[str, Any] = json.loads(text)
-    return printed
