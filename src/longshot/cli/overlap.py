@@ -33,7 +33,7 @@ _SHOWN = 10  # pairs and classes listed on the screen; the file has all
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
-    help="Images of B looked at for each image of A, as it is and mirrored.",
+    help="Pairs of each image whose pixels are compared at most.",
 )
 @click.option(
     "--index",
@@ -72,7 +72,8 @@ def overlap(
         longshot datasets overlap upstream test -o overlap.parquet --page overlap.html
         longshot datasets without upstream overlap.parquet -o upstream-deduplicated.view.json
 
-    A near copy survives re-encoding, resizing, a crop by 5 % and mirroring; every one was compared pixel by pixel.
+    A near copy survives re-encoding, resizing, other brightness or contrast, grey, a border of 6 %, crops to 80 % of
+    each side, mirroring and quarter turns; every one was compared pixel by pixel.
     What was found is remembered: 'longshot evaluate' warns when a network's training data overlaps the testbed.
     """
     import longshot
@@ -159,7 +160,9 @@ def _print(overlap: Overlap) -> None:
         print_table(
             [
                 {
-                    "kind": pair["kind"] + (", mirrored" if pair["mirrored"] else ""),
+                    "kind": pair["kind"]
+                    + (", mirrored" if pair["mirrored"] else "")
+                    + (f", turned {pair['turned']}°" if pair["turned"] else ""),
                     "distance": f"{pair['distance']:.3f}",
                     "A": pair["key_a"],
                     "B": pair["key_b"],

@@ -112,8 +112,7 @@ def list_methods() -> list[dict[str, Any]]:
     -------
     list of dict
         ``name``, ``setting`` (inductive or transductive), ``kind`` (what happens to the network), ``needs`` (features
-        or images), ``family``, ``paper``, ``settings`` with their defaults, and ``variants``: by the name of a variant
-        the call with the settings of that paper's authors.
+        or images), ``family``, ``paper`` and ``settings`` with their defaults.
 
     Examples
     --------
@@ -121,11 +120,7 @@ def list_methods() -> list[dict[str, Any]]:
     ['euclidean']
     """
     from longshot.methods.images import ImageMethod
-    from longshot.methods.variants import VARIANTS
 
-    calls = {
-        (call.partition("(")[0], name): call for name, variant in VARIANTS.items() for call in variant.calls
-    }
     records = []
     for name in [*method_names(), *image_method_names()]:
         chosen = method_class(name)
@@ -138,7 +133,6 @@ def list_methods() -> list[dict[str, Any]]:
                 "family": chosen.family,
                 "paper": chosen.paper,
                 "settings": parameters(chosen.__init__),
-                "variants": {variant: call for (method, variant), call in calls.items() if method == name},
             }
         )
     return records

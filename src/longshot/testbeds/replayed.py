@@ -173,6 +173,26 @@ class ReplayedEpisodes:
         return [self._episodes[task] for task in streams.tasks]
 
 
+def find_spec_file(folder: str | Path, source: str) -> Path:
+    """The spec of a source in a folder of specs: ``SOURCE_dataset_spec.json`` or ``SOURCE/dataset_spec.json``.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where the specs lie, as in Meta-Dataset's repository or beside its records.
+    source : str
+        Its name in Meta-Dataset, such as cu_birds.
+    """
+    names = (f"{source}_dataset_spec.json", f"{source}/dataset_spec.json")
+    file = next((Path(folder, name) for name in names if Path(folder, name).is_file()), None)
+    if file is None:
+        raise UserError(
+            f"There is neither {names[0]} nor {names[1]} in {folder}, and a replay of '{source}' needs one of them",
+            "put it there, or call the source as Meta-Dataset does",
+        )
+    return file
+
+
 def check_replay(choices: Mapping[str, Any], settings: Mapping[str, Any], split: str | None) -> None:
     """UserError for what does not go with a replay, which brings shape, classes and split of its own.
 

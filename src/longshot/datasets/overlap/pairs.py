@@ -13,19 +13,27 @@ from numpy.typing import NDArray
 from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.overlap import verify
+from longshot.datasets.overlap.candidates import (
+    RowPairs,
+    Start,
+    best_variants,
+    embed_all,
+    in_place,
+    neighbour_rows,
+    turned_round,
+    whole_frequencies,
+)
+from longshot.datasets.overlap.descriptors import grey, inverse, learn_metric, sample_rows
 from longshot.datasets.overlap.search import Neighbours, nearest
-from longshot.datasets.overlap.signatures import Signatures, mirrored, signatures, thumbnail
+from longshot.datasets.overlap.signatures import Signatures, signatures, thumbnail
 
 KINDS = ("exact", "near", "similar")
-NEIGHBOURS = 10  # looked at per image, as it is and mirrored
+NEIGHBOURS = 10  # pairs of each image whose pixels are compared
 SIMILARITY = 0.95  # cosine in the embedding from which a pair is listed as similar
-_RELATED = 0.65  # cosine of descriptors below which pixels are not compared
 _ALIGNED = 0.12  # distance on thumbnails below which the images themselves are read
 # Distances on 64 × 64 pixels up to which two images are copies; docs/overlap.md tells how they were chosen.
-_COLOUR, _DETAIL = 0.12, 0.14
+_GREY, _DETAIL, _COLOUR = 0.055, 0.12, 0.05
 _MANY = 10_000  # pairs of one group of identical images that are all listed; beyond, each image once
-
-RowPairs = NDArray[np.int64]  # [P, 2]: row of A, row of B
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ class ImagePairs:
     rows: RowPairs
     kind: NDArray[np.int8]  # position in KINDS
     distance: NDArray[np.float32]
-    mirrored: NDArray[np.bool_]
+    symmetry: NDArray[np.int8]  # how the picture of A is turned (see ``descriptors.orient``)
     index: str  # how descriptors (and embeddings) were searched
 
     def __len__(self) -> int:
@@ -59,8 +67,8 @@ def find_pairs(
 ) -> ImagePairs:
     """Every image of A with its copies in B; within one dataset (equal fingerprints) each pair once.
 
-    Exact copies have the same pixels. Near copies are among the nearest descriptors (of the image and of its mirror
-    image) or embeddings, and pass the comparison of pixels.
+    Exact copies have the same pixels. Near copies are found by ``candidates`` (or are near in an embedding) and pass
+    the comparison of pixels in ``verify``.
 
     Parameters
     ----------
@@ -70,7 +78,7 @@ def find_pairs(
         The vectors [N, d] of a dataset; pairs of near vectors are candidates too, and listed as similar where they do
         not pass the comparison of pixels.
     neighbours : int
-        How many of B's images are looked at for each of A's, as it is and mirrored.
+        Of how many pairs of each image the pixels are compared at most.
     similarity : float
         Cosine of vectors from which a pair is listed as similar.
     index, device, workers
@@ -80,40 +88,62 @@ def find_pairs(
     table_a = signatures(a, workers)
     table_b = table_a if same else signatures(b, workers)
     exact = exact_pairs(table_a.digests, table_b.digests, same)
-    flat_a = table_a.descriptors()
-    flat_b = flat_a if same else table_b.descriptors()
-    candidates: list[tuple[RowPairs, bool]] = []
-    indexes: set[str] = set()
-
-    def search(queries: NDArray[Any], base: NDArray[Any], description: str) -> Neighbours:
-        near = nearest(
-            queries,
-            base,
+    near = _near_starts(table_a, table_b, same, neighbours, index=index, device=device)
+    starts, indexes = near.starts, {near.index}
+    similar, cosine = np.empty((0, 2), np.int64), np.empty(0, np.float32)
+    if embed is not None:
+        vectors = embed(a)
+        hits = nearest(
+            vectors,
+            vectors if same else embed(b),
             neighbours,
             index=index,
             leave_self=same,
             device=device,
-            description=description,
+            description="compare embeddings",
         )
-        indexes.add(near.index)
-        return near
-
-    for turned in (False, True):
-        queries = mirrored(flat_a) if turned else flat_a
-        near = search(queries, flat_b, "compare mirrored images" if turned else "compare images")
-        candidates.append((_above(near, _RELATED)[0], turned))
-    similar, cosine = np.empty((0, 2), np.int64), np.empty(0, np.float32)
-    if embed is not None:
-        vectors = embed(a)
-        near = search(vectors, vectors if same else embed(b), "compare embeddings")
-        similar, cosine = _above(near, similarity)
-        candidates += [(similar, False), (similar, True)]
-    parts = [(exact, np.zeros(len(exact), np.float32), 0, False)]
-    for pairs, turned in candidates:
-        copies, distance = _copies(a, b, table_a, table_b, _once(pairs, same), turned)
-        parts.append((copies, distance, 1, turned))
-    parts.append((similar, 1 - cosine, 2, False))
+        indexes.add(hits.index)
+        similar, cosine = _above(hits, similarity)
+        starts += near.of_pairs(hits.rows, neighbours)
+    parts = [(exact, np.zeros(len(exact), np.float32), 0, np.zeros(len(exact), np.int8))]
+    for start in starts:
+        copies, distance = _copies(a, b, table_a, table_b, start)
+        parts.append((copies.pairs, distance, 1, copies.symmetry.astype(np.int8)))
+    parts.append((similar, 1 - cosine, 2, np.zeros(len(similar), np.int8)))
     return _gather(parts, same, " and ".join(sorted(indexes)), len(b))
+
+
+@dataclass(frozen=True, eq=False)
+class _Near:
+    """Pairs that low frequencies say may be copies, and what it takes to look at further pairs."""
+
+    starts: list[Start]
+    index: str
+    thumbnails: NDArray[np.uint8]  # of A
+    frequencies: torch.Tensor  # of B
+
+    def of_pairs(self, rows: NDArray[np.int64], most: int) -> list[Start]:
+        """How A's pictures may lie on these rows [N, K] of B (−1: none)."""
+        return [in_place(best_variants(self.thumbnails, self.frequencies, rows, most, "orient neighbours"))]
+
+
+def _near_starts(a: Signatures, b: Signatures, same: bool, most: int, **search: Any) -> _Near:
+    """Candidates among all pairs: A's pictures cut and turned, and B's, unless they are the same."""
+    sides = [a] if same else [a, b]
+    sample = [grey(side.thumbnails[sample_rows(len(side))]) for side in sides]
+    metric = learn_metric(torch.cat(sample))
+    vectors = [embed_all(metric, side.thumbnails) for side in sides]
+    frequencies = [whole_frequencies(side.thumbnails) for side in sides]
+    starts, index = [], ""
+    for number, side in enumerate(sides):
+        other = 0 if same else 1 - number
+        words = "compare images" if number == 0 else "compare images the other way round"
+        rows, index = neighbour_rows(
+            metric, side.thumbnails, vectors[number], vectors[other], words, leave_self=same, **search
+        )
+        start = best_variants(side.thumbnails, frequencies[other], rows, most, f"orient: {words}")
+        starts.append(in_place(start) if number == 0 else turned_round(start))
+    return _Near(starts, index, a.thumbnails, frequencies[-1])
 
 
 def exact_pairs(a: NDArray[np.uint8], b: NDArray[np.uint8], same: bool) -> RowPairs:
@@ -156,54 +186,59 @@ def _once(pairs: RowPairs, same: bool) -> RowPairs:
 
 
 def _copies(
-    a: Dataset, b: Dataset, table_a: Signatures, table_b: Signatures, pairs: RowPairs, turned: bool
-) -> tuple[RowPairs, NDArray[np.float32]]:
+    a: Dataset, b: Dataset, table_a: Signatures, table_b: Signatures, start: Start
+) -> tuple[Start, NDArray[np.float32]]:
     """Those of the pairs that pass the comparison of pixels, with the distance of their details."""
-    copies, distances = [np.empty((0, 2), np.int64)], [np.empty(0, np.float32)]
+    passed, distances = np.zeros(len(start), np.bool_), np.empty(len(start), np.float32)
     step = 2048
-    with progress("compare pixels", total=len(pairs), unit="pairs") as bar:
-        for start in range(0, len(pairs), step):
-            part = pairs[start : start + step]
-            thumbnails = table_a.thumbnails[part[:, 0]], table_b.thumbnails[part[:, 1]]
-            alignment = verify.align(*_tensors(*thumbnails, turned))
+    with progress("compare pixels", total=len(start), unit="pairs") as bar:
+        for begin in range(0, len(start), step):
+            part = start.take(slice(begin, begin + step))
+            thumbnails = [
+                grey(table.thumbnails[part.pairs[:, side]]) for side, table in enumerate((table_a, table_b))
+            ]
+            alignment = verify.align(thumbnails[0], thumbnails[1], _alignment(part))
             near = torch.nonzero(alignment.distance <= _ALIGNED)[:, 0]
             if len(near):
-                chosen = part[near.numpy()]
-                images = _tensors(_read(a, chosen[:, 0]), _read(b, chosen[:, 1]), turned)
-                colour, detail = verify.compare(*images, alignment[near])
-                passed = ((colour <= _COLOUR) & (detail <= _DETAIL)).numpy()
-                copies.append(chosen[passed])
-                distances.append(detail.numpy()[passed])
+                chosen = part.pairs[near.numpy()]
+                images = [_read(data, chosen[:, side]) for side, data in enumerate((a, b))]
+                d = verify.compare(images[0], images[1], alignment[near])
+                copies = ((d.grey <= _GREY) & (d.detail <= _DETAIL) & (d.colour <= _COLOUR)).numpy()
+                passed[begin + near.numpy()[copies]] = True
+                distances[begin + near.numpy()] = d.detail.numpy()
             bar.advance(len(part))
-    return np.concatenate(copies), np.concatenate(distances)
+    return start.take(passed), distances[passed]
 
 
-def _read(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+def _alignment(start: Start) -> verify.Alignment:
+    values = (start.symmetry, start.second, start.framed, start.rows, start.columns)
+    return verify.Alignment(torch.ones(len(start)), *(torch.from_numpy(np.array(value)) for value in values))
+
+
+def _read(dataset: Dataset, rows: NDArray[np.int64]) -> torch.Tensor:
     """Images [P] → bytes [P, 64, 64, 3]; each is read once."""
     unique, places = np.unique(rows, return_inverse=True)
     pictures = np.stack([thumbnail(dataset.image(int(row)), verify.DETAIL) for row in unique])
-    return np.asarray(pictures[places])
-
-
-def _tensors(
-    images_a: NDArray[np.uint8], images_b: NDArray[np.uint8], turned: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    first = torch.from_numpy(np.array(images_a))
-    return (first.flip(2) if turned else first), torch.from_numpy(np.array(images_b))
+    return torch.from_numpy(pictures[places])
 
 
 def _gather(
-    parts: list[tuple[RowPairs, NDArray[np.float32], int, bool]], same: bool, index: str, width: int
+    parts: list[tuple[RowPairs, NDArray[np.float32], int, NDArray[np.int8]]],
+    same: bool,
+    index: str,
+    width: int,
 ) -> ImagePairs:
     """One row per pair: the strongest kind, and among equals the smallest distance."""
     rows = np.concatenate([pairs for pairs, *_ in parts])
+    symmetry = np.concatenate([symmetries for *_, symmetries in parts])
     if same:
+        exchanged = rows[:, 0] > rows[:, 1]
+        symmetry = np.where(exchanged, inverse(symmetry), symmetry)
         rows = np.sort(rows, 1)
     distance = np.concatenate([values for _, values, *_ in parts]).astype(np.float32)
     kind = np.concatenate([np.full(len(pairs), number, np.int8) for pairs, _, number, _ in parts])
-    turned = np.concatenate([np.full(len(pairs), flag) for pairs, _, _, flag in parts])
-    order = np.lexsort((turned, distance, kind))
+    order = np.lexsort((symmetry, distance, kind))
     _, first = np.unique(rows[order] @ np.array([width, 1]), return_index=True)
     chosen = order[first]
     chosen = chosen[np.lexsort((*rows[chosen].T[::-1], distance[chosen], kind[chosen]))]
-    return ImagePairs(rows[chosen], kind[chosen], distance[chosen], turned[chosen].astype(bool), index)
+    return ImagePairs(rows[chosen], kind[chosen], distance[chosen], symmetry[chosen].astype(np.int8), index)

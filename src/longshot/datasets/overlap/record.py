@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -19,6 +20,7 @@ from longshot.core.files import atomic, cache_dir, canonical_json, find_cached, 
 from longshot.core.settings import Loose, read_record
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.overlap.classes import RELATIONS, SharedClass
+from longshot.datasets.overlap.descriptors import turn_of
 from longshot.datasets.overlap.pairs import KINDS, ImagePairs
 from longshot.features.content import content_of
 
@@ -33,6 +35,7 @@ SCHEMA = pa.schema(
         ("kind", pa.string()),
         ("distance", pa.float32()),
         ("mirrored", pa.bool_()),
+        ("turned", pa.int16()),  # degrees, anticlockwise, after mirroring: A's picture then lies as B's
     ]
 )
 _ENDINGS = (".parquet", ".json")
@@ -69,7 +72,7 @@ class Overlap:
     ----------
     pairs : pyarrow.Table
         One row per pair of images: keys, classes and splits of A and B, kind (exact, near, similar), distance,
-        mirrored.
+        mirrored, turned.
     a, b : dict
         The two datasets: name, source, fingerprint, numbers of images and classes.
     classes : tuple of SharedClass
@@ -178,6 +181,8 @@ class Overlap:
             else:
                 pairs = pq.read_table(path)
                 meta = json.loads(pairs.schema.metadata[b"longshot_overlap"])
+                if "turned" not in pairs.column_names:  # written before quarter turns were looked for
+                    pairs = pairs.append_column("turned", pa.array(np.zeros(len(pairs), np.int16)))
                 pairs = pairs.replace_schema_metadata().cast(SCHEMA)
         except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
             raise UserError(
@@ -202,7 +207,8 @@ def make_overlap(
         columns[f"split_{side}"] = splits.take(labels)
     columns["kind"] = pa.array(KINDS).take(pa.array(pairs.kind))
     columns["distance"] = pa.array(pairs.distance)
-    columns["mirrored"] = pa.array(pairs.mirrored)
+    mirrored, turned = turn_of(pairs.symmetry)
+    columns["mirrored"], columns["turned"] = pa.array(mirrored), pa.array(turned)
     table = pa.table([columns[name] for name in SCHEMA.names], names=SCHEMA.names).cast(SCHEMA)
     return Overlap(table, _about(a), _about(b), tuple(classes), {**settings, "index": pairs.index})
 

@@ -56,8 +56,9 @@ class Draw:
         """Everything that decides the testbed, defaults included: shape, classes, instances, and the rest by name."""
         settings: dict[str, Any] = {"data": self.source}
         used = set(_CHOICES)
+        replayed = {"shape": "replay", "classes": "replay"} if "replay" in self.words else {}
         for choice in _CHOICES:
-            word = self.words.get(choice, _DEFAULTS[choice])
+            word = self.words.get(choice, {**_DEFAULTS, **replayed}[choice])
             settings[choice] = (
                 described(choice, word, self.words) if word in _KNOWN[choice] else {"name": word}
             )

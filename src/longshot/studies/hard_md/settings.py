@@ -49,6 +49,10 @@ class HardSettings(kinds.StudySettings):
     shot: int = Field(ge=1, description="Its support images per class")
     query: int = Field(ge=1, description="Query images per class, of variable shapes at most")
     drop_small: bool = Field(description="Leave out classes with too few images, and say how many")
+    replay: kinds.Text | None = Field(
+        None,
+        description="Folder of Meta-Dataset's dataset_spec.json files: variable shapes are its episodes; null: drawn",
+    )
     max_way: int = Field(ge=5, description="Most ways of variable shapes")
     max_support: int = Field(ge=5, description="Most support images of variable shapes")
     objective: Objective = Field(description="The loss that supports are chosen by")

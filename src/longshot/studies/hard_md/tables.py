@@ -309,4 +309,6 @@ def why_table(why: Why) -> TableFile | None:
 def _shape(settings: HardSettings, shape: str) -> str:
     if shape == "fixed":
         return f"{settings.way}-way {settings.shot}-shot"
+    if settings.replay is not None:
+        return "Meta-Dataset's own episodes"
     return f"variable way and shot (up to {settings.max_way} ways, {settings.max_support} support images)"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from longshot.studies.engine.draws import Draw
 from longshot.studies.engine.training import slug
 from longshot.studies.hard_md.settings import OBJECTIVES, HardSettings
+from longshot.testbeds.replayed import find_spec_file
 from longshot.testbeds.shifted import RULE_SETS, objects_attribute
 
 if TYPE_CHECKING:
@@ -138,8 +139,13 @@ def draw_of(settings: HardSettings, bed: HardTestbed, data: Dataset | None = Non
         "objects": settings.objects_tasks,
         "tasks": settings.more_tasks,
     }
+    tasks = counts.get(bed.purpose, settings.tasks)
+    if settings.replay is not None and bed.shape == "variable":
+        spec = settings.replay if data is None else str(find_spec_file(settings.replay, bed.source))
+        fixed = {"tasks": tasks, "seed": settings.seed, "split": settings.split, "allow_repeats": True}
+        return Draw(bed.name, bed.source, {"replay": spec, **_instance_words(settings, bed), **fixed})
     words = {
-        "tasks": counts.get(bed.purpose, settings.tasks),
+        "tasks": tasks,
         **_shape_words(settings, bed),
         **classes,
         **_instance_words(settings, bed),

@@ -16,6 +16,7 @@ from longshot.studies.vtab_md.settings import VtabSettings
 from longshot.testbeds.base import Pool
 from longshot.testbeds.big_episode import BigEpisode, split_rows
 from longshot.testbeds.meta_dataset import BilevelClasses
+from longshot.testbeds.replayed import find_spec_file
 from longshot.testbeds.shapes import FixedShape
 
 _PAPER = {"max_way": 50, "max_query": 10, "max_support": 500, "train": 800, "validation": 200}
@@ -109,8 +110,14 @@ def episodes_name(settings: VtabSettings, source: str, tasks: int) -> str:
 def episodes(settings: VtabSettings, source: StudySource, tasks: int, ways: int) -> Draw:
     """Episodes of the source's test classes; Omniglot's characters of one alphabet, as Meta-Dataset draws them.
 
-    ``ways`` is the most that an episode of this source can have. Fewer episodes are the first of more.
+    ``ways`` is the most that an episode of this source can have. Fewer episodes are the first of more. With a folder of
+    specs in ``replay`` they are Meta-Dataset's own.
     """
+    name = episodes_name(settings, source.name, tasks)
+    if settings.replay is not None:
+        spec = find_spec_file(settings.replay, source.name)
+        fixed = {"tasks": tasks, "seed": settings.seed, "split": settings.split, "allow_repeats": True}
+        return Draw(name, source.name, {"replay": str(spec), **fixed})
     words: dict[str, Any] = {
         "tasks": tasks,
         "shape": "meta-dataset",
@@ -123,7 +130,7 @@ def episodes(settings: VtabSettings, source: StudySource, tasks: int, ways: int)
     }
     if ways < shape_of(settings).min_way:
         words["min_way"] = ways
-    return Draw(episodes_name(settings, source.name, tasks), source.name, words)
+    return Draw(name, source.name, words)
 
 
 def _by_alphabet(source: StudySource) -> bool:

@@ -112,6 +112,10 @@ class VtabSettings(StudySettings):
     backbone: Text = Field(description="Backbone of rows that name none")
     tasks: int = Field(ge=2, description="Episodes of every source")
     split: Text = Field(description="Classes of episodes, where a source has splits")
+    replay: Text | None = Field(
+        None,
+        description="Folder of Meta-Dataset's dataset_spec.json files: their own episodes; null: drawn here",
+    )
     max_way: int = Field(ge=5, description="Most ways of an episode")
     max_query: int = Field(ge=1, description="Most query images per class of an episode")
     max_support: int = Field(ge=5, description="Most support images of an episode")

@@ -1,0 +1,54 @@
+"""Meta-Dataset's own episodes in the two studies that are about its sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from longshot.core.errors import UserError
+from longshot.datasets.formats.meta_dataset import spec_dataset
+from longshot.datasets.formats.meta_dataset_spec import read_spec
+from longshot.studies import get_study, layered
+from longshot.studies.engine.draws import Draw
+from longshot.studies.hard_md.testbeds import draw_of, main
+from longshot.studies.vtab_md.data import StudySource
+from longshot.studies.vtab_md.plan import episodes
+from longshot.testbeds.replay import hash_episodes, read_source
+from record_writers import flat_spec, write_spec
+
+SIZES = [12, 14, 30, 21, 18, 16, 40]
+
+
+@pytest.fixture
+def specs(tmp_path: Path) -> Path:
+    """A folder with the spec of 'small': seven test classes."""
+    write_spec(tmp_path / "small", flat_spec(SIZES, (0, 0, 7)))
+    return tmp_path
+
+
+def _draw(study: str, specs: Path, source: str = "small") -> Draw:
+    file = specs / "small" / "dataset_spec.json"
+    data = spec_dataset("small", "none", read_spec(file), np.repeat(np.arange(7), SIZES), None)  # type: ignore[arg-type]
+    settings = layered(
+        get_study(study), None, (f"replay={specs}", "tasks=4", "seed=1234", "split=test")
+    ).settings
+    if study == "vtab-md":
+        return episodes(settings, StudySource(source, "md", data, official=False), 4, 7)  # type: ignore[arg-type]
+    return draw_of(settings, main("variable", "uniform", source), data)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("study", ["vtab-md", "hard-md"])
+def test_a_study_replays_the_episodes_of_the_spec(study: str, specs: Path) -> None:
+    file = specs / "small" / "dataset_spec.json"
+    draw = _draw(study, specs)
+    assert draw.settings["shape"] == {"name": "replay"} and draw.settings["replay"] == str(file)
+    data = spec_dataset("small", "none", read_spec(file), np.repeat(np.arange(7), SIZES), None)  # type: ignore[arg-type]
+    testbed = draw.draw(data.with_identity("names"), str)
+    assert testbed.meta["sampler"]["episodes_sha256"] == hash_episodes(read_source(file), 4)
+
+
+def test_a_source_without_a_spec_is_named(specs: Path) -> None:
+    with pytest.raises(UserError, match=r"neither other_dataset_spec.json nor other/dataset_spec.json"):
+        _draw("hard-md", specs, "other")
