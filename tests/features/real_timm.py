@@ -34,10 +34,16 @@ FOLDER = Path(tempfile.mkdtemp())
 SMALL = "decode|resize(64,64)|normalize(0.5,0.5)"
 SIZES = [(h, w) for h in (37, 150, 225, 341) for w in (41, 63, 120, 224, 255, 300, 333, 481, 97, 610)]
 CHECKS: list[Callable[[], None]] = []
+LONG: list[Callable[[], None]] = []  # on networks of full size
 
 
 def check(function: Callable[[], None]) -> Callable[[], None]:
     CHECKS.append(function)
+    return function
+
+
+def long_check(function: Callable[[], None]) -> Callable[[], None]:
+    LONG.append(function)
     return function
 
 
@@ -182,7 +188,7 @@ def other_weights_are_refused_by_name() -> None:
     )
 
 
-@check
+@long_check
 def the_papers_timm_networks_are_built_by_name() -> None:
     """Names, width and pixels of those of the thirteen that come through timm; weights are random."""
     expected = {
@@ -208,7 +214,7 @@ def the_papers_timm_networks_are_built_by_name() -> None:
         assert "central_crop(224,even)" in backbone.preprocessing
 
 
-@check
+@long_check
 def resnets_equal_torchvisions() -> None:
     from torchvision import models
 
@@ -234,7 +240,7 @@ def resnet12s_equal_easyfsls() -> None:
     _compare(f"resnet12(weights='{FOLDER / 'feat.pth'}')", model)
 
 
-@check
+@long_check
 def bit_equals_timms() -> None:
     """timm reads the file that Longshot writes, and gives the same vectors."""
     from longshot.networks.published import write_published
@@ -275,7 +281,7 @@ def timm_is_listed_as_installed() -> None:
 
 def main() -> None:
     verdicts = {}
-    for function in CHECKS:
+    for function in LONG if sys.argv[1:] == ["long"] else CHECKS:
         try:
             function()
             verdicts[function.__name__] = ""

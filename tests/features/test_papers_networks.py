@@ -88,6 +88,8 @@ def test_a_papers_network_is_built_from_its_configuration(
     assert backbone.label == name and requested == [ALIASES[name].route.partition("(")[0]]
     assert (backbone.pooling, backbone.dim) == (POOLS.get(name, "cls"), width)
     assert backbone.preprocessing == preprocessing
+    if name not in ("dino_small_patch16", *POOLS):  # one of each kind
+        return
     at_128 = load_backbone(
         name, "cpu", preprocessing="decode|resize(146)|central_crop(128,even)|normalize(imagenet)"
     )

@@ -186,7 +186,7 @@ def choose_pooling(
     """
     _check_strangers(name, model, loading)
     network = VisionNetwork(model, settings["pool"], settings["layer"]).eval()
-    invented = _invented(model, network, loading["missing_keys"])
+    invented = _invented(name, model, network, loading["missing_keys"])
     picture = torch.rand(1, 3, *size, generator=torch.Generator().manual_seed(0))
     try:
         with torch.enable_grad():
@@ -247,7 +247,7 @@ def _check_strangers(name: str, model: Any, loading: dict[str, Any]) -> None:
         )
 
 
-def _invented(model: Any, network: VisionNetwork, missing: set[str]) -> dict[str, Tensor]:
+def _invented(name: str, model: Any, network: VisionNetwork, missing: set[str]) -> dict[str, Tensor]:
     """The parameters that the file lacks, by name, gradients on; buffers that it lacks are told apart by their end."""
     norms = {
         f"{part}.{weight}"
@@ -263,7 +263,9 @@ def _invented(model: Any, network: VisionNetwork, missing: set[str]) -> dict[str
         parameter = parameters.get(key)
         if parameter is None:
             if not key.endswith(_BUFFERS) and key in dict(model.named_buffers()):
-                raise UserError(f"The file lacks the statistics '{key}'; get the whole file.")
+                raise UserError(
+                    f"Backbone '{name}': its file lacks the statistics '{key}'; get the whole file."
+                )
             continue
         if id(parameter) in vision:
             invented[key] = parameter.requires_grad_(True)
