@@ -274,6 +274,22 @@ def _compare(name: str, model: Any, bound: float = 1e-5) -> None:
 
 
 @check
+def dinov3s_own_processor_is_less_than_a_grey_level_away() -> None:
+    """It resizes numbers, not bytes, and needs torchvision: the only one that is not met to the byte."""
+    from transformers import DINOv3ViTImageProcessor
+
+    from longshot.features.backbones.hf_processor import as_string as processor_as_string
+    from longshot.features.backbones.hf_processor import probe_pictures
+
+    processor = DINOv3ViTImageProcessor()
+    transform = parse(processor_as_string(processor.to_dict()))
+    for picture in probe_pictures():
+        values = np.asarray(processor(images=picture, return_tensors="np")["pixel_values"][0])
+        grey = np.abs(values - transform(picture)) * 255 * np.array(processor.image_std)[:, None, None]
+        assert grey.max() < 1.01 and grey.mean() < 0.35, (picture.size, grey.max(), grey.mean())
+
+
+@check
 def timm_is_listed_as_installed() -> None:
     (row,) = [row for row in list_backbones() if row["name"] == "timm:NAME"]
     assert row["installed"]

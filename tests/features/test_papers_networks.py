@@ -125,10 +125,12 @@ def test_one_backbone_in_detail(run_cli: RunCli, tmp_path: Path) -> None:
     config = transformers.ViTConfig(**{**_PATCHES, **settings})
     getattr(transformers, kind)(config).save_pretrained(tmp_path)
     getattr(transformers, processor)(**own).save_pretrained(tmp_path)
-    (row,) = json.loads(run_cli("backbones", f"hf:{tmp_path}", "--json").stdout)
+    (row,) = longshot.list_backbones(f"hf:{tmp_path}")
     assert (row["pooling"], row["dim"], row["size"], row["problem"]) == ("cls", 384, [224, 224], "")
     assert row["preprocessing"].startswith("decode|resize(224,224,bicubic)|")
     (row,) = longshot.list_backbones("clip_vit_base")
     assert row["opens"] == ALIASES["clip_vit_base"].route and "downloads nothing unasked" in row["problem"]
+    (row,) = json.loads(run_cli("backbones", "pixels", "--json").stdout)
+    assert (row["pooling"], row["dim"]) == ("every pixel", 3072)
     assert "fetch https://" in run_cli("backbones", "dino_resnet50").stdout
     assert "no backbone 'pixel'" in run_cli("backbones", "pixel", check=False).stderr

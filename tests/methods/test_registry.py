@@ -48,6 +48,8 @@ def test_mistakes_are_told_with_the_remedy(call: str, sentence: str) -> None:
 def test_methods_command_lists_settings(run_cli: Any) -> None:
     listed = {entry["name"]: entry for entry in json.loads(run_cli("methods", "--json").stdout)}
     assert listed["protonet"]["settings"] == {"distance": "euclidean", "scale": None, "squared": True}
+    assert listed["protonet"]["variants"] == {"semantic-paper": "protonet(squared=False)"}
+    assert listed["ridge"]["variants"] == {}
     assert "protonet" in run_cli("methods").stdout
 
 

@@ -112,7 +112,8 @@ def list_methods() -> list[dict[str, Any]]:
     -------
     list of dict
         ``name``, ``setting`` (inductive or transductive), ``kind`` (what happens to the network), ``needs`` (features
-        or images), ``family``, ``paper`` and ``settings`` with their defaults.
+        or images), ``family``, ``paper``, ``settings`` with their defaults, and ``variants``: by the name of a variant
+        the call with the settings of that paper's authors.
 
     Examples
     --------
@@ -120,7 +121,11 @@ def list_methods() -> list[dict[str, Any]]:
     ['euclidean']
     """
     from longshot.methods.images import ImageMethod
+    from longshot.methods.variants import VARIANTS
 
+    calls = {
+        (call.partition("(")[0], name): call for name, variant in VARIANTS.items() for call in variant.calls
+    }
     records = []
     for name in [*method_names(), *image_method_names()]:
         chosen = method_class(name)
@@ -133,6 +138,7 @@ def list_methods() -> list[dict[str, Any]]:
                 "family": chosen.family,
                 "paper": chosen.paper,
                 "settings": parameters(chosen.__init__),
+                "variants": {variant: call for (method, variant), call in calls.items() if method == name},
             }
         )
     return records

@@ -128,7 +128,7 @@ def test_networks_saw_the_train_classes_of_their_split_alone_for_equal_steps(stu
 
 def test_accuracies_are_the_means_of_the_rows(study: Path) -> None:
     table = Results(study / "run").table()
-    rows = _rows(study, "accuracies")
+    rows = [row for shot in (1, 2) for row in _rows(study, f"accuracies-{shot}-shot")]
     assert len(rows) == 3 * 2 * 5
     solved_by = {"multiclass": "protonet", "finetune": "finetune-5(distance='euclidean', lr=0.001)"}
     for row in rows:
@@ -147,7 +147,7 @@ def test_accuracies_are_the_means_of_the_rows(study: Path) -> None:
 
 
 def test_the_page_holds_the_study(study: Path) -> None:
-    tables = {"claims", "splits", "accuracies", "slopes", "adaptation"}
+    tables = {"claims", "splits", "accuracies-1-shot", "accuracies-2-shot", "slopes", "adaptation"}
     assert {path.stem for path in (study / "tables").iterdir()} == tables
     assert {path.name for path in (study / "figures").glob("*.png")} == {
         "classes.png",
@@ -174,7 +174,7 @@ def test_only_what_is_missing_is_made_again_and_the_same(run_cli: Any) -> None:
         folder = root / "study"
         if not (folder / "report.html").is_file():
             _run(run_cli, root)
-        before = _rows(folder, "accuracies")
+        before = _rows(folder, "accuracies-2-shot")
         removed = next(path for path in (folder / "trainings").iterdir() if "R-5-protonet" in path.name)
         shutil.rmtree(removed)
         (folder / "tables/slopes.md").unlink()
@@ -183,7 +183,7 @@ def test_only_what_is_missing_is_made_again_and_the_same(run_cli: Any) -> None:
         assert made[:2] == ["training R = 5 protonet 2-shot", "tables"]
         assert set(made[2:]) <= {"report"}
         assert sum(step["step"].startswith("training") for step in steps) == 13
-        assert _rows(folder, "accuracies") == before
+        assert _rows(folder, "accuracies-2-shot") == before
 
 
 def test_a_dry_run_counts_the_trainings(squares: Path, run_cli: Any, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def measured(table: TableFile) -> list[dict[str, Any]]:
 
 
 def test_accuracies_are_means_over_tasks_and_trainings() -> None:
-    table = accuracies_table(planted(), 5)
+    table = accuracies_table(planted(), 5, 1)
     means = {(record["split"], record["method"]): record["mean"] for record in measured(table)}
     assert means == {
         ("random", "maml"): pytest.approx(0.8),
@@ -76,7 +76,7 @@ def test_first_places_follow_the_one_rule() -> None:
     """Twelve tasks tell methods apart that lie 0.2 apart; equal ones share the place."""
     scores = planted()
     many = {key: np.tile(values, (1, 3)) for key, values in scores.accuracy.items()}
-    block = accuracies_table(replace(scores, accuracy=many), 5).sheets[0].blocks[0]
+    block = accuracies_table(replace(scores, accuracy=many), 5, 1).sheets[0].blocks[0]
     assert [[cell.mark for cell in row[2:]] for row in block] == [
         ["tied", "tied", "best"],
         ["tied", "tied", ""],
@@ -84,7 +84,7 @@ def test_first_places_follow_the_one_rule() -> None:
 
 
 def test_draws_of_a_divergence_stand_together() -> None:
-    table = accuracies_table(planted(draws=2), 5)
+    table = accuracies_table(planted(draws=2), 5, 1)
     means = {(record["split"], record["method"]): record for record in measured(table)}
     assert means["R = 1", "maml"]["mean"] == pytest.approx(0.55) and means["R = 1", "maml"]["tasks"] == 8
     assert "Tasks of 2 splits of each R." in table.sheets[0].note
@@ -149,7 +149,7 @@ def test_one_divergence_has_no_slope_and_two_have_one_without_interval() -> None
 
 def test_cut_cells_are_marked() -> None:
     scores = replace(planted(), cut=frozenset({("R = 1 #0", "anil", 1)}))
-    sheet = accuracies_table(scores, 5).sheets[0]
+    sheet = accuracies_table(scores, 5, 1).sheets[0]
     marked = [
         (row[0].text, position)
         for row in sheet.blocks[0]

@@ -27,7 +27,7 @@ _CUT = " ‡"
 def tables(scores: TransferScores, way: int) -> list[TableFile]:
     """Every table of the study."""
     return [
-        accuracies_table(scores, way),
+        *(accuracies_table(scores, way, shot) for shot in scores.shots),
         slopes_table(scores),
         adaptation_table(scores),
         splits_table(scores),
@@ -51,16 +51,14 @@ def splits_table(scores: TransferScores) -> TableFile:
     return TableFile("splits", [Sheet("The splits", names, [block], note, labels=1)], records)
 
 
-def accuracies_table(scores: TransferScores, way: int) -> TableFile:
-    """The paper's tables 4 and 1: methods × splits for every number of shots."""
+def accuracies_table(scores: TransferScores, way: int, shot: int) -> TableFile:
+    """The paper's table 4 at a number of shots, methods × splits; table 4 and 1 stand beside the most shots."""
     rows = [
         TableRow((method, _kind(method)), facts={"method": method, "embedding": _kind(method)})
         for method in scores.methods
     ]
-
-    def values(line: TableRow, column: TableColumn) -> Floats:
-        return scores.tasks(column.head, line.facts["method"], column.facts["shot"])
-
+    shared = {"dataset": "", "way": way, "shot": shot}
+    columns = [TableColumn("", column, {**shared, "split": column}) for column in scores.columns]
     note = "Mean accuracy over tasks in %, ± half the 95 % interval over tasks (Student t)."
     draws = max(len(scores.of(column)) for column in scores.columns)
     if draws > 1:
@@ -69,17 +67,24 @@ def accuracies_table(scores: TransferScores, way: int) -> TableFile:
         note += (
             f"{_CUT}: a training hit its ceiling in time and had fewer steps; left out of slopes and claims."
         )
-    sheets: list[Sheet] = []
-    records: list[Fact] = []
-    for shot in scores.shots:
-        shared = {"dataset": "", "way": way, "shot": shot}
-        columns = [TableColumn("", column, {**shared, "split": column}) for column in scores.columns]
-        title = f"Accuracy by split, {way}-way {shot}-shot"
-        table = score_table("", title, ("method", "embedding"), rows, columns, values, note=note, digits=1)
-        sheets.append(_with_cuts(scores, table.sheets[0], rows, columns))
-        records += table.records
-    records += [*paper.accuracies_records(), *paper.hardest_records()]
-    return TableFile("accuracies", [*sheets, paper.sheet(4), paper.sheet(1)], records)
+
+    def values(line: TableRow, column: TableColumn) -> Floats:
+        return scores.tasks(column.head, line.facts["method"], shot)
+
+    last = shot == scores.shots[-1]
+    table = score_table(
+        f"accuracies-{shot}-shot",
+        f"Accuracy by split, {way}-way {shot}-shot",
+        ("method", "embedding"),
+        rows,
+        columns,
+        values,
+        note=note,
+        digits=1,
+        published=[paper.sheet(4), paper.sheet(1)] if last else [],
+        records=[*paper.accuracies_records(), *paper.hardest_records()] if last else [],
+    )
+    return replace(table, sheets=[_with_cuts(scores, table.sheets[0], rows, columns), *table.sheets[1:]])
 
 
 def _kind(method: str) -> str:
