@@ -208,3 +208,15 @@ def test_a_dry_run_counts_trainings_and_writes_nothing(run_cli: Any, tmp_path: P
     steps = [step["step"] for step in json.loads(done.stdout)["steps"]]
     assert [step.rsplit(" ", 1)[1] for step in steps] == ["weights"] * 2 + ["protonet"] * 4
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.long
+def test_the_small_preset_on_toybox(run_cli: Any, tmp_path: Path) -> None:
+    """Every training with its budget, every claim measured, the page small."""
+    printed = json.loads(
+        run_cli("study", "run", "cross-domain-small", "toybox", "-o", tmp_path / "x", "--json").stdout
+    )
+    assert len(printed["verdicts"]) == 12 and "not measured" not in printed["verdicts"].values()
+    assert not any("LEFT OUT" in note for note in printed["notes"])
+    page = (tmp_path / "x/report.html").read_text("utf-8")
+    assert len(page) < 3_000_000 and page.count("with its budget") == 2 + 2 * 5 * 3

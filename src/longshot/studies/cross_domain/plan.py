@@ -95,7 +95,8 @@ def make_domains(settings: CrossDomainSettings, dataset: Dataset) -> DomainData:
         )
     usable = [name for name in order if name not in reserved]
     runs = tuple(_run(settings, dataset, usable, number, notes) for number in range(settings.runs))
-    return DomainData(dataset, runs, tuple(sorted(reserved)), tuple(dict.fromkeys(notes)))
+    # Its own splits have no part in the study: the page would show them beside those that do.
+    return DomainData(replace(dataset, splits={}), runs, tuple(sorted(reserved)), tuple(dict.fromkeys(notes)))
 
 
 def reserved_count(settings: CrossDomainSettings) -> int:
