@@ -132,7 +132,7 @@ def slopes_table(scores: TransferScores) -> TableFile:
                 difference = steepness(scores, method, shot, against="maml")
                 cells += row(_slope(difference))
                 records.append(_slope_record(method, shot, x, "maml", difference))
-            block.append([*cells, *row(_slope(by_means))])
+            block.append([*cells, *row(_slope(by_means, 1))])
         blocks.append(block)
     against = f"against {x}"
     names = [
@@ -183,14 +183,14 @@ def adaptation_table(scores: TransferScores) -> TableFile:
     return TableFile("adaptation", [sheet], records)
 
 
-def _slope(slope: Steepness) -> str:
+def _slope(slope: Steepness, digits: int = 2) -> str:
     if math.isnan(slope.fit.slope):
         return "–"
-    return f"{100 * slope.fit.slope:+.2f} {_brackets(slope.fit.low, slope.fit.high)}".strip()
+    return f"{100 * slope.fit.slope:+.{digits}f} {_brackets(slope.fit.low, slope.fit.high, digits)}".strip()
 
 
-def _brackets(low: float, high: float) -> str:
-    return "" if math.isnan(low) else f"[{100 * low:+.2f}, {100 * high:+.2f}]"
+def _brackets(low: float, high: float, digits: int = 2) -> str:
+    return "" if math.isnan(low) else f"[{100 * low:+.{digits}f}, {100 * high:+.{digits}f}]"
 
 
 def _slope_record(method: str, shot: int, x: str, against: str, slope: Steepness) -> Fact:
