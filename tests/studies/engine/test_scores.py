@@ -8,9 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
-from longshot.studies.engine.rows import backbone_facts, numbers, recorded_name, select_rows
+from longshot.studies.engine.scores import numbers, recorded_name, select_rows
 
 HERE, THERE = "/here/study/trainings/maml-1/best", "/there/study/trainings/maml-1/best"
 OTHER = "/here/study/trainings/maml-2/best"
@@ -70,11 +69,3 @@ def test_networks_of_equal_weights_are_one_in_a_run(tmp_path: Path) -> None:
     assert recorded_name(run, f"{folder}/other") == f"{folder}/other"
     assert recorded_name(run, f"{folder}/first") == f"{folder}/first"  # the same place in a moved study
     assert recorded_name(run, "pixels") == "pixels"
-
-
-def test_facts_of_a_network_are_found_under_its_old_name() -> None:
-    run = {"backbones": {OTHER: {"print": "two"}, THERE: {"print": "one"}, "pixels": {"print": "plain"}}}
-    assert backbone_facts(run, HERE) == {"print": "one"}
-    assert backbone_facts(run, "pixels") == {"print": "plain"}
-    with pytest.raises(StopIteration):
-        backbone_facts(run, "sketch")
