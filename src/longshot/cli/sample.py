@@ -25,6 +25,7 @@ from longshot.cli.sample_options import (
     RARE,
     class_options,
     instance_options,
+    published_options,
     shape_options,
 )
 from longshot.core.errors import UserError
@@ -39,29 +40,7 @@ from longshot.core.wording import span
 @splits_option
 @click.option("--drop-small", is_flag=True, help="Leave out classes with too few images.")
 @click.option("--allow-repeats", is_flag=True, help="Let the same task occur twice.")
-@click.option(
-    "--exclude-suspects",
-    is_flag=True,
-    help="With a judge: draw no image whose label looks wrong to it, and no copies.",
-)
-@click.option(
-    "--import",
-    "published",
-    type=FILE,
-    help="Draw nothing: read a published task list (CSV: task, labels, image_id, support); --query N draws queries for "
-    "a list without any.",
-)
-@click.option(
-    "--class-order",
-    metavar="FILE",
-    help="With --import: the classes in the order its numbers count in: one a line, JSON, or FILE.csv:COLUMN.",
-)
-@click.option(
-    "--replay",
-    type=FILE,
-    metavar="SPEC",
-    help="Repeat Meta-Dataset's own episodes of a source: its dataset_spec.json. Goes with --split and --seed.",
-)
+@published_options
 @identity_option
 @shape_options
 @class_options
@@ -89,7 +68,6 @@ def command(
       longshot sample toybox --shape meta-dataset --split test -o varied.parquet
       longshot sample toybox --instances difficult --backbone pixels --split test -o hard.parquet
       longshot sample toybox --instances shifted --rule cure-or-viewpoint --query 5 -o shifted.parquet
-      longshot sample ./aircraft --replay aircraft_dataset_spec.json --split test --seed 1234 -o replayed.parquet
 
     A DATASET is toybox, a folder of class folders, a zip, a table, an .npz file or the name of a
     registered dataset. The same seed and settings always give the same file.

@@ -34,7 +34,8 @@ def _all(options: list[Callable[[F], F]]) -> Callable[[F], F]:
 
 _SHAPE, _KINDS, _IMAGES = "Shape (how many)", "Classes (which)", "Instances (which images)"
 _HARD, _RULES, _FILTER = "Difficult, easy, greedy", "Rules over attributes", "Filtered"
-RARE = (_HARD, _RULES, _FILTER)  # headings that 'longshot sample' shows on request
+_PUBLISHED = "Published tasks"
+RARE = (_HARD, _RULES, _FILTER, _PUBLISHED)  # headings that 'longshot sample' shows on request
 SAMPLER = (_SHAPE, _KINDS)  # headings that 'longshot train' shows on request
 
 shape_options = _all(
@@ -139,6 +140,12 @@ instance_options = _all(
         ),
         _option(
             _HARD,
+            "--exclude-suspects",
+            is_flag=True,
+            help="Draw no image whose label looks wrong to the judge, and no copies.",
+        ),
+        _option(
+            _HARD,
             "--objective",
             type=click.Choice(["error", "prototype", "ridge", "task2vec"]),
             help="What to raise. [error; greedy: prototype]",
@@ -179,5 +186,30 @@ instance_options = _all(
         _option(_FILTER, "--candidates", type=COUNT, help="Uniform tasks to choose from. [10,000]"),
         _option(_FILTER, "--judge-method", help="Method whose accuracy decides. [protonet]"),
         _option(_FILTER, "--keep", type=click.Choice(["hardest", "easiest"]), help="[hardest]"),
+    ]
+)
+published_options = _all(
+    [
+        _option(
+            _PUBLISHED,
+            "--import",
+            "published",
+            type=FILE,
+            help="Draw nothing: read a published task list (CSV: task, labels, image_id, support); --query N draws "
+            "queries for a list without any.",
+        ),
+        _option(
+            _PUBLISHED,
+            "--class-order",
+            metavar="FILE",
+            help="With --import: the classes in the order its numbers count in: one a line, JSON, or FILE.csv:COLUMN.",
+        ),
+        _option(
+            _PUBLISHED,
+            "--replay",
+            type=FILE,
+            metavar="SPEC",
+            help="Repeat Meta-Dataset's own episodes of a source: its dataset_spec.json. Goes with --split and --seed.",
+        ),
     ]
 )
