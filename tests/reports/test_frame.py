@@ -17,6 +17,7 @@ from longshot.reports.data import ReportData
 from longshot.reports.sections.base import Request
 from longshot.reports.summary import compare_all, summarise
 from longshot.statistics import Correlation, Slope
+from longshot.testbeds.describe import Balance
 
 from .runs import cell, report_of
 
@@ -103,13 +104,27 @@ class TestPage:
 
 
 class TestTestbedPage:
-    def test_both_ends_of_a_balance_are_named(self) -> None:
-        counts = {"a": 1200, "b": 8, "c": 7, "d": 6, "e": 5}
-        assert testbed_page._ends(counts) == "Most often: a (1,200), b (8), c (7). Least often: e (5), d (6)."
-        seven = dict(zip("abcdefg", range(7, 0, -1), strict=True))
-        assert testbed_page._ends(seven).endswith("Least often: g (1), f (2), e (3).")
-        assert testbed_page._ends({"a": 3, "b": 2}) == "Most often: a (3), b (2)."
-        assert testbed_page._ends({"a": 1, "b": 1}) == "Every class in 1 task."
+    @pytest.mark.parametrize(
+        ("counts", "sentence"),
+        [
+            (
+                {"a": 1200, "b": 8, "c": 7, "d": 6, "e": 5},
+                "Most often: a (1,200), b (8), c (7). Least often: e (5), d (6).",
+            ),
+            (
+                {"a": 7, "b": 6, "c": 5, "d": 4, "e": 3, "f": 2, "g": 1},
+                "Most often: a (7), b (6), c (5). Least often: g (1), f (2), e (3).",
+            ),
+            ({"a": 3, "b": 2}, "Most often: a (3), b (2)."),
+            ({"a": 1, "b": 1}, "Every class in 1 task."),
+        ],
+    )
+    def test_both_ends_of_a_balance_are_named(self, counts: dict[str, int], sentence: str) -> None:
+        assert testbed_page._ends(Balance("birds", counts, 1.0, 1.0)) == sentence
+
+    def test_a_balance_names_classes_as_the_taxonomy_does(self) -> None:
+        balance = Balance("birds", {"n01": 2, "n02": 1}, 1.0, 1.0, {"n01": "tench"})
+        assert testbed_page._ends(balance) == "Most often: tench (n01) (2), n02 (1)."
 
     @staticmethod
     def planted(**columns: list[float | None]) -> Any:
