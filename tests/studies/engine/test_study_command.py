@@ -24,7 +24,7 @@ def test_what_show_prints_is_valid(run_cli: Any, tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(shown, encoding="utf-8")
     printed = run_cli("study", "validate", file).stdout
-    assert "is a valid study of the recipe 'better-testbed' with 14 settings" in printed
+    assert "is a valid study of the recipe 'better-testbed' with " in printed
 
 
 def test_validate_names_a_mistake(run_cli: Any, tmp_path: Path) -> None:
