@@ -106,7 +106,11 @@ def test_run_json_tells_the_whole_story(
     assert all(
         list(bed["datasets"].values()) == [dataset.fingerprint] for bed in run.run["testbeds"].values()
     )
-    assert run.run["methods"]["protonet"]["settings"] == {"distance": "euclidean", "scale": None}
+    assert run.run["methods"]["protonet"]["settings"] == {
+        "distance": "euclidean",
+        "scale": None,
+        "squared": True,
+    }
     session = run.run["sessions"][0]
     assert session["started"] <= session["finished"]
     assert {"torch", "numpy", "longshot"} <= set(session["packages"])

@@ -34,7 +34,7 @@ def names_only(run: Mapping[str, Any]) -> list[str]:
             if identity == "names":
                 names.append(dataset)
             else:
-                by_content.add(_mapping(bed.get("datasets")).get(dataset))
+                by_content.add(str(_mapping(bed.get("datasets")).get(dataset)))
         if names:
             lines.append(
                 f"identity of the testbed {bed['name']}: names only of {', '.join(names)}, {_UNNOTICED}"
