@@ -113,7 +113,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[ImagePairs, Datas
     folder = tmp_path_factory.mktemp("upstream")
     toys = open_dataset("toybox")
     toys = leave_out(
-        toys, {key: "not needed" for row, key in enumerate(toys.keys.to_pylist()) if row % 6 > 1}
+        toys, {key: "not needed" for row, key in enumerate(toys.keys.to_pylist()) if row % 10 > 1}
     )
     a, b, origin = _plant(toys, folder, TESTED_SEED, PLANTED)
     return find_pairs(a, b, device="cpu"), a, b, origin

@@ -68,7 +68,7 @@ def test_a_small_preset_can_have_all_its_rows(name: str, squares: Dataset) -> No
     assert used <= set(networks)  # a small preset trains whatever it shows
 
 
-@pytest.mark.parametrize("name", ["vtab-md-upstream-small", "vtab-md-sur-small"])
+@pytest.mark.parametrize("name", ["vtab-md-upstream-small"])
 def test_a_small_preset_trains_and_compares(name: str, squares: Dataset, tmp_path: Path) -> None:
     study = shrunk(get_study(name))
     settings = study.settings

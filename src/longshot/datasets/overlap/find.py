@@ -75,7 +75,7 @@ def find_overlap(
 
     Examples
     --------
-    >>> overlap = find_overlap("toybox", "toybox", out="copies.parquet")
+    >>> overlap = find_overlap("toybox", "toybox", neighbours=2, out="copies.parquet")
     >>> [row["kind"] for row in overlap.counts()]
     ['exact', 'near', 'similar']
     """
