@@ -127,7 +127,9 @@ def test_a_killed_study_goes_on_where_it_was(
         time.sleep(0.05)
     process.kill()
     process.wait()
-    files = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
+    # Times of a unit are written before its rows: those of a unit that another thread was writing are written again.
+    done = [path for path in out.rglob("*.parquet") if path.parent.name != "seconds"]
+    files = {path: path.stat().st_mtime_ns for path in done}
     assert not (out / "report.html").exists() and bool(files) == (where != "training")
     file.write_text(text, encoding="utf-8")
     steps = did(run_cli("study", "run", file, photos, *SMALL, "-o", out).stdout)
