@@ -32,8 +32,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
             Image.fromarray(pixels).save(root / "birds" / name / f"{number:02d}.png", compress_level=1)
     bed = sample(open_dataset(root / "birds"), tasks=6, way=3, shot=3, query=2, seed=1)
     bed.save(root / "bed.parquet")
-    release({"bed": bed}, out=root / "release", title="Birds")
+    # Where the images lie is said: the other worker's, of the same names, may be in the registry by now.
+    release({"bed": bed}, out=root / "release", title="Birds", datasets={"birds": root / "birds"})
     return root
+
+
+@pytest.fixture
+def remembered(world: Path, fresh_cache: Path, run_cli: RunCli) -> Path:
+    """The world in a registry of its own: others know folders of the same names."""
+    run_cli("datasets", "add", "birds", world / "birds")
+    return world
 
 
 @pytest.fixture
@@ -85,11 +93,11 @@ def test_a_true_copy_is_the_same_by_bytes(look, run_cli, world: Path, copy: Path
     assert numbers == {"images": used, "checked": used, "by_bytes": used, "by_pixels": 0, "by_name": 0}
 
 
-def test_both_say_in_words_what_they_checked(run_cli, world: Path, bed: Testbed) -> None:
+def test_both_say_in_words_what_they_checked(run_cli, remembered: Path, bed: Testbed) -> None:
     used = len(bed.keys("birds"))
     words = f"birds: {used} of {used} images checked: {used} the same by bytes, 0 by pixels, 0 by name only"
-    assert words in run_cli("verify", world / "release").stdout
-    assert words in run_cli("inspect", world / "bed.parquet", "--verify").stdout
+    assert words in run_cli("verify", remembered / "release").stdout
+    assert words in run_cli("inspect", remembered / "bed.parquet", "--verify").stdout
 
 
 @LOOKS
@@ -165,10 +173,18 @@ def test_a_new_image_is_counted_by_a_testbed(run_cli, world: Path, copy: Path) -
 
 
 @LOOKS
-def test_a_sample_is_said_to_be_one(look, run_cli, world: Path, copy: Path, bed: Testbed) -> None:
-    code, record, _ = look(run_cli, world, copy, "--sample", "5")
+def test_a_sample_is_said_to_be_one(look, run_cli, remembered: Path, copy: Path, bed: Testbed) -> None:
+    code, record, _ = look(run_cli, remembered, copy, "--sample", "5")
     assert code == 0 and record["checked"] == record["by_bytes"] == 5 < record["images"]
-    printed = run_cli("inspect", world / "bed.parquet", "--verify", "--sample", "5").stdout
+    printed = run_cli(
+        "inspect",
+        remembered / "bed.parquet",
+        "--verify",
+        "--sample",
+        "5",
+        "--dataset",
+        f"birds={remembered / 'birds'}",
+    ).stdout
     assert f"5 of {len(bed.keys('birds'))} images checked (a sample): 5 the same by bytes" in printed
 
 
