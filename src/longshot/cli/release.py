@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from longshot.cli.common import PATH, datasets_option, json_option, pairs_option
+from longshot.core.wording import count
 
 
 @click.command()
@@ -61,7 +62,8 @@ def command(
     size = sum(path.stat().st_size for path in files) / 1e6
     tasks = sum(bed["tasks"] for bed in json.loads((folder / "release.json").read_text("utf-8"))["testbeds"])
     click.echo(
-        f"{folder}: {len(testbeds)} testbeds with {tasks:,} tasks, {len(files)} files, {size:.2f} MB; card in README.md"
+        f"{folder}: {count(testbeds, 'testbed')} with {tasks:,} tasks, {len(files)} files, {size:.2f} MB; card in "
+        "README.md"
     )
     if not runs:
         click.echo("The card has no table of baselines; add one with --run RUN.")

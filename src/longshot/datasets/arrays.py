@@ -17,7 +17,7 @@ from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.files import container_stamps, damage_of, need_stamp
+from longshot.datasets.files import container_stamps, damage_of, need_stamp, read_npy_header
 from longshot.datasets.formats.base import assemble
 from longshot.datasets.images import ImageError, array_bytes, rows_bytes, to_rgb
 from longshot.datasets.stores import escape_name
@@ -158,13 +158,7 @@ def _header(path: Path, member: str) -> tuple[tuple[int, ...], np.dtype[Any], in
     with zipfile.ZipFile(path) as archive:
         info = archive.getinfo(f"{member}.npy")
         with archive.open(info) as stream:
-            version = np.lib.format.read_magic(stream)
-            read = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
-            shape, fortran, dtype = read(stream)
+            shape, fortran, dtype = read_npy_header(stream)
             inner = stream.tell()
     if info.compress_type != zipfile.ZIP_STORED:
         return shape, dtype, -1, fortran

@@ -1,4 +1,4 @@
-"""What readers of files share: size, time and inode of a file, JSON objects, and names that occur twice."""
+"""What readers of files share: size, time and inode, JSON objects, headers of arrays, and names that occur twice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,3 +123,10 @@ def repeated(names: Iterable[str]) -> list[str]:
     ['b']
     """
     return sorted(name for name, number in Counter(names).items() if number > 1)
+
+
+def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """(shape, Fortran order, dtype) of the array that begins here; the stream then stands at its numbers."""
+    version = np.lib.format.read_magic(stream)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    return read(stream)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from longshot.testbeds import columns
 from longshot.testbeds.content import say_identity
+from longshot.testbeds.origin import sampler_parts
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -115,9 +116,7 @@ def summary(testbed: Testbed) -> dict[str, Any]:
 
 def dropped_classes(testbed: Testbed) -> int:
     """Classes that were left out of the draw for having too few images."""
-    sampler = testbed.meta["sampler"]
-    parts = [part["sampler"] for part in sampler["concat"]] if "concat" in sampler else [sampler]
-    return sum(int(part.get("dropped_classes", 0)) for part in parts)
+    return sum(int(part.get("dropped_classes", 0)) for part in sampler_parts(testbed.meta["sampler"]))
 
 
 def class_appearances(testbed: Testbed) -> dict[tuple[str, str], int]:

@@ -51,6 +51,11 @@ def check_names(testbed: Testbed, names: Iterable[str]) -> None:
         )
 
 
+def sampler_parts(sampler: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The settings of every testbed that was joined into one; of one that was not, its own."""
+    return [part["sampler"] for part in sampler["concat"]] if "concat" in sampler else [sampler]
+
+
 def sampler_settings(sampler: Any) -> list[tuple[str, str]]:
     """Setting and value as words, the three choices first: ``("shape", "fixed(query=10, shot=5, way=5)")``."""
     settings = dict(sampler) if isinstance(sampler, dict) else {}

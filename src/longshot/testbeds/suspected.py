@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from longshot.core.errors import UserError
+from longshot.testbeds.origin import sampler_parts
 
 if TYPE_CHECKING:
     from longshot.features.features import Features
@@ -36,7 +37,11 @@ def say_suspects(testbed: Testbed) -> str | None:
     before, after = (pc.mean(testbed.table[f"suspects_{when}"]).as_py() for when in ("before", "after"))
     if before is None or after is None:
         return None
-    left_out = [facts["excluded_suspects"] for facts in _samplers(testbed) if "excluded_suspects" in facts]
+    left_out = [
+        facts["excluded_suspects"]
+        for facts in sampler_parts(testbed.meta["sampler"])
+        if "excluded_suspects" in facts
+    ]
     more = ""
     if left_out:
         labels, copies = (sum(facts[name] for facts in left_out) for name in ("mislabelled", "copies"))
@@ -45,9 +50,3 @@ def say_suspects(testbed: Testbed) -> str | None:
         f"suspected labels and copies: {100 * after:.1f} % of the chosen supports, "
         f"{100 * before:.1f} % of uniform ones{more}"
     )
-
-
-def _samplers(testbed: Testbed) -> list[dict[str, Any]]:
-    """The sampler settings of every part of a testbed."""
-    sampler = testbed.meta["sampler"]
-    return [part["sampler"] for part in sampler["concat"]] if "concat" in sampler else [sampler]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.datasets.dataset import Dataset
-from longshot.datasets.files import damage_of
+from longshot.datasets.files import damage_of, read_npy_header
 from longshot.datasets.formats.base import Format
 from longshot.datasets.formats.numbered import (
     RawPixels,
@@ -105,13 +105,7 @@ def _shape(path: Path, there: list[str], labels: dict[str, NDArray[np.int64]]) -
     shapes = set()
     for part in there:
         with zipfile.ZipFile(path) as archive, archive.open(f"{part}_images.npy") as stream:
-            version = np.lib.format.read_magic(stream)
-            read = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
-            shape, _, dtype = read(stream)
+            shape, _, dtype = read_npy_header(stream)
         if dtype != np.uint8 or not (len(shape) == 3 or (len(shape) == 4 and shape[3] == 3)):
             raise UserError(
                 f"{part}_images of {path} is {dtype} {list(shape)}; bytes [N, H, W] or [N, H, W, 3] are needed."

@@ -24,6 +24,7 @@ RULE = (
     "Contradicted: at least one number counts against it. Not decided: none does, and not all count for it.",
     "A claim that two things are the same is confirmed where the difference lies within the stated margin, and "
     "contradicted where it lies outside, by the same tests.",
+    "n is how many tasks a number is over; splits, classes or images where the number says so.",
     "The paper measured other data and networks: a verdict holds for the data, networks and tasks of this page.",
 )
 Verdict = Literal["confirmed", "confirmed in sign", "not decided", "contradicted", "not measured"]
@@ -127,12 +128,12 @@ class JudgedClaim:
             "high": None,
             "p": None,
             "counts": self.reason,
-            "tasks": 0,
+            "n": 0,
         }
         return [
             claim
             | {"number": each.measured.label, "value": each.measured.value, "low": each.measured.low}
-            | {"high": each.measured.high, "p": each.p, "counts": each.counts, "tasks": each.measured.n}
+            | {"high": each.measured.high, "p": each.p, "counts": each.counts, "n": each.measured.n}
             for each in self.numbers
         ] or [claim | blank]
 

@@ -86,7 +86,7 @@ def _claims(findings: Findings) -> Section | None:
                 "measured": measured_text(each.measured, claim.unit),
                 "p": each.p,
                 "counts": each.counts,
-                "tasks": each.measured.n,
+                "n": each.measured.n,
             }
             for each in judged.numbers
         ]
