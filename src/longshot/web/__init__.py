@@ -1,0 +1,1 @@
+"""One application in the browser: the explorer. The verb is ``longshot.serve``."""

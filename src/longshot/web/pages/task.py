@@ -1,0 +1,426 @@
+"""A task in pictures: support and queries by class, what each method answered, and what lies around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from longshot.core.arrays import Floats, Ints
+from longshot.core.errors import UserError
+from longshot.core.wording import count, span
+from longshot.reports.frame import Section
+from longshot.reports.pictures import class_names
+from longshot.web.index import BedIndex, SeriesColumn, read_scores
+from longshot.web.library import Item
+from longshot.web.listing import ListState, address, neighbours, show
+from longshot.web.pages.testbed import dataset_links, siblings
+from longshot.web.pictures import LARGE, TILE, sprite_style
+from longshot.web.shelf import ShelvedTestbed
+from longshot.web.site import NotThere, Page, Site
+from longshot.web.tiles import TilePage, read_task, sprite_address, tile_page
+
+if TYPE_CHECKING:
+    from longshot.testbeds.task import Task
+
+_SERIES = 4  # whose marks stand under each query
+_RUNS = 6  # that are looked at where none is named
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What one series answered to the queries of a task."""
+
+    run: Item
+    bed: BedIndex
+    position: int  # of the series
+    predicted: Any  # [Q] positions in the task's classes, −1 where there is none
+    accuracy: float
+
+    @property
+    def series(self) -> SeriesColumn:
+        """Who answered."""
+        return self.bed.series[self.position]
+
+
+def answers(
+    site: Site, shelved: ShelvedTestbed, content_hash: str, task: Task, run: str
+) -> tuple[list[Answers], list[str]]:
+    """What series answered: those of one run, or of all runs on this testbed; and what could not be read."""
+    runs = site.library.runs_of(content_hash)
+    if run:
+        runs = [each for each in runs if each.digits == run.rsplit("-", 1)[-1]]
+        if not runs:
+            return [], [f"There is no run '{run[:60]}' on this testbed (any more)."]
+    labels = shelved.testbed.column("query_label")
+    begin, end = int(labels.offsets[task.index]), int(labels.offsets[task.index + 1])
+    given_answers, problems = [], []
+    for each in runs[:_RUNS]:
+        try:
+            bed = site.index(each).bed(content_hash)
+        except (NotThere, KeyError) as error:
+            problems.append(str(error))
+            continue
+        for position in range(len(bed.series)):
+            flat = bed.answers(position)
+            if flat is None or len(flat) < end:
+                continue
+            predicted = np.array(flat[begin:end], np.int64)
+            if (predicted >= 0).all():
+                right = float(np.mean(predicted == np.asarray(task.query_label)))
+                given_answers.append(Answers(each, bed, position, predicted, right))
+    if len(runs) > _RUNS:
+        problems.append(f"Shown are the newest {_RUNS} of {len(runs)} runs on this testbed.")
+    return given_answers, problems
+
+
+def frame(site: Site, item: Item, task: Task, query: Any, here: str, sections: list[Section]) -> Page:
+    """The page of a task around some sections; arrow keys lead to its neighbours in the list it was opened from."""
+    base = f"{item.url}/task"
+    run = str(query.get("run", ""))
+    state = ListState.read(f"{base}/{task.index}", query, fixed=("run",))
+    carried = state.parameters(page=1, columns=())
+    table = site.testbed(item).tasks
+    default, back = "task", address(f"{item.url}/tasks", state.parameters(page=1, columns=(), fixed=()))
+    if run:
+        owner = site.library.find("run", run)
+        if owner is not None and not owner.problem:
+            try:
+                table = site.index(owner).bed(item.facts["hash"]).table
+                default = "accuracy"
+                fixed = (("bed", item.facts["hash"][:10]),)
+                back = address(f"{owner.url}/tasks", state.parameters(page=1, columns=(), fixed=fixed))
+            except (NotThere, KeyError):
+                pass
+    before, after, position, total = neighbours(table, state, task.index, default)
+    keys = {"Escape": back}
+    if before is not None:
+        keys["ArrowLeft"] = address(f"{base}/{before}", carried)
+    if after is not None:
+        keys["ArrowRight"] = address(f"{base}/{after}", carried)
+    inner = f"{base}/{task.index}"
+    tabs = [
+        ("Pictures", address(inner, carried), here == "pictures"),
+        ("Other supports", address(f"{inner}/supports", carried), here == "supports"),
+        ("Why", address(f"{inner}/why", carried), here == "why"),
+    ]
+    facts = [
+        f"{task.way}-way",
+        f"{span(task.shots)}-shot",
+        count(len(task.query), "query", "queries"),
+        task.dataset,
+    ]
+    facts += [
+        f"{name} {show(value, name)}"
+        for name, value in task.measured.items()
+        if isinstance(value, int | float)
+    ][:6]
+    facts.append(f"{position:,} of {total:,} in this list" if position else "not in this list")
+    crumbs = [("Explorer", "/"), (item.name, item.url), ("tasks", back)]
+    return Page(f"Task {task.index:,}", sections, counts=facts, crumbs=crumbs, tabs=tabs, keys=keys)
+
+
+def pictures(site: Site, item: Item, number: int, query: Any) -> Page:
+    """Support and queries by class; every query with what each series answered."""
+    shelved = site.testbed(item)
+    task = read_task(shelved, number)
+    text = str(query.get("classes", "1"))
+    tiles = tile_page(task, int(text) if text.isdecimal() and len(text) < 6 else 1)
+    given_answers, problems = answers(site, shelved, item.facts["hash"], task, str(query.get("run", "")))
+    section = Section(
+        "pictures",
+        "Support and queries",
+        _context(site, item, task, tiles, given_answers, query, shelved),
+        "task_pictures",
+    )
+    page = frame(site, item, task, query, "pictures", [section])
+    page.notices += problems
+    return page
+
+
+def _context(
+    site: Site,
+    item: Item,
+    task: Task,
+    tiles: TilePage,
+    every: list[Answers],
+    query: Any,
+    shelved: ShelvedTestbed,
+) -> dict[str, Any]:
+    names = class_names(task.classes, task.labels)
+    marked = every[:_SERIES]
+    carried = [(key, str(query[key])) for key in ("run", "where", "sort") if query.get(key)]
+    base = f"{item.url}/task/{task.index}"
+    rows = []
+    for label in tiles.classes:
+        own = [tile for tile in tiles.tiles if tile.label == label]
+        shown: list[dict[str, Any]] = []
+        for tile in (tile for tile in own if tile.part == "query"):
+            wrong = [each for each in every if each.predicted[tile.position] != label]
+            marks = [
+                {
+                    "right": each.predicted[tile.position] == label,
+                    "index": index,
+                    "answer": names[each.predicted[tile.position]],
+                }
+                for index, each in enumerate(marked)
+            ]
+            answer = "; ".join(
+                f"{each.series.label}: {names[each.predicted[tile.position]]}" for each in wrong[:6]
+            )
+            shown.append(
+                {
+                    "tile": tile,
+                    "marks": marks,
+                    "wrong": len(wrong),
+                    "text": f"{names[label]}, {'right by all' if not wrong else 'taken for ' + answer}"
+                    if every
+                    else names[label],
+                    "url": address(f"{base}/query/{tile.position}", carried),
+                }
+            )
+        shown.sort(key=lambda each: -each["wrong"])
+        right = [
+            f"{int(np.sum((each.predicted == label) & (np.asarray(task.query_label) == label)))}"
+            for each in marked
+        ]
+        rows.append(
+            {
+                "id": task.classes[label],
+                "name": names[label],
+                "support": [
+                    {"tile": tile, "url": address(f"{base}/support/{tile.position}", carried)}
+                    for tile in own
+                    if tile.part == "support"
+                ],
+                "query": shown,
+                "queries": int(np.sum(np.asarray(task.query_label) == label)),
+                "right": right,
+            }
+        )
+    return {
+        "rows": rows,
+        "tiles": tiles,
+        "sprite": _sprite(base, shelved, task, tiles),
+        "every": [
+            {
+                "index": index if index < _SERIES else None,
+                "series": each.series,
+                "run": each.run,
+                "accuracy": each.accuracy,
+                "url": address(base, [("run", each.run.id), *[pair for pair in carried if pair[0] != "run"]]),
+            }
+            for index, each in enumerate(every)
+        ],
+        "pages": [
+            (page, address(base, [*carried, ("classes", str(page))]), page == tiles.page)
+            for page in range(1, tiles.pages + 1)
+        ][:40],
+        "side": TILE,
+        "datasets": dataset_links(site, {task.dataset: shelved.testbed.datasets[task.dataset]}),
+    }
+
+
+def _sprite(base: str, shelved: ShelvedTestbed, task: Task, tiles: TilePage) -> str:
+    """The image that holds a page of pictures, as a style."""
+    return sprite_style(f"{base}/sprite-{tiles.page}-{sprite_address(shelved, task, tiles)}.webp")
+
+
+def image(site: Site, item: Item, number: int, part: str, position: int, query: Any) -> Page:
+    """One picture of a task, large; for a query what each series answered with its scores, and its nearest support."""
+    shelved = site.testbed(item)
+    task = read_task(shelved, number)
+    if part not in ("query", "support"):
+        raise NotThere("A task has support and query images.")
+    keys, labels = (task.query, task.query_label) if part == "query" else (task.support, task.support_label)
+    if not 0 <= position < len(keys):
+        raise NotThere(f"Task {number} has {len(keys)} {part} images, and there is no number {position}.")
+    names = class_names(task.classes, task.labels)
+    carried = [(key, str(query[key])) for key in ("run", "where", "sort") if query.get(key)]
+    base = f"{item.url}/task/{task.index}"
+    rows: list[dict[str, Any]] = []
+    near: list[dict[str, Any]] = []
+    note = ""
+    if part == "query":
+        every, _ = answers(site, shelved, item.facts["hash"], task, str(query.get("run", "")))
+        for each in every:
+            scores = read_scores(each.run.path, each.bed.units[each.position], task.index)
+            own = None
+            if scores is not None and len(scores) == len(task.query) * task.way:
+                own = _shares(scores.reshape(len(task.query), task.way)[position])
+            answer = int(each.predicted[position])
+            rows.append(
+                {
+                    "series": each.series,
+                    "run": each.run,
+                    "answer": names[answer],
+                    "right": answer == int(labels[position]),
+                    "scores": []
+                    if own is None
+                    else sorted(zip(own.tolist(), names, strict=True), reverse=True)[:8],
+                }
+            )
+        near, note = nearest_support(site, shelved, task, position, every, f"{base}/support", carried)
+    context: dict[str, Any] = {
+        "part": part,
+        "key": keys[position],
+        "class_name": names[int(labels[position])],
+        "class_id": task.classes[int(labels[position])],
+        "rows": rows,
+        "near": near,
+        "note": note,
+        "large": f"{base}/{part}-{position}-{item.facts['hash'][:10]}.webp",
+        "side": LARGE,
+        "back": address(base, carried),
+        "sides": [
+            (text, address(f"{base}/{part}/{other}", carried))
+            for text, other in (("previous", position - 1), ("next", position + 1))
+            if 0 <= other < len(keys)
+        ],
+    }
+    page = frame(
+        site,
+        item,
+        task,
+        query,
+        "image",
+        [Section("image", f"{part.capitalize()} image", context, "task_image")],
+    )
+    steps = dict(context["sides"])
+    keys_of_page = {"Escape": context["back"]}
+    keys_of_page |= {"ArrowLeft": steps["previous"]} if "previous" in steps else {}
+    keys_of_page |= {"ArrowRight": steps["next"]} if "next" in steps else {}
+    page.keys = keys_of_page
+    page.title = f"Task {task.index:,}, {part} {position}"
+    return page
+
+
+def _shares(scores: Floats) -> Floats:
+    """Scores as shares that sum to 1, as a softmax gives them."""
+    finite = np.where(np.isfinite(scores), scores, -1e9)
+    grown = np.exp(finite - finite.max())
+    shares: Floats = grown / grown.sum()
+    return shares
+
+
+def _vectors(features: str, backbone: str, fingerprint: str, images: int, rows: Ints) -> Floats | None:
+    """The features of some rows of a dataset as the cache has them: of those in use, or of all its images."""
+    import json
+
+    from longshot.core.files import cache_places
+    from longshot.features.arrays import open_array
+    from longshot.features.features import sidecar
+    from longshot.features.growing import grown_arrays
+
+    for kind in ("float16", "float32") if features else ():
+        for grown in grown_arrays(features, images, kind):
+            if grown.holds(rows, None).all():
+                return np.asarray(grown.array[rows], np.float64)
+    for path in (path for folder in cache_places("features") for path in sorted(folder.glob("*.npy"))):
+        try:
+            facts = json.loads(sidecar(path).read_text(encoding="utf-8"))
+            if (facts["fingerprint"], facts["backbone"], facts["rows"]) == (fingerprint, backbone, images):
+                return np.asarray(open_array(path)[rows], np.float64)
+        except (UserError, OSError, ValueError, KeyError, TypeError):
+            continue
+    return None
+
+
+def nearest_support(
+    site: Site,
+    shelved: ShelvedTestbed,
+    task: Task,
+    position: int,
+    every: list[Answers],
+    base: str,
+    carried: list[tuple[str, str]],
+) -> tuple[list[dict[str, Any]], str]:
+    """The support images that lie nearest to a query by the features of a series; and why there are none."""
+    import pyarrow as pa
+
+    names = class_names(task.classes, task.labels)
+    fingerprint = shelved.testbed.datasets[task.dataset]
+    for each in every:
+        features = site.index(each.run).features.get(each.series.backbone, {}).get(fingerprint, "")
+        try:
+            dataset = site.dataset(task.dataset, fingerprint)
+            rows = dataset.find_rows(pa.array([task.query[position], *task.support]))
+        except UserError:
+            continue
+        vectors = _vectors(features, each.series.backbone, fingerprint, len(dataset), rows)
+        if vectors is None:
+            continue
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        similar = vectors[1:] @ vectors[0]
+        order = np.argsort(-similar, kind="stable")[:8]
+        pages = [tile_page(task, number) for number in range(1, tile_page(task, 1).pages + 1)]
+        lies = {
+            tile.position: (tiles, tile) for tiles in pages for tile in tiles.tiles if tile.part == "support"
+        }
+        near = [
+            {
+                "style": lies[int(index)][1].style if int(index) in lies else "",
+                "sprite": _sprite(base.removesuffix("/support"), shelved, task, lies[int(index)][0])
+                if int(index) in lies
+                else "",
+                "key": task.support[int(index)],
+                "name": names[int(task.support_label[index])],
+                "same": int(task.support_label[index]) == int(task.query_label[position]),
+                "similar": float(similar[index]),
+                "url": address(f"{base}/{int(index)}", carried),
+            }
+            for index in order
+        ]
+        return near, f"By the cosine of {each.series.backbone}'s features."
+    return (
+        [],
+        "The cache holds no features of a backbone that was evaluated here, so the nearest support is not known.",
+    )
+
+
+def supports(site: Site, item: Item, number: int, query: Any) -> Page:
+    """The same queries under other supports: testbeds drawn with one seed that differ in how the support is chosen."""
+    shelved = site.testbed(item)
+    task = read_task(shelved, number)
+    asked_here = int(shelved.asks[number])
+    columns = []
+    for each in [item, *siblings(site, item)]:
+        try:
+            other = site.testbed(each)
+        except NotThere:
+            continue
+        if int(other.asks[number]) != asked_here:
+            continue
+        twin = other.testbed[number]
+        tiles = tile_page(twin, 1)
+        given_answers, _ = answers(site, other, each.facts["hash"], twin, "")
+        sampler = other.testbed.meta["sampler"]
+        instances = sampler.get("instances", {}) if isinstance(sampler, dict) else {}
+        names = class_names(twin.classes, twin.labels)
+        columns.append(
+            {
+                "item": each,
+                "instances": instances.get("name", "") if isinstance(instances, dict) else str(instances),
+                "here": each is item,
+                "url": f"{each.url}/task/{number}",
+                "sprite": _sprite(f"{each.url}/task/{number}", other, twin, tiles),
+                "rows": [
+                    (
+                        names[label],
+                        [tile for tile in tiles.tiles if tile.part == "support" and tile.label == label][:10],
+                    )
+                    for label in tiles.classes
+                ],
+                "answers": [(each_answer.series, each_answer.accuracy) for each_answer in given_answers[:8]],
+            }
+        )
+    context = {"columns": columns[:6], "alone": len(columns) < 2}
+    return frame(
+        site,
+        item,
+        task,
+        query,
+        "supports",
+        [Section("supports", "The same queries under other supports", context, "task_supports")],
+    )

@@ -1,0 +1,130 @@
+"""A testbed: how it was drawn, its histograms, and every task in a list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from longshot.core.wording import count
+from longshot.reports.frame import Section
+from longshot.web.library import Item
+from longshot.web.listing import DEFAULT_COLUMNS, ListState, address, is_share, make_page
+from longshot.web.pages.run import download_links
+from longshot.web.site import Page, Site
+
+_RUNS = 20  # that are named
+
+
+def frame(site: Site, item: Item, here: str, sections: list[Section]) -> Page:
+    """The page of a testbed around some sections."""
+    tabs = [("Overview", item.url, here == "overview"), ("Tasks", f"{item.url}/tasks", here == "tasks")]
+    tabs += [
+        ("Histograms", f"{item.url}/plots", here == "plots"),
+        ("Leaderboard", f"{item.url}/board", here == "board"),
+    ]
+    facts = item.facts
+    counts = [count(int(facts["tasks"]), "task"), ", ".join(facts["datasets"]), f"hash {facts['hash'][:12]}"]
+    crumbs = [("Explorer", "/"), ("testbeds", "/?kind=testbed")]
+    return Page(item.name, sections, counts=counts, crumbs=crumbs, tabs=tabs)
+
+
+def overview(site: Site, item: Item) -> Page:
+    """How it was drawn, the runs on it, other testbeds that ask the same queries."""
+    shelved = site.testbed(item)
+    testbed = shelved.testbed
+    from longshot.testbeds import describe
+    from longshot.testbeds.content import say_identity
+    from longshot.testbeds.origin import sampler_settings
+
+    runs = site.library.runs_of(item.facts["hash"])
+    balance = describe.balances(testbed)
+    context = {
+        "item": item,
+        "settings": sampler_settings(testbed.meta["sampler"]),
+        "seed": testbed.meta.get("seed"),
+        "creator": testbed.meta.get("creator"),
+        "identity": say_identity(testbed.meta["content"]),
+        "datasets": dataset_links(site, testbed.datasets),
+        "runs": runs[:_RUNS],
+        "more_runs": max(0, len(runs) - _RUNS),
+        "balance": [
+            {
+                "dataset": each.dataset,
+                "classes": len(each.counts),
+                "ends": [(each.named(name), number) for name, number in _ends(each.counts)],
+            }
+            for each in balance
+        ],
+        "siblings": siblings(site, item),
+    }
+    return frame(site, item, "overview", [Section("origin", "How it was drawn", context, "testbed_overview")])
+
+
+def _ends(counts: dict[str, int]) -> list[tuple[str, int]]:
+    """The classes that occur most and least often."""
+    names = list(counts)
+    return [(name, counts[name]) for name in dict.fromkeys([*names[:3], *names[-3:]])]
+
+
+def dataset_links(site: Site, datasets: dict[str, str]) -> list[tuple[str, str, str | None]]:
+    """(name, fingerprint, page) of the datasets of a testbed."""
+    known_sets = [each for each in site.library.items() if each.kind == "dataset" and not each.problem]
+    links = []
+    for name, fingerprint in datasets.items():
+        same = [each for each in known_sets if each.facts.get("fingerprint") == fingerprint]
+        same.sort(key=lambda each: each.name != name)
+        page = (
+            same[0].url
+            if same
+            else next((each.url for each in known_sets if name == each.name == "toybox"), None)
+        )
+        links.append((name, fingerprint, page))
+    return links
+
+
+def siblings(site: Site, item: Item) -> list[Item]:
+    """Other testbeds of as many tasks over the same datasets: candidates for the same queries."""
+    facts = item.facts
+    return [
+        each
+        for each in site.library.items()
+        if each.kind == "testbed"
+        and not each.problem
+        and each.digits != item.digits
+        and each.facts["tasks"] == facts["tasks"]
+        and each.facts["datasets"] == facts["datasets"]
+    ][:8]
+
+
+def tasks(site: Site, item: Item, query: Any) -> Page:
+    """Every task: sorted, filtered, paged."""
+    table = site.testbed(item).tasks
+    state = ListState.read(f"{item.url}/tasks", query)
+    listed = make_page(table, state, default_sort="task", defaults=table.column_names[:DEFAULT_COLUMNS])
+    context = {
+        "list": listed,
+        "task_path": f"{item.url}/task",
+        "carry": [(name, value) for name, value in state.parameters(page=1) if name != "column"],
+        "beds": [],
+        "share": is_share,
+        "example": "way >= 5 and coarsity < 10" if "coarsity" in table.column_names else "way >= 5",
+        "downloads": download_links(state, True),
+        "series": [],
+        "address": address,
+    }
+    return frame(site, item, "tasks", [Section("tasks", "Tasks", context, "task_list")])
+
+
+def plots(site: Site, item: Item) -> Page:
+    """The histograms of the testbed's own page."""
+    job = {"kind": "testbed", "path": str(item.path), "hash": item.facts["hash"]}
+    made = site.studio.sections(job)
+    if made is None:
+        problem = "The plots are still being drawn. This page is loaded again when it is done."
+        return frame(
+            site, item, "plots", [Section("waiting", "Being drawn", {"html": "", "problem": problem}, "made")]
+        )
+    sections = [
+        Section(each["name"], each["heading"], {"html": each["html"], "problem": each["problem"]}, "made")
+        for each in made
+    ]
+    return frame(site, item, "plots", sections)

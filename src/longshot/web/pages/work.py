@@ -1,0 +1,254 @@
+"""Trainings, studies and releases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from longshot.core.wording import count
+from longshot.reports.frame import Section
+from longshot.web.gallery import image_gallery
+from longshot.web.library import Item
+from longshot.web.site import NotThere, Page, Site
+
+_LARGEST = 30_000_000  # bytes of a study's page
+_MOST_TEXT = 60_000  # letters of a card
+_PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; frame-ancestors 'none'"
+
+
+def training(site: Site, item: Item) -> Page:
+    """How a training goes: its state, its curves, its settings, and episodes like those it learns from."""
+    settings = item.facts.get("settings", {})
+    history = item.path / "history.jsonl"
+    last = _last_line(history)
+    sections = [Section("state", "State", {"item": item, "last": last}, "training_state")]
+    if last is not None:
+        stat = history.stat()
+        job = {"kind": "training", "path": str(item.path), "time": stat.st_mtime_ns, "size": stat.st_size}
+        made = site.studio.sections(job, of=item.id)
+        if made is None:
+            waiting = {
+                "html": "",
+                "problem": "The curves are being drawn. This page is loaded again when it is done.",
+            }
+            sections.append(Section("curves", "Learning curves", waiting, "made"))
+        for each in made or []:
+            context = {"html": each["html"], "problem": each["problem"]}
+            sections.append(Section(each["name"], each["heading"] or "Learning curves", context, "made"))
+    sections.append(_episodes(site, item, settings))
+    plain = [
+        (key, value if isinstance(value, str) else json.dumps(value))
+        for key, value in settings.items()
+        if value is not None
+    ]
+    sections.append(Section("settings", "Settings", {"facts": plain}, "facts"))
+    counts = [str(settings.get(key)) for key in ("algorithm", "network", "dataset") if settings.get(key)]
+    live = f"/live?item={item.id}" if item.state in ("running", "stalled") else ""
+    page = Page(
+        item.name,
+        sections,
+        counts=counts,
+        crumbs=[("Explorer", "/"), ("trainings", "/?kind=training")],
+        live=live,
+    )
+    page.notices += [str(note) for note in item.facts.get("notes", [])]
+    return page
+
+
+def _last_line(history: Path) -> dict[str, Any] | None:
+    """The last record of a history that is whole; a line that is being written is not."""
+    try:
+        with history.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 8192))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and "step" in record:
+            return record
+    return None
+
+
+def _episodes(site: Site, item: Item, settings: dict[str, Any]) -> Section:
+    """Episodes drawn as the training draws them, in pictures."""
+    job = {"kind": "episodes", "path": str(item.path), "settings": settings}
+    made = site.studio.sections(job) if settings.get("episodes") else None
+    problem = ""
+    if not settings.get("episodes"):
+        problem = "This training learns from batches of images, not from episodes."
+    elif made is None:
+        problem = "Episodes are being drawn. This page is loaded again when it is done."
+    elif made[0]["problem"]:
+        problem = made[0]["problem"]
+    if problem or made is None:
+        return Section(
+            "episodes", "Episodes", {"problem": problem, "episodes": [], "sprite": ""}, "training_episodes"
+        )
+    owner = next(
+        (
+            each
+            for each in site.library.items()
+            if each.kind == "dataset"
+            and not each.problem
+            and each.facts.get("fingerprint") == settings.get("fingerprint")
+        ),
+        None,
+    )
+    if owner is None:
+        sentence = "The dataset of this training is not known on this machine."
+        return Section(
+            "episodes", "Episodes", {"problem": sentence, "episodes": [], "sprite": ""}, "training_episodes"
+        )
+    dataset = site.opened(str(owner.facts["source"]), owner.name)
+    rows: list[int] = []
+    episodes = []
+    for episode in made[0]["rows"]:
+        classes = []
+        for each in episode:
+            places = []
+            for part in ("support", "query"):
+                places.append(list(range(len(rows), len(rows) + len(each[part]))))
+                rows += each[part]
+            classes.append({"name": each["name"], "support": places[0], "query": places[1]})
+        episodes.append(classes)
+    gallery = image_gallery(owner, dataset, rows[:96])
+    return Section(
+        "episodes", "Episodes", {"problem": "", "episodes": episodes, **gallery}, "training_episodes"
+    )
+
+
+def study(site: Site, item: Item) -> Page:
+    """What a study found, and what it is made of: its run, testbeds and trainings."""
+    facts = item.facts
+    inside = [
+        each for each in site.library.items() if each.path != item.path and _is_below(each.path, item.path)
+    ]
+    verdicts = facts.get("verdicts") or {}
+    trainings = [each for each in inside if each.kind == "training"]
+    context: dict[str, Any] = {
+        "verdicts": [(str(claim), str(verdict)) for claim, verdict in verdicts.items()]
+        if isinstance(verdicts, dict)
+        else [],
+        "page": f"{item.url}/page" if (item.path / "report.html").is_file() else None,
+        "runs": [each for each in inside if each.kind == "run"][:50],
+        "trainings": trainings[:100],
+        "testbeds": [each for each in inside if each.kind == "testbed"][:100],
+        "notes": [str(note) for note in facts.get("notes") or []][:40],
+    }
+    counts = [
+        f"recipe {facts.get('recipe')}",
+        count(len(verdicts), "claim"),
+        count(len(trainings), "training"),
+    ]
+    crumbs = [("Explorer", "/"), ("studies", "/?kind=study")]
+    return Page(
+        item.name,
+        [Section("study", "What it found", context, "study_overview")],
+        counts=counts,
+        crumbs=crumbs,
+    )
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    return folder in path.parents
+
+
+def study_page(item: Item) -> tuple[bytes, str]:
+    """The page that the study wrote, and the policy under which browsers show it: no scripts, no requests."""
+    path = item.path / "report.html"
+    try:
+        if path.is_symlink() or path.stat().st_size > _LARGEST:
+            raise NotThere("The page of this study is a link, or too large to show.")
+        return path.read_bytes(), _PAGE_POLICY
+    except OSError as error:
+        raise NotThere("This study has not written its page yet.") from error
+
+
+def release(site: Site, item: Item) -> Page:
+    """The card of a release."""
+    try:
+        card = (item.path / "README.md").read_text(encoding="utf-8", errors="replace")[:_MOST_TEXT]
+    except OSError:
+        card = "The release has no README.md."
+    beds = {str(bed["name"]): str(bed["content_hash"]) for bed in item.facts.get("testbeds") or ()}
+    from longshot.web.pages.board import bed_section
+
+    sections = [bed_section(site, beds), Section("card", "Card", {"text": card}, "text")]
+    return _release_frame(item, "card", sections)
+
+
+def verification(site: Site, item: Item) -> Page:
+    """Every file of a release against its hash, every task against the images that are here."""
+    sums = item.path / "SHA256SUMS"
+    stamp = sums.stat().st_mtime_ns if sums.is_file() else 0
+    made = site.studio.sections({"kind": "verify", "path": str(item.path), "time": stamp})
+    if made is None:
+        problem = (
+            "The release is being checked: images are read again. This page is loaded again when it is done."
+        )
+        return _release_frame(
+            item, "verify", [Section("verify", "Verification", {"html": "", "problem": problem}, "made")]
+        )
+    if made[0]["problem"]:
+        return _release_frame(
+            item,
+            "verify",
+            [Section("verify", "Verification", {"html": "", "problem": made[0]["problem"]}, "made")],
+        )
+    rows = made[0]["rows"]
+    wrong = [row for row in rows if row["problem"]]
+    context = {
+        "wrong": wrong[:200],
+        "right": [row["subject"] for row in rows if not row["problem"]][:200],
+        "total": len(rows),
+    }
+    return _release_frame(item, "verify", [Section("verify", "Verification", context, "verification")])
+
+
+def _release_frame(item: Item, here: str, sections: list[Section]) -> Page:
+    tabs = [("Card", item.url, here == "card"), ("Verification", f"{item.url}/verify", here == "verify")]
+    counts = [f"version {item.facts.get('version')}", count(len(item.facts.get("testbeds") or ()), "testbed")]
+    return Page(
+        item.name,
+        sections,
+        counts=counts,
+        crumbs=[("Explorer", "/"), ("releases", "/?kind=release")],
+        tabs=tabs,
+    )
+
+
+def why(site: Site, item: Item, number: int, query: Any) -> Page:
+    """In what a task's support differs from its queries, by the attributes of its images."""
+    from longshot.web.pages.task import frame
+    from longshot.web.tiles import read_task
+
+    task = read_task(site.testbed(item), number)
+    job = {
+        "kind": "why",
+        "path": str(item.path),
+        "hash": item.facts["hash"],
+        "task": number if int(item.facts["tasks"]) > 600 else None,
+    }
+    made = site.studio.sections(job)
+    if made is None:
+        context: dict[str, Any] = {
+            "html": "",
+            "problem": "The task is being looked at. This page is loaded again when it is done.",
+        }
+        return frame(site, item, task, query, "why", [Section("why", "Why it is hard", context, "made")])
+    row = next((each for each in made[0].get("rows", []) if each["task"] == number), None)
+    lines = [] if row is None else [*row["sentences"], *row["attractions"]]
+    context = {
+        "lines": lines,
+        "more": 0,
+        "empty": made[0]["problem"] or "Nothing sets support and queries apart beyond chance.",
+    }
+    sections = [Section("why", "What sets its support apart from its queries", context, "lines")]
+    sections.append(Section("how", "", {"html": "", "problem": ""}, "why_how"))
+    return frame(site, item, task, query, "why", sections)

@@ -1,0 +1,315 @@
+"""``longshot.serve``: the explorer on a port of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import socket
+import threading
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from longshot.core.errors import UserError
+
+if TYPE_CHECKING:
+    from longshot.evaluation.results import Results
+
+Source: TypeAlias = "str | os.PathLike[str] | Results"
+PORT = 8420
+_TRIED = 100  # ports, one after the other
+_SHORTEST_TOKEN = 12
+
+
+class Explorer:
+    """A running explorer. Made by :func:`serve`; in a notebook it shows itself in a frame.
+
+    Parameters
+    ----------
+    url : str
+        Its address.
+    server, thread, built
+        What answers, where it runs, and what belongs to it.
+
+    Examples
+    --------
+    >>> import longshot
+    >>> explorer = longshot.serve(".")
+    >>> explorer.export("/", "copy").name
+    'index.html'
+    >>> explorer.at("?kind=run").url == explorer.url + "?kind=run"
+    True
+    >>> listed = explorer.add(".")
+    >>> explorer.running
+    True
+    >>> explorer.close()
+    """
+
+    def __init__(self, url: str, server: Any, thread: threading.Thread, built: Any) -> None:
+        self.url = url
+        self._server, self._thread, self._built = server, thread, built
+
+    def __repr__(self) -> str:
+        return f"<Explorer {self.url}>"
+
+    def _repr_html_(self) -> str:
+        """A frame, for notebooks."""
+        url = escape(self.url)
+        return (
+            f'<p><a href="{url}" target="_blank" rel="noopener">{url}</a></p>'
+            f'<iframe src="{url}" title="Longshot explorer" width="100%" height="720" style="border:0"></iframe>'
+        )
+
+    def at(self, page: str) -> Explorer:
+        """The same server at another page, as ``testbed.show(317)`` uses it.
+
+        Parameters
+        ----------
+        page : str
+            What stands behind the address: ``testbed/easy-1a2b3c4d5e/task/317``.
+        """
+        base = self.url.split("?", 1)[0].split("/", 3)
+        return Explorer("/".join([*base[:3], page]), self._server, self._thread, self._built)
+
+    def export(self, view: str, out: str | os.PathLike[str], *, pages: int = 25) -> Path:
+        """Write a view as a folder that opens from disk, with the pages that it links to.
+
+        Parameters
+        ----------
+        view : str
+            What stands behind the address, as ``/run/first-1a2b3c4d5e/tasks?sort=-spread``.
+        out : path
+            A new or empty folder.
+        pages : int
+            How many pages to copy at most, 200 at the most.
+
+        Returns
+        -------
+        Path
+            Its index.html.
+        """
+        written: Path = self._built.export(view, Path(out), pages)
+        return written
+
+    @property
+    def running(self) -> bool:
+        """Whether it still answers."""
+        return self._thread.is_alive() and not self._server.should_exit
+
+    def add(self, root: str | os.PathLike[str]) -> list[Any]:
+        """Show one more folder; all that is shown then.
+
+        Parameters
+        ----------
+        root : path
+            The folder.
+        """
+        listed: list[Any] = self._built.add(Path(root).resolve())
+        return listed
+
+    def wait(self) -> None:
+        """Until it is closed or interrupted."""
+        with contextlib.suppress(KeyboardInterrupt):
+            while self._thread.is_alive():
+                self._thread.join(1.0)
+        self.close()
+
+    def close(self) -> None:
+        """Stop answering and end the processes that decode pictures."""
+        self._server.should_exit = True
+        self._thread.join(10.0)
+        self._built.stop()
+
+
+def serve(
+    folders: Source | Sequence[Source] = (),
+    *,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    token: str | None = None,
+    names: Sequence[str] = (),
+    framed: bool = True,
+    browser: bool = False,
+) -> Explorer:
+    """Show datasets, testbeds, runs, trainings and studies in the browser, live.
+
+    Nothing is written but an index and thumbnails in the cache, and nothing is shown but what lies under the folders
+    and the datasets that Longshot remembers.
+
+    Parameters
+    ----------
+    folders : path, Results, or list of those
+        Where to look for runs, testbeds, trainings, studies, suites and releases; the current folder unless given.
+        Links that lead out of a folder are not followed.
+    host : str
+        The address to listen on. Any but this machine's own needs a ``token``.
+    port : int
+        The port, or the next free one after it.
+    token : str, optional
+        What readers must know, 12 characters at least: they open ``http://…/?token=TOKEN`` once.
+    names : sequence of str
+        Further names that browsers reach it by, as ``explorer.example.org``, where a proxy with TLS stands before it.
+    framed : bool
+        Whether pages of this machine, such as a notebook, may show it in a frame.
+    browser : bool
+        Also open the page in this machine's browser.
+
+    Returns
+    -------
+    Explorer
+        ``url`` is the address, ``close()`` ends it, ``wait()`` lets it run. A notebook shows it in a frame.
+
+    Examples
+    --------
+    >>> explorer = serve("runs", port=8420)
+    >>> explorer.url.startswith("http://127.0.0.1:84")
+    True
+    >>> explorer.close()
+    """
+    try:
+        import uvicorn
+
+        from longshot.web.app import build_app
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"The explorer needs {error.name}, which is not installed", "pip install 'longshot[serve]'"
+        ) from error
+    single = isinstance(folders, str | os.PathLike) or hasattr(folders, "store")
+    sources: list[Any] = [folders] if single else list(folders)  # type: ignore[arg-type]
+    roots, stay = _roots(sources or ["."])
+    local = _is_loopback(host)
+    if not local and token is None:
+        raise UserError(
+            f"{{host:{host}}} lets other machines in, and what they see is your data",
+            "give {token:TEXT} as well, 12 characters at least, and put a proxy with TLS before it (docs/explorer.md)",
+        )
+    if token is not None and len(token) < _SHORTEST_TOKEN:
+        raise UserError(
+            f"{{token}} has {len(token)} characters and needs {_SHORTEST_TOKEN}",
+            "take a longer one, as from 'openssl rand -hex 16'",
+        )
+    listening = _listen(host, port)
+    bound = int(listening.getsockname()[1])
+    built = build_app(roots, _hosts(host, bound, names), token=token, framed=framed, any_address=not local)
+    config = uvicorn.Config(
+        built.app,
+        log_level="error",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_keep_alive=5,
+    )
+    server = uvicorn.Server(config)
+
+    def run() -> None:
+        with contextlib.closing(listening), contextlib.ExitStack() as stack:
+            if stay is not None:
+                stack.callback(stay)
+            server.run(sockets=[listening])
+
+    thread = threading.Thread(target=run, name="longshot-explorer", daemon=True)
+    thread.start()
+    shown = f"[{host}]" if ":" in host else host
+    explorer = Explorer(
+        f"http://{shown}:{bound}/" + (f"?token={token}" if token else ""), server, thread, built
+    )
+    if browser:
+        import webbrowser
+
+        webbrowser.open(explorer.url)
+    return explorer
+
+
+_shared: list[Explorer] = []  # what ``show`` opened in this process
+
+
+def show(noun: Any, task: int | None = None) -> Explorer:
+    """The page of a testbed, of one of its tasks, or of results, in an explorer that this process shares.
+
+    Parameters
+    ----------
+    noun : Testbed or Results
+        What to show; what is held in memory is written to a temporary folder.
+    task : int, optional
+        A task of the testbed.
+    """
+    import tempfile
+
+    if hasattr(noun, "store"):
+        roots, _ = _roots([noun])
+        root = roots[0]
+    else:
+        root = Path(tempfile.mkdtemp(prefix="longshot-testbed-")).resolve()
+        noun.save(root / f"{noun.name or 'testbed'}.parquet")
+    if not _shared or not _shared[0].running:
+        _shared[:] = [serve(root)]
+    explorer = _shared[0]
+    items = explorer.add(root)
+    if hasattr(noun, "store"):
+        item = next(each for each in items if each.kind == "run" and each.path == root)
+    else:
+        item = next(each for each in items if each.facts.get("hash") == noun.content_hash)
+    return explorer.at(item.url.lstrip("/") + ("" if task is None else f"/task/{task}"))
+
+
+def _roots(sources: Sequence[Any]) -> tuple[list[Path], Any]:
+    """The folders to look in; results held in memory are written to a temporary one, which ``stay`` removes."""
+    roots, stay = [], None
+    for source in sources:
+        if not hasattr(source, "store"):
+            path = Path(source)
+            if not path.exists():
+                raise UserError(f"There is no folder {path}", "name one that is there")
+            roots.append(path.resolve())
+            continue
+        if source.store.path is not None:
+            roots.append(Path(source.store.path).resolve())
+            continue
+        import tempfile
+
+        from longshot.evaluation.stores import write_folder
+
+        holder = tempfile.TemporaryDirectory(prefix="longshot-results-")
+        stay = holder.cleanup
+        roots.append(Path(write_folder(source.store, Path(holder.name) / "results")).resolve())
+    return roots, stay
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _hosts(host: str, port: int, names: Sequence[str]) -> set[str]:
+    """``name:port`` under which it answers; names behind a proxy also without the port that browsers leave out."""
+    shown = f"[{host}]" if ":" in host else host
+    own = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]", shown)}
+    return own | set(names) | {f"{name}:{port}" for name in names if ":" not in name}
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket on the port, or on the next one that is free; nobody is driven away."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for number in range(port, min(port + _TRIED, 65536)):
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, number))
+            listening.listen(128)
+            return listening
+        except PermissionError as error:
+            listening.close()
+            raise UserError(f"Port {number} is not open to you", "choose a {port} above 1023") from error
+        except OSError as error:
+            listening.close()
+            if getattr(error, "errno", None) not in (98, 48, 10048):  # in use: Linux, macOS, Windows
+                raise UserError(
+                    f"Cannot listen on {host}: {error.strerror or error}", "choose another {host}"
+                ) from error
+    raise UserError(f"No port from {port} to {port + _TRIED - 1} is free", "choose another {port}")

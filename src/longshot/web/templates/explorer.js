@@ -1,0 +1,108 @@
+// Arrow keys and Esc follow the page's own links; running work is asked for now and then; plots can be saved.
+// Pages are complete without any of it.
+const facts = document.querySelector("[data-live]");
+document.addEventListener("keydown", (event) => {
+  if (!facts || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  const target = facts.dataset[event.key.toLowerCase()];
+  if (target) {
+    event.preventDefault();
+    location.assign(target);
+  } else if (event.key === "/") {
+    const field = document.querySelector('input[type="search"], input[name="where"]');
+    if (field) { event.preventDefault(); field.focus(); }
+  }
+});
+if (facts && facts.dataset.live && location.protocol.startsWith("http")) {
+  let tag = "", turn = 0, before = null;
+  const renew = async (mine) => {
+    const answer = await fetch(location.href);
+    if (mine !== turn || !answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+    // Who types or has something open is not disturbed: a line says that there is something new.
+    const busy = document.activeElement.closest("main input, main select") || document.querySelector("main details[open]");
+    if (busy) facts.hidden = false;
+    else if (fresh) document.querySelector("main").replaceChildren(facts, ...[...fresh.childNodes].filter((node) => !node.dataset?.hasOwnProperty("live")));
+  };
+  const look = async () => {
+    const mine = ++turn;
+    try {
+      const answer = await fetch(facts.dataset.live, { headers: tag ? { "If-None-Match": tag } : {} });
+      if (mine !== turn || answer.status !== 200) return;
+      tag = answer.headers.get("etag") || "";
+      const { items } = await answer.json();
+      for (const item of items) {
+        const by = (name) => document.querySelectorAll(`[data-${name}="${CSS.escape(item.id)}"]`);
+        for (const node of by("state")) { node.textContent = item.state; node.className = `state ${item.state}`; }
+        if (!item.total) continue;
+        const words = `${item.done.toLocaleString("en")} of ${item.total.toLocaleString("en")} ${item.unit}`;
+        for (const node of by("count")) node.textContent = words + (item.note ? ` · ${item.note}` : "");
+        for (const node of by("meter")) {
+          node.setAttribute("aria-label", words);
+          node.firstElementChild.style.width = `${(100 * item.done) / item.total}%`;
+        }
+      }
+      const shape = JSON.stringify(items.map((item) => [item.id, item.state, item.changed]));
+      if (before !== null && shape !== before) await renew(mine);
+      before = shape;
+    } catch { /* the server is gone for now: the next look may find it */ }
+  };
+  look();
+  setInterval(() => document.hidden || look(), 3000);
+}
+// Pictures that cannot be had say why; tiles that are crossed out are gone, damaged, or other pictures by now.
+for (const node of document.querySelectorAll(".sprite, .tile.alone")) {
+  const url = /url\("?(.*?)"?\)/.exec(getComputedStyle(node).getPropertyValue("--sprite"))?.[1]?.replace(/^'|'$/g, "");
+  if (!url || !location.protocol.startsWith("http")) continue;
+  const image = new Image();
+  image.onerror = async () => {
+    const answer = await fetch(url);
+    const line = document.createElement("p");
+    line.className = "notice";
+    line.textContent = `No pictures: ${answer.ok ? "they cannot be decoded." : await answer.text()}`;
+    if (!document.querySelector(".notice.pictureless")) { line.classList.add("pictureless"); node.before(line); }
+  };
+  image.src = url;
+}
+for (const plot of document.querySelectorAll("svg.plot")) {
+  const line = document.createElement("p");
+  line.className = "save dim";
+  for (const kind of ["SVG", "PNG"]) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = kind;
+    button.setAttribute("aria-label", `Save this plot as ${kind}`);
+    button.addEventListener("click", () => save(plot, kind));
+    line.append(button);
+  }
+  plot.after(line);
+}
+function save(plot, kind) {
+  const copy = plot.cloneNode(true), box = plot.viewBox.baseVal, own = [plot, ...plot.querySelectorAll("*")];
+  [copy, ...copy.querySelectorAll("*")].forEach((node, place) => {
+    const style = getComputedStyle(own[place]);
+    for (const name of ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "font", "opacity"])
+      node.style.setProperty(name, style.getPropertyValue(name));
+    node.removeAttribute("class");
+  });
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  copy.setAttribute("width", box.width);
+  copy.setAttribute("height", box.height);
+  copy.style.background = getComputedStyle(document.documentElement).getPropertyValue("--card");
+  const text = new XMLSerializer().serializeToString(copy);
+  const give = (url, ending) => {
+    const link = document.createElement("a");
+    link.href = url;
+    link.download = `plot.${ending}`;
+    link.click();
+  };
+  const data = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+  if (kind === "SVG") return give(data, "svg");
+  const image = new Image();
+  image.onload = () => {
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [3 * box.width, 3 * box.height];
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    give(canvas.toDataURL("image/png"), "png");
+  };
+  image.src = data;
+}

@@ -1,0 +1,222 @@
+"""The explorer in a real browser: content, keys, addresses, names, roles, contrast; nothing is asked for elsewhere."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterator
+from importlib.resources import files
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from .conftest import Client
+
+pytestmark = pytest.mark.browser
+SCREENS = {
+    "desktop": (1280, "light"),
+    "phone": (390, "dark"),
+    "desktop-dark": (1280, "dark"),
+    "phone-light": (390, "light"),
+}
+MOST_ELEMENTS = 1500
+
+
+class Reader:
+    """A browser window that notes everything said and asked for."""
+
+    def __init__(self, browser: Any, client: Client, screen: str) -> None:
+        width, scheme = SCREENS[screen]
+        self.base, self.width = f"http://127.0.0.1:{client.port}", width
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.messages: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.base + path)
+        self.page.wait_for_load_state("networkidle")
+
+    def violations(self) -> list[str]:
+        """What axe-core finds wrong with names, roles and contrast."""
+        script = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+        self.page.evaluate(script)
+        result = self.page.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa']})")
+        return [
+            f"{rule['id']}: {node['html'][:160]}"
+            for rule in result["violations"]
+            for node in rule["nodes"][:3]
+        ]
+
+    def check(self, path: str) -> None:
+        """What holds for every page."""
+        self.open(path)
+        assert self.messages == [], path
+        foreign = [url for url in self.requests if not url.startswith((self.base, "data:"))]
+        assert foreign == [], path
+        assert self.page.evaluate("document.querySelectorAll('*').length") <= MOST_ELEMENTS, path
+        assert self.page.evaluate("document.documentElement.scrollWidth") <= self.width, path
+        assert self.violations() == [], path
+
+
+@pytest.fixture(scope="module")
+def pages(client: Client) -> dict[str, str]:
+    """Every kind of page."""
+    run, easy = client.item("run", "first"), client.item("testbed", "easy")
+    data = client.item("dataset", "photos")
+    chosen = next(
+        link for link in client.links(f"/compare?run={run.rsplit('/', 1)[-1]}") if "series=" in link
+    )
+    square = next(link for link in client.links(f"{run}/confusion") if "predicted=" in link)
+    return {
+        "home": "/",
+        "run": run,
+        "tasks": f"{run}/tasks?sort=-spread",
+        "task": f"{easy}/task/3",
+        "query": f"{easy}/task/3/query/1",
+        "compare": chosen,
+        "confusion": square,
+        "dataset": data,
+        "board": f"{easy}/board",
+        "testbed": easy,
+        "supports": f"{easy}/task/3/supports",
+        "plot": f"{run}/plot",
+        "pairs": f"/compare?run={run.rsplit('/', 1)[-1]}",
+        "class": f"{data}/images?class=round/crimson",
+        "image": f"{data}/image/5",
+        "taxonomy": f"{data}/taxonomy",
+        "facts": f"{data}/facts",
+        "absent": f"{easy}/task/999",
+        "testbed tasks": f"{easy}/tasks?where=way+%3E+2&page=1",
+        "results": f"{run}/report/results",
+        "distribution": f"{run}/report/distribution",
+        "provenance": f"{run}/report/provenance",
+        "histograms": f"{easy}/plots",
+    }
+
+
+@pytest.fixture(scope="module")
+def reader(browser: Any, client: Client) -> Iterator[Reader]:
+    window = Reader(browser, client, "desktop")
+    yield window
+    window.context.close()
+
+
+SHORT = ("home", "run", "tasks", "task", "compare")
+
+
+@pytest.mark.parametrize("screen", ["desktop", "phone"])
+def test_pages_are_silent_small_and_named(
+    browser: Any, client: Client, pages: dict[str, str], screen: str
+) -> None:
+    window = Reader(browser, client, screen)
+    try:
+        for name in SHORT:
+            window.check(pages[name])
+    finally:
+        window.context.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("screen", SCREENS)
+def test_every_page_on_every_screen(browser: Any, client: Client, pages: dict[str, str], screen: str) -> None:
+    window = Reader(browser, client, screen)
+    try:
+        for name, path in pages.items():
+            client.made(path)
+            if name == "absent":
+                continue  # a 404 is noted on the console by the browser itself
+            window.check(path)
+    finally:
+        window.context.close()
+
+
+def test_a_filter_round_trips_through_the_address(reader: Reader, pages: dict[str, str]) -> None:
+    reader.open(pages["tasks"])
+    reader.page.fill("#where", "ridge@pixels < 0.9")
+    reader.page.click("form.filter button")
+    reader.page.wait_for_load_state("networkidle")
+    assert "where=" in reader.page.url and "sort=-spread" in reader.page.url
+    rows = reader.page.locator("table.tasks tbody tr").count()
+    assert f"1–{rows} of {rows} tasks" in reader.page.locator(".pager").first.inner_text()
+    reader.page.locator("table.tasks thead th a", has_text="task").first.click()
+    reader.page.wait_for_load_state("networkidle")
+    assert reader.page.input_value("#where") == "ridge@pixels < 0.9"
+    reader.page.go_back()
+    assert "sort=-spread" in reader.page.url
+
+
+def test_arrow_keys_walk_through_the_list(reader: Reader, pages: dict[str, str]) -> None:
+    reader.open(pages["tasks"])
+    links = reader.page.locator("table.tasks tbody a")
+    order = [links.nth(number).inner_text() for number in range(3)]
+    links.nth(0).click()
+    for task in order[1:]:
+        reader.page.keyboard.press("ArrowRight")
+        reader.page.wait_for_url(f"**/task/{task}?*")
+    reader.page.keyboard.press("ArrowLeft")
+    reader.page.wait_for_url(f"**/task/{order[1]}?*")
+    reader.page.keyboard.press("Escape")
+    reader.page.wait_for_url("**/tasks?*")
+    assert "sort=-spread" in reader.page.url
+
+
+def test_pictures_are_there_and_open_large(reader: Reader, pages: dict[str, str]) -> None:
+    reader.open(pages["task"])
+    painted = reader.page.evaluate(
+        """async () => {
+            const tile = document.querySelector(".tile"), url = getComputedStyle(tile).backgroundImage.slice(5, -2);
+            const image = new Image();
+            image.src = url;
+            await image.decode();
+            return [image.naturalWidth, tile.offsetWidth];
+        }"""
+    )
+    assert painted == [12 * 96, 52]
+    reader.page.locator(".query .tile").first.click()
+    reader.page.wait_for_load_state("networkidle")
+    assert reader.page.evaluate("document.querySelector('figure.large img').naturalWidth") > 30
+
+
+def test_pages_are_whole_without_scripts(browser: Any, client: Client, pages: dict[str, str]) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    try:
+        page = context.new_page()
+        page.goto(f"http://127.0.0.1:{client.port}{pages['tasks']}")
+        assert page.locator("table.tasks tbody tr").count() == 24
+        page.locator("table.tasks tbody a").first.click()
+        assert page.locator(".tile").count() == 4 * (2 + 3)
+    finally:
+        context.close()
+
+
+def test_an_exported_view_opens_from_disk(
+    browser: Any, client: Client, pages: dict[str, str], tmp_path: Path
+) -> None:
+    answer = client.get(f"/export?view={pages['tasks'].replace('?', '%3F')}&pages=8")
+    with zipfile.ZipFile(BytesIO(answer.body)) as archive:
+        archive.extractall(tmp_path)
+    folder = tmp_path / "longshot-view"
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        asked_for: list[str] = []
+        page.on("request", lambda request: asked_for.append(request.url))
+        page.goto((folder / "index.html").as_uri())
+        assert page.locator("table.tasks tbody tr").count() == 24
+        assert page.evaluate("getComputedStyle(document.body).margin") == "0px"  # its style sheet is there
+        linked = page.locator('a[href]:not([href=""])').evaluate_all(
+            "links => links.map(link => link.getAttribute('href'))"
+        )
+        assert linked and all((folder / link).is_file() for link in linked)
+        tasks = [link for link in linked if re.search(r"task-\d+\.html$", link)]
+        page.goto((folder / tasks[0]).as_uri() if tasks else (folder / linked[0]).as_uri())
+        assert {urlsplit(url).scheme for url in asked_for} <= {"file", "data"}
+    finally:
+        context.close()

@@ -1,0 +1,211 @@
+"""What pages show, without a browser."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from html import unescape
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+import longshot
+from longshot.api.reports import report_text
+from longshot.testbeds.testbed import Testbed
+
+from .conftest import Client
+
+
+def texts(page: str, pattern: str) -> list[str]:
+    return [unescape(re.sub(r"<[^>]*>", "", text)).strip() for text in re.findall(pattern, page, re.DOTALL)]
+
+
+def test_home_lists_what_there_is(client: Client) -> None:
+    page = client.get("/").text
+    names = texts(page, r'<a class="name"[^>]*>(.*?)</a>')
+    assert {"first", "easy", "hard"} <= set(names)
+    assert names.count("easy") == 1  # the run's own copy is the same testbed
+    assert "finished" in texts(page, r'<span class="state[^>]*>(.*?)</span>')
+    assert texts(client.get("/?kind=run").text, r'<a class="name"[^>]*>(.*?)</a>') == ["first"]
+    assert "Nothing is called “zebra”" in unescape(client.get("/?q=zebra").text)
+
+
+def test_means_lead_to_their_tasks(client: Client, explored: Path) -> None:
+    run = client.item("run", "first")
+    page = client.get(run).text
+    summary = longshot.Results(explored / "runs" / "first").summary()
+    shown = texts(page, r'<a class="value"[^>]*>(.*?)</a>')
+    assert sorted(shown) == sorted(f"{100 * row['accuracy']:.1f}" for row in summary)
+    url = unescape(re.findall(r'<a class="value" href="([^"]*)"', page)[0])
+    assert url.startswith(f"{run}/tasks?bed=") and "sort=" in url
+    assert "1–24 of 24 tasks" in client.get(url).text
+
+
+def rows_of(page: str) -> list[list[str]]:
+    body = page[page.index('<table class="metrics tasks">') :]
+    rows = re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL)[1:]
+    return [texts(row, r"<td[^>]*>(.*?)</td>") for row in rows]
+
+
+def test_lists_are_sorted_filtered_and_counted(client: Client, explored: Path) -> None:
+    run = client.item("run", "first")
+    table = longshot.Results(explored / "runs" / "first").select(testbed="easy", method="ridge").table()
+    accuracies = dict(zip(table["task"].to_pylist(), table["accuracy"].to_pylist(), strict=True))
+    path = f"{run}/tasks?bed=easy&column=task&column=ridge@pixels"
+    rows = rows_of(client.get(f"{path}&sort=-ridge@pixels").text)
+    expected = sorted(accuracies.items(), key=lambda pair: (-pair[1], pair[0]))
+    assert rows == [[str(task), f"{100 * value:.1f}"] for task, value in expected]
+    where = quote("ridge@pixels < 0.9 and not task in (0, 1)")
+    low = [task for task, value in accuracies.items() if value < 0.9 and task not in (0, 1)]
+    assert low
+    page = client.get(f"{path}&where={where}&sort=task").text
+    assert [row[0] for row in rows_of(page)] == [str(task) for task in sorted(low)]
+    assert f"of {len(low)} tasks" in page and "(filtered from 24)" in page
+
+
+@pytest.mark.parametrize(
+    ("where", "sentence"),
+    [
+        ("nope > 3", "The list of tasks has no column 'nope'"),
+        ("way >", "a value is missing at the end"),
+        ("accuracy == wrong", "holds numbers, and 'wrong' is none"),
+        ("__import__('os')", "has no column '__import__'"),
+    ],
+)
+def test_a_filter_that_has_no_meaning_is_told(client: Client, where: str, sentence: str) -> None:
+    answer = client.get(f"{client.item('run', 'first')}/tasks?where={quote(where)}")
+    assert answer.status == 200
+    notice = " ".join(texts(answer.text, r'<p class="notice">(.*?)</p>'))
+    assert sentence in notice and "All tasks are shown." in notice
+
+
+def test_files_of_a_list_hold_all_of_it(client: Client) -> None:
+    path = f"{client.item('run', 'first')}/tasks?bed=easy&where={quote('accuracy < 0.8')}&as="
+    answer = client.get(path + "csv")
+    assert "attachment" in answer.headers["content-disposition"]
+    rows = pyarrow.csv.read_csv(io.BytesIO(answer.body))
+    table = pq.read_table(io.BytesIO(client.get(path + "parquet").body))
+    assert rows["task"].to_pylist() == table["task"].to_pylist()
+    assert 0 < len(table) < 24 and max(table["accuracy"].to_pylist()) < 0.8
+
+
+def test_a_filtered_list_becomes_a_testbed(client: Client, explored: Path, tmp_path: Path) -> None:
+    path = f"{client.item('testbed', 'easy')}/tasks?where={quote('task in (3, 5, 7)')}&as=testbed"
+    file = tmp_path / "part.parquet"
+    file.write_bytes(client.get(path).body)
+    part, source = Testbed.load(file), Testbed.load(explored / "easy.parquet")
+    assert [task.query for task in part] == [source[number].query for number in (3, 5, 7)]
+    assert part.meta["sampler"]["part_of"] == source.content_hash
+    inspection = longshot.inspect(part, verify=True)
+    assert inspection.findings == ()
+
+
+def test_a_task_shows_its_pictures_and_its_mistakes(client: Client, explored: Path) -> None:
+    bed = client.item("testbed", "easy")
+    page = client.get(f"{bed}/task/3").text
+    task = Testbed.load(explored / "easy.parquet")[3]
+    keys = texts(page, r'title="([^"]*)" aria-label')
+    assert sorted(keys) == sorted([*task.support, *task.query])
+    table = longshot.Results(explored / "runs" / "first").select(testbed="easy").table()
+    rows = [row for row in table.select(["task", "prediction"]).to_pylist() if row["task"] == 3]
+    wrong = sum(int(np.sum(np.array(row["prediction"]) != task.query_label)) for row in rows)
+    assert page.count('<i class="wrong">') == wrong > 0
+    sprite = unescape(re.search(r"--sprite:url\((?:&#39;|')([^)]*?)(?:&#39;|')\)", page)[1])
+    answer = client.get(sprite)
+    assert answer.headers["content-type"] == "image/webp" and "immutable" in answer.headers["cache-control"]
+    image = Image.open(io.BytesIO(answer.body))
+    assert image.size == (12 * 96, -(-len(keys) // 12) * 96)
+    assert client.get(sprite.replace("sprite-1-", "sprite-1-0")).status == 404
+
+
+def test_a_sprite_shows_the_images_in_order(client: Client, explored: Path, photos: Path) -> None:
+    bed = client.item("testbed", "easy")
+    page = client.get(f"{bed}/task/0").text
+    sprite = unescape(re.search(r"--sprite:url\((?:&#39;|')([^)]*?)(?:&#39;|')\)", page)[1])
+    sheet = np.asarray(Image.open(io.BytesIO(client.get(sprite).body)).convert("RGB"), float)
+    places = re.findall(r'style="--x:(\d+);--y:(\d+)" title="([^"]*)"', page)
+    for x, y, key in places[:6]:
+        tile = sheet[int(y) * 96 : int(y) * 96 + 96, int(x) * 96 : int(x) * 96 + 96]
+        original = Image.open(photos / key).convert("RGB").resize((96, 96))
+        strangers = [
+            Image.open(photos / other).convert("RGB").resize((96, 96)) for *_, other in places if other != key
+        ]
+        distance = np.abs(tile - np.asarray(original, float)).mean()
+        assert distance < min(np.abs(tile - np.asarray(other, float)).mean() for other in strangers)
+
+
+def test_a_query_has_answers_scores_and_near_support(client: Client, explored: Path) -> None:
+    page = client.get(f"{client.item('testbed', 'easy')}/task/3/query/2").text
+    assert "protonet" in page and "ridge" in page
+    shares = [float(text) for text in re.findall(r"</span> ([\d.]+) %</dd>", page)]
+    assert len(shares) == 2 * 4 and abs(sum(shares) - 200) < 1  # of each series they sum to 100
+    assert page.count("same class") + page.count("another class") == 8
+    large = re.search(r'<img src="([^"]*)"', page)[1]
+    assert client.get(large).headers["content-type"] == "image/webp"
+
+
+def test_the_same_queries_stand_side_by_side(client: Client) -> None:
+    page = client.get(f"{client.item('testbed', 'easy')}/task/3/supports").text
+    assert texts(page, r"<h3>(.*?)</h3>") == ["easy uniform this one", "hard difficult"]
+
+
+def test_neighbours_follow_the_list(client: Client) -> None:
+    run, bed = client.item("run", "first"), client.item("testbed", "easy")
+    listed = rows_of(client.get(f"{run}/tasks?bed=easy&sort=-spread").text)
+    order = [row[0] for row in listed]
+    page = client.get(f"{bed}/task/{order[4]}?run={run.rsplit('/', 1)[-1]}&sort=-spread").text
+    assert f"/task/{order[3]}?" in re.search(r'data-arrowleft="([^"]*)"', page)[1]
+    assert f"/task/{order[5]}?" in re.search(r'data-arrowright="([^"]*)"', page)[1]
+    assert "5 of 24 in this list" in page
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/run/nothing-0000000000",
+        "/run/..%2f..%2fetc",
+        "/testbed/x",
+        "/nope",
+        "{bed}/task/999",
+        "{bed}/task/3/query/999",
+        "{bed}/task/3/nothing/1",
+        "{bed}/task/99999999999999999999",
+        "{run}/tasks?bed=nothing",
+        "{run}/tasks?as=exe",
+        "{run}/report/nothing",
+        "/static/x/../../../../etc/passwd",
+    ],
+)
+def test_what_is_not_there_is_told_in_a_sentence(client: Client, path: str) -> None:
+    filled = path.format(bed=client.item("testbed", "easy"), run=client.item("run", "first"))
+    answer = client.get(filled)
+    assert answer.status == 404
+    assert "Traceback" not in answer.text and "root:" not in answer.text
+    assert client.get("/").status == 200
+
+
+def test_an_unchanged_page_is_not_sent_again(client: Client) -> None:
+    path = f"{client.item('run', 'first')}/tasks"
+    tag = client.get(path).headers["etag"]
+    again = client.get(path, {"If-None-Match": tag})
+    assert again.status == 304 and again.body == b""
+
+
+def test_the_reports_sections_are_the_reports(client: Client, explored: Path) -> None:
+    page = client.made(f"{client.item('run', 'first')}/report/results")
+    written = report_text(explored / "runs" / "first", pictures=0)
+    start = page.index('<ul class="findings">')
+    findings = page[start : page.index("</ul>", start)]
+    assert findings in written  # the same template, the same numbers
+
+
+def test_live_answers_in_json(client: Client) -> None:
+    answer = client.get("/live")
+    assert json.loads(answer.body)["items"] == []
+    assert client.get("/live", {"If-None-Match": answer.headers["etag"]}).status == 304
