@@ -48,20 +48,20 @@ def make_features(
 
 
 def make_tasks(
-    offsets: NDArray[np.int64], count: int, seed: int = 1
+    offsets: NDArray[np.int64], count: int, seed: int = 1, way: int = WAY
 ) -> tuple[SelectionTasks, NDArray[np.int64]]:
     """Uniform tasks and their uniform supports."""
     rng = np.random.default_rng(seed)
     classes, query, support = [], [], []
     for _ in range(count):
-        chosen = rng.choice(len(offsets) - 1, WAY, replace=False)
+        chosen = rng.choice(len(offsets) - 1, way, replace=False)
         classes.append(chosen.tolist())
         rows = [
             offsets[c] + rng.choice(offsets[c + 1] - offsets[c], SHOT + QUERY, replace=False) for c in chosen
         ]
         query.append([r[:QUERY].tolist() for r in rows])
         support += [r[QUERY:] for r in rows]
-    return SelectionTasks.from_lists(classes, [[SHOT] * WAY] * count, query), np.concatenate(support)
+    return SelectionTasks.from_lists(classes, [[SHOT] * way] * count, query), np.concatenate(support)
 
 
 def unit(array: NDArray[np.float16], rows: NDArray[np.int64]) -> torch.Tensor:

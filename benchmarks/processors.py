@@ -1,9 +1,10 @@
 """How far results move between kinds of processors: the same work with the instructions of older ones.
 
 ``ATEN_CPU_CAPABILITY`` and ``ONEDNN_MAX_CPU_ISA`` make PyTorch compute as on a processor without AVX-512 or without
-AVX2. For each kind: toybox's first classes through two backbones, ProtoNet and ridge on uniform tasks, and the supports
-that difficult selection picks. Printed beside this processor's own: the largest difference of a feature relative to the
-largest feature, the share of predictions and the share of selected supports that differ.
+AVX2; other engines cannot be told, so PyTorch computes everything here. For each kind: toybox's first classes through
+two backbones, ProtoNet and ridge on uniform tasks, and the supports that difficult selection picks. Printed beside this
+processor's own: the largest difference of a feature relative to the largest feature, the share of predictions and the
+share of selected supports that differ.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def main() -> None:
     """Run every kind in a process of its own and print how far it is from the native one."""
     with tempfile.TemporaryDirectory() as folder:
         for kind, variables in KINDS.items():
+            variables = {**variables, "LONGSHOT_ENGINE": "torch"}
             environment = {**os.environ, **variables, "LONGSHOT_CACHE": str(Path(folder, kind, "cache"))}
             subprocess.run(
                 [

@@ -1,4 +1,4 @@
-"""ATG splits: L-BFGS with the closed-form gradient against 7,000 SGD steps in PyTorch, and what R does to accuracy.
+"""Splits: L-BFGS against 7,000 SGD steps in PyTorch, what R does to accuracy, and the cost of a target hardness.
 
 Speed and exactness: made-up class means of 640 numbers (like those after a ReLU), 100, 608 and 1,000 classes, all four
 published R, both from the same random start, in processor seconds on one thread. Wanted: at least 100 × at 100 classes
@@ -6,13 +6,16 @@ and 30 × at 1,000; J no higher than SGD's, D within 1 % of R; 21,841 classes of
 Where SGD diverges it is stopped after 500 steps and its time is fourteen times theirs. The last two rows give it a step
 size that does not diverge.
 
-Accuracy: which mode makes few-shot accuracy on the test classes fall with R? On features of real images: ProtoNet on
-frozen features (which never saw the train classes, so it shows only how alike the test classes are), and ProtoNet
-after a linear discriminant analysis of the train classes (the cheapest thing that learns from them: transfer).
+Accuracy: which mode makes few-shot accuracy on the test classes fall with R? On features of real images: frozen and
+learnt accuracy and transfer loss of the proxy (``splits/hardness.py``), with random, semantic and published splits.
+
+Target: processor seconds of a split at a target hardness, with everything it is measured beside. Wanted: under 60 at
+100 classes, from cached features.
 
     python -m benchmarks splits                                     speed and growth, about 10 minutes
-    python -m benchmarks.splits speed --classes 1000                one part: speed, growth or accuracy
+    python -m benchmarks.splits speed --classes 1000                one part: speed, growth, accuracy or target
     python -m benchmarks.splits accuracy DATASET… --backbone NAME   on datasets of your own
+    python -m benchmarks.splits target DATASET… --backbone NAME
 """
 
 from __future__ import annotations
@@ -25,9 +28,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
-from longshot.splits.assign import assign, part_sizes
 from longshot.splits.divergences import gap
 from longshot.splits.objective import SplitObjective
 from longshot.splits.optimise import minimise, random_start
@@ -119,35 +120,14 @@ def growth() -> None:
         )
 
 
-def proto(rows: NDArray[np.float32], offsets: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
-    """Mean accuracy in % of ProtoNet over 600 tasks of 5 ways, 5 shots, 10 queries."""
-    rng, sizes, right = np.random.default_rng(0), np.diff(offsets), []
-    able = classes[sizes[classes] >= 15]
-    for _ in range(600):
-        picked = [offsets[c] + rng.permutation(sizes[c])[:15] for c in rng.choice(able, 5, replace=False)]
-        means = np.stack([rows[r[:5]].mean(0) for r in picked])
-        queries = np.concatenate([rows[r[5:]] for r in picked])
-        nearest = ((means**2).sum(1) - 2 * queries @ means.T).argmin(1)
-        right.append((nearest == np.repeat(np.arange(5), 10)).mean())
-    return 100 * float(np.mean(right))
-
-
-def discriminants(rows: NDArray[np.float32], offsets: NDArray[np.int64], train: NDArray[np.int64]) -> Array:
-    """[d, k] linear discriminants of the train classes, k = 128 at most; the within-class covariance shrunk by 0.1."""
-    means = np.stack([rows[offsets[c] : offsets[c + 1]].mean(0) for c in train])
-    inner = np.concatenate([rows[offsets[c] : offsets[c + 1]] - m for c, m in zip(train, means, strict=True)])
-    within = (inner.T @ inner / len(inner)).astype(np.float64)
-    within += 0.1 * np.trace(within) / len(within) * np.eye(len(within))
-    outer = (means - means.mean(0)).astype(np.float64)
-    size, axes = len(within), min(128, len(train) - 1)
-    return np.asarray(eigh(outer.T @ outer / len(means), within, subset_by_index=[size - axes, size - 1])[1])
-
-
 def accuracy(datasets: list[str], backbone: str, repeats: int = 5) -> None:
-    """Test accuracy against R for each mode; random modes are means over ``repeats`` seeds."""
+    """How hard splits are at every R of each mode, and references; random modes are means over ``repeats`` seeds."""
     from longshot.datasets import open_dataset
     from longshot.features.extract import embed
     from longshot.splits.build import SplitRecipe, Splitter
+    from longshot.splits.hardness import Hardness, measure_draws, measure_hardness
+    from longshot.splits.proxy import Proxy
+    from longshot.splits.references import hardness_of, reference_splits
 
     modes = {
         "paper, axis start": SplitRecipe(mode="paper"),
@@ -155,46 +135,80 @@ def accuracy(datasets: list[str], backbone: str, repeats: int = 5) -> None:
         "principal, sorted": SplitRecipe(assignment="sorted"),
         "principal, drawn": SplitRecipe(),
     }
-    targets = (*PUBLISHED, 1.28, 4.0)
+
+    def show(label: str, hardness: Hardness, gaps: list[float]) -> None:
+        cells = [
+            f"{100 * interval.mean:5.1f} ± {100 * (interval.half or 0):<4.1f}"
+            for interval in (hardness.frozen, hardness.learnt, hardness.transfer_loss)
+        ]
+        print(f"{label:<30}{'  '.join(cells)}  {np.mean(gaps):.2f}", flush=True)
+
     for name in datasets:
         dataset = open_dataset(name)
         features = embed(dataset, backbone)
-        splitter = Splitter(dataset, features)
-        rows = np.asarray(features.array, np.float32)
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        print(f"{dataset.name}, {backbone}, {len(dataset.class_ids)} classes: frozen / discriminants / gap")
-        print("mode                 " + "".join(f"R = {r:<18g}" for r in targets))
+        splitter, proxy = Splitter(dataset, features), Proxy(features)
+        print(f"{dataset.name}, {backbone}, {len(dataset.class_ids)} classes")
+        print(f"{'split':<30}frozen        learnt        transfer loss gap")
 
-        def judge(
-            train: NDArray[np.int64],
-            test: NDArray[np.int64],
-            rows: NDArray[np.float32] = rows,
-            s: Splitter = splitter,
-        ) -> tuple[float, float, float]:
-            offsets = s.features.offsets
-            learnt = rows @ discriminants(rows, offsets, train).astype(np.float32)
-            return proto(rows, offsets, test), proto(learnt, offsets, test), gap(s.embeddings, train, test)
+        def gap_of(parts: dict[str, NDArray[np.int64]], s: Splitter = splitter) -> float:
+            return gap(s.embeddings, parts["train"], parts["test"])
 
         for mode, recipe in modes.items():
-            seeds = range(repeats) if mode in ("paper, random start", "principal, drawn") else range(1)
-            cells, judged = [], {}
-            for target in targets:
-                scores = []
-                for seed in seeds:
-                    split = splitter.split(target, SplitRecipe(**{**vars(recipe), "seed": seed}))
-                    if split.test not in judged:
-                        judged[split.test] = judge(
-                            split.classes(dataset, "train"), split.classes(dataset, "test")
-                        )
-                    scores.append(judged[split.test])
-                cells.append(np.mean(scores, 0))
+            chance = mode in ("paper, random start", "principal, drawn")
+            for target in (
+                (*PUBLISHED, 1.28, 4.0, 1000.0) if mode == "principal, drawn" else (*PUBLISHED, 4.0)
+            ):
+                recipes = [
+                    SplitRecipe(**{**vars(recipe), "seed": seed}) for seed in range(repeats if chance else 1)
+                ]
+                draws = [splitter.split(target, each).positions(dataset) for each in recipes]
+                hardness = measure_draws(proxy, draws) if chance else measure_hardness(proxy, draws[0])
+                show(f"{mode}, R = {target:g}", hardness, [gap_of(parts) for parts in draws])
+        for label, splits in reference_splits(dataset).items():
+            draws = [split.positions(dataset) for split in splits]
+            show(label, hardness_of(proxy, draws), [gap_of(parts) for parts in draws])
+
+
+def target(datasets: list[str], backbone: str) -> None:
+    """Processor seconds of splits at a target hardness, from cached features, and how near they come."""
+    from longshot.core.errors import UserError
+    from longshot.datasets import open_dataset
+    from longshot.features.extract import embed
+    from longshot.splits.hardness import Hardness
+    from longshot.splits.make import make_split
+
+    for name in datasets:
+        dataset = open_dataset(name)
+        features = embed(dataset, backbone)
+        wishes: list[dict[str, object]] = [
+            {"like": "random"},
+            {"like": "semantic"},
+            {"harder_than": "random", "by": 5},
+            {"harder_than": "random", "by": 15},
+            {"learnt_accuracy": 0.65},
+        ]
+        if len(dataset.class_ids) == 100:
+            wishes = [{"like": "fc100"}, {"like": "cifar-fs"}, *wishes]
+        print(f"{dataset.name}, {backbone}, {len(dataset.class_ids)} classes, learnt accuracy in %")
+        print(f"{'asked for':<28}{'wanted':<8}{'learnt':<13}{'frozen':<13}{'transfer loss':<15}seconds")
+        for wish in wishes:
+            wish_text = ", ".join(f"{key}={value}" for key, value in wish.items())
+            try:
+                split, spent = seconds(lambda d=dataset, f=features, w=wish: make_split(d, features=f, **w))  # type: ignore[misc]
+            except UserError as error:
+                print(f"{wish_text:<28}{error}", flush=True)
+                continue
+            made = split.made  # type: ignore[attr-defined]
+            reached = Hardness.from_record(made["hardness"])
+            cells = [
+                f"{100 * interval.mean:.1f} ± {100 * (interval.half or 0):.1f}"
+                for interval in (reached.learnt, reached.frozen, reached.transfer_loss)
+            ]
+            accuracy_text = f"{100 * made['target']['learnt_accuracy']:.1f}"
             print(
-                f"{mode:<21}" + "".join(f"{a:5.1f} / {b:5.1f} / {g:.2f}  " for a, b, g in cells), flush=True
+                f"{wish_text:<28}{accuracy_text:<8}{cells[0]:<13}{cells[1]:<13}{cells[2]:<15}{spent:.1f}",
+                flush=True,
             )
-        sizes = part_sizes(len(dataset.class_ids))
-        partitions = [assign(np.zeros(sum(sizes)), sizes, seed) for seed in range(repeats)]
-        a, b, g = np.mean([judge(train, test) for train, _, test in partitions], 0)
-        print(f"{'random':<21}{a:5.1f} / {b:5.1f} / {g:.2f}", flush=True)
 
 
 def main() -> None:
@@ -207,14 +221,15 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=["speed", "growth", "accuracy"])
+    parser.add_argument("part", choices=["speed", "growth", "accuracy", "target"])
     parser.add_argument("datasets", nargs="*", default=["toybox"])
     parser.add_argument("--backbone", default="efficientnet-lite0")
     parser.add_argument("--classes", type=int, nargs="+", default=[100, 608, 1000], help="of the part speed")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    if chosen.part == "accuracy":
-        accuracy(chosen.datasets or ["toybox"], chosen.backbone)
+    if chosen.part in ("accuracy", "target"):
+        measure = accuracy if chosen.part == "accuracy" else target
+        measure(chosen.datasets or ["toybox"], chosen.backbone)
     elif chosen.part == "speed":
         speed(tuple(chosen.classes))
     else:

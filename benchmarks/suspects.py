@@ -80,7 +80,7 @@ def main(source: str = "toybox") -> None:
 def _draw(folder: Path, features: longshot.Features, instances: str, exclude: bool) -> list[str]:
     """Support keys of 100 tasks; the uniform supports are those that difficult tasks start from."""
     source: str | Path = folder
-    settings = {"instances": "difficult", "judge": features, "exclude_suspects": exclude}
+    settings = {"instances": "difficult", "refine": 0, "judge": features, "exclude_suspects": exclude}
     if instances == "uniform":
         if exclude:
             source = folder.with_suffix(".view.json")

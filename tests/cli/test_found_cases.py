@@ -49,6 +49,7 @@ def test_bits_flipped_and_keys_reversed_in_the_cache(
     run_cli("sample", "a.npz", "--tasks", "6", "--way", "2", "--shot", "2", "--query", "4", "-o", "t.parquet",
             cwd=tmp_path)  # fmt: skip
     evaluate = ("evaluate", "t.parquet", "--backbone", "pixels", "--method", "protonet", "--json")
+    run_cli("embed", "a.npz", "--backbone", "pixels", cwd=tmp_path)
     expected = json.loads(run_cli(*evaluate, "-o", "run0", cwd=tmp_path).stdout)[0]["accuracy"]
     (array,) = fresh_cache.glob("features/*.npy")
     data = bytearray(array.read_bytes())
@@ -56,13 +57,14 @@ def test_bits_flipped_and_keys_reversed_in_the_cache(
         data[position] ^= 16
     array.write_bytes(data)
     flipped = run_cli(*evaluate, "-o", "run1", cwd=tmp_path)
-    assert "were damaged (1 of 1 block does not have the checksum that was recorded" in flipped.stderr
+    assert "1 of 1 block does not have the checksum that was recorded" in flipped.stderr
     assert json.loads(flipped.stdout)[0]["accuracy"] == expected
     (keys,) = fresh_cache.glob("features/*.keys")
     keys.write_bytes(keys.read_bytes()[::-1])
     reversed_ = run_cli(*evaluate, "-o", "run2", cwd=tmp_path)
-    assert "were damaged (" in reversed_.stderr
+    assert "is damaged: the keys of the images cannot be read" in reversed_.stderr
     assert json.loads(reversed_.stdout)[0]["accuracy"] == expected
+    assert "were damaged (" in run_cli("embed", "a.npz", "--backbone", "pixels", cwd=tmp_path).stderr
 
 
 def test_a_missing_shard_of_a_webdataset(run_cli: RunCli, tmp_path: Path, fresh_cache: Path) -> None:

@@ -116,6 +116,7 @@ def test_crop_of_too_small_an_image_names_the_remedy() -> None:
         ("decode|resize(8,8)|value_range(1,1)", "two ends are equal"),
         ("decode|normalize(0.5,0.5)|resize(8,8)", "go before value_range"),
         ("decode(3)|resize(8,8)", "takes no argument"),
+        ("decode(reduced)|central_crop(8)", "is followed by resize"),
         ("", "there is no such step"),
     ],
 )
@@ -140,3 +141,13 @@ def test_canonical_form_reads_back(height: int, width: int, kind: str, mean: flo
     assert parse(once.text).text == once.text
     assert parse(once.text).scale == once.scale
     assert parse(once.text).shift == once.shift
+
+
+def test_a_reduced_image_is_resized_to_what_its_full_size_asks_for() -> None:
+    """500 × 333 → 219 × 146, for which 438 × 292 is enough; half of it, 250 × 167, would become 218 × 146."""
+    transform = parse("decode(reduced)|resize(146)|central_crop(128,130)")
+    assert (transform.text, transform.reduced) == ("decode(reduced)|resize(146)|central_crop(128,130)", True)
+    assert transform.enough(500, 333) == (438, 292)
+    half = Image.linear_gradient("L").resize((250, 167)).convert("RGB")
+    expected = half.resize((219, 146), Image.Resampling.BILINEAR).crop((44, 9, 174, 137))
+    np.testing.assert_array_equal(transform.pixels(half, (500, 333)), np.asarray(expected))

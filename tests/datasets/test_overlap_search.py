@@ -150,11 +150,16 @@ def test_invariants_know_no_symmetry_brightness_or_contrast() -> None:
 
 
 def test_the_learned_metric_keeps_crops_together() -> None:
-    pictures = torch.cat([_grey(_photo(seed)) for seed in range(60)])
-    metric = learn_metric(pictures[:40])
-    crops = metric.embed(cut(pictures[40:], 0.85, 0.1, 0.02))
-    order = np.argsort(-crops @ metric.embed(pictures).T, axis=1)
-    assert np.mean(order[:, 0] == np.arange(40, 60)) >= 0.8
+    pictures = torch.cat([_grey(_photo(seed)) for seed in range(220)])
+    metric = learn_metric(pictures[:160])
+    crops = metric.embed(cut(pictures[160:], 0.85, 0.1, 0.02))
+    nearest = np.argmax(crops @ metric.embed(pictures).T, axis=1)
+    assert np.mean(nearest == np.arange(160, 220)) >= 0.8
+
+
+def test_a_metric_of_few_pictures_has_no_direction_that_is_rounding_alone() -> None:
+    metric = learn_metric(torch.cat([_grey(_photo(seed)) for seed in range(40)]))
+    assert 0 < int((metric.map.abs().amax(0) > 0).sum()) <= 39
 
 
 def test_pixel_hash_covers_size_and_pixels() -> None:

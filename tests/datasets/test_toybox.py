@@ -16,9 +16,10 @@ import pytest
 from numpy.typing import NDArray
 
 from longshot.datasets.toybox import open_toybox
-from longshot.datasets.toybox.attributes import IMAGES, VIEWPOINTS, Photograph, plan
+from longshot.datasets.toybox.attributes import IMAGES, VIEWPOINTS, Photograph, columns, plan
+from longshot.datasets.toybox.digests import FOLDER, SEED, VERSION
 from longshot.datasets.toybox.families import FAMILIES, build, class_ids, splits
-from longshot.datasets.toybox.generate import IMAGES_FILE, SEED, VERSION, draw_class, draw_share, generate
+from longshot.datasets.toybox.generate import draw_class, draw_classes
 from longshot.datasets.toybox.owners import OWNERS
 from longshot.datasets.toybox.scene import photograph, toy
 
@@ -191,24 +192,19 @@ def test_species_of_a_genus_look_more_alike_than_families() -> None:
     assert np.mean(near) < 0.5 * np.mean(far)
 
 
-def test_a_share_of_the_work_gives_the_same_bytes_as_any_other(tmp_path: Path) -> None:
-    """Whoever draws a class draws the same bytes: here share 3 of 120 against the classes drawn alone."""
-    ids = class_ids()
-    draw_share(tmp_path, 3, 120)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["class-003.npy", "class-123.npy"]
-    for index in (123, 3):  # in another order
-        toy.cache_clear()
-        assert np.array_equal(np.load(tmp_path / f"class-{index:03d}.npy"), draw_class(index, ids[index]))
+def test_a_class_drawn_by_any_process_has_the_bytes_of_the_class_drawn_alone(tmp_path: Path) -> None:
+    """Four classes by two processes, one of them against the same class drawn here after another one."""
+    draw_classes(tmp_path, [9, 100, 3, 123], workers=2)
+    assert {path.stem for path in tmp_path.iterdir()} == {f"class-{n:03d}" for n in (3, 9, 100, 123)}
+    toy.cache_clear()
+    assert np.array_equal(np.load(tmp_path / "class-123.npy"), draw_class(123, class_ids()[123]))
 
 
-def test_what_an_interrupted_run_drew_is_not_drawn_again(tmp_path: Path) -> None:
-    ready = np.full((IMAGES, 84, 84, 3), 7, np.uint8)
-    for index in range(len(class_ids())):
-        np.save(tmp_path / f"class-{index:03d}.npy", ready)
-    generate(tmp_path, workers=1)
-    images = np.load(tmp_path / IMAGES_FILE, mmap_mode="r")
-    assert images.shape == (12000, 84, 84, 3) and images[::599].min() == images[::599].max() == 7
-    assert not list(tmp_path.glob("class-*.npy"))
+def test_the_shipped_attributes_are_those_of_the_plan() -> None:
+    planned = [shot for index in range(240) for shot in plan(index, SEED)]
+    attributes = open_toybox().attributes
+    assert attributes is not None
+    assert attributes.to_pydict() == columns(planned)
 
 
 def test_the_cached_dataset_holds_what_was_planned_and_drawn() -> None:
@@ -216,8 +212,6 @@ def test_the_cached_dataset_holds_what_was_planned_and_drawn() -> None:
     assert (len(dataset), dataset.class_ids) == (12000, class_ids())
     assert dataset.keys[50 * 17 + 3].as_py() == f"{class_ids()[17]}/03"
     assert dataset.attributes is not None
-    rows = dataset.attributes.slice(17 * IMAGES, IMAGES).to_pylist()
-    assert rows == [dataclasses.asdict(shot) for shot in plan(17, SEED)]
     assert np.array_equal(np.asarray(dataset.image(17 * IMAGES + 3)), draw_class(17, class_ids()[17])[3])
     assert dataset.taxonomy is not None
     assert len(dataset.taxonomy.groups(dataset.class_ids)) == 40
@@ -233,25 +227,41 @@ def test_a_cached_toybox_opens_at_once_and_its_store_travels() -> None:
     assert pickle.loads(pickle.dumps(dataset.store)).read(5).size == (84, 84)
 
 
-_TWO = """
-import longshot.datasets.toybox.opening as opening, sys, time
-def draw(folder, workers):
-    print("drew", flush=True)
-    time.sleep(1.0)
-    (folder / "done").write_text("whole")
-opening.generate, opening.check_drawn = draw, bool
-print((opening.ensure_drawn() / "done").read_text())
+_FILL = """
+import sys, numpy as np
+from longshot.datasets.toybox import generate, opening
+draw = generate.draw_class
+def told(index, class_id):
+    print("drew", index, flush=True)
+    return draw(index, class_id)
+generate.draw_class = told
+opening.ToyStore().prepare(np.array([50 * int(n) for n in sys.argv[1:]]))
 """
 
 
-def test_two_first_openings_draw_once(tmp_path: Path) -> None:
-    abandoned = tmp_path / "toybox" / f".v{VERSION}-unfinished"
-    abandoned.mkdir(parents=True)
-    environment = os.environ | {"LONGSHOT_CACHE": str(tmp_path)}
-    started = [
-        subprocess.Popen([sys.executable, "-c", _TWO], env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+def test_two_processes_at_once_draw_every_class_once(tmp_path: Path) -> None:
+    started = [_fill(tmp_path, numbers) for numbers in (["3", "4"], ["4", "5"])]
     output = "".join(process.communicate(timeout=120)[0] for process in started)
-    assert sorted(output.split()) == ["drew", "whole", "whole"]
-    assert not abandoned.exists()
+    assert sorted(output.split("\n")) == ["", "drew 3", "drew 4", "drew 5"]
+    file = tmp_path / "toybox" / FOLDER / "class-004.npy"
+    assert np.array_equal(np.load(file), draw_class(4, class_ids()[4]))
+
+
+def test_a_killed_process_leaves_whole_classes_and_the_next_goes_on(tmp_path: Path) -> None:
+    first = _fill(tmp_path, ["3", "4"])
+    assert first.stdout is not None
+    lines = [first.stdout.readline(), first.stdout.readline()]
+    first.kill()
+    first.communicate()
+    assert lines == ["drew 3\n", "drew 4\n"]  # killed while it drew class 4
+    output = _fill(tmp_path, ["3", "4"]).communicate(timeout=120)[0]
+    assert output == "drew 4\n"
+    for index in (3, 4):
+        file = tmp_path / "toybox" / FOLDER / f"class-{index:03d}.npy"
+        assert np.array_equal(np.load(file), draw_class(index, class_ids()[index]))
+
+
+def _fill(cache: Path, numbers: list[str]) -> subprocess.Popen[str]:
+    environment = os.environ | {"LONGSHOT_CACHE": str(cache)}
+    command = [sys.executable, "-c", _FILL, *numbers]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)

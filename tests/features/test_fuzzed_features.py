@@ -11,6 +11,7 @@ import pytest
 import longshot
 from longshot.core.errors import UserError
 from longshot.features.pixels_cache import pixels
+from mutating import mutate
 
 ROUNDS = 40  # of each of five kinds of file
 GEOMETRY = "decode|resize(8,8)"
@@ -21,20 +22,6 @@ def dataset(tmp_path: Path, fresh_cache: Path) -> longshot.Dataset:
     images = np.random.default_rng(0).integers(0, 255, (24, 8, 8, 3), dtype=np.uint8)
     np.savez(tmp_path / "photos.npz", images=images, labels=np.repeat(["ant", "bee"], 12))
     return longshot.open_dataset(tmp_path / "photos.npz")
-
-
-def mutate(file: Path, rng: np.random.Generator) -> None:
-    """A flipped bit, bytes replaced, cut short, a piece doubled, or emptied; never nothing."""
-    data = file.read_bytes()
-    position, kind = int(rng.integers(len(data))), int(rng.integers(5))
-    changed = (
-        data[:position] + bytes([data[position] ^ 1 << int(rng.integers(8))]) + data[position + 1 :],
-        data[:position] + rng.bytes(4) + data[position + 4 :],
-        data[:position],
-        data[:position] + data[max(0, position - 20) :],
-        b"",
-    )[kind]
-    file.write_bytes(changed if changed != data else data[:-1])
 
 
 def meaning(features: longshot.Features) -> tuple[object, ...]:

@@ -233,8 +233,8 @@ def test_two_processes_embed_and_evaluate_on_one_cache(
     answers = [process.communicate(timeout=180) for process in running]
     assert [process.returncode for process in running] == [0, 0, 0], answers
     assert not any("damaged" in messages or "Traceback" in messages for _, messages in answers)
-    names = sorted(path.suffix for path in (shared / "features").iterdir())
-    assert names == [".json", ".keys", ".npy"]
+    left_files = sorted(path.suffix for path in (shared / "features").iterdir() if path.is_file())
+    assert left_files == [".json", ".keys", ".npy"]
     parts = [{p.name: p.read_bytes() for p in (tmp_path / run).glob("part-*")} for run in ("one", "two")]
     assert parts[0] == parts[1]
     assert parts[0]

@@ -28,30 +28,65 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "timm": (("timm",), "timm:NAME backbones"),
     "hf": (("transformers",), "hf:NAME backbones"),
-    "onnx": (("onnxruntime",), "onnx:FILE backbones"),
+    "openvino": (("openvino",), "--engine openvino"),
     "heif": (("pillow-heif",), ".heic photographs"),
     "sql": (("duckdb",), "SQL over results folders"),
 }
+REPORT = "longshot-selftest.json"
 _PATIENCE = 60  # seconds for an import, on a machine that is busy with something else
 
 
-def doctor() -> list[dict[str, Any]]:
-    """What is installed, which extras work, the device, the cache and the sandbox.
+def doctor(
+    *, selftest: bool = False, device: str = "auto", report: str | Path | None = None
+) -> list[dict[str, Any]]:
+    """What is installed, which extras work, device, cache and sandbox; or whether the device computes right.
 
     Every extra is imported in a process of its own, so that one that crashes is told as broken.
+
+    Parameters
+    ----------
+    selftest : bool
+        Instead of looking around, let every registered method, objective of selection, engine and way of training
+        compute something small on the device, and compare it with the CPU in double precision.
+    device : str
+        "auto", "cpu", "cuda" or "mps".
+    report : str or Path, optional
+        Where the self-test writes what it saw as JSON, to be sent with a bug report; "longshot-selftest.json" in the
+        current folder by default. It holds versions, hardware, differences and times, no names and no paths.
 
     Returns
     -------
     list of dict
-        ``what``, ``state`` ("ok", "absent", "broken" …) and ``detail``.
+        ``what``, ``state`` ("ok", "absent", "broken" …) and ``detail``. Of a check of the self-test the state is "ok",
+        "differs" (by more than its tolerance), "failed" (it raised an error) or "absent" (it cannot run here).
 
     Examples
     --------
     >>> [row["state"] for row in doctor() if row["what"] == "longshot"]
     ['ok']
     """
+    if selftest:
+        return [*_machine(), *_device(device), *_selftest(device, Path(report or REPORT))]
+    if report is not None:
+        raise UserError("{report} is written by the self-test", "add {selftest:True}")
     tried = {extra: _try(packages) for extra, (packages, _) in EXTRAS.items() if not _missing(packages)}
-    return [*_machine(), *_device(), *_extras(tried), *_cache(), _identity(), _sandbox()]
+    return [*_machine(), *_device(device), *_extras(tried), *_cache(), _identity(), _sandbox()]
+
+
+def _selftest(device: str, path: Path) -> list[dict[str, Any]]:
+    """One row per check, and where the report lies."""
+    from longshot.api.selftest import REFERENCE, run_selftest, write_report
+    from longshot.core.devices import pick_device
+
+    chosen = pick_device(device)
+    outcomes = run_selftest(chosen)
+    rows = [_row(f"{outcome.kind} {outcome.name}", outcome.state, outcome.detail) for outcome in outcomes]
+    write_report(outcomes, chosen, path)
+    agree = sum(outcome.state == "ok" for outcome in outcomes)
+    absent = sum(outcome.state == "absent" for outcome in outcomes)
+    unable = f", {absent} cannot run here" if absent else ""
+    verdict = f"{agree} of {len(outcomes)} checks agree with {REFERENCE}{unable}; report: {path}"
+    return [*rows, _row("selftest", "ok" if agree + absent == len(outcomes) else "failed", verdict)]
 
 
 def _row(subject: str, state: str, detail: str) -> dict[str, Any]:
@@ -77,17 +112,37 @@ def _machine() -> list[dict[str, Any]]:
     ]
 
 
-def _device() -> list[dict[str, Any]]:
+def _device(name: str) -> list[dict[str, Any]]:
     import torch
 
     from longshot.core.devices import pick_device
 
-    device = pick_device("auto")
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    device = pick_device(name)
+    model = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     return [
         _row("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads"),
-        _row("device", "ok", f"{device.type} {name}".strip()),
+        _row("device", "ok", f"{device.type} {model}".strip()),
     ]
+
+
+def _engines() -> list[dict[str, Any]]:
+    """What computes networks, with versions, and which of them ``auto`` means."""
+    from longshot.features.runtimes import CONVOLUTIONAL, OTHER, VARIABLE, engine_names, parse_engine
+
+    rows = []
+    uses = {CONVOLUTIONAL: "auto for convolutional networks on a CPU", OTHER: "auto for all others"}
+    for name, its_version in engine_names().items():
+        state = "ok" if its_version else "absent"
+        detail = ", ".join(part for part in (its_version, uses.get(name, "")) if part)
+        rows.append(_row(f"engine {name}", state, detail or 'pip install "longshot[openvino]"'))
+    if os.environ.get(VARIABLE):
+        try:
+            chosen = parse_engine(None)
+        except UserError as error:
+            rows.append(_row("engine", "broken", f"{VARIABLE}: {error.fact}"))
+        else:
+            rows.append(_row("engine", "ok", f"{chosen.name}{chosen.settings}, as {VARIABLE} says"))
+    return rows
 
 
 def _missing(packages: tuple[str, ...]) -> list[str]:

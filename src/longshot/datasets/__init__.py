@@ -2,76 +2,119 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from longshot.datasets import registry
-from longshot.datasets.catalogue import (
-    add_dataset,
-    check_dataset,
-    describe_dataset,
-    list_datasets,
-    list_formats,
-)
-from longshot.datasets.check import find_bad
-from longshot.datasets.dataset import IDENTITIES, SPLITS, Dataset, ImageStore, canonical_split
-from longshot.datasets.get import get_dataset, list_downloads, plan_download
-from longshot.datasets.identity import (
-    ContentChanges,
-    compare_content,
-    content_digest,
-    digest_of,
-    image_digests,
-    pack_digests,
-    remember_digests,
-    short_digests,
-    unpack_digests,
-)
-from longshot.datasets.images import ImageError
-from longshot.datasets.opening import DatasetLike, as_dataset, load, locate, open_dataset
-from longshot.datasets.part import branches, take_rows, under
+if TYPE_CHECKING:  # what type checkers and editors see; the same names as in the table below
+    from longshot.datasets import registry as registry
+    from longshot.datasets.catalogue import (
+        add_dataset as add_dataset,
+    )
+    from longshot.datasets.catalogue import (
+        check_dataset as check_dataset,
+    )
+    from longshot.datasets.catalogue import (
+        describe_dataset as describe_dataset,
+    )
+    from longshot.datasets.catalogue import (
+        list_datasets as list_datasets,
+    )
+    from longshot.datasets.catalogue import (
+        list_formats as list_formats,
+    )
+    from longshot.datasets.check import find_bad as find_bad
+    from longshot.datasets.dataset import IDENTITIES as IDENTITIES
+    from longshot.datasets.dataset import SPLITS as SPLITS
+    from longshot.datasets.dataset import Dataset as Dataset
+    from longshot.datasets.dataset import ImageStore as ImageStore
+    from longshot.datasets.dataset import canonical_split as canonical_split
+    from longshot.datasets.get import get_dataset as get_dataset
+    from longshot.datasets.get import list_downloads as list_downloads
+    from longshot.datasets.get import plan_download as plan_download
+    from longshot.datasets.identity import (
+        ContentChanges as ContentChanges,
+    )
+    from longshot.datasets.identity import (
+        compare_content as compare_content,
+    )
+    from longshot.datasets.identity import (
+        content_digest as content_digest,
+    )
+    from longshot.datasets.identity import (
+        digest_of as digest_of,
+    )
+    from longshot.datasets.identity import (
+        image_digests as image_digests,
+    )
+    from longshot.datasets.identity import (
+        pack_digests as pack_digests,
+    )
+    from longshot.datasets.identity import (
+        remember_digests as remember_digests,
+    )
+    from longshot.datasets.identity import (
+        short_digests as short_digests,
+    )
+    from longshot.datasets.identity import (
+        unpack_digests as unpack_digests,
+    )
+    from longshot.datasets.images import ImageError as ImageError
+    from longshot.datasets.opening import DatasetLike as DatasetLike
+    from longshot.datasets.opening import as_dataset as as_dataset
+    from longshot.datasets.opening import load as load
+    from longshot.datasets.opening import locate as locate
+    from longshot.datasets.opening import open_dataset as open_dataset
+    from longshot.datasets.part import branches as branches
+    from longshot.datasets.part import take_rows as take_rows
+    from longshot.datasets.part import under as under
 
-__all__ = [
-    "IDENTITIES",
-    "SPLITS",
-    "ContentChanges",
-    "Dataset",
-    "DatasetLike",
-    "ImageError",
-    "ImageStore",
-    "add_dataset",
-    "as_dataset",
-    "branches",
-    "canonical_split",
-    "check_dataset",
-    "compare_content",
-    "content_digest",
-    "describe_dataset",
-    "digest_of",
-    "find_bad",
-    "get_dataset",
-    "image_digests",
-    "list_datasets",
-    "list_downloads",
-    "list_formats",
-    "load",
-    "locate",
-    "open_dataset",
-    "pack_digests",
-    "plan_download",
-    "registry",
-    "remember_digests",
-    "short_digests",
-    "take_rows",
-    "under",
-    "unpack_digests",
-]
+# name → module of this room, imported on first use: who only reads a testbed needs neither downloads nor checks.
+_MODULES: dict[str, str] = {
+    "ContentChanges": "identity",
+    "Dataset": "dataset",
+    "DatasetLike": "opening",
+    "IDENTITIES": "dataset",
+    "ImageError": "images",
+    "ImageStore": "dataset",
+    "SPLITS": "dataset",
+    "add_dataset": "catalogue",
+    "as_dataset": "opening",
+    "branches": "part",
+    "canonical_split": "dataset",
+    "check_dataset": "catalogue",
+    "compare_content": "identity",
+    "content_digest": "identity",
+    "describe_dataset": "catalogue",
+    "digest_of": "identity",
+    "find_bad": "check",
+    "get_dataset": "get",
+    "image_digests": "identity",
+    "list_datasets": "catalogue",
+    "list_downloads": "get",
+    "list_formats": "catalogue",
+    "load": "opening",
+    "locate": "opening",
+    "open_dataset": "opening",
+    "pack_digests": "identity",
+    "plan_download": "get",
+    "remember_digests": "identity",
+    "short_digests": "identity",
+    "take_rows": "part",
+    "under": "part",
+    "unpack_digests": "identity",
+}
+_ROOMS = ("overlap", "registry")  # modules that are used by their names
+
+__all__ = [*_MODULES, "registry"]
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """``longshot.datasets.overlap`` without an import: a room of its own, loaded when it is named."""
-        if name == "overlap":
-            from importlib import import_module
-
-            return import_module(f"{__name__}.{name}")
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        if name in _MODULES:
+            attribute = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        elif name in _ROOMS:
+            attribute = import_module(f"{__name__}.{name}")
+        else:
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        globals()[name] = attribute
+        return attribute

@@ -19,6 +19,7 @@ from longshot.datasets.dataset import Dataset
 from longshot.datasets.images import ImageError
 from longshot.datasets.part import take_rows
 from longshot.datasets.scan import load_table, save_table, scan_file, scan_files
+from longshot.datasets.stores import prepare_rows
 
 _BLOCK = 512  # images between two looks at the clock
 _SAVE_EVERY = 15.0  # seconds of work that a kill can cost
@@ -63,6 +64,7 @@ def find_bad(dataset: Dataset, workers: int | None = None, *, refresh: bool = Fa
         if stamped and (before := earlier.get((keys[row], *stamps[row]))) is not None:
             outcome[row] = before
     todo = [row for row in rows if row not in outcome]
+    prepare_rows(store, np.array(todo, np.int64))
 
     def attempt(row: int) -> str:
         try:

@@ -25,7 +25,7 @@ from longshot.core.wording import count, first
 from longshot.datasets import digest_memory
 from longshot.datasets.dataset import Dataset, ImageStore, UnpackedStore
 from longshot.datasets.digest_memory import Digests
-from longshot.datasets.stores import RowsStore, encoded_of, stamps_of
+from longshot.datasets.stores import encoded_of, innermost, prepare_rows, stamps_of
 
 DIGEST_BYTES = 32
 _BLOCK = 64  # images that a thread reads before it asks for more
@@ -85,6 +85,7 @@ def image_digests(
     ((2, 32), True)
     """
     chosen = np.arange(len(dataset)) if rows is None else np.asarray(rows, np.int64)
+    prepare_rows(dataset.store, chosen)
     if not read_again and (shipped := _shipped(dataset.store, chosen)) is not None:
         return shipped
     looked, stamps = look_at(dataset.store, chosen) if look is None else look
@@ -291,13 +292,6 @@ def _shipped(store: ImageStore, rows: Ints) -> Digests | None:
     store, rows = innermost(store, rows)
     shipped = getattr(store, "shipped_digests", None)
     return None if shipped is None else shipped(rows)
-
-
-def innermost(store: ImageStore, rows: Ints) -> tuple[ImageStore, Ints]:
-    """The store that parts and views stand on, and the rows there."""
-    while isinstance(store, RowsStore):
-        rows, store = store.rows[rows], store.store
-    return store, rows
 
 
 def _hashed(store: ImageStore, rows: Ints, workers: int) -> Iterator[Digests]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from longshot.core.errors import UserError
 
@@ -34,6 +34,8 @@ _HEIF_BRANDS = (
     b"mif1",
     b"msf1",
 )  # behind "ftyp" in a file's head
+_TURNED = (5, 6, 7, 8)  # EXIF orientations that lie on their side
+_JPEG = ("JPEG", "MPO")  # the second: several pictures in one file, as telephones write
 _DEEP = ("I", "F")  # and every I;16 variant: more than 8 bits a channel, which Pillow would clip, not scale
 
 
@@ -81,6 +83,28 @@ def decode(data: bytes | IO[bytes], where: str) -> Image.Image:
     ``where`` names it in errors. Transparency is laid on white, EXIF orientation is applied, deeper
     channels are scaled to 8 bits.
     """
+    return decode_reduced(data, where, None)[0]
+
+
+def decode_reduced(
+    data: bytes | IO[bytes], where: str, enough: Callable[[int, int], tuple[int, int]] | None
+) -> tuple[Image.Image, tuple[int, int]]:
+    """As ``decode``, but a JPEG at a half, a quarter or an eighth of its size where that is enough.
+
+    Parameters
+    ----------
+    data : bytes or file
+        The encoded image.
+    where : str
+        Names it in errors.
+    enough : callable, optional
+        (width, height) of the upright image → the smallest width and height that will do.
+
+    Returns
+    -------
+    (image, size)
+        The image and the width and height that it has in full.
+    """
     if isinstance(data, bytes):
         if not data:
             raise ImageError(where, "the file is empty (0 bytes)")
@@ -93,9 +117,15 @@ def decode(data: bytes | IO[bytes], where: str) -> Image.Image:
         import_module("pillow_heif").register_heif_opener()
     try:
         with Image.open(data) as opened:
+            size: tuple[int, int] | None = None
+            if enough is not None and opened.format in _JPEG:
+                turned = opened.getexif().get(ExifTags.Base.Orientation, 1) in _TURNED
+                size = (opened.height, opened.width) if turned else opened.size
+                width, height = enough(*size)
+                opened.draft(None, (height, width) if turned else (width, height))
             opened.load()
-            upright = ImageOps.exif_transpose(opened)
-            return to_rgb(upright)
+            upright = to_rgb(ImageOps.exif_transpose(opened))
+            return upright, size or upright.size
     except Image.DecompressionBombError as error:
         limit = 2 * (Image.MAX_IMAGE_PIXELS or 0)
         raise ImageError(where, f"it has more pixels than the {limit:,} that are safe to decode") from error

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.files import cache_dir, cache_places, hash_text, read_sealed, write_sealed
+from longshot.core.parquet import read_parquet
 from longshot.core.progress import progress
 from longshot.core.ragged import offsets_of
 from longshot.core.settings import Loose, read_record
@@ -109,7 +110,7 @@ def load_table(file: Path) -> pa.Table | None:
     """The table that ``save_table`` kept; None when there is none or it is damaged: making it again is always right."""
     content = read_sealed(file)
     try:
-        return None if content is None else pq.read_table(pa.BufferReader(pa.py_buffer(content)))
+        return None if content is None else read_parquet(pa.BufferReader(pa.py_buffer(content)))
     except (pa.ArrowException, OSError):
         return None
 

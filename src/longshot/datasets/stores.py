@@ -11,6 +11,7 @@ import os
 import re
 import threading
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,11 +29,12 @@ from longshot.datasets.files import (
     need_stamp,
     reason_of,
 )
-from longshot.datasets.images import ImageError, array_bytes, decode
+from longshot.datasets.images import ImageError, array_bytes, decode, decode_reduced
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+Enough = Callable[[int, int], tuple[int, int]]  # size of an image → the smallest that will do
 _ESCAPE = re.compile(r"[\\\udc80-\udcff]")
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 
@@ -86,6 +88,10 @@ class FileStore:
         """Decode one file."""
         return decode(self.encoded(row), self.where(row))
 
+    def read_reduced(self, row: int, enough: Enough) -> tuple[Image, tuple[int, int]]:
+        """Decode one file, a JPEG no larger than is enough; and its full size."""
+        return decode_reduced(self.encoded(row), self.where(row), enough)
+
     def stamps(self, rows: Ints) -> Ints:
         """(size, time of change in ns, inode) of each file [M, 3]; −1 when it is gone."""
         keys = self.keys.take(pa.array(rows)).to_pylist()
@@ -124,6 +130,11 @@ class ZipStore:
         """Decode one member."""
         return decode(self.encoded(row), f"{self.path}/{self.prefix}{self.keys[row].as_py()}")
 
+    def read_reduced(self, row: int, enough: Enough) -> tuple[Image, tuple[int, int]]:
+        """Decode one member, a JPEG no larger than is enough; and its full size."""
+        where = f"{self.path}/{self.prefix}{self.keys[row].as_py()}"
+        return decode_reduced(self.encoded(row), where, enough)
+
     def stamp(self, row: int) -> tuple[int, int]:
         """(size, CRC) of the member; (-1, -1) when it is gone."""
         member = open_zip(self.path)[1].get(self.prefix + self.keys[row].as_py())
@@ -145,6 +156,10 @@ class RowsStore:
         """Read from the store behind."""
         return self.store.read(int(self.rows[row]))
 
+    def read_reduced(self, row: int, enough: Enough) -> tuple[Image, tuple[int, int]]:
+        """Read from the store behind, reduced where that can."""
+        return read_reduced(self.store, int(self.rows[row]), enough)
+
     def encoded(self, row: int) -> bytes:
         """What the store behind holds."""
         return encoded_of(self.store, int(self.rows[row]))
@@ -152,6 +167,29 @@ class RowsStore:
     def stamps(self, rows: Ints) -> Ints:
         """Those of the store behind."""
         return stamps_of(self.store, self.rows[rows])
+
+
+def innermost(store: ImageStore, rows: Ints) -> tuple[ImageStore, Ints]:
+    """The store that parts and views stand on, and the rows there."""
+    while isinstance(store, RowsStore):
+        rows, store = store.rows[rows], store.store
+    return store, rows
+
+
+def prepare_rows(store: ImageStore, rows: Ints) -> None:
+    """Tell a store which rows will be read: toybox draws their classes now, by all cores; others have nothing to do."""
+    store, rows = innermost(store, rows)
+    prepare = getattr(store, "prepare", None)
+    if prepare is not None and len(rows):
+        prepare(rows)
+
+
+def read_reduced(store: ImageStore, row: int, enough: Enough) -> tuple[Image, tuple[int, int]]:
+    """An image and its full size; a JPEG in a file or zip is decoded no larger than ``enough`` asks for."""
+    if isinstance(store, FileStore | ZipStore | RowsStore):
+        return store.read_reduced(row, enough)
+    image = store.read(row)
+    return image, image.size
 
 
 def encoded_of(store: ImageStore, row: int) -> bytes:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from longshot.core.errors import UserError
+from longshot.core.parquet import read_parquet
 from longshot.core.progress import progress
 from longshot.core.wording import count, first, note
 from longshot.datasets.dataset import SPLITS, Dataset, canonical_split
@@ -75,7 +75,7 @@ def open_table(path: Path, name: str) -> Dataset:
 def _read(path: Path) -> pa.Table:
     if path.suffix.lower() == ".parquet":
         try:
-            return pq.read_table(path)
+            return read_parquet(path)
         except (pa.ArrowException, OSError) as error:
             reason = str(error).split("\n")[0].rstrip(".")
             raise UserError(f"Cannot read {path} as a Parquet file: {reason}.") from error

@@ -198,10 +198,13 @@ def open_guarded(path: Path) -> NDArray[Any] | None:
 
 
 @contextlib.contextmanager
-def lock(path: Path) -> Iterator[None]:
-    """Hold ``path`` for this process; a second one waits, then finds the work done. A kill lets go of it."""
+def lock(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold ``path`` for this process; a second one waits, then finds the work done. A kill lets go of it.
+
+    Without ``wait`` a second one gets ``Busy``.
+    """
     name = path.with_suffix(".lock")
-    with file_lock(name, waiting="another process is making these features; waiting for it"):
+    with file_lock(name, waiting="another process is making these features; waiting for it", wait=wait):
         try:
             yield
         finally:
@@ -219,7 +222,7 @@ class CacheEntry:
     used: float  # time of last use, seconds since 1970
 
 
-_FEATURES = re.compile(r"^\.?([0-9a-f]{64})\b")
+_FEATURES = re.compile(r"^\.?([0-9a-f]{64}|[0-9a-f]{32})\b")
 
 
 def entries() -> list[CacheEntry]:
@@ -242,7 +245,7 @@ def entries() -> list[CacheEntry]:
     for (kind, name), files in groups.items():
         with contextlib.suppress(FileNotFoundError):  # another process may be tidying
             stats = [file.stat() for file in files]
-            size, used = sum(s.st_size for s in stats), max(s.st_mtime for s in stats)
+            size, used = sum(map(_size, stats)), max(s.st_mtime for s in stats)
             listed.append(CacheEntry(kind, _title(kind, name, files), tuple(files), size, used))
     return sorted(listed, key=lambda entry: (-entry.bytes, entry.kind, entry.name))
 
@@ -283,6 +286,12 @@ def prunable(kind: str | None = None, *, days: float = 0.0) -> list[CacheEntry]:
     ]
 
 
+def _size(status: os.stat_result) -> int:
+    """Bytes of a file on disk: the holes of features that grow take none."""
+    blocks: int | None = getattr(status, "st_blocks", None)
+    return status.st_size if not blocks else min(status.st_size, blocks * 512)
+
+
 def _title(kind: str, name: str, files: list[Path]) -> str:
     """What a person would call it: dataset and backbone of features, else the file's name."""
     if kind != "features":
@@ -291,5 +300,6 @@ def _title(kind: str, name: str, files: list[Path]) -> str:
         if file.suffix == ".json":
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 meta = json.loads(file.read_text(encoding="utf-8"))
-                return f"{meta['dataset']} × {meta['backbone']} ({meta['dtype']}, {name[:12]})"
+                part = f", {meta['embedded']:,} of {meta['images']:,} images" if "embedded" in meta else ""
+                return f"{meta['dataset']} × {meta['backbone']} ({meta['dtype']}, {name[:12]}{part})"
     return f"unfinished ({name[:12]})"

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from longshot.core.errors import UserError
 from longshot.core.preprocess import Preprocessing
+from longshot.datasets.stores import read_reduced
 
 if TYPE_CHECKING:
     from longshot.datasets.dataset import ImageStore
@@ -39,18 +41,25 @@ class Decoded:
 class Decoder(Protocol):
     """Rows in, bytes out; safe to call from several threads."""
 
-    def __call__(self, rows: range) -> Decoded: ...
+    def __call__(self, rows: Sequence[int]) -> Decoded: ...
 
     def close(self) -> None: ...
 
 
-def decode_rows(store: ImageStore, transform: Preprocessing, rows: range) -> Decoded:
+def read_pixels(store: ImageStore, transform: Preprocessing, row: int) -> NDArray[np.uint8]:
+    """Bytes [H, W, 3] of a row, as the preprocessing says."""
+    if transform.reduced:
+        return transform.pixels(*read_reduced(store, row, transform.enough))
+    return transform.pixels(store.read(row))
+
+
+def decode_rows(store: ImageStore, transform: Preprocessing, rows: Sequence[int]) -> Decoded:
     """Read and preprocess rows; an unreadable image is reported, not raised, so that all of them are found."""
     pixels = np.zeros((len(rows), *transform.size, 3), np.uint8)
     bad = []
     for position, row in enumerate(rows):
         try:
-            pixels[position] = transform.pixels(store.read(row))
+            pixels[position] = read_pixels(store, transform, row)
         except Exception as error:  # image readers raise nearly anything on damaged files
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
             bad.append((row, str(reason)))
@@ -64,7 +73,7 @@ class InlineDecoder:
         self.transform, self.pickled = transform, pickle.dumps(store)
         self.local = threading.local()
 
-    def __call__(self, rows: range) -> Decoded:
+    def __call__(self, rows: Sequence[int]) -> Decoded:
         if not hasattr(self.local, "store"):
             self.local.store = pickle.loads(self.pickled)
         return decode_rows(self.local.store, self.transform, rows)
@@ -98,7 +107,7 @@ class ProcessDecoder:
             self.close()
             raise _died(-1) from error
 
-    def __call__(self, rows: range) -> Decoded:
+    def __call__(self, rows: Sequence[int]) -> Decoded:
         process = self.free.get()
         try:
             send(_pipe(process.stdin), pickle.dumps(rows))

@@ -1,7 +1,7 @@
-"""``embed``: run a backbone over a dataset, block by block, into the cache.
+"""``embed``: run a backbone over a dataset, block by block, into the cache; ``embed_rows``: over some of its images.
 
 Work is cut into shards of fixed rows, each written whole: a killed run goes on where it was. The numbers do
-not depend on workers or batch size (see ``engine``), so neither do the bytes of the file.
+not depend on workers, batch size or the images that share a block (see ``engine``), nor do the bytes of the file.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from longshot.core.arrays import Bools
+from longshot.core.arrays import Bools, Ints
 from longshot.core.errors import UserError
 from longshot.core.progress import Progress, progress
 from longshot.core.wording import count, note
@@ -25,11 +24,23 @@ from longshot.datasets.dataset import Dataset
 from longshot.features.arrays import not_finite
 from longshot.features.backbones.base import Backbone, Precomputed
 from longshot.features.backbones.objects import GivenFeatures
-from longshot.features.cache import Shards, features_path, find_features, lock, salvage
+from longshot.features.cache import features_path, find_features, lock, salvage
 from longshot.features.content import check_made_from, check_unchanged
-from longshot.features.engine import Engine, block_size, probe_speed
-from longshot.features.features import EmbedWork, Features, sidecar
-from longshot.features.request import EmbedOptions, Request, device_kind, open_request, unreadable_images
+from longshot.features.engine import Engine, probe_speed
+from longshot.features.features import BLOCK, EmbedWork, Features, sidecar
+from longshot.features.parts import (
+    drop_contained,
+    facts_of,
+    find_embedded,
+    growing_target,
+    grown_lock,
+    joined,
+    make_features,
+    partly_embedded,
+    rows_without,
+    take_over,
+)
+from longshot.features.request import EmbedOptions, Request, open_request, unreadable_images
 
 if TYPE_CHECKING:
     from longshot.features.backbones import BackboneLike
@@ -50,6 +61,7 @@ def embed(
     allow_download: bool = False,
     refresh: bool = False,
     identity: str | None = None,
+    engine: str | None = None,
 ) -> Features:
     """The dataset seen through the backbone, from the cache when it was computed before.
 
@@ -78,6 +90,11 @@ def embed(
         What the features vouch for: the bytes of the images, which are read once for it, or only their names, where a
         drive is too large or slow. By names, an image that is changed in place goes unnoticed. That of the dataset
         unless given.
+    engine : str, optional
+        What computes the network: ``auto``, ``torch``, ``onnxruntime`` or ``openvino``; what LONGSHOT_ENGINE says, or
+        auto, unless given. ``auto`` takes ONNX Runtime for convolutional networks on a CPU and PyTorch otherwise. A
+        network that cannot be converted, or then differs from PyTorch by more than 1e-4, stays with PyTorch; a note
+        says so. ``torch(autocast='bfloat16', channels_last=True, compile=True)`` gives PyTorch settings.
 
     Returns
     -------
@@ -89,32 +106,74 @@ def embed(
     >>> embed("toybox", "pixels").dim
     3072
     """
-    started = time.monotonic()
     request = open_request(
-        dataset, backbone, dtype, device, workers, batch_size, preprocessing, allow_download, identity
+        dataset, backbone, dtype, device, workers, batch_size, preprocessing, allow_download, identity, engine
     )
+    return _embed_all(request, refresh=refresh)
 
-    def from_cache(features: Features) -> Features:
-        """The same content under the names that dataset and backbone have today."""
-        work = EmbedWork(seconds=time.monotonic() - started)
-        return dataclasses.replace(
-            features, dataset=request.dataset.name, backbone=request.source.label, work=work
-        )
 
+def embed_rows(
+    dataset: Dataset,
+    backbone: BackboneLike,
+    rows: Ints,
+    *,
+    device: str = "auto",
+    preprocessing: str | None = None,
+    engine: str | None = None,
+) -> Features:
+    """Only some images of a dataset seen through a backbone: what tasks touch.
+
+    The numbers are those of ``embed``. What was embedded before serves, the rest is added to the cache.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        N images.
+    backbone : str, array, Tensor, nn.Module or Features
+        As in ``embed``.
+    rows : array of int
+        Which images are wanted.
+    device : str
+        auto, cpu, cuda or mps.
+    preprocessing : str, optional
+        In place of the backbone's own.
+    engine : str, optional
+        What computes the network, as in ``embed``.
+
+    Returns
+    -------
+    Features
+        An array [N, d], memory-mapped, in the dataset's order, in which only the rows ``used`` may be read.
+
+    Examples
+    --------
+    >>> from longshot import open_dataset
+    >>> features = embed_rows(open_dataset("toybox"), "pixels", np.arange(50))
+    >>> features.dim, len(features.used)
+    (3072, 50)
+    """
+    request = open_request(
+        dataset, backbone, device=device, preprocessing=preprocessing, engine=engine, rows=rows
+    )
+    return _embed_all(request) if request.rows is None else _embed_some(request)
+
+
+def _embed_all(request: Request, *, refresh: bool = False) -> Features:
+    """The whole dataset, from the cache when it was computed before."""
+    started = time.monotonic()
     if isinstance(request.source, GivenFeatures):
-        request.source.rows(request.dataset)  # says what differs where they are of another dataset
-        check_made_from(request.source.features, request.dataset)
-        return from_cache(request.source.features)
-    address = request.address
-    stored = None if refresh else find_features(address, request.dataset)
+        return _renamed(_given(request), request, started)
+    stored = None if refresh else find_features(request.address, request.dataset)
     if isinstance(stored, Features):
-        return from_cache(stored)
+        return _renamed(stored, request, started)
+    request.source.settle(request.dataset, range(len(request.dataset)))
+    address = request.address  # another one where the network stays with PyTorch
     path = features_path(address)
     with lock(path):
         shards = request.shards(path)
         stored = None if refresh else find_features(address, request.dataset)
         if isinstance(stored, Features):  # made by another process while we waited
-            return from_cache(stored)
+            return _renamed(stored, request, started)
         if refresh:
             sidecar(path).unlink(missing_ok=True)
             shards.remove()
@@ -126,42 +185,80 @@ def embed(
         resumed = len(shards) - len(missing)
         if resumed and not damage:
             print(f"resuming: {resumed} of {len(shards)} shards were finished earlier", file=sys.stderr)
-        images = sum(len(shards.bounds(shard)) for shard in missing)
         opened, source = request.dataset, request.source
+        pieces = [] if refresh else partly_embedded(request)
+        units = [rows_without(pieces, request, np.array(shards.bounds(shard))) for shard in missing]
+        images = sum(map(len, units))
         with progress(f"embed {opened.name} with {source.name}", len(opened), "images") as bar:
             bar.skip(len(opened) - images)
-            for shard, values in _compute(request, shards, missing, bar):
-                _check(values, shards.bounds(shard), request)
-                check_unchanged(opened, request.content, shards.bounds(shard))
-                shards.write(shard, values)
+            for shard, values in zip(missing, _compute(request, units, bar), strict=True):
+                shards.write(shard, joined(pieces, request, np.array(shards.bounds(shard)), values))
         sums = shards.assemble(guard=False)
-        features = Features(
-            array=np.load(path, mmap_mode="r"),
-            keys=opened.keys,
-            class_ids=opened.class_ids,
-            offsets=opened.offsets,
-            dataset=opened.name,
-            fingerprint=opened.fingerprint,
-            backbone=source.label,
-            weights_hash=source.weights_hash,
-            preprocessing=source.preprocessing,
-            hash=address,
-            path=path,
-            story={"device": device_kind(source), "torch": torch.__version__},
-            identity=request.content.identity,
-            content=request.content.digest if request.content.identity == "content" else "",
-            digests=request.content.short,
-            backbone_identity=source.identity,
-        )
+        features = make_features(request, np.load(path, mmap_mode="r"), path)
         features.write_sidecar(path, sums=sums, keys_apart=True)
         shards.remove()
+        drop_contained(pieces, request)
     if damage:
-        note(
-            f"the cached features of '{opened.name}' through '{source.label}' were damaged ({damage}); they are whole "
-            f"again, {images:,} of {count(len(opened), 'image')} had to be embedded anew"
-        )
+        _tell_damage(request, damage, images)
     work = EmbedWork(False, len(shards), 0 if damage else resumed, images, time.monotonic() - started)
     return dataclasses.replace(features, work=work)
+
+
+def _embed_some(request: Request) -> Features:
+    """The rows of the request: from features of the whole dataset, from what has grown so far, or computed now."""
+    started = time.monotonic()
+    if isinstance(request.source, GivenFeatures):
+        return _renamed(_given(request), request, started)
+    stored = find_embedded(request)
+    if stored is not None:
+        return _renamed(stored, request, started)
+    request.source.settle(request.dataset, request.wanted_rows.tolist())
+    with lock(grown_lock(request)):
+        stored = find_embedded(request)
+        if stored is not None:  # made by another process while we waited
+            return _renamed(stored, request, started)
+        pieces = partly_embedded(request)
+        damage = next((piece.damage for piece in pieces if piece.damage), "")
+        target = growing_target(request, pieces)
+        rows = take_over(target, pieces, request)
+        units = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
+        total, opened = len(request.wanted_rows), request.dataset
+        with progress(f"embed {opened.name} with {request.source.name}", total, "images") as bar:
+            bar.skip(total - len(rows))
+            for unit, values in zip(units, _compute(request, units, bar), strict=True):
+                target.write(unit, values, request.content.short)
+        features = make_features(request, target.array, target.path)
+        target.describe(facts_of(features, int((target.sums != 0).sum())))
+    if damage:
+        _tell_damage(request, damage, len(rows))
+    return dataclasses.replace(
+        features, work=EmbedWork(False, len(units), 0, len(rows), time.monotonic() - started)
+    )
+
+
+def _given(request: Request) -> Features:
+    """Features that the caller has, for the rows of the request; says what differs where they are of other images."""
+    source = request.source
+    assert isinstance(source, GivenFeatures)
+    source.rows(request.dataset)
+    features = source.features if request.rows is None else source.features.restricted(request.rows)
+    check_made_from(features, request.dataset)
+    return features
+
+
+def _renamed(features: Features, request: Request, started: float) -> Features:
+    """What was there already, under the names that dataset and backbone have today."""
+    work = EmbedWork(seconds=time.monotonic() - started)
+    return dataclasses.replace(
+        features, dataset=request.dataset.name, backbone=request.source.label, work=work
+    )
+
+
+def _tell_damage(request: Request, damage: str, images: int) -> None:
+    note(
+        f"the cached features of '{request.dataset.name}' through '{request.source.label}' were damaged ({damage}); "
+        f"they are whole again, {images:,} of {count(len(request.wanted_rows), 'image')} had to be embedded anew"
+    )
 
 
 def estimate(
@@ -170,27 +267,39 @@ def estimate(
     """What :func:`embed` would take, from a short measured probe: seconds, images/s, bytes; writes nothing."""
     request = open_request(dataset, backbone, **options)
     opened, source = request.dataset, request.source
-    stored = (
-        source.features
-        if isinstance(source, GivenFeatures)
-        else find_features(request.address, request.dataset)
-    )
-    hit = stored if isinstance(stored, Features) else None
+    hit: Features | None
+    if isinstance(source, GivenFeatures):
+        hit = source.features
+    elif request.rows is not None:
+        hit = find_embedded(request)
+    else:
+        stored = find_features(request.address, request.dataset)
+        hit = stored if isinstance(stored, Features) else None
     path = hit.path if hit is not None and hit.path is not None else features_path(request.address)
     shards = request.shards(path)
-    missing = [] if hit is not None else shards.missing()
-    images = sum(len(shards.bounds(shard)) for shard in missing)
+    missing = shards.missing() if hit is None and request.rows is None else []
+    pieces = partly_embedded(request) if hit is None else []
+    rows = request.wanted_rows[:0]
+    if hit is None:
+        unfinished = [np.array(shards.bounds(shard)) for shard in missing]
+        rows = np.concatenate([rows, *unfinished]) if request.rows is None else request.rows
+        rows = rows_without(pieces, request, rows)
     rate, dim = None, hit.dim if hit is not None else 0
-    if isinstance(source, Precomputed):
+    if not len(rows) and pieces:
+        dim = int(pieces[0].array.shape[1])
+    elif isinstance(source, Precomputed):
         dim = int(source.rows(opened)[0].shape[1])
-    elif missing:
-        rate, dim = probe_speed(opened, source)
-    size = len(opened) * dim * np.dtype(request.dtype).itemsize
+    elif len(rows):
+        source.settle(opened, rows.tolist(), keep=False)
+        rate, dim = probe_speed(opened, source, rows)
+    stored_rows = len(opened) if request.rows is None else len(rows)
+    size = stored_rows * dim * np.dtype(request.dtype).itemsize
     return {
         "dataset": opened.name,
         "backbone": source.label,
         "preprocessing": source.preprocessing,
-        "images": len(opened),
+        "images": len(request.wanted_rows),
+        "missing": len(rows),
         "dim": dim,
         "dtype": request.dtype,
         "identity": request.content.identity,
@@ -198,56 +307,64 @@ def estimate(
         "shards": len(shards),
         "finished_shards": len(shards) - len(missing),
         "images_per_second": rate,
-        "seconds": images / rate if rate else 0.0,
+        "seconds": len(rows) / rate if rate else 0.0,
         "bytes": 0 if hit is not None else size,
         "path": str(path),
     }
 
 
-def _compute(
-    request: Request, shards: Shards, missing: list[int], bar: Progress
-) -> Iterator[tuple[int, NDArray[Any]]]:
-    """(shard, values [n, d]) of each missing shard."""
+def _compute(request: Request, units: Sequence[Ints], bar: Progress) -> Iterator[NDArray[Any]]:
+    """Values [n, d] of each unit of rows, checked."""
+    values: Iterator[NDArray[Any]]
     if isinstance(request.source, Precomputed):
-        array, order = request.source.rows(request.dataset)
-        for shard in missing:
-            rows = shards.bounds(shard)
-            picked = array[rows.start : rows.stop] if order is None else array[order[rows.start : rows.stop]]
-            bar.advance(len(rows))
-            yield shard, picked.astype(np.float32)
-    elif missing:
-        yield from _through_network(request, request.source, shards, missing, bar)
+        values = _from_array(request.source, request.dataset, units, bar)
+    else:
+        values = _through_network(request, request.source, units, bar)
+    for rows, block in zip(units, values, strict=True):
+        if len(rows):
+            _check(block, rows, request)
+            check_unchanged(request.dataset, request.content, rows)
+        yield block
+
+
+def _from_array(
+    source: Precomputed, dataset: Dataset, units: Sequence[Ints], bar: Progress
+) -> Iterator[NDArray[Any]]:
+    array, order = source.rows(dataset)
+    for rows in units:
+        bar.advance(len(rows))
+        yield array[rows if order is None else order[rows]].astype(np.float32)
 
 
 def _through_network(
-    request: Request, backbone: Backbone, shards: Shards, missing: list[int], bar: Progress
-) -> Iterator[tuple[int, NDArray[Any]]]:
-    step = -(-(request.batch_size or _BATCH) // block_size(backbone)) * block_size(backbone)
+    request: Request, backbone: Backbone, units: Sequence[Ints], bar: Progress
+) -> Iterator[NDArray[Any]]:
+    """Values of each unit; one without rows costs nothing."""
+    step = -(-(request.batch_size or _BATCH) // backbone.block) * backbone.block
+    if not any(map(len, units)):
+        yield from (np.zeros((0, 0), np.float32) for _ in units)
+        return
     bad: list[tuple[int, str]] = []
     with Engine(backbone, request.dataset, request.workers) as engine:
-        jobs = [
-            (shard, range(start, min(start + step, shards.bounds(shard).stop)))
-            for shard in missing
-            for start in range(shards.bounds(shard).start, shards.bounds(shard).stop, step)
-        ]
-        parts: list[NDArray[np.float32]] = []
-        for (shard, rows), (values, unreadable) in zip(jobs, engine.map(r for _, r in jobs), strict=True):
-            bar.advance(len(rows))
-            if unreadable:
-                bad += unreadable
-                engine.decode_only = True  # from here on only to find all the others
-            if bad:
-                continue
-            assert values is not None
-            parts.append(values)
-            if rows.stop == shards.bounds(shard).stop:
-                yield shard, np.concatenate(parts)
-                parts = []
+        jobs = [rows[start : start + step].tolist() for rows in units for start in range(0, len(rows), step)]
+        answers = zip(jobs, engine.map(jobs), strict=True)
+        for rows in units:
+            parts: list[NDArray[np.float32]] = []
+            for _ in range(0, len(rows), step):
+                job, (values, unreadable) = next(answers)
+                bar.advance(len(job))
+                if unreadable:
+                    bad += unreadable
+                    engine.decode_only = True  # from here on only to find all the others
+                if values is not None and not bad:
+                    parts.append(values)
+            if not bad:
+                yield np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
     if bad:
         raise unreadable_images(request.dataset, bad)
 
 
-def _check(values: NDArray[Any], rows: range, request: Request) -> None:
+def _check(values: NDArray[Any], rows: Ints, request: Request) -> None:
     """Refuse values [n, d] that are not finite, or would not be in the wanted type; names the first image."""
     source = request.source
     bad = not_finite(values)
@@ -259,7 +376,7 @@ def _check(values: NDArray[Any], rows: range, request: Request) -> None:
         )
         raise UserError(
             f"Backbone '{source.name}' gave NaN or infinite features for {int(bad.sum()):,} of the {len(rows):,} "
-            f"images {rows.start:,} to {rows.stop - 1:,}, first for '{_first_key(request, rows, bad)}'",
+            f"images {rows[0]:,} to {rows[-1]:,}, first for '{_first_key(request, rows, bad)}'",
             remedy,
         )
     if request.dtype == "float16":
@@ -273,5 +390,5 @@ def _check(values: NDArray[Any], rows: range, request: Request) -> None:
             )
 
 
-def _first_key(request: Request, rows: range, bad: Bools) -> str:
-    return str(request.dataset.keys[rows.start + int(np.argmax(bad))].as_py())
+def _first_key(request: Request, rows: Ints, bad: Bools) -> str:
+    return str(request.dataset.keys[int(rows[np.argmax(bad)])].as_py())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from longshot.core.files import atomic, hash_file, hash_text, write_text
 from longshot.core.settings import Loose
 from longshot.core.sidecars import read_sidecar
 from longshot.core.wording import count
+from longshot.datasets.identity import content_digest
 from longshot.features.arrays import (
     CHUNK,
     check_finite,
@@ -112,6 +113,9 @@ class Features:
         What ``embed`` computed to have them.
     backbone_identity : str
         Of weights, preprocessing, pooling and engine, whatever the backbone is called.
+    used : array [M] of int, optional
+        The rows that may be read, ascending, where only part of the dataset was embedded; None for all. ``hash`` and
+        ``content`` are then those of these images.
 
     Examples
     --------
@@ -144,6 +148,7 @@ class Features:
     backbone_identity: str = (
         ""  # of weights, preprocessing, pooling and engine, whatever the backbone is called
     )
+    used: Ints | None = None  # rows that may be read; None: all
 
     def __post_init__(self) -> None:
         if not self.backbone_identity:  # made before backbones had one, or by hand
@@ -158,6 +163,77 @@ class Features:
     def __len__(self) -> int:
         return int(self.array.shape[0])
 
+    @property
+    def view(self) -> str:
+        """What is the same whichever images are in use: 32 hex digits over names, network and dtype."""
+        if self.identity != "content":
+            return self.hash[:32]
+        return features_view(
+            self.fingerprint, self.identity, "", self.backbone_identity, self.array.dtype.name
+        )
+
+    def hash_of(self, rows: Ints) -> str:
+        """The hash that features of these rows alone have: of the network and of the content of these images.
+
+        Parameters
+        ----------
+        rows : array [M] of int
+            Distinct rows, ascending.
+
+        Examples
+        --------
+        >>> features = longshot.embed("toybox", "pixels")
+        >>> features.hash_of(np.arange(5)) == features.restricted(np.arange(5)).hash
+        True
+        """
+        if self.identity != "content" or self.digests is None:
+            return self.hash
+        return self.view + images_mark(self.keys.take(pa.array(rows)), self.digests[rows])
+
+    def restricted(self, rows: Ints) -> Features:
+        """The same features with only some rows in use.
+
+        Parameters
+        ----------
+        rows : array [M] of int
+            Distinct rows, ascending. UserError where one of them was not embedded.
+
+        Examples
+        --------
+        >>> part = longshot.embed("toybox", "pixels").restricted(np.arange(5))
+        >>> len(part.used)
+        5
+        """
+        self.check_used(rows)
+        if len(rows) == len(self) or (self.used is not None and np.array_equal(rows, self.used)):
+            return self
+        return replace(self, used=rows, hash=self.hash_of(rows))
+
+    def check_used(self, rows: Ints) -> None:
+        """UserError unless all of some rows may be read.
+
+        Parameters
+        ----------
+        rows : array of int
+            Any rows.
+
+        Examples
+        --------
+        >>> part = longshot.embed("toybox", "pixels").restricted(np.arange(5))
+        >>> part.check_used(np.array([0, 4]))
+        """
+        if self.used is None:
+            return
+        missing = np.setdiff1d(rows, self.used)
+        if len(missing):
+            verb = "is" if len(missing) == 1 else "are"
+            raise UserError(
+                f"The features of '{self.dataset}' through '{self.backbone}' hold {len(self.used):,} of "
+                f"{len(self):,} images, and {count(len(missing), 'image')} in use {verb} not among them (first: "
+                f"'{self.keys[int(missing[0])].as_py()}')",
+                "embed the whole dataset",
+            )
+
     def __repr__(self) -> str:
         lines = [f"{name}: {text}" for name, text in self._facts().items()]
         return "\n  ".join([f"Features of '{self.dataset}' through '{self.backbone}'", *lines])
@@ -171,8 +247,9 @@ class Features:
 
     def _facts(self) -> dict[str, str]:
         """What a person wants to know at a glance."""
+        part = "" if self.used is None else f", {len(self.used):,} of them embedded"
         return {
-            "array": f"{describe(self.array)}, {count(self.class_ids, 'class', 'classes')}",
+            "array": f"{describe(self.array)}, {count(self.class_ids, 'class', 'classes')}{part}",
             "preprocessing": self.preprocessing,
             "images": f"by content, {self.content[:12]}" if self.identity == "content" else "by name only",
             "hash": self.hash[:12],
@@ -258,6 +335,7 @@ class Features:
         path = Path(path)
         if path.suffix != ".npy":
             raise UserError(f"Features are saved as .npy with a .json beside it; '{path}' ends otherwise.")
+        self.check_used(np.arange(len(self)))
         with atomic(path) as temporary, temporary.open("wb") as file:
             write_header(file, self.array.shape, self.array.dtype)
             step = max(1, CHUNK // max(1, self.dim * self.array.itemsize))
@@ -304,6 +382,29 @@ class Features:
             **rows,
         }
         write_text(sidecar(path), guarded_json(meta))
+
+
+def features_view(fingerprint: str, identity: str, probed: str, backbone: str, dtype: str) -> str:
+    """32 hex digits over what decides features, but for the content of the images.
+
+    Parameters
+    ----------
+    fingerprint : str
+        Of the dataset: classes and keys.
+    identity, probed : str
+        "content" or "names"; by names, the digest of the few images that were looked at.
+    backbone : str
+        Its identity.
+    dtype : str
+        How numbers are stored.
+    """
+    return hash_text("longshot features 3", fingerprint, identity, probed, backbone, dtype)[:32]
+
+
+def images_mark(keys: pa.Array, digests: NDArray[np.uint64]) -> str:
+    """32 hex digits over keys and short digests of images."""
+    marks = np.ascontiguousarray(digests.astype("<u8")).view(np.uint8).reshape(-1, 8)
+    return content_digest(keys, marks)[:32]
 
 
 def sidecar(path: Path) -> Path:

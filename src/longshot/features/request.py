@@ -7,6 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+import numpy as np
+import pyarrow as pa
+
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.files import hash_text
 from longshot.datasets.dataset import Dataset
@@ -15,7 +19,7 @@ from longshot.features.backbones import open_backbone
 from longshot.features.backbones.base import Backbone, Precomputed
 from longshot.features.cache import Shards
 from longshot.features.content import Content, content_of
-from longshot.features.features import BLOCK
+from longshot.features.features import BLOCK, features_view, images_mark
 
 if TYPE_CHECKING:
     from longshot.features.backbones import BackboneLike
@@ -31,6 +35,8 @@ class EmbedOptions(TypedDict, total=False):
     preprocessing: str | None
     allow_download: bool
     identity: str | None
+    engine: str | None
+    rows: Ints | None
 
 
 @dataclass(frozen=True)
@@ -42,25 +48,43 @@ class Request:
     dtype: str
     workers: int | None
     batch_size: int | None
+    rows: Ints | None = None  # the images to embed, ascending; None: all
+
+    @property
+    def wanted_rows(self) -> Ints:
+        """The rows to embed."""
+        return np.arange(len(self.dataset)) if self.rows is None else self.rows
 
     @cached_property
     def content(self) -> Content:
         """The dataset's images as they are at the first look; given vectors are bound to images by name."""
         if isinstance(self.source, Precomputed):
             return Content("names", "")
-        return content_of(self.dataset)
+        return content_of(self.dataset, self.rows)
+
+    @property
+    def view(self) -> str:
+        """What features of any images of the dataset have in common: names, network, preprocessing and dtype.
+
+        Another one once the network has settled for an engine.
+        """
+        probed = self.content.digest if self.content.identity == "names" else ""
+        facts = (self.dataset.fingerprint, self.content.identity, probed, self.source.identity, self.dtype)
+        return features_view(*facts)
 
     @property
     def address(self) -> str:
-        """Where in the cache the features belong: hex SHA-256 over images, network, preprocessing and dtype."""
-        return hash_text(
-            "longshot features 2",
-            self.dataset.fingerprint,
-            self.content.identity,
-            self.content.digest,
-            self.source.identity,
-            self.dtype,
-        )
+        """The hash of the features: of the view, and of the images in use (by names: of the view alone)."""
+        return self.view + (self._images or hash_text(self.view)[:32])
+
+    @cached_property
+    def _images(self) -> str:
+        """The mark of the images in use; "" by names."""
+        if self.content.short is None:
+            return ""
+        rows = self.wanted_rows
+        keys = self.dataset.keys if self.rows is None else self.dataset.keys.take(pa.array(rows))
+        return images_mark(keys, self.content.short[rows])
 
     def shards(self, path: Path) -> Shards:
         """The pieces of the array at ``path``."""
@@ -77,8 +101,10 @@ def open_request(
     preprocessing: str | None = None,
     allow_download: bool = False,
     identity: str | None = None,
+    engine: str | None = None,
+    rows: Ints | None = None,
 ) -> Request:
-    """What :func:`longshot.embed` is to do, opened and checked."""
+    """What :func:`longshot.embed` is to do, opened and checked; ``rows`` are the images to embed, all by default."""
     if dtype not in DTYPES:
         raise UserError(f"{{dtype}} is {dtype!r}, but features are stored as {' or '.join(DTYPES)}.")
     check_workers(workers)
@@ -88,8 +114,13 @@ def open_request(
         from longshot.datasets import open_dataset
 
         dataset = open_dataset(dataset)
-    source = open_backbone(backbone, device, preprocessing=preprocessing, allow_download=allow_download)
-    return Request(dataset.with_identity(identity), source, dtype, workers, batch_size)
+    source = open_backbone(
+        backbone, device, preprocessing=preprocessing, allow_download=allow_download, engine=engine
+    )
+    if rows is not None:
+        rows = np.unique(np.asarray(rows, np.int64))
+        rows = None if len(rows) == len(dataset) else rows
+    return Request(dataset.with_identity(identity), source, dtype, workers, batch_size, rows)
 
 
 def check_workers(workers: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from longshot.core.arrays import Bools, Floats, Ints
 from longshot.core.ragged import Ragged
+from longshot.features.guard import checksum
 
 if TYPE_CHECKING:
     from longshot.features.features import Features
@@ -65,7 +67,7 @@ class Suspects:
     def facts(self) -> dict[str, int | bool]:
         """Counts as plain values."""
         return {
-            "images": len(self.features.keys),
+            "images": len(_used(self.features)),
             "mislabelled": len(self.mislabelled),
             "copies": len(self.copies),
             "near_copies": self.near,
@@ -92,7 +94,8 @@ def suspects_of(features: Features, near: NDArray[np.int64] | None = None) -> Su
     """Which images of a dataset are suspected, by its features and the digests of its files.
 
     A label is suspected where another class is at least 100 times as probable, judged without the image
-    (``label_doubt``). Copies are files of equal bytes, and the pairs of ``near``.
+    (``label_doubt``). Where part of a dataset is in use, its classes are compared with each other. Copies are files of
+    equal bytes, and the pairs of ``near``.
 
     Parameters
     ----------
@@ -101,7 +104,8 @@ def suspects_of(features: Features, near: NDArray[np.int64] | None = None) -> Su
     near : array [P, 2], optional
         Pairs of rows that are near copies of each other.
     """
-    key = (features.fingerprint, features.hash)
+    part = "" if features.used is None else checksum(features.used)
+    key = (features.fingerprint, features.hash + part)
     if key not in _remembered:
         while len(_remembered) >= _REMEMBERED:
             _remembered.pop(next(iter(_remembered)))
@@ -114,24 +118,54 @@ def suspects_of(features: Features, near: NDArray[np.int64] | None = None) -> Su
     return Suspects(features, suspects.mislabelled, suspects.rival, suspects.odds, copies, near=True)
 
 
+def joint_suspects(several: Sequence[Features]) -> Suspects:
+    """The images that any of several backbones suspects; the odds are the highest.
+
+    Parameters
+    ----------
+    several : sequence of Features
+        One dataset through one backbone or more.
+    """
+    each = [suspects_of(features) for features in several]
+    if len(each) == 1:
+        return each[0]
+    rows, rival, odds = (
+        np.concatenate([getattr(suspects, name) for suspects in each])
+        for name in ("mislabelled", "rival", "odds")
+    )
+    order = np.lexsort([rows, -odds])
+    _, first = np.unique(rows[order], return_index=True)
+    order = order[np.sort(first)]
+    copies = np.unique(np.concatenate([suspects.copies for suspects in each]))
+    return Suspects(several[0], rows[order], rival[order], odds[order], copies)
+
+
 def _by_labels_and_bytes(features: Features) -> Suspects:
     from longshot.features.doubt import label_doubt
 
-    doubt = label_doubt(features.array, features.offsets)
-    rows = np.flatnonzero(doubt.odds >= ODDS)
-    rows = rows[np.argsort(-doubt.odds[rows], kind="stable")]
+    array, offsets, used = features.array, features.offsets, _used(features)
+    if features.used is not None:  # the images that tasks can touch, as if there were no others
+        array, offsets = array[used], np.searchsorted(used, offsets)
+    doubt = label_doubt(array, offsets)
+    judged = np.flatnonzero(doubt.odds >= ODDS)
+    judged = judged[np.argsort(-doubt.odds[judged], kind="stable")]
     copies = _copies(features, _equal_files(features))
-    return Suspects(features, rows, doubt.rival[rows], doubt.odds[rows], copies)
+    return Suspects(features, used[judged], doubt.rival[judged], doubt.odds[judged], copies)
+
+
+def _used(features: Features) -> Ints:
+    return np.arange(len(features.keys)) if features.used is None else features.used
 
 
 def _equal_files(features: Features) -> Ints:
     """Pairs of rows [P, 2] with equal digests: each later row with the first of its kind."""
     if features.digests is None:
         return np.empty((0, 2), np.int64)
-    _, first, inverse = np.unique(features.digests, return_index=True, return_inverse=True)
-    rows = np.arange(len(features.digests))
-    later = rows[first[inverse] != rows]
-    return np.stack([first[inverse[later]], later], axis=1).astype(np.int64)
+    used = _used(features)
+    _, first, inverse = np.unique(features.digests[used], return_index=True, return_inverse=True)
+    places = np.arange(len(used))
+    later = places[first[inverse] != places]
+    return np.stack([used[first[inverse[later]]], used[later]], axis=1).astype(np.int64)
 
 
 def _copies(features: Features, pairs: Ints) -> Ints:

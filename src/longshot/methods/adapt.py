@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import sys
 import threading
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from longshot.core.batches import ImageTask
 from longshot.core.devices import out_of_memory
 from longshot.methods.base import LOWEST
 from longshot.networks.base import Network
+from longshot.networks.fixed_norms import trainable_copy
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,11 @@ def content_key(rows: Tensor) -> Tensor:
 
 
 def trainable(network: Network) -> Network:
-    """A copy whose parameters take gradients. It stays in evaluation mode: batch norms keep their statistics."""
-    return copy.deepcopy(network).requires_grad_(True)
+    """A copy whose parameters take gradients. It stays in evaluation mode: batch norms keep their statistics.
+
+    Where the network was prepared for it, the copy computes the same with less work (``networks/fixed_norms.py``).
+    """
+    return trainable_copy(network)
 
 
 def class_means(vectors: Tensor, labels: Tensor, classes: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -106,7 +107,7 @@ class TrainFromScratch(ImageMethod):
     def learned(self, task: ImageTask, network: Network) -> Callable[[Tensor], Tensor]:
         """Trained once."""
         support, generator = Support.of(task), task.generator()
-        model = trainable(network)
+        model = copy.deepcopy(network).requires_grad_(True)  # its batch norms do not keep their statistics
         if self.fresh:
             restart(model, generator)
         norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]

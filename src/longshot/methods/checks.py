@@ -70,15 +70,13 @@ class World:
         return Example(flat["s"], flat["sl"], flat["q"], flat["ql"], len(shots))
 
 
-def run(
-    method: Method, world: World, tasks: list[Example], limit: int | None = None, dtype: str = "int16"
-) -> list[NDArray[np.float32]]:
-    """Scores [Q, way] per task, through the same batching that an evaluation uses."""
+def task_rows(tasks: list[Example], dtype: str = "int16") -> TaskRows:
+    """The tasks as an evaluation has them; ``dtype``: of labels."""
 
     def ragged(values: list[NDArray[np.int64]], kind: str = "int64") -> Ragged:
         return Ragged.from_lists(values, kind)
 
-    bound = TaskRows(
+    return TaskRows(
         tasks=np.arange(len(tasks)),
         ways=np.array([task.way for task in tasks]),
         support=ragged([task.support for task in tasks]),
@@ -86,6 +84,13 @@ def run(
         query=ragged([task.query for task in tasks]),
         query_label=ragged([task.query_label for task in tasks], dtype),
     )
+
+
+def run(
+    method: Method, world: World, tasks: list[Example], limit: int | None = None, dtype: str = "int16"
+) -> list[NDArray[np.float32]]:
+    """Scores [Q, way] per task, through the same batching that an evaluation uses."""
+    bound = task_rows(tasks, dtype)
     task_scores: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(tasks)
     with torch.no_grad():
         for chosen, batch, _ in batches(bound, method, Gatherer([world.features], _CPU), limit):

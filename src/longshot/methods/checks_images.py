@@ -20,7 +20,7 @@ from longshot.methods.own import MethodError
 from longshot.networks.base import Network
 
 _SIDE = 16
-_TOLERANCE = 2e-2  # relative: a hundred steps of Adam carry rounding far where a gradient vanishes
+TOLERANCE = 2e-2  # relative: a hundred steps of Adam carry rounding far where a gradient vanishes
 
 
 class SmallNetwork(Network):
@@ -195,7 +195,7 @@ def alike(first: Tensor, second: Tensor, change: str) -> None:
     _demand(bool((first.isfinite() == second.isfinite()).all()), f"{change} changes which scores are finite")
     first, second = (s - s.max(1, keepdim=True).values for s in (first, second))
     finite = first.isfinite()
-    room = _TOLERANCE * max(1.0, float(first[finite].abs().max()))
+    room = TOLERANCE * max(1.0, float(first[finite].abs().max()))
     worst = float((first[finite] - second[finite]).abs().max())
     _demand(worst <= room, f"{change} moves scores by {worst:.2g}, more than {room:.2g}")
 

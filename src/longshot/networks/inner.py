@@ -10,12 +10,15 @@ steps count as a constant move, θ' = θ + Δ, and ∂θ'/∂θ = 1.
 
 Batch norm takes its mean and variance from the task's support images, for the support and for the queries alike, so
 that no query sees another one (``SupportStatistics``).
+
+On a CPU a task is computed by itself, by ordinary autograd with channels-last maps and the quick second derivatives of
+``networks/twice.py``; on an accelerator many tasks are mapped together by ``torch.func``.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -23,12 +26,13 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.func import functional_call, grad, vjp, vmap
+from torch.func import functional_call, vjp, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
 from longshot.core.errors import UserError
 from longshot.core.prototypes import prototypes
+from longshot.networks import twice
 from longshot.networks.base import Network
 
 NamedTensors = dict[str, Tensor]
@@ -72,25 +76,27 @@ class SupportStatistics(TorchFunctionMode):
     """Inside, every batch norm uses mean and variance of the first ``rows`` images of its input, differentiably.
 
     It catches the call to ``torch.nn.functional.batch_norm``, so it holds for any network, changes no module and no
-    running statistics, and is seen by the current thread alone. ``fused``: PyTorch's own kernel where all images are
-    the support's, which is faster unless its gradient is differentiated again.
+    running statistics, and is seen by the current thread alone. ``quick``: batch norms, convolutions and
+    max-pooling are those of ``networks/twice.py``, which cannot be mapped over tasks.
     """
 
-    def __init__(self, rows: int, fused: bool = False) -> None:
+    def __init__(self, rows: int, quick: bool = False) -> None:
         super().__init__()
-        self.rows, self.fused = rows, fused
+        self.rows, self.quick = rows, quick
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if func is F.batch_norm:
-            return _norm(self.rows, self.fused, *args, **(kwargs or {}))
+            return _norm(self.rows, self.quick, *args, **(kwargs or {}))
+        if self.quick and func in _QUICK:
+            return _QUICK[func](*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
 def _norm(
     rows: int,
-    fused: bool,
+    quick: bool,
     input: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
@@ -101,15 +107,54 @@ def _norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Batch norm of [N, C, …] by the statistics of the first ``rows``; the signature is ``F.batch_norm``'s."""
-    if fused and len(input) == rows > 1:
-        return F.batch_norm(input, None, None, weight, bias, training=True, eps=eps)
+    weight = input.new_ones(input.shape[1]) if weight is None else weight
+    bias = input.new_zeros(input.shape[1]) if bias is None else bias
+    if quick:
+        return twice.norm(input, weight, bias, eps, rows)
     over = (0, *range(2, input.dim()))
     variance, mean = torch.var_mean(input[:rows], over, correction=0)
-    scale = (variance + eps).rsqrt()
-    scale = scale if weight is None else scale * weight
-    shift = -mean * scale if bias is None else bias - mean * scale
+    scale = (variance + eps).rsqrt() * weight
     shape = (-1, *[1] * (input.dim() - 2))
-    return torch.addcmul(shift.view(shape), input, scale.view(shape))
+    return torch.addcmul((bias - mean * scale).view(shape), input, scale.view(shape))
+
+
+def _conv(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: str | int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The signature is ``torch.conv2d``'s; padding by a word and images without a batch are left to PyTorch."""
+    if isinstance(padding, str) or input.dim() != 4:
+        return torch.conv2d(input, weight, bias, stride, padding, dilation, groups)
+    window = twice.Window(_pair(stride), _pair(padding), _pair(dilation), groups)
+    return twice.conv(input, weight, bias, window)
+
+
+def _max_pool(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The signature is ``torch.max_pool2d``'s."""
+    kernel = _pair(kernel_size)
+    pooling = twice.Pooling(kernel, _pair(stride or kernel), _pair(padding), _pair(dilation), ceil_mode)
+    return twice.pool(input, pooling)
+
+
+_QUICK: dict[Callable[..., Any], Callable[..., Tensor]] = {torch.conv2d: _conv, torch.max_pool2d: _max_pool}
+
+
+def _pair(value: int | Sequence[int]) -> tuple[int, int]:
+    """A number for rows and columns, as PyTorch takes it."""
+    values = (value,) if isinstance(value, int) else tuple(value)
+    return values[0], values[-1]
 
 
 def private_copy(network: Network) -> Network:
@@ -153,8 +198,12 @@ def query_logits(
     ``network`` is a ``private_copy``, ``weights`` its ``loop_weights``; support [E, S, 3, H, W], label [E, S] in
     0…way−1, query [E, Q, 3, H, W].
     """
-    body = _Body(network, support.shape[1], has_batch_norm(network), fused=not loop.second_order)
+    alone = len(support) == 1 and support.device.type == "cpu"
+    body = _Body(network, support.shape[1], has_batch_norm(network), alone)
     shared = {name: value for name, value in weights.items() if name not in _IN_NETWORK}
+    if alone:  # convolutions, pooling and norms are quicker in this layout, by up to ten times
+        shared = {name: _channels_last(value) for name, value in shared.items()}
+        support, query = (_channels_last(images[0]).unsqueeze(0) for images in (support, query))
     learned = _learned_rows(weights, way) if loop.start == "learned" else None
 
     def solve(support: Tensor, label: Tensor, query: Tensor) -> Tensor:
@@ -164,6 +213,11 @@ def query_logits(
         return solve(support[0], label[0], query[0]).unsqueeze(0)
     logits: Tensor = vmap(solve)(support, label, query)
     return logits
+
+
+def _channels_last(values: Tensor) -> Tensor:
+    """Images or kernels in that layout; other tensors as they are."""
+    return values.contiguous(memory_format=torch.channels_last) if values.dim() == 4 else values
 
 
 def _learned_rows(weights: Mapping[str, Tensor], way: int) -> LinearHead:
@@ -184,10 +238,10 @@ class _Body:
     network: Network
     rows: int
     normed: bool
-    fused: bool
+    alone: bool  # one task by itself on a CPU
 
     def __call__(self, weights: NamedTensors, images: Tensor) -> Tensor:
-        with SupportStatistics(self.rows, self.fused) if self.normed else nullcontext():
+        with SupportStatistics(self.rows, quick=self.alone) if self.normed or self.alone else nullcontext():
             vectors: Tensor = functional_call(self.network, weights, (images,))
         return vectors
 
@@ -249,8 +303,16 @@ def _logits(head: LinearHead, vectors: Tensor, absent: Tensor) -> Tensor:
     return (vectors @ head[0].T + head[1]).masked_fill(absent, float("-inf"))
 
 
-def _head_loss(head: LinearHead, vectors: Tensor, label: Tensor, absent: Tensor) -> Tensor:
-    return F.cross_entropy(_logits(head, vectors, absent), label)
+def _head_slopes(
+    head: LinearHead, vectors: Tensor, label: Tensor, absent: Tensor
+) -> tuple[LinearHead, Tensor]:
+    """The gradient of the support's mean cross-entropy to (W, b) and to the vectors [S, d].
+
+    With δ = (softmax(z Wᵀ + b) − y) / S: δᵀ z, Σ δ and δ W.
+    """
+    logits = _logits(head, vectors, absent)
+    delta = (logits.softmax(1) - F.one_hot(label, logits.shape[1])) / len(vectors)
+    return (delta.T @ vectors, delta.sum(0)), delta @ head[0]
 
 
 def _moved_head(
@@ -258,7 +320,7 @@ def _moved_head(
 ) -> LinearHead:
     """The head after all steps on fixed vectors [S, d]."""
     for _ in range(loop.steps):
-        slope = grad(_head_loss)(head, vectors, label, absent)
+        slope, _ = _head_slopes(head, vectors, label, absent)
         if not loop.second_order:
             slope = (slope[0].detach(), slope[1].detach())
         head = _descended(head, slope, loop.lr)
@@ -283,7 +345,7 @@ def _moved(
     for step in range(loop.steps):
         if pull is None:
             vectors, pull = _with_pull(body, weights, support)
-        slope, back = grad(_head_loss, argnums=(0, 1))(head, vectors, label, absent)
+        slope, back = _head_slopes(head, vectors, label, absent)
         head = _descended(head, slope, loop.lr)
         if step == 0 and loop.start == "zero":
             continue
@@ -295,9 +357,28 @@ def _moved(
 
 def _with_pull(body: _Body, weights: NamedTensors, support: Tensor) -> tuple[Tensor, Pull]:
     """Vectors [S, d] of the support and the way back from a gradient on them to one on the weights."""
+    if body.alone:
+        return _with_plain_pull(body, weights, support)
     results: Any = vjp(lambda moving: body(moving, support), weights)  # its type covers auxiliary results too
     vectors, pull = results
     return vectors, lambda back: pull(back)[0]
+
+
+def _with_plain_pull(body: _Body, weights: NamedTensors, support: Tensor) -> tuple[Tensor, Pull]:
+    """The same by ordinary autograd, which is differentiated again where gradients are tracked."""
+    again = torch.is_grad_enabled()
+    if not again:
+        weights = {name: value.detach().requires_grad_() for name, value in weights.items()}
+    with torch.enable_grad():
+        vectors = body(weights, support)
+
+    def pull(back: Tensor) -> NamedTensors:
+        slopes = torch.autograd.grad(
+            vectors, tuple(weights.values()), back, create_graph=again, materialize_grads=True
+        )
+        return dict(zip(weights, slopes, strict=True))
+
+    return vectors if again else vectors.detach(), pull
 
 
 def _descended(head: LinearHead, slope: LinearHead, lr: float) -> LinearHead:

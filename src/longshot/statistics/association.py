@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.statistics.intervals import Floats, bootstrap, checked, t_p_value, t_quantile
+from longshot.statistics.intervals import Floats, bootstrap, checked
+from longshot.statistics.student import t_p_value, t_quantile
 
 
 @dataclass(frozen=True)
@@ -171,10 +173,8 @@ def correlation(
         return Correlation(
             float(r), math.nan, math.nan, p, n, kind, "Fisher's interval needs at least 4 pairs"
         )
-    from scipy.special import ndtri
-
     error = math.sqrt((1 + r * r / 2 if kind == "spearman" else 1.0) / (n - 3))
-    reach = float(ndtri((1 + level) / 2)) * error
+    reach = NormalDist().inv_cdf((1 + level) / 2) * error
     middle = math.atanh(min(max(float(r), -1 + 1e-16), 1 - 1e-16))
     return Correlation(float(r), math.tanh(middle - reach), math.tanh(middle + reach), p, n, kind)
 

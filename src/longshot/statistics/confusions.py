@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,8 +14,84 @@ from longshot.statistics.intervals import Floats
 
 
 @dataclass(frozen=True, eq=False)
+class PairCounts:
+    """A sparse matrix of counts [C, C]: ``position`` = row · C + column of those that are not 0, in rising order.
+
+    NumPy alone: importing a library for sparse matrices takes a tenth of a small report.
+
+    Examples
+    --------
+    >>> counts = PairCounts.tally([0, 0, 1], [1, 1, 0], 2)
+    >>> counts[0, 1], counts[1, 1], counts.toarray().tolist()
+    (2, 0, [[0, 2], [1, 0]])
+    """
+
+    size: int
+    position: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+    @classmethod
+    def tally(
+        cls, rows: ArrayLike, columns: ArrayLike, size: int, weights: NDArray[np.int64] | None = None
+    ) -> PairCounts:
+        """How often each (row, column) occurs, or the sum of its weights."""
+        each = np.asarray(rows, np.int64) * size + np.asarray(columns, np.int64)
+        position, inverse = np.unique(each, return_inverse=True)
+        count = np.zeros(len(position), np.int64)
+        np.add.at(count, inverse, 1 if weights is None else weights)
+        return cls(size, position, count)
+
+    @property
+    def nnz(self) -> int:
+        """How many are not 0."""
+        return len(self.position)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """[nnz]"""
+        return self.position // max(self.size, 1)
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """[nnz]"""
+        return self.position % max(self.size, 1)
+
+    def at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """[n] the counts of these pairs."""
+        if not self.nnz:
+            return np.zeros(len(rows), np.int64)
+        pairs = rows * self.size + columns
+        nearest = np.searchsorted(self.position, pairs).clip(max=self.nnz - 1)
+        return np.where(self.position[nearest] == pairs, self.count[nearest], 0)
+
+    def __getitem__(self, pair: tuple[int, int]) -> int:
+        return int(self.at(np.array([pair[0]]), np.array([pair[1]]))[0])
+
+    def diagonal(self) -> NDArray[np.int64]:
+        """[C]"""
+        own = np.arange(self.size)
+        return self.at(own, own)
+
+    def either_way(self) -> PairCounts:
+        """Row and column exchanged and added: [i, j] + [j, i]."""
+        rows, columns = self.rows, self.columns
+        return PairCounts.tally(
+            np.concatenate([rows, columns]),
+            np.concatenate([columns, rows]),
+            self.size,
+            np.concatenate([self.count, self.count]),
+        )
+
+    def toarray(self) -> NDArray[np.int64]:
+        """[C, C] with the zeros."""
+        dense = np.zeros(self.size * self.size, np.int64)
+        dense[self.position] = self.count
+        return dense.reshape(self.size, self.size)
+
+
+@dataclass(frozen=True, eq=False)
 class Confusion:
-    """C classes over all tasks; the matrices are sparse (scipy CSR), [true class, other class].
+    """C classes over all tasks; the matrices are sparse, [true class, other class].
 
     ``counts``: queries of the true class that were given to the other; the diagonal holds the right ones.
     ``chances``: queries of the true class in tasks that had the other class at all. A pair that never meets
@@ -23,13 +99,13 @@ class Confusion:
     """
 
     classes: tuple[tuple[str, str], ...]  # (dataset, class id)
-    counts: Any
-    chances: Any
+    counts: PairCounts
+    chances: PairCounts
 
     def rate(self, true: int, other: int) -> float:
         """counts / chances of a pair; NaN for a pair that never met."""
-        chances = int(self.chances[true, other])
-        return int(self.counts[true, other]) / chances if chances else math.nan
+        chances = self.chances[true, other]
+        return self.counts[true, other] / chances if chances else math.nan
 
     def accuracy(self) -> Floats:
         """[C] share of each class's queries that were right; NaN for a class without queries."""
@@ -116,13 +192,31 @@ def confusion(
     if len(member) != len(member_task):
         raise ValueError("every class of a task needs its task")
     size = len(classes)
-    rounds = 1 + int(max(query_task.max(initial=-1), member_task.max(initial=-1)))
-    counts = _tally(query_class, answer, (size, size))
-    queries = _tally(query_class, query_task, (size, rounds))
-    presence = _tally(member_task, member, (rounds, size))
-    chances = queries @ presence
-    chances.sum_duplicates()
-    return Confusion(tuple(classes), counts, chances)
+    return Confusion(
+        tuple(classes),
+        PairCounts.tally(query_class, answer, size),
+        _chances(query_class, query_task, member, member_task, size),
+    )
+
+
+def _chances(
+    query_class: NDArray[np.int64],
+    query_task: NDArray[np.int64],
+    member: NDArray[np.int64],
+    member_task: NDArray[np.int64],
+    size: int,
+) -> PairCounts:
+    """Queries of each class × the classes of their tasks, joined by task."""
+    tasks = 1 + int(max(query_task.max(initial=-1), member_task.max(initial=-1)))
+    asked_in, queries = np.unique(query_class * tasks + query_task, return_counts=True)
+    true, task = asked_in // max(tasks, 1), asked_in % max(tasks, 1)
+    by_task = member[np.argsort(member_task, kind="stable")]
+    ways = np.bincount(member_task, minlength=tasks)
+    starts = np.cumsum(ways) - ways
+    repeats = ways[task]
+    within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    other = by_task[np.repeat(starts[task], repeats) + within]
+    return PairCounts.tally(np.repeat(true, repeats), other, size, np.repeat(queries, repeats))
 
 
 def most_confused(confusions: Confusion, top: int = 10) -> list[ConfusedPair]:
@@ -152,12 +246,12 @@ def most_confused(confusions: Confusion, top: int = 10) -> list[ConfusedPair]:
     [('cat', 'dog', 1, 3)]
     """
     counts, classes = confusions.counts, confusions.classes
-    either = (counts + counts.T).tocoo()
-    upper = either.row < either.col
-    first, second, mistakes = either.row[upper], either.col[upper], either.data[upper]
+    either = counts.either_way()
+    upper = either.rows < either.columns
+    first, second, mistakes = either.rows[upper], either.columns[upper], either.count[upper]
     if not len(first):
         return []
-    chances = np.asarray((confusions.chances + confusions.chances.T).tocsr()[first, second]).reshape(-1)
+    chances = confusions.chances.either_way().at(first, second)
     low, _ = wilson(mistakes, chances)
     order = np.lexsort((second, first, -mistakes, -np.round(low, 12)))[:top]
     return [
@@ -165,8 +259,8 @@ def most_confused(confusions: Confusion, top: int = 10) -> list[ConfusedPair]:
             dataset=classes[i][0],
             first=classes[i][1],
             second=classes[j][1],
-            first_as_second=int(counts[i, j]),
-            second_as_first=int(counts[j, i]),
+            first_as_second=counts[i, j],
+            second_as_first=counts[j, i],
             chances=int(chances[pair]),
             low=float(low[pair]),
         )
@@ -199,19 +293,10 @@ def wilson(hits: ArrayLike, trials: ArrayLike, level: float = 0.95) -> tuple[Flo
     >>> low.round(3).tolist(), high.round(3).tolist()
     ([0.309, 0.15], [0.498, 0.85])
     """
-    from scipy.special import ndtri
-
     k, n = np.asarray(hits, np.float64), np.asarray(trials, np.float64)
-    z = float(ndtri((1 + level) / 2))
+    z = NormalDist().inv_cdf((1 + level) / 2)
     p = k / n
     middle = p + z * z / (2 * n)
     reach = z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
     return (middle - reach) / scale, (middle + reach) / scale
-
-
-def _tally(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> Any:
-    """How often each (row, column) occurs, as a sparse matrix."""
-    from scipy.sparse import coo_array
-
-    return coo_array((np.ones(len(rows), np.int64), (rows, columns)), shape=shape).tocsr()

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from longshot.statistics.intervals import Floats, Interval, checked, mean_interval, t_quantile
+from longshot.statistics.intervals import Floats, Interval, checked, mean_interval
+from longshot.statistics.student import t_quantile
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from longshot.statistics.student import t_quantile
+
 Floats = NDArray[np.float64]
 _BLOCK = 1 << 22  # numbers gathered at a time: bounds memory, changes no result
 
@@ -50,20 +52,6 @@ def checked(values: ArrayLike) -> Floats:
     if not np.isfinite(data).all():
         raise ValueError(f"{int((~np.isfinite(data)).sum())} of {len(data)} values are NaN or infinite")
     return data
-
-
-def t_quantile(freedom: float, level: float) -> float:
-    """The two-sided Student-t factor: P(|T| ≤ t) = ``level``."""
-    from scipy.special import stdtrit  # scipy.stats takes a second to import
-
-    return float(stdtrit(freedom, (1 + level) / 2))
-
-
-def t_p_value(t: float, freedom: float) -> float:
-    """Two-sided p of a t statistic."""
-    from scipy.special import stdtr
-
-    return float(2 * stdtr(freedom, -abs(t)))
 
 
 def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from longshot.core.errors import UserError
 from longshot.core.wording import note
 from longshot.datasets.files import read_object
@@ -66,6 +64,8 @@ def _readme(file: Path) -> dict[str, int]:
         return {}
     if not text.startswith("---"):
         return {}
+    import yaml  # here: every folder is looked at by this format, and next to none has a dataset card
+
     try:
         head = yaml.safe_load(text.split("---", 2)[1])
     except yaml.YAMLError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from shutil import disk_usage
 from typing import Any
@@ -207,11 +206,13 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def _new_record(source: Source) -> dict[str, Any]:
+    from longshot import __version__
+
     return {
         "name": source.name,
         "title": source.title,
         "licence": source.licence,
-        "longshot": version("longshot"),
+        "longshot": __version__,
         "files": [],
         "inner": [],
     }

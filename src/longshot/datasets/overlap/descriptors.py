@@ -22,6 +22,7 @@ _INNER = 0.85  # share of each side whose invariants are taken beside those of t
 _LENGTH = 96  # numbers of a learned vector
 _SAMPLE, _EDITS = 1000, 6  # images that the metric is learned from, and edits of each
 _RIDGE = 0.05
+_NOTHING = 1e-4  # share of the largest variance between pictures below which a direction tells none apart
 _BLOCK = 512
 
 
@@ -158,7 +159,9 @@ def learn_metric(pictures: Tensor, seed: int = 0) -> Metric:
     within = away.T @ away / len(away) + _RIDGE * torch.eye(len(mean))
     between = centres.T @ centres / len(centres)
     whitened = torch.linalg.inv(torch.linalg.cholesky(within))
-    directions = torch.linalg.eigh(whitened @ between @ whitened.T).eigenvectors
+    spread_out, directions = torch.linalg.eigh(whitened @ between @ whitened.T)
+    # P pictures differ in at most P − 1 directions. Any others are rounding errors, other ones on every processor.
+    directions = directions * (spread_out > _NOTHING * spread_out[-1])
     return Metric(mean, spread, whitened.T @ directions[:, -_LENGTH:])
 
 

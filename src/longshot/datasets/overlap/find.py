@@ -16,11 +16,13 @@ from longshot.datasets.overlap.classes import shared_classes
 from longshot.datasets.overlap.pairs import NEIGHBOURS, SIMILARITY, Embed, find_pairs
 from longshot.datasets.overlap.record import Overlap, check_ending, make_overlap, remember
 from longshot.datasets.overlap.synonyms import read_nouns
+from longshot.features.runtimes import with_engine
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 
+@with_engine
 def find_overlap(
     dataset: DatasetLike,
     other: DatasetLike,
@@ -31,6 +33,7 @@ def find_overlap(
     index: str = "auto",
     workers: int | None = None,
     device: str = "auto",
+    engine: str | None = None,
     out: str | Path | None = None,
     page: str | Path | None = None,
     pictures: int = 48,
@@ -59,6 +62,8 @@ def find_overlap(
         Threads that read images; all cores by default.
     device : str
         Where to compute: "auto", "cpu", "cuda" or "mps".
+    engine : str, optional
+        What computes backbones, as in ``embed``.
     out : path, optional
         Also write the overlap there, as ``.parquet`` or ``.json``.
     page : path, optional

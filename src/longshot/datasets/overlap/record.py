@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import longshot
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, cache_dir, canonical_json, find_cached, write_json
+from longshot.core.parquet import read_parquet
 from longshot.core.settings import Loose, read_record
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.overlap.classes import RELATIONS, SharedClass
@@ -179,7 +180,7 @@ class Overlap:
                 meta = json.loads(path.read_text(encoding="utf-8"))
                 pairs = pa.Table.from_pylist(meta["pairs"], SCHEMA)
             else:
-                pairs = pq.read_table(path)
+                pairs = read_parquet(path)
                 meta = json.loads(pairs.schema.metadata[b"longshot_overlap"])
                 if "turned" not in pairs.column_names:  # written before quarter turns were looked for
                     pairs = pairs.append_column("turned", pa.array(np.zeros(len(pairs), np.int16)))

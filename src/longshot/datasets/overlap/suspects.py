@@ -9,6 +9,7 @@ from longshot.core.errors import UserError
 from longshot.core.files import atomic
 from longshot.datasets import DatasetLike, as_dataset, registry
 from longshot.datasets.overlap.pairs import KINDS, find_pairs
+from longshot.features.runtimes import with_engine
 from longshot.features.suspects import ODDS, Suspects, suspects_of
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from longshot.features.backbones import BackboneLike
 
 
+@with_engine
 def find_suspects(
     dataset: DatasetLike,
     *,
@@ -25,6 +27,7 @@ def find_suspects(
     view: str | Path | None = None,
     workers: int | None = None,
     device: str = "auto",
+    engine: str | None = None,
 ) -> Suspects:
     """Find images whose label looks wrong, and images that are copies of others in the same dataset.
 
@@ -48,6 +51,8 @@ def find_suspects(
         Threads that read images; all cores by default.
     device : str
         Where to compute: "auto", "cpu", "cuda" or "mps".
+    engine : str, optional
+        What computes backbones, as in ``embed``.
 
     Returns
     -------

@@ -16,7 +16,7 @@ __all__ = ["open_toybox"]
 
 
 def open_toybox() -> Dataset:
-    """Open toybox; the first time on a machine it is drawn into the cache by all usable cores."""
+    """Open toybox; a class is drawn into the cache when its pictures are first wanted."""
     from longshot.datasets.toybox.opening import open_cached
 
     return open_cached()

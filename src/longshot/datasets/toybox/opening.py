@@ -1,110 +1,168 @@
-"""Toybox in the cache: drawn by whoever comes first, opened by all."""
+"""Toybox in the cache: a class is drawn when one of its pictures is first wanted."""
 
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from longshot.core.arrays import Ints
-from longshot.core.files import cache_dir, explain_disk_errors, find_cached
+from longshot.core.files import cache_dir, cache_places
 from longshot.core.locks import file_lock
+from longshot.core.parquet import read_parquet
+from longshot.core.wording import note
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.digest_memory import Digests
 from longshot.datasets.files import container_stamps
-from longshot.datasets.images import array_bytes, rows_bytes
+from longshot.datasets.images import array_bytes
 from longshot.datasets.toybox.attributes import IMAGES
-from longshot.datasets.toybox.digests import agrees, check_drawn, shipped_digests
-from longshot.datasets.toybox.generate import ATTRIBUTES_FILE, CLASSES_FILE, IMAGES_FILE, VERSION, generate
+from longshot.datasets.toybox.digests import (
+    FOLDER,
+    VERSION,
+    Drawn,
+    array_digests,
+    class_file,
+    find_drawn,
+    shipped_digests,
+)
+from longshot.datasets.toybox.families import class_ids, splits
 from longshot.taxonomy.dag import Taxonomy
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+_drawing = threading.Lock()  # threads of one process wait here, where nothing is said of another process
+
 
 @dataclass(frozen=True)
 class ToyStore:
-    """Row i is image i of one memory-mapped uint8 array [N, 84, 84, 3]; each process maps it once."""
-
-    path: str
+    """Row i is picture i mod 50 of class i // 50; the classes lie in files of their own, drawn on demand."""
 
     def read(self, row: int) -> Image:
         """One image, RGB."""
         from PIL import Image
 
-        return Image.fromarray(np.ascontiguousarray(_mapped(self.path)[row]))
+        return Image.fromarray(np.ascontiguousarray(_picture(row)))
 
     def encoded(self, row: int) -> bytes:
         """Type, shape and numbers of one image."""
-        return array_bytes(_mapped(self.path)[row])
+        return array_bytes(_picture(row))
 
     def encoded_rows(self, rows: Iterable[int]) -> Iterator[bytes]:
         """``encoded`` of many."""
-        return rows_bytes(_mapped(self.path), rows)
+        return (array_bytes(_picture(row)) for row in rows)
+
+    def prepare(self, rows: Ints) -> None:
+        """Draw the classes of some rows, all at once, where they are not drawn yet."""
+        drawn_classes(np.unique(np.asarray(rows) // IMAGES).tolist())
 
     def stamps(self, rows: Ints) -> Ints:
-        """Those of the file: one look, whatever the number of images."""
-        return container_stamps((self.path,), np.zeros(len(rows), np.int64), rows)
+        """Those of the classes' files: one look each; −1 for what is not drawn yet."""
+        classes, which = np.unique(np.asarray(rows) // IMAGES, return_inverse=True)
+        paths = [str(path) if (path := _lies(index)) else "" for index in classes.tolist()]
+        return container_stamps(paths, which.reshape(-1), rows)
 
     def shipped_digests(self, rows: Ints) -> Digests | None:
-        """The digests of rows, from the package; None where this machine drew other pictures."""
-        return shipped_digests()[rows] if agrees(Path(self.path)) else None
+        """The digests of rows, from the package; None where this machine drew other pictures for one of them."""
+        toys = drawn_classes(np.unique(np.asarray(rows) // IMAGES).tolist())
+        return shipped_digests()[rows] if all(file.shipped for file in toys) else None
 
 
-@functools.lru_cache(maxsize=4)
-def _mapped(path: str) -> NDArray[np.uint8]:
-    array: NDArray[np.uint8] = np.load(path, mmap_mode="r")
+def _picture(row: int) -> NDArray[np.uint8]:
+    index, number = divmod(int(row), IMAGES)
+    toys = _find(index) or drawn_classes([index])[0]
+    picture: NDArray[np.uint8] = _mapped(toys)[number]
+    return picture
+
+
+@functools.lru_cache(maxsize=256)
+def _mapped(toys: Drawn) -> NDArray[np.uint8]:
+    array: NDArray[np.uint8] = np.load(toys.file, mmap_mode="r")
     return array
 
 
 def open_cached() -> Dataset:
-    """Toybox as a Dataset, from the cache."""
-    folder = ensure_drawn()
-    about = json.loads((folder / CLASSES_FILE).read_text(encoding="utf-8"))
-    ids = tuple(about["class_ids"])
+    """Toybox as a Dataset; nothing is drawn for it."""
+    ids = class_ids()
+    with as_file(files(__package__) / f"attributes-v{VERSION}.parquet") as file:
+        attributes = read_parquet(file)
     return Dataset(
         name="toybox",
         class_ids=ids,
         offsets=np.arange(len(ids) + 1, dtype=np.int64) * IMAGES,
         keys=pa.array([f"{class_id}/{n:02d}" for class_id in ids for n in range(IMAGES)]),
-        store=ToyStore(str(folder / IMAGES_FILE)),
+        store=ToyStore(),
         source="toybox",
         taxonomy=Taxonomy.from_class_ids(ids),
-        attributes=pq.read_table(folder / ATTRIBUTES_FILE),
-        splits={split: tuple(members) for split, members in about["splits"].items()},
+        attributes=attributes,
+        splits=splits(),
     )
 
 
-def ensure_drawn(workers: int | None = None) -> Path:
-    """The folder with this version's files.
+def drawn_classes(indices: Sequence[int]) -> list[Drawn]:
+    """The files of classes, drawn now where they are missing or damaged.
 
-    Whoever is first draws it in an unfinished folder and renames that; others wait. A killed process leaves the
-    unfinished folder, and the next one goes on from there.
+    One process draws at a time; others wait, then find what it drew. Every file appears whole, so that a killed process
+    leaves whole classes.
     """
-    cached = find_cached("toybox", f"v{VERSION}")
-    if cached is not None:
-        return cached
-    parent = cache_dir("toybox")
-    folder = parent / f"v{VERSION}"
+    missing = [index for index in indices if _find(index) is None]
+    if missing:
+        _draw(missing)
+    return [_drawn(index) for index in indices]
+
+
+def _draw(indices: Sequence[int]) -> None:
+    folder = cache_dir("toybox", FOLDER)
     waiting = "another process is drawing toybox; waiting for it"
-    with file_lock(parent / f".v{VERSION}.lock", waiting=waiting), explain_disk_errors(folder):
-        if folder.exists():  # drawn while we waited
-            return folder
-        unfinished = parent / f".v{VERSION}-unfinished"
-        try:
-            unfinished.mkdir(exist_ok=True)
-            generate(unfinished, workers)
-            check_drawn(unfinished)
-            unfinished.rename(folder)
-        except OSError:
-            if not folder.exists():  # where locks are not to be had, another process may have been faster
-                raise
-    return folder
+    with _drawing, file_lock(folder.parent / f".{FOLDER}.lock", waiting=waiting):
+        missing = [index for index in indices if _find(index) is None]  # another may have drawn some
+        if not missing:
+            return
+        from longshot.datasets.toybox.generate import draw_classes  # what draws takes long to import
+
+        if damaged := sum(_lies(index) is not None for index in missing):
+            note(f"{damaged:,} of toybox's classes in the cache were damaged; they are drawn again")
+        draw_classes(folder, missing)
+        own = [index for index in missing if not _drawn(index).shipped]
+    if own:
+        differ = sum(_differing(index) for index in own)
+        note(
+            f"{differ:,} of {len(missing) * IMAGES:,} pictures of toybox differ from the published ones: this "
+            f"processor rounds some pixels otherwise. Testbeds drawn here hold these pictures' own digests."
+        )
+
+
+def _differing(index: int) -> int:
+    """How many pictures of a class are not the shipped ones."""
+    shipped = shipped_digests()[index * IMAGES : (index + 1) * IMAGES]
+    return int((array_digests(np.load(_drawn(index).file)) != shipped).any(axis=1).sum())
+
+
+def _find(index: int) -> Drawn | None:
+    """A class that was drawn, from the first place of the cache that has it whole."""
+    for folder in cache_places("toybox", FOLDER):
+        toys = find_drawn(class_file(folder, index), index)
+        if toys is not None:
+            return toys
+    return None
+
+
+def _drawn(index: int) -> Drawn:
+    toys = _find(index)
+    if toys is None:
+        raise RuntimeError(f"class {index} of toybox was drawn, but its file is gone or damaged")
+    return toys
+
+
+def _lies(index: int) -> Path | None:
+    """The file of a class, whole or not; None where there is none."""
+    files_of_class = (class_file(folder, index) for folder in cache_places("toybox", FOLDER))
+    return next((file for file in files_of_class if file.exists()), None)

@@ -74,7 +74,7 @@ FAMILIES = (
         None,
         "a network in an ONNX file, images in, vectors out",
         ("onnxruntime",),
-        'pip install "longshot[onnx]"',
+        "pip install onnxruntime",
     ),
     BackboneFamily(
         ("torch:",),
@@ -122,6 +122,7 @@ def open_backbone(
     *,
     preprocessing: str | None = None,
     allow_download: bool = False,
+    engine: str | None = None,
     parameter: str = "backbone",
 ) -> Backbone | Precomputed:
     """Whatever serves as a backbone, opened: it has a ``name``, a ``weights_hash``, and ``embed`` takes it.
@@ -142,6 +143,8 @@ def open_backbone(
         ``preprocessing``, else ImageNet's at 128 pixels.
     allow_download : bool
         Let ``timm:`` and ``hf:`` fetch weights.
+    engine : str, optional
+        What computes: auto, torch, onnxruntime or openvino, as in ``embed``. What is open already keeps its own.
     parameter : str
         What the caller's parameter is called, for messages.
 
@@ -153,11 +156,11 @@ def open_backbone(
     """
     if isinstance(backbone, str | Path):
         return load_backbone(
-            str(backbone), device, preprocessing=preprocessing, allow_download=allow_download
+            str(backbone), device, preprocessing=preprocessing, allow_download=allow_download, engine=engine
         )
     from longshot.features.backbones.objects import open_object
 
-    return open_object(backbone, device, preprocessing=preprocessing, parameter=parameter)
+    return open_object(backbone, device, preprocessing=preprocessing, engine=engine, parameter=parameter)
 
 
 def split_label(text: str) -> tuple[str | None, str]:
@@ -173,7 +176,12 @@ def split_label(text: str) -> tuple[str | None, str]:
 
 
 def load_backbone(
-    name: str, device: str = "auto", *, preprocessing: str | None = None, allow_download: bool = False
+    name: str,
+    device: str = "auto",
+    *,
+    preprocessing: str | None = None,
+    allow_download: bool = False,
+    engine: str | None = None,
 ) -> Backbone | Precomputed:
     """The backbone called ``name``, which may stand behind a label; its network is built on first use.
 
@@ -188,6 +196,7 @@ def load_backbone(
         name, device=device, preprocessing=preprocessing, allow_download=allow_download
     )
     backbone.label = label or written
+    backbone.use_engine(engine)
     return backbone
 
 

@@ -17,13 +17,30 @@ from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
 from longshot.core.files import hash_text
 from longshot.core.preprocess import RULES, Preprocessing, parse
+from longshot.features.runtimes import (
+    CONVOLUTIONAL,
+    OTHER,
+    RUNTIMES,
+    EngineChoice,
+    engine_version,
+    is_convolutional,
+    parse_engine,
+    require_engine,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
     from longshot.datasets.dataset import Dataset
+    from longshot.features.runtimes.conversion import Conversion
+    from longshot.features.runtimes.sessions import Session
     from longshot.networks.base import Network
+
+BLOCK_CPU = 16  # images the network sees at once; measured: faster per core than 8, 32 or 64
+BLOCK_ACCELERATOR = 64
 
 
 class Backbone(ABC):
@@ -48,7 +65,29 @@ class Backbone(ABC):
     @property
     def engine(self) -> str:
         """What computes, with its version."""
-        return f"torch {torch.__version__.partition('+')[0]}"
+        return engine_version("torch")
+
+    @property
+    def block(self) -> int:
+        """Images the network sees at once, a constant per kind of device."""
+        return BLOCK_CPU if self.device.type == "cpu" else BLOCK_ACCELERATOR
+
+    def use_engine(self, engine: str | None) -> None:
+        """Let another engine compute; see ``parse_engine``. What has no network to hand over takes none."""
+        parse_engine(engine)
+
+    def settle(self, dataset: Dataset, rows: Sequence[int], *, keep: bool = True) -> None:
+        """Find out by which engine the vectors can be computed, on images at hand; ``engine`` says it afterwards."""
+        return
+
+    @property
+    def settled(self) -> bool:
+        """Whether ``engine`` is more than a plan."""
+        return True
+
+    def session(self) -> Session | None:
+        """The network in another engine than PyTorch, where one computes; ``settle`` comes first."""
+        return None
 
     @property
     def identity(self) -> str:
@@ -112,10 +151,66 @@ class ModuleBackbone(Backbone):
     """A backbone around an ``nn.Module`` that ``build`` makes, once, on first use."""
 
     channels_last: bool = False  # convolutions on a CPU run about twice as fast in this layout
+    own_code: ClassVar[bool] = False  # somebody's own module: it may do anything
+    choice = EngineChoice()
 
     @abstractmethod
     def build(self) -> nn.Module:
         """The network with its weights, in any mode, on any device."""
+
+    def automatic(self) -> str:
+        """The engine that ``auto`` means for this network on a CPU."""
+        return CONVOLUTIONAL if is_convolutional(self.build()) else OTHER
+
+    def use_engine(self, engine: str | None) -> None:
+        """Let another engine compute, before anything is computed; see ``parse_engine``.
+
+        UserError for an engine of CPUs where the device is none.
+        """
+        self.choice = parse_engine(engine)
+        if self.choice.name in RUNTIMES and self.device.type != "cpu":
+            raise UserError(
+                f"Engine '{self.choice.name}' computes on a CPU, and the device is {self.device.type}",
+                "add {device:cpu}, or leave {engine} out",
+            )
+        if self.choice.channels_last is not None:
+            self.channels_last = self.choice.channels_last
+
+    @cached_property
+    def conversion(self) -> Conversion | None:
+        """The network as another engine than PyTorch takes it; None where PyTorch is to compute."""
+        if self.device.type != "cpu":
+            return None
+        engine = self.automatic() if self.choice.name == "auto" else self.choice.name
+        if engine == "torch":
+            return None
+        from longshot.features.runtimes.conversion import Conversion
+
+        require_engine(engine)
+        return Conversion(self, engine)
+
+    @property
+    def engine(self) -> str:
+        """What computes, with its version and settings; as planned until ``settle`` was called."""
+        conversion = self.conversion
+        if conversion is not None and not conversion.refusal():
+            return engine_version(conversion.engine)
+        return engine_version("torch") + self.choice.settings
+
+    def settle(self, dataset: Dataset, rows: Sequence[int], *, keep: bool = True) -> None:
+        """Convert the network where another engine is to compute, unless that was done or refused before."""
+        if self.conversion is not None:
+            self.conversion.settle(dataset, rows, keep=keep)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the network was converted, or refused, or is PyTorch's anyway."""
+        return self.conversion is None or self.conversion.settled
+
+    def session(self) -> Session | None:
+        """The converted network; None where PyTorch computes."""
+        conversion = self.conversion
+        return None if conversion is None or conversion.network() is None else conversion.session()
 
     @cached_property
     def module(self) -> nn.Module:
@@ -138,9 +233,20 @@ class ModuleBackbone(Backbone):
         output: Tensor = module(images)
         return output
 
+    @cached_property
+    def compiled(self) -> Callable[[nn.Module, Tensor], Tensor]:
+        """``run``, compiled where that was asked for."""
+        if not self.choice.compile:
+            return self.run
+        compiled: Callable[[nn.Module, Tensor], Tensor] = torch.compile(self.run, dynamic=False)
+        return compiled
+
     def forward(self, images: Tensor) -> Tensor:
         module = self.module  # first: building it decides the layout
-        return self.run(module, self.images(images))
+        if self.choice.autocast is None:
+            return self.compiled(module, self.images(images))
+        with torch.autocast(self.device.type, getattr(torch, self.choice.autocast)):
+            return self.compiled(module, self.images(images))
 
     def trainable(self) -> nn.Module:
         """The module as it should be trained further; the same as ``module`` unless that was made for speed."""
@@ -169,6 +275,16 @@ class Precomputed(ABC):
     def identity(self) -> str:
         """Hex SHA-256 over the vectors."""
         return hash_text("longshot vectors 1", self.weights_hash)
+
+    settled: bool = True  # nothing is computed, by no engine
+
+    def use_engine(self, engine: str | None) -> None:
+        """Nothing is computed: any engine will do."""
+        parse_engine(engine)
+
+    def settle(self, dataset: Dataset, rows: Sequence[int], *, keep: bool = True) -> None:
+        """Nothing is computed."""
+        return
 
     @abstractmethod
     def rows(self, dataset: Dataset) -> tuple[NDArray[Any], NDArray[np.int64] | None]:

@@ -83,6 +83,8 @@ class GivenModule(ModuleBackbone):
     It is copied when it is given: later training does not change this backbone, nor does embedding change its mode.
     """
 
+    own_code = True
+
     def __init__(self, module: nn.Module, preprocessing: str | None, device: str) -> None:
         identity = hash_state(module, *_code_and_settings(module))
         name = f"{type(module).__name__}-{identity[:8]}"
@@ -100,11 +102,13 @@ class GivenModule(ModuleBackbone):
 
 
 def open_object(
-    backbone: object, device: str, *, preprocessing: str | None, parameter: str
+    backbone: object, device: str, *, preprocessing: str | None, engine: str | None, parameter: str
 ) -> Backbone | Precomputed:
     """The backbone behind an object; see ``open_backbone``."""
     if isinstance(backbone, nn.Module):
-        return GivenModule(backbone, preprocessing, device)
+        module = GivenModule(backbone, preprocessing, device)
+        module.use_engine(engine)
+        return module
     if isinstance(backbone, Backbone):
         return backbone
     opened: Precomputed

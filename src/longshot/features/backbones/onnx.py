@@ -19,6 +19,7 @@ from longshot.core.errors import UserError
 from longshot.core.files import hash_file
 from longshot.core.preprocess import parse
 from longshot.features.backbones.base import Backbone
+from longshot.features.runtimes import parse_engine
 
 _DEFAULT_SIZE = 224
 
@@ -30,7 +31,7 @@ class Onnx(Backbone):
 
     def __init__(self, name: str, path: Path, preprocessing: str | None, device: str) -> None:
         self.path, self.accelerated = path, pick_device(device).type == "cuda"
-        self.shape = _input_shape(name, self.session)
+        self.shape = _input_shape(name, self.file_session)
         height, width = (side if isinstance(side, int) else None for side in self.shape[2:])
         size = (height or _DEFAULT_SIZE, width or _DEFAULT_SIZE)
         text = preprocessing or f"decode|resize({size[0]},{size[1]})|normalize(imagenet)"
@@ -49,8 +50,14 @@ class Onnx(Backbone):
 
         return f"onnxruntime {onnxruntime.__version__}"
 
+    def use_engine(self, engine: str | None) -> None:
+        """UserError for another engine: the file is written for this one."""
+        name = parse_engine(engine).name
+        if name not in ("auto", "onnxruntime"):
+            raise UserError(f"Backbone '{self.name}' runs in onnxruntime", "leave {engine} out")
+
     @cached_property
-    def session(self) -> Any:
+    def file_session(self) -> Any:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -78,9 +85,9 @@ class Onnx(Backbone):
         return torch.from_numpy(np.concatenate(parts)).to(images.device)
 
     def _run(self, batch: Any) -> Any:
-        name = self.session.get_inputs()[0].name
+        name = self.file_session.get_inputs()[0].name
         try:
-            outputs = self.session.run(None, {name: batch})
+            outputs = self.file_session.run(None, {name: batch})
         except Exception as error:
             raise UserError(
                 f"Backbone '{self.name}' failed on images {list(batch.shape)}: {_say(error)}",

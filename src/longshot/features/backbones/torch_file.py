@@ -24,6 +24,8 @@ PREPROCESSING = "decode|resize(146)|central_crop(128)|normalize(imagenet)"
 class TorchFile(ModuleBackbone):
     """The user's module; built at once, since its weights are part of its hash."""
 
+    own_code = True
+
     def __init__(self, name: str, network: nn.Module, text: str, preprocessing: str, device: str) -> None:
         super().__init__(name, hash_state(network, text), preprocessing, device)
         self.made, self.architecture = (

@@ -1,0 +1,406 @@
+"""The self-test behind ``longshot.doctor``: what computes here gives the numbers of the reference.
+
+Every method, objective of selection, engine and way of training in the registries computes something small twice: on
+the CPU in double precision (the reference), and on the device in the precision that users get. A check compares the two
+numbers by number: the largest difference, relative to the largest number (at least 1), must stay below its tolerance.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from longshot.core.progress import progress
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+REFERENCE = "the CPU in double precision"
+_PACKAGES = ("torch", "numpy", "onnxruntime", "openvino", "timm", "transformers")
+_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[\\/][^\s\\/:'\"]+){2,}")  # what names folders of the user
+
+_PRODUCTS = {  # operations that want operands of one type
+    *("matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "linear", "cdist"),
+    *("index_add", "index_add_", "scatter_add", "solve"),
+}
+
+# device and type of floating-point numbers → what was computed, as any number of tensors
+Compute = Callable[["torch.device", "torch.dtype"], "list[Tensor]"]
+
+
+class Absent(Exception):
+    """What a check needs is not here; the sentence says what."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something that computes, and how far it may be from the reference."""
+
+    kind: str  # method, selection, engine or training
+    name: str
+    tolerance: float
+    compute: Compute
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a check went: "ok", "differs" (beyond the tolerance), "failed" or "absent" (both with the reason)."""
+
+    kind: str
+    name: str
+    state: str
+    difference: float | None
+    tolerance: float
+    seconds: float  # on the device, the first call included
+    reason: str = ""
+
+    @property
+    def detail(self) -> str:
+        """One line for people."""
+        if self.difference is None:
+            return self.reason
+        return f"differs by {self.difference:.1e}, at most {self.tolerance:.0e} allowed; {self.seconds:.2f} s"
+
+
+def run_selftest(device: torch.device) -> list[Outcome]:
+    """Every check on ``device``, with progress."""
+    from longshot.evaluation.threads import one_thread
+
+    checks = list(all_checks())
+    with progress("selftest", total=len(checks), unit="checks") as bar, one_thread(device):
+        outcomes = []
+        for check in checks:
+            outcomes.append(run_check(check, device))
+            bar.advance()
+    return outcomes
+
+
+def run_check(check: Check, device: torch.device) -> Outcome:
+    """Compute on the device and by the reference, and compare."""
+    import torch
+
+    made = partial(Outcome, check.kind, check.name, tolerance=check.tolerance)
+    began = time.perf_counter()
+    try:
+        values = check.compute(device, torch.float32)
+        seconds = time.perf_counter() - began
+        difference = largest_difference(reference(check), values)
+    except Absent as reason:
+        return made(state="absent", difference=None, seconds=0.0, reason=str(reason))
+    except (
+        Exception
+    ) as error:  # whatever goes wrong on a machine that nobody here has seen is what is asked for
+        spent = time.perf_counter() - began
+        return made(state="failed", difference=None, seconds=spent, reason=_reason(error))
+    if difference == float("inf"):
+        return made(
+            state="differs",
+            difference=None,
+            seconds=seconds,
+            reason="other shapes, or infinite in other places",
+        )
+    state = "ok" if difference <= check.tolerance else "differs"
+    return made(state=state, difference=difference, seconds=seconds)
+
+
+def reference(check: Check) -> list[Tensor]:
+    """What the check computes on the CPU in double precision.
+
+    Code that wants single precision by name gets double all the same: inside, ``.float()`` leaves doubles alone, and
+    where single and double meet in a product or a solution, both are double.
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    def widen(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.dtype == torch.float32:
+            return value.double()
+        return type(value)(map(widen, value)) if type(value) in (list, tuple) else value
+
+    class Double(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = getattr(func, "__name__", "")
+            tensors = [value for value in args if isinstance(value, torch.Tensor)]
+            if any(tensor.dtype == torch.float64 for tensor in tensors):
+                if name == "float":
+                    return args[0]
+                if name in _PRODUCTS:
+                    args = tuple(map(widen, args))
+            return func(*args, **(kwargs or {}))
+
+    with Double():
+        return check.compute(torch.device("cpu"), torch.float64)
+
+
+def largest_difference(exact: list[Tensor], values: list[Tensor]) -> float:
+    """The largest |a − b| / max(1, max |a|) over all pairs of tensors; ∞ where shapes or infinities differ."""
+    worst = 0.0
+    for expected, value in zip(exact, values, strict=True):
+        first, second = expected.detach().cpu().double(), value.detach().cpu().double()
+        if first.shape != second.shape or not bool((first.isfinite() == second.isfinite()).all()):
+            return float("inf")
+        finite = first.isfinite()
+        if bool(finite.any()):
+            room = max(1.0, float(first[finite].abs().max()))
+            worst = max(worst, float((first[finite] - second[finite]).abs().max()) / room)
+    return worst
+
+
+def write_report(outcomes: list[Outcome], device: torch.device, path: Path) -> Path:
+    """Versions, hardware and outcomes as JSON, without paths or names of this machine or its user."""
+    import json
+
+    from longshot.core.files import atomic
+
+    facts = {
+        "reference": REFERENCE,
+        "device": _device_name(device),
+        "machine": _machine_facts(),
+        "versions": {"longshot": version("longshot"), "python": platform.python_version(), **_versions()},
+        "checks": [asdict(outcome) for outcome in outcomes],
+    }
+    with atomic(path) as temporary:
+        temporary.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    return path
+
+
+def _reason(error: Exception) -> str:
+    """The kind of error and the first line of what it says; folders are left out."""
+    line = (str(error).strip().splitlines() or ["without a word"])[0]
+    return f"{type(error).__name__}: {_PATH.sub('…', line)}"
+
+
+def _device_name(device: torch.device) -> str:
+    import torch
+
+    if device.type == "cuda":
+        return f"cuda, {torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}"
+    return device.type
+
+
+def _machine_facts() -> dict[str, Any]:
+    import torch
+
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    versions = {}
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+# ---- what is checked: everything in the registries
+
+
+def all_checks() -> Iterator[Check]:
+    """One check per registered method, objective and way of selection, engine, and way of training."""
+    yield from _feature_methods()
+    yield from _image_methods()
+    yield from _selections()
+    yield from _engines()
+    yield from _trainings()
+
+
+def _feature_methods() -> Iterator[Check]:
+    from longshot.methods.base import Method
+    from longshot.methods.registry import get_method, method_names
+
+    for name in method_names():
+        method = get_method(name)
+        assert isinstance(method, Method)
+        yield Check("method", name, 10 * method.tolerance, partial(_feature_scores, method))
+
+
+def _feature_scores(method: Any, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
+    import torch
+
+    from longshot.methods.batching import Gatherer, batches
+    from longshot.methods.checks import World, task_rows
+
+    world, generator = World.make(), np.random.default_rng(3)
+    shots = ([5] * 5, [1, 4, 2])
+    tasks = [world.task(generator, counts, [6] * len(counts)) for counts in shots for _ in range(3)]
+    scores = []
+    with torch.no_grad():
+        for _, batch, _ in batches(task_rows(tasks), method, Gatherer([world.features], device), None):
+            exact = replace(batch, support=batch.support.to(dtype), query=batch.query.to(dtype))
+            scores.append(_relative(method.scores(exact))[exact.query_mask])
+    return scores
+
+
+def _relative(scores: Tensor) -> Tensor:
+    """Scores less the best of each query: a constant per query changes neither predictions nor probabilities."""
+    return scores - scores.max(-1, keepdim=True).values
+
+
+def _image_methods() -> Iterator[Check]:
+    from longshot.methods.checks_images import TOLERANCE
+    from longshot.methods.registry import get_method, image_method_names
+
+    for name in image_method_names():
+        yield Check("method", name, TOLERANCE, partial(_image_scores, get_method(name)))
+
+
+def _image_scores(method: Any, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
+    from longshot.methods.checks_images import SmallNetwork, make_task, run
+
+    tasks = []
+    for seed in range(min(method.at_once, 2)):
+        task, _ = make_task([3] * 3, [4] * 3, seed)
+        support, query = (images.to(device, dtype) for images in (task.support, task.query))
+        label = task.support_label.to(device)
+        tasks.append(replace(task, support=support, query=query, support_label=label))
+    return [_relative(scores) for scores in run(method, tasks, SmallNetwork().to(device, dtype))]
+
+
+def _selections() -> Iterator[Check]:
+    from longshot.selection.objectives import NAMES
+
+    ways: dict[str, dict[str, Any]] = {
+        "one step": {},
+        "easy": {"largest": False},
+        "refined": {"refine": 2, "greedy": 1},
+        "from random weights": {"start": "random", "steps": 3},
+    }
+    for objective in NAMES:
+        for way, settings in ways.items():
+            yield Check("selection", f"{objective}, {way}", 1e-3, partial(_selected, objective, settings))
+
+
+def _selected(
+    objective: str, settings: dict[str, Any], device: torch.device, dtype: torch.dtype
+) -> list[Tensor]:
+    """The query loss of the selected supports [T]."""
+    import torch
+
+    from longshot.methods.checks import World
+    from longshot.selection.objectives import make_objective
+    from longshot.selection.run import select
+    from longshot.selection.table import FeatureTable
+    from longshot.selection.tasks import SelectionTasks
+
+    world, generator = World.make(), np.random.default_rng(4)
+    count = len(world.features) // world.per_class
+    classes = [generator.permutation(count)[:5].tolist() for _ in range(4)]
+    queries = [
+        [(label * world.per_class + generator.permutation(world.per_class)[:4]).tolist() for label in task]
+        for task in classes
+    ]
+    tasks = SelectionTasks.from_lists(classes, [[3] * 5] * 4, queries)
+    offsets = np.arange(count + 1) * world.per_class
+
+    class Table(FeatureTable):
+        def _read(self, rows: Any) -> Tensor:
+            return super()._read(rows).to(dtype)
+
+    table = Table(world.features, offsets, device=device)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        return [torch.from_numpy(select(table, tasks, make_objective(objective), **settings).loss)]
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _engines() -> Iterator[Check]:
+    from longshot.features.runtimes import engine_names
+
+    for name in engine_names():
+        yield Check("engine", name, 1e-4, partial(_embedded, name))
+
+
+def _embedded(engine: str, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
+    """Vectors of made-up pixels through a small network; the reference is PyTorch's, whatever the engine."""
+    import torch
+
+    from longshot.core.preprocess import parse
+    from longshot.features.runtimes import RUNTIMES, missing_modules
+    from longshot.features.runtimes.export import export
+    from longshot.features.runtimes.sessions import open_session
+    from longshot.networks.registry import get_network
+
+    network = get_network("cnn4(width=8)", size=(32, 32), seed=0).eval()
+    transform = parse("decode|resize(32,32)|normalize(0.5,0.5)")
+    pixels = np.random.default_rng(5).integers(0, 256, (4, 32, 32, 3), np.uint8)
+    if engine in RUNTIMES and dtype == torch.float32:
+        if missing_modules(engine):
+            raise Absent(f"{' and '.join(missing_modules(engine))} is not installed")
+        if device.type != "cpu":
+            raise Absent("it computes on CPUs only")
+        exported = export(network, lambda module, images: module(images), transform, len(pixels), strict=True)
+        return [torch.from_numpy(open_session(engine, exported)(pixels))]
+    scale, shift = (
+        torch.tensor(values, dtype=dtype, device=device).view(3, 1, 1)
+        for values in (transform.scale, transform.shift)
+    )
+    images = torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).to(dtype) * scale + shift
+    with torch.no_grad():
+        return [network.to(device, dtype)(images)]
+
+
+def _trainings() -> Iterator[Check]:
+    from longshot.training.registry import algorithm_names
+
+    for name in algorithm_names():
+        yield Check("training", name, 1e-3, partial(_step, name))
+
+
+def _step(name: str, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
+    """Loss and gradients of one step on made-up images."""
+    import torch
+
+    from longshot.networks.registry import get_network
+    from longshot.training.base import ImageBatch
+    from longshot.training.registry import get_algorithm
+
+    algorithm = get_algorithm(name)
+    with torch.random.fork_rng(devices=[]):  # what is learned beside the network may start at random
+        torch.manual_seed(0)
+        network = get_network(algorithm.network("cnn4(width=8)"), size=(16, 16), seed=0)
+        for key, value in algorithm.extras(network, 4).items():
+            network.extras[key] = torch.nn.Parameter(value.detach().clone())
+        algorithm.begin(network)
+        network = network.to(device, dtype).train()
+        if algorithm.episodic:
+            data: Any = [_episode(seed, device, dtype) for seed in range(2)]
+        else:
+            episode = _episode(0, device, dtype)
+            data = ImageBatch(episode.query, episode.query_label % 4)
+        loss = algorithm.loss(network, data).loss
+    loss.backward()  # type: ignore[no-untyped-call]
+    slopes = [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+    return [loss, *slopes]
+
+
+def _episode(seed: int, device: torch.device, dtype: torch.dtype) -> Any:
+    from longshot.core.batches import Episode
+    from longshot.methods.checks_images import make_task
+
+    task, query_label = make_task([2] * 5, [3] * 5, seed)
+    return Episode(
+        task.support.to(device, dtype),
+        task.support_label.to(device),
+        task.query.to(device, dtype),
+        task.way,
+        query_label=query_label.to(device),
+    )

@@ -1,0 +1,113 @@
+"""What small commands import: seconds of waiting are modules, and modules can be counted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import longshot
+from longshot.datasets.formats import _SIGNS, FORMATS, possible
+from longshot.datasets.formats.base import Format
+
+# A process of its own, for importing is the point; pandas and torch are installed beside the tests.
+COMMAND = """
+import json, runpy, sys
+sys.argv = ["longshot", *sys.argv[1:]]
+try:
+    runpy.run_module("longshot", run_name="__main__")
+except SystemExit as end:
+    assert not end.code, end.code
+print("\\n" + json.dumps(sorted(sys.modules)))
+"""
+ALWAYS = {
+    "torch",
+    "pandas",
+    "pyarrow.dataset",
+    "scipy.stats",
+    "scipy.sparse",
+    "onnxruntime",
+    "openvino",
+    "transformers",
+    "IPython",
+}
+
+
+def modules(*words: str | Path) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *map(str, words)], capture_output=True, text=True, check=True
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory, photos: Path) -> Path:
+    """A testbed of the photos and a run with two methods."""
+    folder = tmp_path_factory.mktemp("imports")
+    shape = {"way": 3, "shot": 1, "query": 2}
+    testbed = longshot.sample(photos, tasks=6, **shape, out=folder / "tasks.parquet")
+    longshot.evaluate(testbed, backbones="pixels", methods=["protonet", "simpleshot"], out=folder / "run")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "never"),
+    [
+        (["inspect", "tasks.parquet"], {"matplotlib", "yaml", "rich", "jinja2", "longshot.testbeds.sample"}),
+        (["datasets", "show", "PHOTOS"], {"matplotlib", "yaml", "longshot.datasets.formats.coco"}),
+        (
+            ["sample", "PHOTOS", "--tasks", "5", "--way", "3", "--query", "2", "-o", "again.parquet"],
+            {"matplotlib", "yaml", "longshot.datasets.formats.tfrecord", "longshot.datasets.get"},
+        ),
+        (["report", "run", "-o", "report.html"], {"matplotlib.pyplot", "yaml", "PIL.TiffImagePlugin"}),
+    ],
+    ids=lambda words: words[0] if isinstance(words, list) else "",
+)
+def test_a_small_command_imports_no_heavy_library(
+    work: Path, photos: Path, words: list[str], never: set[str]
+) -> None:
+    places = {
+        "PHOTOS": photos,
+        **{name: work / name for name in ("tasks.parquet", "again.parquet", "run", "report.html")},
+    }
+    imported = modules(*(places.get(word, word) for word in words))
+    assert "longshot.cli.main" in imported
+    assert imported & (ALWAYS | never) == set()
+
+
+def test_pyarrow_still_knows_pandas_when_somebody_uses_it() -> None:
+    code = """
+import sys
+from longshot.cli.imports import trim_imports
+trim_imports()
+import pyarrow as pa
+pa.array([1])
+assert "pandas" not in sys.modules
+assert type(pa.__spec__.loader).__name__ == "SourceFileLoader"
+import pandas as pd
+frame = pd.DataFrame({"a": [1.0, float("nan")], "b": pd.Categorical(["x", "y"])})
+assert pa.Table.from_pandas(frame).to_pandas().equals(frame)
+assert pa.array(pd.Series([1.0, float("nan")])).null_count == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_formats_that_tell_paths_by_names_are_all_asked_where_a_sign_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "one" / "inner").mkdir(parents=True)
+    assert possible(tmp_path / "one") == list(FORMATS)  # a single folder: what lies deeper may be meant
+    for name in ("cat", "dog"):
+        (tmp_path / "plain" / name).mkdir(parents=True)
+    assert possible(tmp_path / "plain") == []
+    (tmp_path / "plain" / "Annotations").mkdir()  # as a file system may spell it
+    assert possible(tmp_path / "plain") == ["coco"]
+
+
+def test_only_formats_that_tell_nothing_by_names_are_never_asked() -> None:
+    for name, where in FORMATS.items():
+        module, _, attribute = where.partition(":")
+        own = getattr(import_module(module), attribute).recognise.__func__ is not Format.recognise.__func__
+        assert own == (_SIGNS.get(name, "") is not None), name
