@@ -2,7 +2,7 @@
 # make test            set up, lint, type-check and run the tests
 # make test-long       the tests that take longer than the suite may: whole studies, load
 # make test-elsewhere  the suite as on other processors, in the background, under load, with four threads
-# make bench           set up, run the speed comparisons (minutes)
+# make bench           set up, run the speed comparisons (at most half an hour)
 # make lint            ruff, mypy and the check of names
 # make clean           remove .venv and build products (the user's cache stays: `longshot cache prune`)
 SHELL := /bin/bash
@@ -17,7 +17,7 @@ help:
 
 # A stamp per set of extras, remade when the requirements change: a second run starts at once.
 $(VENV)/.demo: pyproject.toml constraints.txt
-	@tools/setup.sh $(PYTHON) $(VENV) efficientnet && touch $@
+	@tools/setup.sh $(PYTHON) $(VENV) efficientnet,serve && touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt tools/setup.sh tools/system-packages.sh
 	@tools/system-packages.sh

@@ -33,6 +33,8 @@ LIBRARIES = (
     "matplotlib.backends.backend_agg",
     "matplotlib.backends.backend_svg",
     "matplotlib.figure",
+    "onnx",
+    "onnxruntime",
     "pandas",  # by pyarrow, to find out whether what it is given comes from there
     "pyarrow.compute",
     "pyarrow.csv",
@@ -46,6 +48,7 @@ LIBRARIES = (
     "scipy.cluster.hierarchy",
     "scipy.sparse.csgraph",
     "scipy.stats",
+    "torch.onnx._internal.torchscript_exporter.symbolic_opset17",
     "torch._dynamo",  # by every optimiser with its first step, and SymPy with it
     "xml.etree.ElementTree",
 )

@@ -60,11 +60,16 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def own_toys(cache: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[FewToys], None]:
-    """``own_toys(FewToys(20))``: commands find a smaller toybox, in a cache of the test's own."""
+    """``own_toys(FewToys(20))``: commands find a smaller toybox, in a cache of the test's own.
+
+    Networks that were converted for other tests are there, too.
+    """
 
     def use(part: FewToys) -> None:
         fresh_cache.mkdir()
-        (fresh_cache / "toybox").symlink_to(cache / "toybox")
+        (cache / "converted").mkdir(exist_ok=True)
+        for shared_folder in ("toybox", "converted"):
+            (fresh_cache / shared_folder).symlink_to(cache / shared_folder)
         for variable, value in part.tell().items():
             monkeypatch.setenv(variable, value)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
+
+from longshot.core.showing import show_with as _show_with
 
 if TYPE_CHECKING:  # what type checkers and editors see; the same names as in the tables below
     from longshot import competition as competition
@@ -13,11 +14,11 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot import training as training
     from longshot.api.doctor import doctor as doctor
     from longshot.api.estimates import estimate as estimate
+    from longshot.api.inspection import inspect as inspect
     from longshot.api.methods import check_method as check_method
     from longshot.api.reports import report as report
     from longshot.api.taxonomies import measure_distances as measure_distances
     from longshot.api.taxonomies import open_taxonomy as open_taxonomy
-    from longshot.api.testbeds import inspect as inspect
     from longshot.causes.explain import explain as explain
     from longshot.causes.table import measure_attributes as measure_attributes
     from longshot.core.errors import UserError as UserError
@@ -66,8 +67,19 @@ if TYPE_CHECKING:  # what type checkers and editors see; the same names as in th
     from longshot.training.folders import TrainedNetwork as TrainedNetwork
     from longshot.training.loop import train as train
     from longshot.training.tune import tune as tune
+    from longshot.web.serving import serve as serve
 
-__version__ = _version("longshot")
+    __version__: str
+
+
+def _view(noun: Any, task: int | None) -> Any:
+    """``testbed.show()`` and ``results.show()``: nouns do not know the web, so it is handed to them."""
+    from longshot.web.serving import show
+
+    return show(noun, task)
+
+
+_show_with(_view)
 
 # name → module, imported on first use: `import longshot` loads neither torch nor pandas.
 _VERBS: dict[str, str] = {
@@ -84,7 +96,7 @@ _VERBS: dict[str, str] = {
     "make_split": "longshot.splits.make",
     "compare_splits": "longshot.splits.comparing",
     "sample": "longshot.api.testbeds",
-    "inspect": "longshot.api.testbeds",
+    "inspect": "longshot.api.inspection",
     "measure_attributes": "longshot.causes.table",
     "explain": "longshot.causes.explain",
     "list_methods": "longshot.methods.registry",
@@ -99,6 +111,7 @@ _VERBS: dict[str, str] = {
     "release": "longshot.releases.write",
     "verify": "longshot.releases.verify",
     "score": "longshot.evaluation.scoring",
+    "serve": "longshot.web.serving",
     "estimate": "longshot.api.estimates",
     "doctor": "longshot.api.doctor",
 }
@@ -139,10 +152,16 @@ __all__ = ["__version__", *_ROOMS, *_NOUNS, *_VERBS]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _VERBS:
+    if name == "__version__":
+        from importlib.metadata import (
+            version,  # reads mail headers, and brings Python's whole library for them
+        )
+
+        attribute: Any = version("longshot")
+    elif name in _VERBS:
         from longshot.api.face import public
 
-        attribute: Any = public(getattr(import_module(_VERBS[name]), name), name)
+        attribute = public(getattr(import_module(_VERBS[name]), name), name)
     elif name in _NOUNS:
         attribute = getattr(import_module(_NOUNS[name]), name)
     elif name in _ROOMS:

@@ -61,6 +61,7 @@ def test_the_verbs_are_those_of_the_design() -> None:
             "open_taxonomy",
         ),
         "measure_distances",
+        "serve",
         *("make_split", "compare_splits", "sample", "inspect", "measure_attributes", "explain"),
         *("list_methods", "check_method", "evaluate", "compare", "report", "train", "tune", "run_study"),
         *("bench", "release", "verify", "score", "estimate", "doctor"),

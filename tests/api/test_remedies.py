@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
+import pkgutil
 import re
 from collections.abc import Iterator
 from inspect import signature
-from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,7 +108,7 @@ def python_parameters() -> set[str]:
 
 def _parameters(name: str) -> list[str]:
     try:
-        parameters = signature(attrgetter(name)(longshot)).parameters
+        parameters = signature(pkgutil.resolve_name(f"longshot.{name}")).parameters
     except (TypeError, ValueError):  # a table, an exception class
         return []
     return [*parameters, *(SampleSettings.__annotations__ if "settings" in parameters else ())]
@@ -121,10 +121,10 @@ def commands() -> dict[str, click.Command]:
 
 
 def find_function(name: str) -> bool:
-    """Whether ``longshot.name`` is a function."""
+    """Whether ``longshot.name`` is a function, whichever modules have been imported so far."""
     try:
-        return callable(attrgetter(name)(longshot))
-    except AttributeError:
+        return callable(pkgutil.resolve_name(f"longshot.{name}"))
+    except (AttributeError, ImportError):
         return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.csv as pacsv
@@ -47,8 +48,11 @@ def beds(dimmed: Path, tmp_path_factory: pytest.TempPathFactory, run_cli: RunCli
 def test_brightness_is_named_beside_the_annotation(beds: Path, run_cli: RunCli) -> None:
     explained = json.loads(run_cli("explain", beds / "shifted.parquet", "--json", "--top", "20").stdout)
     firsts = [task["findings"][0]["attribute"] for task in explained["tasks"]]
-    assert set(firsts) <= {"dim", "brightness"} and len(firsts) == 20
-    every = [[f["attribute"] for f in task["findings"]] for task in explained["tasks"]]
+    assert set(firsts) <= {"dim", "brightness", "darkened"} and len(firsts) == 20
+    every = [
+        {each["attribute"] for finding in task["findings"] for each in (finding, *finding["symptoms"])}
+        for task in explained["tasks"]
+    ]
     assert sum("brightness" in names for names in every) >= 18
 
 
@@ -81,6 +85,53 @@ def test_a_run_orders_tasks_and_correlates(beds: Path, dimmed: Path, tmp_path: P
     assert -1 <= explained["accuracy_and_inverse_loss"]["r"] <= 1
 
 
+def test_what_is_taken_away_comes_back(beds: Path, run_cli: RunCli) -> None:
+    """Dim supports, bright queries: to raw pixels light is everything, and half of the photos are dim."""
+    arguments = ("explain", beds / "shifted.parquet", "--backbone", "pixels", "--intervene", "replace")
+    printed = run_cli(*arguments, "--top", "1").stdout
+    assert "because of dim: 20 of 20 tasks, " in printed and "Causes taken away" in printed
+    # uniform supports are half dim, which is no better than dim to raw pixels
+    assert "shots: its supports are not shown to be harder than uniform ones" in printed
+    plain = json.loads(run_cli(*arguments, "--json", "--method", "nearest-neighbour").stdout)
+    assert plain["accounts"][0]["of"] == 20 and "sentence" in plain["accounts"][0]
+    dim = next(each for each in plain["interventions"] if each["kind"] == "dim")
+    assert dim["holds"] and dim["against"] == "same" and dim["recovered"]["low"] > 0
+    assert dim["tasks"] <= dim["suspected"] <= dim["of"] == 20
+    exchange = dim["examples"][0]
+    odd = [int(Path(key).stem) % 2 for key in (*exchange["removed"], *exchange["added"])]
+    assert odd == [1] * len(exchange["removed"]) + [0] * len(exchange["added"])
+
+
+def test_the_same_images_altered_are_the_control(beds: Path, dimmed: Path, tmp_path: Path) -> None:
+    """Without its annotation the dim light is named, and bright images lose to raw pixels when they are dimmed."""
+    dataset = replace(open_dataset(dimmed), attributes=None)
+    page = tmp_path / "why.html"
+    explanation = explain(
+        beds / "shifted.parquet",
+        datasets={"shots": dataset},
+        backbone="pixels",
+        intervene="pixels",
+        html=page,
+    )
+    light = next(each for each in explanation.interventions if each.kind == "brightness")
+    assert light.how == "pixels" and light.against == "same" and light.tasks >= 18
+    assert light.holds and light.recovered is not None and light.recovered.mean > 0.05
+    assert light.sentence.startswith(f"because of brightness: {light.tasks} of 20 tasks, ")
+    assert "Causes taken away" in page.read_text() and "because of brightness" in page.read_text()
+
+
+def test_twins_need_a_network(beds: Path) -> None:
+    with pytest.raises(
+        UserError, match="embeds altered images, and the backbone is not the name of a network"
+    ):
+        explain(beds / "shifted.parquet", intervene="pixels", backbone="npy:features.npy")
+
+
+def test_a_way_to_intervene_that_does_not_exist(beds: Path) -> None:
+    with pytest.raises(UserError, match="intervene is 'repair', but it must be none, replace, pixels"):
+        explain(beds / "shifted.parquet", intervene="repair", backbone="pixels")
+
+
 def test_attributes_are_written_and_read_back(dimmed: Path, tmp_path: Path, run_cli: RunCli) -> None:
     out = tmp_path / "attributes.csv"
     printed = run_cli("attributes", dimmed, "-o", out).stdout
@@ -109,6 +160,12 @@ def test_coverage_is_told(dimmed: Path, beds: Path, tmp_path: Path, run_cli: Run
         (("--focus", "ridge"), "goes with --run only"),
         (("--attributes", "shots=nowhere.csv"), "Cannot read the attributes nowhere.csv"),
         (("--run", "nowhere"), "is not the folder of a run"),
+        (("--intervene", "replace"), "no backbone is chosen; choose one, as in --backbone pixels"),
+        (("--intervene", "repair"), "'repair' is not one of"),
+        (
+            ("--intervene", "replace", "--backbone", "pixels", "--method", "maml"),
+            "choose a method on features",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence(

@@ -14,7 +14,7 @@ from longshot.causes.columns import AttributeColumn, comparable
 from longshot.causes.composition import composition
 from longshot.causes.findings import findings, strongest
 from longshot.causes.gaps import Gaps, _ranks, exact_p, find_gaps
-from longshot.causes.table import image_attributes, pixel_attributes
+from longshot.causes.table import Pixels, image_attributes, measured_pixels, see
 from longshot.datasets.dataset import Dataset
 from longshot.testbeds.sample import sample
 from longshot.testbeds.shapes import FixedShape
@@ -22,9 +22,20 @@ from longshot.testbeds.shifted import ShiftedInstances
 from longshot.testbeds.testbed import Testbed
 
 
-def gaps_of(testbed: Testbed, dataset: Dataset, table: pa.Table) -> Gaps:
+def gaps_of(testbed: Testbed, dataset: Dataset, table: pa.Table, pixels: Pixels | None = None) -> Gaps:
+    """With ``pixels`` likeness to alterations is tested as well, as ``explain`` does."""
     bound = testbed.bind(dataset.name, dataset.keys, dataset.fingerprint)
-    return find_gaps(comparable(table)[0], bound, dataset.labels)
+    columns, seen = comparable(table)[0], None
+    if pixels is not None:
+        seen = see(pixels, dataset.labels, bound)
+        assert seen.signatures is not None
+        columns += seen.signatures.columns(seen.descriptors)
+    return find_gaps(columns, bound, dataset.labels, seen)
+
+
+@pytest.fixture(scope="module")
+def pixels(toys: Dataset) -> Pixels:
+    return measured_pixels(toys)
 
 
 @pytest.mark.parametrize(("n", "having", "k", "q"), [(8, 3, 2, 3), (9, 5, 3, 2), (7, 1, 2, 4), (8, 4, 4, 4)])
@@ -74,13 +85,13 @@ def test_ranks_have_the_variance_that_is_claimed(toys: Dataset) -> None:
     assert np.mean(z**2) == pytest.approx(1, abs=0.06)
 
 
-def test_nothing_is_invented_where_nothing_is_planted(toys: Dataset) -> None:
+def test_nothing_is_invented_where_nothing_is_planted(toys: Dataset, pixels: Pixels) -> None:
     """Under random drawing at most about 5 % of whole testbeds may have any finding."""
-    table = image_attributes(toys)
+    table = image_attributes(toys, pixels=pixels)
     wrong = 0
     for seed in range(24):
         bed = sample(toys, tasks=50, seed=1000 + seed)
-        gaps = gaps_of(bed, toys, table)
+        gaps = gaps_of(bed, toys, table, pixels)
         wrong += bool((gaps.adjusted <= 0.05).any() or (gaps.task_adjusted <= 0.05).any())
     assert wrong <= 3, wrong  # P(more than 3 of 24 | 5 %) = 0.03; the tests are on the safe side besides
 
@@ -96,10 +107,12 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("attribute", "query", "support"), PLANTED)
-def test_the_planted_attribute_ranks_first(toys: Dataset, attribute: str, query: str, support: str) -> None:
+def test_the_planted_attribute_ranks_first(
+    toys: Dataset, pixels: Pixels, attribute: str, query: str, support: str
+) -> None:
     rule = ShiftedInstances(query_where=query, support_where=support)
     bed = sample(toys, tasks=60, shape=FixedShape(way=5, shot=3, query=8), instances=rule, seed=3)
-    gaps = gaps_of(bed, toys, image_attributes(toys))
+    gaps = gaps_of(bed, toys, image_attributes(toys, pixels=pixels), pixels)
     first = [strongest(gaps, task)[0][0] for task in range(60)]
     assert np.mean([name == attribute for name in first]) >= 0.9
     by_task = [findings(gaps, task, bed[task].classes) for task in range(60)]
@@ -108,8 +121,10 @@ def test_the_planted_attribute_ranks_first(toys: Dataset, attribute: str, query:
 
 
 @pytest.mark.parametrize("attribute", ["brightness", "sharpness", "saturation", "object_scale", "background"])
-def test_a_shift_in_the_pixels_is_found_without_annotations(toys: Dataset, attribute: str) -> None:
-    measured = pixel_attributes(toys)
+def test_a_shift_in_the_pixels_is_found_without_annotations(
+    toys: Dataset, pixels: Pixels, attribute: str
+) -> None:
+    measured = pixels.table
     values = measured.column(attribute).to_numpy()
     ranks = np.concatenate([np.argsort(np.argsort(values[toys.rows(c)])) for c in range(len(toys.class_ids))])
     quarter = pa.array(np.where(ranks < 12, "low", np.where(ranks >= 38, "high", "middle")))
@@ -141,7 +156,7 @@ def test_one_class_alone_is_named(toys: Dataset) -> None:
 def test_sentences_say_direction_and_shares(toys: Dataset) -> None:
     rule = ShiftedInstances(query_where="viewpoint == front", support_where="viewpoint == side")
     bed = sample(toys, tasks=4, shape=FixedShape(way=5, shot=5, query=5), instances=rule, seed=2)
-    gaps = gaps_of(bed, toys, image_attributes(toys, no_pixels=True))
+    gaps = gaps_of(bed, toys, image_attributes(toys))
     sentence = findings(gaps, 0, bed[0].classes)[0].sentence
     assert sentence.startswith("viewpoint: support all side, queries all front, in every class")
     bright = AttributeColumn("brightness", None, np.zeros(len(toys)))
@@ -167,7 +182,7 @@ def test_unknown_values_are_left_out_not_guessed(toys: Dataset) -> None:
 def test_composition_counts_shares(toys: Dataset) -> None:
     rule = ShiftedInstances(query_where="viewpoint == front", support_where="viewpoint == side")
     bed = sample(toys, tasks=25, shape=FixedShape(way=5, shot=5, query=5), instances=rule, seed=2)
-    rows = composition(gaps_of(bed, toys, image_attributes(toys, no_pixels=True)))
+    rows = composition(gaps_of(bed, toys, image_attributes(toys)))
     side = next(row for row in rows if (row.attribute, row.value) == ("viewpoint", "side"))
     assert (side.support.mean, side.query.mean, side.gap.mean) == (1, 0, 1)
     owner = next(row for row in rows if row.attribute == "owner")

@@ -13,7 +13,7 @@ from PIL import Image, ImageFilter
 from longshot.causes import table as attribute_table
 from longshot.causes.columns import comparable
 from longshot.causes.measures import NUMBERS, SIDE, hue_names, measure
-from longshot.causes.table import image_attributes, pixel_attributes
+from longshot.causes.table import image_attributes, measured_pixels
 from longshot.datasets.dataset import Dataset
 
 
@@ -104,7 +104,7 @@ def test_hues_have_their_names(colour: tuple[int, int, int], name: str) -> None:
 
 
 def test_toybox_faults_are_seen_in_the_pixels(toys: Dataset) -> None:
-    measured, annotated = pixel_attributes(toys), toys.attributes
+    measured, annotated = measured_pixels(toys, altered=False).table, toys.attributes
     assert annotated is not None
     for fault, name, lower in (("blur", "sharpness", True), ("under_exposed", "brightness", True)):
         has = np.asarray(annotated.column(fault).to_pylist(), bool)
@@ -127,14 +127,14 @@ def test_measured_once_and_gone_on_with(
 
     monkeypatch.setattr(attribute_table, "measure", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        pixel_attributes(toys)
+        measured_pixels(toys, altered=False)
     seen: list[int] = []
     monkeypatch.setattr(
         attribute_table, "measure", lambda pixels: (seen.append(len(pixels)), real(pixels))[1]
     )
-    first = pixel_attributes(toys)
+    first = measured_pixels(toys, altered=False).table
     assert sum(seen) == len(toys) - 400  # the finished part was not measured again
-    assert pixel_attributes(toys).equals(first)
+    assert measured_pixels(toys, altered=False).table.equals(first)
     assert sum(seen) == len(toys) - 400
 
 
@@ -145,7 +145,7 @@ def test_own_columns_come_first(toys: Dataset, tmp_path: Path) -> None:
         "path,brightness,place\n"
         + "".join(f"{key},7,{'in' if i % 2 else 'out'}\n" for i, key in enumerate(keys))
     )
-    table = image_attributes(toys, attributes=file)
+    table = image_attributes(toys, attributes=file, pixels=measured_pixels(toys, altered=False))
     assert set(table.column("brightness").to_pylist()) == {7}
     assert table.column("place").to_pylist()[:2] == ["out", "in"]
     assert "viewpoint" in table.column_names and "sharpness" in table.column_names

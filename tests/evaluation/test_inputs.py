@@ -45,9 +45,9 @@ def test_backbones_side_by_side() -> None:
         backbone_parts("pixels  +  a+b") == ["pixels", "a+b"]
         and backbone_name("pixels  +  b") == "pixels + b"
     )
-    pair = FeatureSource("a + b", (features(hash="x", dim=3), features(hash="y", dim=4)))
-    assert pair.dim == 7 and pair.hash == hash_text("x", "y") != hash_text("y", "x")
-    assert FeatureSource("a", (features(hash="x"),)).hash == "x"
+    pair = FeatureSource("a + b", (features(view="x", dim=3), features(view="y", dim=4)))
+    assert pair.dim == 7 and pair.view == hash_text("x", "y") != hash_text("y", "x")
+    assert FeatureSource("a", (features(view="x"),)).view == "x"
 
 
 class TestLabels:

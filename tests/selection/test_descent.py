@@ -46,7 +46,7 @@ def test_uniform_start_needs_neither_step_size_nor_projection(
     case: Case, projection: str, step_size: float
 ) -> None:
     table = FeatureTable(case.array, case.offsets)
-    direct = select_rows(table, case.tasks, PAPER, PAPER.at_pool(table, case.tasks))
+    direct = select_rows(table, case.tasks, PAPER, PAPER.at_pool(table, case.tasks).directions)
     support, _ = descend(
         table, case.tasks, PAPER, start="uniform", step_size=step_size, projection=projection
     )  # type: ignore[arg-type]

@@ -41,7 +41,7 @@ def weight_gradients(
 ) -> list[np.ndarray]:
     """∂L/∂w over the pool rows of every slot, from directions and scores."""
     tasks = case.tasks
-    directions = objective.at_pool(table, tasks, weights)
+    directions = objective.at_pool(table, tasks, weights).directions
     result = []
     for slot in range(tasks.slots):
         label = int(tasks.classes[slot])
@@ -83,7 +83,7 @@ def test_selection_equals_algorithm_1(
 ) -> None:
     """Uniform start, autograd, any step size, projection, extraction: the same supports in the same order."""
     table = FeatureTable(case.array, case.offsets)
-    support = select_rows(table, case.tasks, objective, objective.at_pool(table, case.tasks))
+    support = select_rows(table, case.tasks, objective, objective.at_pool(table, case.tasks).directions)
     bounds = case.tasks.support_offsets
     for number in range(len(case.tasks)):
         task = naive.one_task(case.array, case.offsets, case.tasks, number)
@@ -117,8 +117,10 @@ def test_uniform_weights_are_the_default_point(
     case: Case, objective: SelectionObjective, reference: Reference
 ) -> None:
     table = FeatureTable(case.array, case.offsets)
-    explicit = objective.at_pool(table, case.tasks, start_weights(table, case.tasks, "uniform", (0,)))
-    shortcut = objective.at_pool(table, case.tasks)
+    explicit = objective.at_pool(
+        table, case.tasks, start_weights(table, case.tasks, "uniform", (0,))
+    ).directions
+    shortcut = objective.at_pool(table, case.tasks).directions
     torch.testing.assert_close(shortcut, explicit, rtol=2e-3, atol=2e-4 * float(explicit.abs().max()))
 
 
@@ -152,6 +154,6 @@ def test_ridge_tells_tables_apart(case: Case) -> None:
     objective = RidgeObjective(0.7, 0.3)
     for scale in (1.0, 3.0, 9.0, 27.0):
         table = FeatureTable(case.array * scale, case.offsets, normalize=False)
-        directions = objective.at_pool(table, case.tasks)
-        assert torch.equal(directions, RidgeObjective(0.7, 0.3).at_pool(table, case.tasks))
+        directions = objective.at_pool(table, case.tasks).directions
+        assert torch.equal(directions, RidgeObjective(0.7, 0.3).at_pool(table, case.tasks).directions)
         del table

@@ -23,6 +23,22 @@ def test_a_split_at_a_divergence(photos: Path, tmp_path: Path, run_cli: Callable
     assert str(out) in done.stdout
 
 
+def test_a_split_like_others_stands_beside_them(photos: Path, tmp_path: Path, run_cli: Callable) -> None:  # type: ignore[type-arg]
+    out = tmp_path / "split.json"
+    options = ("--backbone", "pixels", "--ratios", "0.5,0,0.5", "--way", "2", "--shot", "3")
+    done = run_cli("split", photos, *options, "--like", "random", "-o", out)
+    made = Split.load(out).made
+    learnt = made["target"]["learnt_accuracy"]
+    assert made["hardness"]["learnt_accuracy"]["mean"] == pytest.approx(learnt, abs=0.03)
+    assert [record["split"] for record in made["references"]] == ["random × 20", "semantic × 20"]
+    assert "Accuracy in % of 2-way 3-shot tasks of the test classes" in done.stdout
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["like", "random", "×", "20"] in [line[:4] for line in lines]
+    assert f"{100 * learnt:.1f} % learnt wanted" in done.stdout
+    shown = run_cli("splits", "show", out).stdout
+    assert "random × 20" in shown and "learnt wanted" in shown
+
+
 def test_a_sweep_writes_a_file_for_each_divergence(photos: Path, tmp_path: Path, run_cli: Callable) -> None:  # type: ignore[type-arg]
     options = ("--backbone", "pixels", "--mode", "paper", "--restarts", "2", "--ratios", "0.5,0.25,0.25")
     done = run_cli("split", photos, *options, "--sweep", "0.04,0.96", "-o", tmp_path / "a.json", "--json")
@@ -65,6 +81,7 @@ def test_a_dry_run_writes_nothing(photos: Path, tmp_path: Path, run_cli: Callabl
         (("--divergence", "0.3"), "give one of --backbone NAME"),
         (("--backbone", "pixels"), "One kind of split is needed, but none was given"),
         (("--random", "--semantic"), "--random and --semantic were given"),
+        (("--backbone", "pixels", "--harder-than", "random"), "give --by 15"),
         (("--random", "--mode", "paper"), "--mode belongs to --divergence and --sweep, not to --random"),
         (("--backbone", "pixels", "--sweep", "0.1,high"), "is not a list of numbers"),
         (("--backbone", "pixels", "--sweep", "0.1,0.10"), "names a divergence twice"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from longshot.datasets import open_dataset
 from longshot.features.extract import embed
 from longshot.splits.compare import compare_split
 from longshot.splits.embeddings import class_embeddings
+from longshot.splits.hardness import measure_hardness
+from longshot.splits.proxy import Proxy
 from longshot.splits.split import Split
 from longshot.splits.trees import linkage_hops, taxonomy_hops, tree_gap, ward
 
@@ -50,12 +53,17 @@ def test_show_tells_sizes_and_how_it_was_made(run_cli: Any, tmp_path: Path) -> N
 
 def test_compare_prints_what_the_functions_compute(run_cli: Any, photos: Path, by_hand: Path) -> None:
     command = ("splits", "compare", by_hand, "random(seed=1, ratios=(0.5, 0.25, 0.25))")
-    records = json.loads(run_cli(*command, "--dataset", photos, "--backbone", "pixels", "--json").stdout)
-    assert [record["split"] for record in records] == ["mine", "random(seed=1, ratios=(0.5, 0.25, 0.25))"]
+    options = ("--dataset", photos, "--backbone", "pixels", "--way", "2", "--json")
+    records = json.loads(run_cli(*command, *options).stdout)
+    assert [record["split"] for record in records if not record["reference"]] == [
+        "mine",
+        "random(seed=1, ratios=(0.5, 0.25, 0.25))",
+    ]
     features = embed(open_dataset(photos), "pixels")
     parts = {"train": np.arange(4), "validation": np.array([4]), "test": np.arange(5, 8)}
     expected = compare_split("mine", parts, class_embeddings(features), features.class_ids, "pixels")
-    for key, value in expected.record().items():
+    hardness = measure_hardness(Proxy(features, way=2), parts)
+    for key, value in replace(expected, hardness=hardness).record().items():
         assert records[0][key] == (pytest.approx(value) if isinstance(value, float) else value)
     assert [near["train"] for near in records[0]["nearest"]] == [near.train for near in expected.nearest]
     assert records[0]["shared_test"] == 1
@@ -101,6 +109,9 @@ def test_tree_against_the_datasets_taxonomy(run_cli: Any, photos: Path) -> None:
 def test_plot_draws_a_picture(run_cli: Any, photos: Path, by_hand: Path, tmp_path: Path) -> None:
     picture = tmp_path / "map.png"
     run_cli("splits", "plot", by_hand, "--dataset", photos, "--backbone", "pixels", "-o", picture)
+    assert Image.open(picture).size[0] > 500
+    options = ("--of", "hardness", "--way", "2", "--no-references", "-o", picture)
+    run_cli("splits", "plot", by_hand, "--dataset", photos, "--backbone", "pixels", *options)
     assert Image.open(picture).size[0] > 500
 
 

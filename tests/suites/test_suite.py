@@ -11,6 +11,7 @@ import pytest
 import longshot
 from longshot.core.errors import UserError
 from longshot.suites.suite import Suite, kind_of, open_suite, write_suite
+from longshot.testbeds.judges import judges_of
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +38,8 @@ def test_the_built_in_suite_is_frozen() -> None:
         "difficult": "difficult",
     }
     assert {name: kind_of(testbed) for name, testbed in suite.testbeds.items()} == dict(suite.kinds)
-    assert suite.judge("difficult")[1] == "efficientnet-lite1"
-    assert suite.judge("uniform") == ("", "")
+    (judge,) = judges_of(suite.testbeds["difficult"].meta)
+    assert judge.backbone == "efficientnet-lite1" and not judges_of(suite.testbeds["uniform"].meta)
 
 
 def test_files_of_ones_own(files: dict[str, Path]) -> None:

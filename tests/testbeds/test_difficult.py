@@ -15,6 +15,7 @@ from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.features.extract import embed
 from longshot.features.features import Features
+from longshot.features.growing import grown_arrays
 from longshot.testbeds.base import settings_of
 from longshot.testbeds.composition import attribute_shares
 from longshot.testbeds.difficult import DifficultInstances, EasyInstances, GreedyInstances
@@ -178,7 +179,25 @@ def test_the_file_tells_features_and_settings(small: tuple[Dataset, Features], t
     assert meta["features"] == features.hash
     assert chooser["name"] == "difficult"
     assert (chooser["objective"], chooser["temperature"], chooser["refine"]) == ("error", 0.1, 2)
-    assert chooser["backbone"] == "pixels"
+    assert [judge["backbone"] for judge in chooser["judged_by"]] == ["pixels"]
+
+
+def test_a_judge_sees_only_the_classes_of_the_split(photos: Path, fresh_cache: Path) -> None:
+    """By name it embeds no others; given as features of the whole dataset it draws the same testbed."""
+    opened = open_dataset(photos)
+    dataset = dataclasses.replace(
+        opened, splits={"test": opened.class_ids[2:6], "train": opened.class_ids[:2]}
+    )
+    settings = {"tasks": 5, "way": 3, "shot": 2, "query": 3, "split": "test", "instances": "difficult"}
+    by_name = sample(dataset, judge="pixels", **settings)
+    rows = np.arange(dataset.offsets[2], dataset.offsets[6])
+    (grown,) = grown_arrays(by_name.meta["features"][:32], len(dataset), "float16")
+    assert np.flatnonzero(grown.sums).tolist() == rows.tolist()
+    features = embed(dataset, "pixels")
+    assert by_name.meta["features"] == features.hash_of(rows)
+    assert sample(dataset, judge=features, **settings).content_hash == by_name.content_hash
+    chooser = DifficultInstances(features)
+    assert sample(dataset, **{**settings, "instances": chooser}).content_hash == by_name.content_hash
 
 
 def test_blocks_and_workers_do_not_change_the_testbed(small: tuple[Dataset, Features]) -> None:
@@ -218,7 +237,8 @@ def test_a_base_gives_the_queries_and_is_told() -> None:
         rule: str = "viewpoint == front"
 
     features = Features.__new__(Features)
-    object.__setattr__(features, "backbone", "pixels")
+    for name in ("backbone", "weights_hash", "hash"):
+        object.__setattr__(features, name, "pixels")
     assert "queries_of" not in settings_of(DifficultInstances(features, base=Ruled()))
     assert settings_of(DifficultInstances(features, base=Other()))["queries_of"] == {  # type: ignore[arg-type]
         "name": "other",

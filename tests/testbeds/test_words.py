@@ -12,6 +12,7 @@ from longshot import UserError
 from longshot.features.features import Features
 from longshot.testbeds.classes import SiblingClasses
 from longshot.testbeds.difficult import DifficultInstances, EasyInstances, GreedyInstances
+from longshot.testbeds.judges import Judge
 from longshot.testbeds.meta_dataset import BilevelClasses, HierarchicalClasses, MetaDatasetShape
 from longshot.testbeds.pools import ImageLimits
 from longshot.testbeds.sample import sample
@@ -90,7 +91,7 @@ def test_words_draw_the_same_bytes_as_objects(dataset, features: Features) -> No
     ],
 )
 def test_a_word_makes_the_instances(word: str, settings: dict[str, Any], kind: type, features) -> None:
-    made = make_instances(word, settings, features=features, device="cpu")
+    made = make_instances(word, settings, judges=[Judge(features)], device="cpu")
     assert type(made) is kind and made.features_hash == features.hash
     for name, value in settings.items():
         parameter, expected = {
@@ -113,7 +114,9 @@ def test_filtered_tasks_are_judged_by_a_method(dataset) -> None:
     )
     every = longshot.sample(dataset, tasks=20)
     facts = bed.meta["sampler"]["filter"]
+    (judge,) = facts.pop("judged_by")
     assert facts == {"name": "filtered", "candidates": 20, "keep": "easiest", "judge": "protonet on pixels"}
+    assert (judge["backbone"], judge["method"], judge["weights"]) == ("pixels", "protonet", "pixels-1")
     queries = {task.query for task in every}
     assert len(bed) == 5 and all(task.query in queries for task in bed)
 
@@ -227,7 +230,7 @@ def test_a_mistake_is_one_sentence(dataset, settings: dict[str, Any], sentence: 
         (
             lambda features: DifficultInstances("pixels"),  # type: ignore[arg-type]
             "DifficultInstances looks at features, but 'pixels' is none; pass those of longshot.embed(DATASET, NAME), "
-            'or instances="difficult" with judge=NAME.',
+            "or choose by words with judge=NAME.",
         ),
         (
             lambda features: EasyInstances(features, objective="erro"),

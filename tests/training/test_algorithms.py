@@ -146,6 +146,8 @@ def test_every_registered_algorithm(name: str) -> None:
         ("matching(scale=0)", ["scale is 0", "above 0"]),
         ("multiclass(head='round')", ["no head 'round'", "'linear' or 'cosine'"]),
         ("adversarial(every=0)", ["every is 0"]),
+        ("adversarial(difficulty=2)", ["difficulty is 2", "between 0 and 1"]),
+        ("adversarial(judge=3)", ["judge is 3", "a backbone or a list"]),
     ],
 )
 def test_mistakes(call: str, words: list[str]) -> None:

@@ -206,6 +206,14 @@ def test_the_cost_of_any_algorithm(photos: Path, call: str) -> None:
     assert cost["seconds"] > 0
 
 
+def test_difficult_episodes_by_another_judge_and_the_dial(photos: Path, tmp_path: Path) -> None:
+    call = "adversarial(way=2, shot=2, query=3, every=2, difficulty=0.5, judge=['pixels'])"
+    trained = train(call, photos, out=tmp_path / "run", steps=3, validation_tasks=4, **SMALL)
+    assert (trained.path / "network.safetensors").is_file() and "judge=['pixels']" in str(
+        json.loads((trained.path / "network.json").read_text())["training"]
+    )
+
+
 def test_going_on_from_a_saved_network(photos: Path, tmp_path: Path) -> None:
     first = train(CALL, photos, out=tmp_path / "a", steps=5, validation_tasks=5, **SMALL)
     # With a rate of zero and batch norm's running statistics aside, the weights stay those of the start.

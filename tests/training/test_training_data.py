@@ -11,11 +11,13 @@ import torch
 from longshot.core.preprocess import parse
 from longshot.datasets import open_dataset
 from longshot.datasets.dataset import Dataset
+from longshot.features.extract import embed
 from longshot.networks.registry import get_network
 from longshot.testbeds.base import Pool, Shape
 from longshot.testbeds.classes import SiblingClasses, UniformClasses
 from longshot.testbeds.difficult import DifficultInstances
 from longshot.testbeds.instances import UniformInstances
+from longshot.testbeds.judges import Judge
 from longshot.testbeds.meta_dataset import MetaDatasetShape
 from longshot.testbeds.shapes import AnyShape, FixedShape
 from longshot.training.adversarial import Mixed
@@ -170,6 +172,36 @@ def test_difficult_episodes_are_a_share_of_them(dataset: Dataset, images: Traini
     ]
     assert all(first or other for first, other in same)
     assert 15 < sum(first for first, _ in same) < 49  # of 64
+
+
+def test_other_networks_choose_beside_the_one_that_learns(dataset: Dataset, images: TrainingImages) -> None:
+    """The loss is the mean of both judges', and the dial exchanges half of the images."""
+    pool = pool_of(dataset, [0, 1, 2, 3, 4])
+    features = network_features(get_network("cnn4(width=4)", size=(16, 16)), images, pool)
+    pixels = Judge(embed(dataset, "pixels"))
+    adversarial = get_algorithm("adversarial(difficult=1.0, judge='pixels')")
+    halved = get_algorithm("adversarial(difficult=1.0, judge=['pixels'], difficulty=0.5)")
+    assert adversarial.judges == halved.judges == ["pixels"]
+    supports = {
+        "uniform": UniformInstances(),
+        "both": DifficultInstances([features, pixels], refine=0),
+        "trained": adversarial.instances(features, [pixels]),
+        "halved": halved.instances(features, [pixels]),
+    }
+    rows = {name: episodes(images, pool, instances=each).draw(0) for name, each in supports.items()}
+    assert np.array_equal(rows["trained"].support.values, rows["both"].support.values)
+    exchanged = {
+        name: np.mean(
+            [
+                len(np.setdiff1d(own.support.row(i), rows["uniform"].support.row(i)))
+                for i in range(len(own.support))
+            ]
+        )
+        for name, own in rows.items()
+    }
+    assert (
+        exchanged["halved"] == pytest.approx(exchanged["trained"] / 2, rel=0.1) and exchanged["trained"] > 1
+    )
 
 
 def test_prefetching_stops_at_the_horizon() -> None:

@@ -58,13 +58,15 @@ def estimate(verb: str, *subjects: Any, **settings: Any) -> Estimate:
     """
     import longshot
     from longshot.api.face import check_names
+    from longshot.features.runtimes import using_engine
 
     if verb not in _ESTIMATES:
         raise UserError(
             f"There is no estimate of '{verb}'; {nearest(verb, _ESTIMATES, 'there is one of each of')}"
         )
     check_names(getattr(longshot, verb), verb, settings)
-    return _ESTIMATES[verb](*subjects, **settings)
+    with using_engine(settings.pop("engine", None)):
+        return _ESTIMATES[verb](*subjects, **settings)
 
 
 def _embed(*subjects: Any, refresh: bool = False, **settings: Any) -> Estimate:

@@ -1,13 +1,15 @@
-"""Splits drawn: the classes of a dataset in the plane, coloured by part."""
+"""Splits drawn: the classes of a dataset in the plane, coloured by part, or splits by how hard they are."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
-    from longshot.datasets import DatasetLike
+    from longshot.datasets import Dataset, DatasetLike
     from longshot.features.backbones import BackboneLike
 
 
@@ -17,10 +19,15 @@ def plot_splits(
     *,
     backbone: BackboneLike,
     out: str | Path,
+    of: str = "classes",
     order: str | Path | None = None,
+    references: bool = True,
+    way: int = 5,
+    shot: int = 5,
     device: str = "auto",
+    engine: str | None = None,
 ) -> None:
-    """Draw the classes in the plane of their first two principal components, one panel per split.
+    """Draw the classes in the plane of their first two principal components, or how hard the splits are.
 
     Parameters
     ----------
@@ -32,20 +39,74 @@ def plot_splits(
         Whose features give the class embeddings; anything that ``embed`` takes.
     out : path
         The picture: ``.png``, ``.svg`` or ``.pdf``.
+    of : {"classes", "hardness"}
+        A panel of classes for each split, or all splits by class similarity and transfer loss.
     order : path, optional
         For published splits: a text file with one class id a line, in the order of their numbers.
+    references : bool
+        Of hardness: whether to add random, semantic and published splits.
+    way, shot : int
+        Of hardness: classes of the tasks, and support images of each.
     device : str
         auto, cpu, cuda or mps.
+    engine : str, optional
+        What computes the backbone, as in ``embed``.
     """
     from longshot.datasets import as_dataset
+
+    opened = as_dataset(dataset)
+    seen = {"device": device, "engine": engine}
+    if of == "hardness":
+        shape = {"way": way, "shot": shot}
+        _plot_hardness(
+            splits, opened, Path(out), backbones=backbone, order=order, references=references, **shape, **seen
+        )
+    elif of == "classes":
+        _plot_classes(splits, opened, backbone, Path(out), order, seen)
+    else:
+        raise UserError(f"There is no picture of '{of}'; there are classes and hardness.")
+
+
+def _plot_classes(
+    splits: Sequence[str],
+    dataset: Dataset,
+    backbone: BackboneLike,
+    out: Path,
+    order: str | Path | None,
+    seen: dict[str, Any],
+) -> None:
+    """One panel per split."""
     from longshot.features.extract import embed
     from longshot.reports.split_plots import SplitPanel, class_map
     from longshot.splits.comparing import open_splits
     from longshot.splits.embeddings import class_embeddings
 
-    opened = as_dataset(dataset)
-    named = open_splits(splits, opened, order=order)
-    panels = [SplitPanel(name, split.positions(opened)) for name, split in named.items()]
-    features = embed(opened, backbone, device=device)
-    title = f"{opened.name}, {len(opened.class_ids):,} classes, {features.backbone}"
-    class_map(class_embeddings(features), panels, Path(out), title)
+    named = open_splits(splits, dataset, order=order)
+    panels = [SplitPanel(name, split.positions(dataset)) for name, split in named.items()]
+    features = embed(dataset, backbone, **seen)
+    title = f"{dataset.name}, {len(dataset.class_ids):,} classes, {features.backbone}"
+    class_map(class_embeddings(features), panels, out, title)
+
+
+def _plot_hardness(splits: Sequence[str], dataset: Dataset, out: Path, **settings: Any) -> None:
+    """One point per split."""
+    from longshot.reports.split_plots import HardnessPoint, hardness_map
+    from longshot.splits.comparing import compare_splits
+
+    compared = compare_splits(splits, dataset, **settings)
+    points = [
+        HardnessPoint(
+            comparison.split,
+            hardness.frozen.mean,
+            hardness.frozen.half or 0.0,
+            hardness.transfer_loss.mean,
+            hardness.transfer_loss.half or 0.0,
+            comparison.reference,
+        )
+        for comparison in compared
+        if (hardness := comparison.hardness) is not None
+    ]
+    shape = f"{settings['way']}-way {settings['shot']}-shot"
+    if not points:
+        raise UserError(f"None of the splits can be measured by {shape} tasks", "lower {way} or {shot}")
+    hardness_map(points, out, f"{dataset.name}, {compared[0].backbone}, {shape}")

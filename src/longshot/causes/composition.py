@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from longshot.causes.alterations import ALTERED
 from longshot.causes.gaps import Gaps
 from longshot.core.arrays import Floats
 from longshot.statistics import Interval, mean_interval
@@ -25,9 +26,11 @@ class Composition:
 
 
 def composition(gaps: Gaps) -> list[Composition]:
-    """Every column of ``gaps``; tasks without a known value on both sides are left out of its intervals."""
+    """Every column of ``gaps`` but likeness to alterations; tasks without known values on both sides are left out."""
     compositions = []
     for row, column in enumerate(gaps.columns):
+        if column.attribute in ALTERED:
+            continue  # a score without a unit says nothing of what supports consist of
         support, query = (_by_task(gaps, values[row]) for values in (gaps.support, gaps.query))
         apart = _by_task(gaps, np.abs(gaps.effect[row]))
         finite = np.isfinite(support) & np.isfinite(query)

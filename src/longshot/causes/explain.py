@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from longshot.causes.explanation import Explanation, compose_testbed, explain_testbed
 from longshot.causes.findings import LEVEL
@@ -15,12 +16,17 @@ from longshot.datasets.dataset import Dataset
 from longshot.evaluation.inputs import TestbedLike, open_distinct_testbeds
 from longshot.evaluation.pictures import find_images
 from longshot.evaluation.results import Results
+from longshot.features.runtimes import with_engine
 from longshot.testbeds.origin import open_datasets
 from longshot.testbeds.testbed import Testbed
+
+if TYPE_CHECKING:
+    from longshot.features.backbones import BackboneLike
 
 _PAGE_TASKS = 8  # tasks with pictures on a page, at least
 
 
+@with_engine
 def explain(
     testbeds: TestbedLike | Sequence[TestbedLike] | Mapping[str, TestbedLike],
     *,
@@ -28,13 +34,16 @@ def explain(
     focus: str | None = None,
     task: int | None = None,
     top: int = 5,
-    backbone: str | None = None,
+    backbone: BackboneLike | None = None,
+    intervene: str = "none",
+    method: str = "protonet",
     attributes: Mapping[str, str | Path] | None = None,
     no_pixels: bool = False,
     level: float = LEVEL,
     html: str | os.PathLike[str] | None = None,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
     device: str = "auto",
+    engine: str | None = None,
 ) -> Explanation:
     """Say in what the supports of a testbed differ from its queries, beyond what random drawing explains.
 
@@ -53,6 +62,12 @@ def explain(
         How many tasks the page shows with pictures, eight or more.
     backbone : str, optional
         Also say to which class's support the queries lie nearest by the features of this backbone.
+    intervene : {"none", "replace", "pixels"}
+        Take suspected causes away and evaluate again: ``replace`` puts images of the same class without the cause in
+        place of the supports that have it, and compares with other images that have it and with replacing as many at
+        random. ``pixels`` compares with the same images altered as the supports look, and embedded. Needs ``backbone``.
+    method : str
+        What evaluates then: any method on features.
     attributes : mapping, optional
         Dataset → CSV with further attributes: a column ``path``, then one per attribute.
     no_pixels : bool
@@ -65,18 +80,24 @@ def explain(
         Name → dataset or path, for datasets that do not lie where this machine saw them last.
     device : str
         Where to compute with the backbone: auto, cpu, cuda or mps.
+    engine : str, optional
+        What computes backbones, as in ``embed``.
 
     Returns
     -------
     Explanation
         ``tasks`` with their findings, ``causes`` over all of them, ``compositions`` of supports and queries,
-        ``further`` (the compositions of the other testbeds).
+        ``further`` (the compositions of the other testbeds), ``interventions`` with what came back for each cause,
+        ``accounts`` of how much is explained.
 
     Examples
     --------
     >>> explanation = explain(["hard.parquet", "easy.parquet"], no_pixels=True)
     >>> len(explanation.tasks), list(explanation.further)
     (6, ['easy'])
+    >>> tried = explain("hard.parquet", no_pixels=True, backbone="pixels", intervene="replace")
+    >>> tried.accounts[0].of
+    6
     """
     if focus is not None and run is None:
         raise UserError(f"{{focus:{focus}}} goes with {{run}} only", "say which run holds the results")
@@ -93,6 +114,8 @@ def explain(
         attributes=attributes,
         no_pixels=no_pixels,
         backbone=backbone,
+        intervene=intervene,
+        method=method,
         run=run if run is None or isinstance(run, Results) else Results(run),
         focus=focus,
         level=level,

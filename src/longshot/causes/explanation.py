@@ -5,25 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow.compute as pc
 
+from longshot.causes.account import Account
 from longshot.causes.columns import comparable
 from longshot.causes.composition import Composition, composition
 from longshot.causes.findings import LEVEL, Finding, findings
 from longshot.causes.gaps import Gaps, find_gaps
+from longshot.causes.interventions import Intervention
 from longshot.causes.neighbours import Attraction, attractions, nearest_classes
-from longshot.causes.table import image_attributes
+from longshot.causes.table import image_attributes, measured_pixels, pixel_gaps
+from longshot.causes.trials import Trial, check_intervention, conclude, try_causes
+from longshot.causes.twins import embed_twins
 from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
+from longshot.core.ragged import rows_of_classes
 from longshot.core.tasks import TaskRows
 from longshot.datasets.dataset import Dataset
+from longshot.evaluation.inputs import used_rows
 from longshot.evaluation.results import Results
-from longshot.features.extract import embed
+from longshot.features.extract import embed_rows
 from longshot.reports.pictures import class_names
 from longshot.statistics import Correlation, correlation
 from longshot.testbeds.testbed import Testbed
+
+if TYPE_CHECKING:
+    from longshot.features.backbones import BackboneLike
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,11 @@ class Cause:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A testbed explained. ``notes`` say which attributes were left out, or are known for some images only."""
+    """A testbed explained. ``notes`` say which attributes were left out, or are known for some images only.
+
+    ``interventions`` are what came back when suspected causes were taken away, those that hold first; ``accounts`` say
+    per dataset how much of what its supports cost is explained. Both are empty where nothing was taken away.
+    """
 
     tasks: Sequence[TaskExplanation]
     causes: Sequence[Cause]
@@ -62,6 +76,8 @@ class Explanation:
     name: str = ""  # of the testbed
     # the compositions of further testbeds, by their names
     further: Mapping[str, Mapping[str, Sequence[Composition]]] = field(default_factory=dict)
+    interventions: Sequence[Intervention] = ()
+    accounts: Sequence[Account] = ()
 
     def hardest(self) -> list[TaskExplanation]:
         """Tasks with the lowest accuracy first where it is known, else those with the strongest evidence."""
@@ -84,30 +100,58 @@ def explain_testbed(
     *,
     attributes: Mapping[str, str | Path] | None = None,
     no_pixels: bool = False,
-    backbone: str | None = None,
+    backbone: BackboneLike | None = None,
+    intervene: str = "none",
+    method: str = "protonet",
     run: Results | None = None,
     focus: str | None = None,
     level: float = LEVEL,
     device: str = "auto",
 ) -> Explanation:
     """Explain every task of one testbed; ``datasets`` are all of its datasets, the other settings as in ``explain``."""
+    check_intervention(intervene, backbone)
     accuracy, loss = _task_scores(run, testbed, focus) if run is not None else (None, None)
     tasks: list[TaskExplanation] = []
     causes: list[Cause] = []
     compositions: dict[str, Sequence[Composition]] = {}
     notes: list[str] = []
+    trials: list[Trial] = []
     for name, bound, gaps, remarks in _gaps(testbed, datasets, attributes or {}, no_pixels):
         notes += remarks
         nearest = None
-        if backbone:
-            nearest = nearest_classes(bound, embed(datasets[name], backbone, device=device), device)
+        if backbone is not None:
+            # Interventions put other images of the tasks' classes in place of those that are suspected.
+            rows = (
+                used_rows([bound])
+                if intervene == "none"
+                else rows_of_classes(datasets[name].offsets, np.unique(gaps.groups.label))
+            )
+            features = embed_rows(datasets[name], backbone, rows, device=device)
+            nearest = nearest_classes(bound, features, device)
+            if intervene != "none":
+                twins = embed_twins(datasets[name], backbone, device) if intervene == "pixels" else None
+                trials.append(
+                    try_causes(
+                        *(testbed, datasets[name], bound, gaps, features),
+                        method=method,
+                        device=device,
+                        embed_pairs=twins,
+                    )
+                )
         explained = _explain_tasks(testbed, name, bound, gaps, nearest, accuracy, level)
         tasks += explained
         causes += _causes(name, gaps, explained, bound, accuracy)
         compositions[name] = composition(gaps)
     together = None if loss is None or accuracy is None else _spearman(1 / np.maximum(loss, 1e-9), accuracy)
+    interventions, accounts = conclude(trials)
     return Explanation(
-        sorted(tasks, key=lambda task: task.task), causes, compositions, together, tuple(notes)
+        sorted(tasks, key=lambda task: task.task),
+        causes,
+        compositions,
+        together,
+        tuple(notes),
+        interventions=interventions,
+        accounts=accounts,
     )
 
 
@@ -131,14 +175,19 @@ def _gaps(
         bound = testbed.bind(name, dataset.keys, dataset.fingerprint)
         if not len(bound):
             continue
-        table = image_attributes(dataset, attributes=attributes.get(name), no_pixels=no_pixels)
+        pixels = None if no_pixels else measured_pixels(dataset)
+        table = image_attributes(dataset, attributes=attributes.get(name), pixels=pixels)
         columns, remarks = comparable(table)
         if not columns:
             raise UserError(
                 f"The dataset '{name}' has no attribute that can be compared",
                 f"measure them from the pixels, or give a CSV with {{attributes:{name}=FILE}}",
             )
-        yield name, bound, find_gaps(columns, bound, dataset.labels), [f"{name}: {text}" for text in remarks]
+        if pixels is None:
+            gaps = find_gaps(columns, bound, dataset.labels)
+        else:
+            gaps = pixel_gaps(pixels, bound, dataset.labels, columns)
+        yield name, bound, gaps, [f"{name}: {text}" for text in remarks]
 
 
 def _explain_tasks(

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from longshot.causes.alterations import ALTERED
 from longshot.causes.columns import AttributeColumn
 from longshot.causes.gaps import Gaps
+from longshot.causes.kinds import MEASURES, kind_of
+from longshot.causes.naming import class_scope, name_causes, task_scope
 from longshot.core.arrays import Ints
 
 LEVEL = 0.05  # share of false discoveries that is put up with
-# attribute → (the support has less, the support has more)
-_WORDS = {
-    "brightness": ("is darker than", "is brighter than"),
-    "contrast": ("has less contrast than", "has more contrast than"),
-    "saturation": ("is paler than", "is more colourful than"),
-    "sharpness": ("is blurrier than", "is sharper than"),
-    "edges": ("has fewer edges than", "has more edges than"),
-    "object_scale": ("shows smaller objects than", "shows larger objects than"),
-    "noise": ("is less noisy than", "is noisier than"),
-    "background": ("has a plainer background than", "has a busier background than"),
-    "aspect": ("is taller than", "is wider than"),
-}
 _OTHER = ("is lower in '{}' than", "is higher in '{}' than")
 
 
@@ -40,12 +32,15 @@ class Finding:
     adjusted: float
     sentence: str
     worst: int  # the class in which the gap is widest: where the evidence is best seen
+    kind: str = ""  # of cause (``kinds.kind_of``)
+    symptoms: tuple[Finding, ...] = ()  # what differs as well, and is explained by this cause
 
 
 def findings(gaps: Gaps, task: int, names: Sequence[str], *, level: float = LEVEL) -> list[Finding]:
     """What sets the support of one task apart, strongest evidence first.
 
-    One finding per attribute: over the whole task where that is significant, else in single classes.
+    An attribute counts over the whole task where that is significant, else in single classes. Of attributes that go
+    together the one that explains the others is the finding, and they are its symptoms (``naming``).
 
     Parameters
     ----------
@@ -59,19 +54,43 @@ def findings(gaps: Gaps, task: int, names: Sequence[str], *, level: float = LEVE
         The largest adjusted p that counts.
     """
     groups = np.flatnonzero(gaps.groups.task == task)
-    significant: list[Finding] = []
+    over_task, in_class = _significant(gaps, task, groups, level)
+    causes = []
+    for named in name_causes(gaps, task_scope(gaps, task), over_task):
+        cause, *symptoms = (
+            _over_task(gaps, column, task, groups, names) for column in (named.column, *named.symptoms)
+        )
+        causes.append(_joined(cause, symptoms))
+    for group, columns in in_class.items():
+        for named in name_causes(gaps, class_scope(gaps, group), columns):
+            cause, *symptoms = (
+                _in_class(gaps, column, group, names) for column in (named.column, *named.symptoms)
+            )
+            causes.append(_joined(cause, symptoms))
+    first = causes[:1] if over_task else []  # named to be the cause, whatever p its symptoms have
+    return first + sorted(causes[len(first) :], key=lambda cause: (cause.p, cause.attribute))
+
+
+def _significant(gaps: Gaps, task: int, groups: Ints, level: float) -> tuple[list[int], dict[int, list[int]]]:
+    """The best column of every attribute that is significant over the task, and of the others by class."""
+    over_task: list[int] = []
+    in_class: dict[int, list[int]] = {}
     for members in gaps.attributes().values():
-        over_task = [c for c in members if gaps.task_adjusted[c, task] <= level]
-        if over_task:
-            best = min(over_task, key=lambda c: float(gaps.task_p[c, task]))
-            significant.append(_over_task(gaps, best, members, task, groups, names))
+        real = [c for c in members if gaps.task_adjusted[c, task] <= level]
+        if real:
+            over_task.append(min(real, key=lambda c: float(gaps.task_p[c, task])))
             continue
-        for group in groups:
-            in_class = [c for c in members if gaps.adjusted[c, group] <= level]
-            if in_class:
-                best = min(in_class, key=lambda c: float(gaps.p[c, group]))
-                significant.append(_in_class(gaps, best, members, int(group), names))
-    return sorted(significant, key=lambda finding: (finding.p, finding.attribute))
+        for group in groups.tolist():
+            single = [c for c in members if gaps.adjusted[c, group] <= level]
+            if single:
+                in_class.setdefault(group, []).append(min(single, key=lambda c: float(gaps.p[c, group])))
+    return over_task, in_class
+
+
+def _joined(cause: Finding, symptoms: Sequence[Finding]) -> Finding:
+    """A cause with its symptoms: together they are as sure as the surest of them."""
+    surest = min([cause, *symptoms], key=lambda each: each.p)
+    return replace(cause, symptoms=tuple(symptoms), p=surest.p, adjusted=surest.adjusted)
 
 
 def strongest(gaps: Gaps, task: int) -> list[tuple[str, float]]:
@@ -89,9 +108,8 @@ def strongest(gaps: Gaps, task: int) -> list[tuple[str, float]]:
     return sorted(ranked, key=lambda candidate: (candidate[1], candidate[0]))
 
 
-def _over_task(
-    gaps: Gaps, best: int, members: Sequence[int], task: int, groups: Ints, names: Sequence[str]
-) -> Finding:
+def _over_task(gaps: Gaps, best: int, task: int, groups: Ints, names: Sequence[str]) -> Finding:
+    members = gaps.attributes()[gaps.columns[best].attribute]
     effects = gaps.effect[best, groups]
     effect = float(gaps.task_effect[best, task])
     same = int((np.sign(effects) == np.sign(effect)).sum())
@@ -113,10 +131,12 @@ def _over_task(
         adjusted=float(gaps.task_adjusted[best, task]),
         sentence=f"{difference}, {extent}, most in '{names[worst]}'",
         worst=worst,
+        kind=kind_of(gaps.columns[best].attribute),
     )
 
 
-def _in_class(gaps: Gaps, best: int, members: Sequence[int], group: int, names: Sequence[str]) -> Finding:
+def _in_class(gaps: Gaps, best: int, group: int, names: Sequence[str]) -> Finding:
+    members = gaps.attributes()[gaps.columns[best].attribute]
     position = int(gaps.groups.position[group])
     effect = float(gaps.effect[best, group])
     means = [(float(gaps.support[c, group]), float(gaps.query[c, group])) for c in members]
@@ -131,6 +151,7 @@ def _in_class(gaps: Gaps, best: int, members: Sequence[int], group: int, names: 
         adjusted=float(gaps.adjusted[best, group]),
         sentence=f"class '{names[position]}': {difference}",
         worst=position,
+        kind=kind_of(gaps.columns[best].attribute),
     )
 
 
@@ -139,8 +160,15 @@ def _say(
 ) -> str:
     """``support is darker than the queries by 1.8 σ``, or the shares of the values that differ most."""
     column = columns[best]
+    if column.attribute in ALTERED:
+        sides = ("support", "the queries") if effect > 0 else ("queries", "the support")
+        words = ALTERED[column.attribute].words
+        verb = words if effect > 0 else re.sub("^is", "are", re.sub("^has", "have", words))
+        return f"{sides[0]} {verb} {sides[1]} by {abs(effect):.1f} σ"
     if column.value is None:
-        less, more = _WORDS.get(column.attribute) or [word.format(column.attribute) for word in _OTHER]
+        less, more = [word.format(column.attribute) for word in _OTHER]
+        if column.attribute in MEASURES:
+            _, less, more = MEASURES[column.attribute]
         return f"support {less if effect < 0 else more} the queries by {abs(effect):.1f} σ"
     if len(columns) == 1:
         support, query = means[0]

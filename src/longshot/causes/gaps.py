@@ -22,9 +22,11 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
 from scipy.stats import hypergeom, norm
 
 from longshot.causes.columns import AttributeColumn
+from longshot.causes.signatures import Signatures
 from longshot.core.arrays import Floats, Ints
 from longshot.core.tasks import TaskRows
 from longshot.statistics.corrections import benjamini_hochberg
@@ -47,6 +49,15 @@ class Groups:
 
 
 @dataclass(frozen=True, eq=False)
+class Seen:
+    """What was seen in the pixels of N images: which attributes were measured in them, and how to read descriptors."""
+
+    measured: frozenset[str]
+    descriptors: NDArray[np.float32]  # [N, D]
+    signatures: Signatures | None
+
+
+@dataclass(frozen=True, eq=False)
 class Gaps:
     """For C columns: per group [C, G] and per task [C, T]. NaN where one side has no known value."""
 
@@ -60,6 +71,13 @@ class Gaps:
     task_p: Floats  # [C, T]
     adjusted: Floats  # [C, G] Benjamini–Hochberg over everything
     task_adjusted: Floats  # [C, T]
+    z: Floats  # [C, G] p as a normal deviate, with the sign of the effect
+    task_z: Floats  # [C, T]
+    correlation: Floats  # [C, C] within classes
+    size: Floats  # [G] 1 / (1 / k + 1 / q): images that a difference of means is worth
+    measured: frozenset[str] = frozenset()  # attributes that come from the pixels
+    signatures: Signatures | None = None
+    shift: Floats | None = None  # [G, F] of the scores of all forms of alterations
 
     def attributes(self) -> dict[str, list[int]]:
         """Attribute → positions of its columns."""
@@ -90,7 +108,9 @@ def groups_of(bound: TaskRows, labels: NDArray[np.int32]) -> Groups:
     )
 
 
-def find_gaps(columns: Sequence[AttributeColumn], bound: TaskRows, labels: NDArray[np.int32]) -> Gaps:
+def find_gaps(
+    columns: Sequence[AttributeColumn], bound: TaskRows, labels: NDArray[np.int32], seen: Seen | None = None
+) -> Gaps:
     """Gaps of all columns over all tasks; the module has the formulas.
 
     Parameters
@@ -101,6 +121,8 @@ def find_gaps(columns: Sequence[AttributeColumn], bound: TaskRows, labels: NDArr
         T tasks as rows of the dataset.
     labels : ints [N]
         The class of each row.
+    seen : Seen, optional
+        What the pixels look like, to name alterations.
 
     Returns
     -------
@@ -117,7 +139,8 @@ def find_gaps(columns: Sequence[AttributeColumn], bound: TaskRows, labels: NDArr
         for rows in (np.isfinite(signed).astype(np.float64), signed, effect)
     )
     with np.errstate(invalid="ignore", divide="ignore"):
-        task_p = np.where(count > 0, 2 * norm.sf(np.abs(total) / np.sqrt(count)), np.nan)
+        task_z = np.where(count > 0, total / np.sqrt(count), np.nan)
+        task_p = 2 * norm.sf(np.abs(task_z))
         task_effect = np.where(count > 0, effects / count, np.nan)
     every = np.concatenate([p.ravel(), task_p.ravel()])
     adjusted = np.full(len(every), np.nan)
@@ -135,7 +158,50 @@ def find_gaps(columns: Sequence[AttributeColumn], bound: TaskRows, labels: NDArr
         task_p=task_p,
         adjusted=adjusted[: p.size].reshape(p.shape),
         task_adjusted=adjusted[p.size :].reshape(task_p.shape),
+        z=signed,
+        task_z=task_z,
+        correlation=_correlation(columns, labels),
+        size=_sizes(groups),
+        measured=frozenset() if seen is None else seen.measured,
+        signatures=None if seen is None else seen.signatures,
+        shift=None if seen is None else _shift(groups, seen),
     )
+
+
+def _sizes(groups: Groups) -> Floats:
+    """1 / (1 / k + 1 / q) of every group."""
+    k, q = (np.bincount(side, minlength=len(groups)) for side in (groups.support_group, groups.query_group))
+    sizes: Floats = k * q / np.maximum(k + q, 1)
+    return np.maximum(sizes, 1e-9)
+
+
+def _shift(groups: Groups, seen: Seen) -> Floats | None:
+    """Mean score of the support minus that of the queries, for every form of every alteration, [G, F]."""
+    if seen.signatures is None:
+        return None
+    means = []
+    for rows, group in ((groups.support, groups.support_group), (groups.query, groups.query_group)):
+        share = 1 / np.maximum(np.bincount(group, minlength=len(groups)), 1)
+        gather = coo_array((share[group], (group, np.arange(len(rows)))), shape=(len(groups), len(rows)))
+        means.append(gather.tocsr() @ seen.descriptors[rows].astype(np.float64))
+    shift: Floats = (means[0] - means[1]) @ seen.signatures.weights
+    return shift
+
+
+def _correlation(columns: Sequence[AttributeColumn], labels: NDArray[np.int32]) -> Floats:
+    """Correlation within classes of all columns [C, C]; what is not known counts as its class's mean."""
+    size = int(labels.max()) + 1
+    standard = np.empty((len(columns), len(labels)))
+    for row, column in enumerate(columns):
+        values = column.numbers
+        finite = np.isfinite(values)
+        present = np.maximum(np.bincount(labels[finite], minlength=size), 1)
+        mean = np.bincount(labels[finite], values[finite], minlength=size) / present
+        centred = np.where(finite, values - mean[labels], 0.0)
+        spread = np.sqrt((centred**2).sum())
+        standard[row] = centred / spread if spread > 0 else 0.0
+    correlation: Floats = standard @ standard.T
+    return correlation
 
 
 def _column(

@@ -1,29 +1,37 @@
-"""Attributes measured from the pixels alone: ten numbers and a colour per image, for datasets without annotations.
+"""Attributes measured from the pixels alone: numbers and a colour per image, for datasets without annotations.
 
 Images are squashed to SIDE × SIDE before measuring, so that all are measured at one scale; only ``aspect`` looks at
-the original sides. Luma is Y = 0.299 R + 0.587 G + 0.114 B in 0 … 1.
+the original sides, and what needs more pixels is in ``fine_measures``. Luma is Y = 0.299 R + 0.587 G + 0.114 B.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
+
+from longshot.causes.descriptors import LUMA, as_shares, fine_energy, plain_shares
 
 SIDE = 64
+# From more pixels than SIDE × SIDE, or from the original: ``measure`` leaves them NaN.
+_FINE = ("resolution", "compression", "frame", "plain_centre")
 NUMBERS = (
     *("brightness", "contrast", "saturation", "sharpness", "edges"),
     *("object_scale", "noise", "background", "aspect", "hue_degrees"),
+    *("red_cast", "blue_cast", "upper_light", "upright_edges", "off_centre_x", "off_centre_y"),
+    *("things", "background_light", *_FINE),
 )
 HUES = ("red", "yellow", "green", "cyan", "blue", "magenta")
 GREY = "grey"
 _BORDER = 0.08  # width of the frame that is taken for background
 _EDGE = 0.15  # gradient of luma per pixel that counts as an edge
 _COLOURED = 0.08  # saturation × value below which a picture has no dominating hue
+_THING = 0.005  # share of the picture below which a region is not counted as a thing
 _Floats = NDArray[np.float32]
 
 
 def measure(pixels: NDArray[np.uint8]) -> _Floats:
-    """Pixels [B, SIDE, SIDE, 3] → [B, len(NUMBERS)] without ``aspect`` (NaN here).
+    """Pixels [B, SIDE, SIDE, 3] → [B, len(NUMBERS)] without ``aspect`` and the fine measures (NaN here).
 
     - brightness: mean of Y; contrast: standard deviation of Y; saturation: mean of (max − min) / max over R, G, B;
     - sharpness: ln of the variance of the Laplacian of Y (+ 1e-6), which falls with blur;
@@ -32,10 +40,16 @@ def measure(pixels: NDArray[np.uint8]) -> _Floats:
     - object_scale: share of pixels whose colour is further from the frame's median colour than 0.1 + twice the
       frame's own median distance: a simple saliency that takes the frame for background;
     - background: mean over channels of the frame's standard deviation: 0 for a uniform background;
-    - hue_degrees: direction of the mean hue vector weighted by saturation × value; NaN where it is shorter than 0.08.
+    - hue_degrees: direction of the mean hue vector weighted by saturation × value; NaN where it is shorter than 0.08;
+    - red_cast, blue_cast: ln of mean red and of mean blue over mean green (+ 0.02 each);
+    - upper_light: mean Y of the upper half minus that of the lower half, as light mostly comes from above;
+    - upright_edges: ln of the mean |∂Y/∂x| over the mean |∂Y/∂y| (+ 0.002 each);
+    - off_centre_x, off_centre_y: centre of mass of the pixels that count for object_scale, from −1 (left, top) to 1;
+    - things: connected regions of these pixels, each at least 0.5 % of the picture;
+    - background_light: mean Y of the frame minus that of the central half.
     """
-    image = pixels.astype(np.float32) / 255.0
-    luma = image @ np.array([0.299, 0.587, 0.114], np.float32)
+    image = as_shares(pixels)
+    luma = image @ LUMA
     high, low = image.max(3), image.min(3)
     chroma = high - low
     saturation = np.divide(chroma, high, out=np.zeros_like(high), where=high > 0)
@@ -52,19 +66,57 @@ def measure(pixels: NDArray[np.uint8]) -> _Floats:
     middle = np.median(border, axis=1)[:, None, None]
     away = np.sqrt(((image - middle) ** 2).sum(3))
     threshold = 0.1 + 2 * np.median(away[:, frame], axis=1)
+    salient = away > threshold[:, None, None]
+    means = np.log(image.mean((1, 2)) + 0.02)
+    half, quarter = SIDE // 2, SIDE // 4
+    line = np.linspace(-1, 1, SIDE, dtype=np.float32)
+    weight = np.maximum(salient.sum((1, 2)), 1)
     measures = {
         "brightness": luma.mean((1, 2)),
         "contrast": luma.std((1, 2)),
         "saturation": saturation.mean((1, 2)),
         "sharpness": np.log(laplace.var((1, 2)) + 1e-6),
         "edges": (gradient > _EDGE).mean((1, 2)),
-        "object_scale": (away > threshold[:, None, None]).mean((1, 2)),
+        "object_scale": salient.mean((1, 2)),
         "noise": np.sqrt(np.pi / 2) * ripple / 6,
         "background": border.std(1).mean(1),
-        "aspect": np.full(len(pixels), np.nan, np.float32),
         "hue_degrees": _hue(image),
+        "red_cast": means[:, 0] - means[:, 1],
+        "blue_cast": means[:, 2] - means[:, 1],
+        "upper_light": luma[:, :half].mean((1, 2)) - luma[:, half:].mean((1, 2)),
+        "upright_edges": np.log(
+            (np.abs(east - west).mean((1, 2)) + 0.002) / (np.abs(south - north).mean((1, 2)) + 0.002)
+        ),
+        "off_centre_x": salient.sum(1) @ line / weight,
+        "off_centre_y": salient.sum(2) @ line / weight,
+        "things": np.array([_things(mask) for mask in salient], np.float32),
+        "background_light": luma[:, frame].mean(1) - luma[:, quarter:-quarter, quarter:-quarter].mean((1, 2)),
     }
+    measures |= {name: np.full(len(pixels), np.nan, np.float32) for name in ("aspect", *_FINE)}
     return np.stack([measures[name] for name in NUMBERS], 1).astype(np.float32)
+
+
+def fine_measures(pixels: NDArray[np.uint8], traces: _Floats) -> dict[str, _Floats]:
+    """What needs pictures [B, WIDE, WIDE, 3] or their originals (``traces``: ``trace`` of each); [B] each.
+
+    - resolution: ln of the share of the energy of Y above an eighth of a period per pixel (+ 1e-7);
+    - compression: ln of the mean step on the lines of the grid of 8 × 8 over that midway between them, in the original;
+    - frame, plain_centre: share of blocks of 8 × 8 along the rim, and at the centre, in which Y stays within 3 / 255.
+    """
+    luma = as_shares(pixels) @ LUMA
+    core, rim = plain_shares(luma)
+    return {
+        "resolution": np.log(fine_energy(luma) + 1e-7),
+        "compression": traces[:, 0],
+        "frame": rim,
+        "plain_centre": core,
+    }
+
+
+def _things(mask: NDArray[np.bool_]) -> int:
+    """Connected regions of a mask that are large enough to count."""
+    regions, _ = ndimage.label(mask)
+    return int((np.bincount(regions.reshape(-1))[1:] >= _THING * mask.size).sum())
 
 
 def hue_names(degrees: NDArray[np.float32]) -> list[str]:

@@ -11,7 +11,15 @@ import numpy as np
 from longshot.causes.composition import Composition
 from longshot.causes.explanation import Explanation, TaskExplanation
 from longshot.causes.findings import Finding
-from longshot.causes.words import attraction_sentences, cause_rows, composition_rows, say_correlation
+from longshot.causes.intervention_words import account_rows, intervention_rows
+from longshot.causes.interventions import Intervention
+from longshot.causes.words import (
+    attraction_sentences,
+    cause_rows,
+    composition_rows,
+    say_correlation,
+    say_symptoms,
+)
 from longshot.core.errors import UserError
 from longshot.core.progress import progress
 from longshot.core.wording import span
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
 
 _PLOTTED = 10  # columns in the plot of gaps
 _MOST_FINDINGS = 4  # of a task, with pictures
+_MOST_EXCHANGES = 2  # of a cause that was taken away, with pictures
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,7 @@ class _Evidence:
     """One finding with the pictures of the class in which it is best seen."""
 
     sentence: str
+    symptoms: str
     adjusted: float
     class_name: str
     support: tuple[Thumbnail, ...]
@@ -65,6 +75,7 @@ def render_explanation(
             },
             "explain_causes",
         ),
+        *_interventions(explanation, images),
         Section("composition", "Support against queries", {"sources": compared}, "explain_composition"),
         Section("tasks", "Task by task", _tasks(explanation, testbed, images, tasks), "explain_tasks"),
     ]
@@ -85,6 +96,56 @@ def render_explanation(
             }
         ],
     )
+
+
+def _interventions(explanation: Explanation, images: FindImages | None) -> list[Section]:
+    """What came back when causes were taken away; nothing where none was."""
+    if not explanation.accounts:
+        return []
+    tried = [
+        {
+            "sentence": each.sentence,
+            "notes": each.notes,
+            "holds": each.holds,
+            "exchanges": _exchanges(each, images),
+        }
+        for each in explanation.interventions
+    ]
+    content = {
+        "accounts": [account.sentence for account in explanation.accounts],
+        "shares": account_rows(explanation.accounts),
+        "rows": intervention_rows(explanation.interventions),
+        "tried": tried,
+    }
+    return [Section("interventions", "Causes taken away", content, "explain_interventions")]
+
+
+def _exchanges(tried: Intervention, images: FindImages | None) -> list[dict[str, Any]]:
+    """The pictures that left and those that came, in the first tasks in which the cause was taken away."""
+    if not tried.holds and tried.recovered is None:
+        return []
+    shown = []
+    for each in tried.examples[:_MOST_EXCHANGES]:
+        keys = [*each.removed[:MAX_SUPPORT], *each.added[:MAX_SUPPORT]]
+        try:
+            loaded = [] if images is None else images(tried.dataset, keys)
+        except UserError:
+            loaded = []  # the section with the tasks says why there are no pictures
+        pictures = dict(zip(keys, map(thumbnail, loaded), strict=False))
+        sides = (each.removed, each.added)
+        removed, added = (
+            tuple(Thumbnail(pictures[key], key) for key in side if key in pictures) for side in sides
+        )
+        shown.append(
+            {
+                "task": each.task,
+                "class_name": each.class_name,
+                "towards": each.towards,
+                "removed": removed,
+                "added": added,
+            }
+        )
+    return shown
 
 
 def _plot(beds: Mapping[str, Sequence[Composition]], number: int) -> str:
@@ -158,6 +219,7 @@ def _pictured(
         pictures = dict(zip(keys, map(thumbnail, images(task.dataset, keys)), strict=True))
     return _Evidence(
         finding.sentence,
+        say_symptoms(finding),
         finding.adjusted,
         explained.classes[finding.worst],
         tuple(Thumbnail(pictures[key], key) for key in support if key in pictures),

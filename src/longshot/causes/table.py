@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +15,19 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
+from PIL.Image import Image
 
-from longshot.causes.measures import NUMBERS, SIDE, hue_names, measure
+from longshot.causes.alterations import ALTERED, FORMS, alter
+from longshot.causes.columns import AttributeColumn, comparable
+from longshot.causes.descriptors import TRACES, WIDE, WIDTH, describe, pooled, trace
+from longshot.causes.gaps import Gaps, Seen, find_gaps
+from longshot.causes.measures import NUMBERS, SIDE, fine_measures, hue_names, measure
+from longshot.causes.signatures import learn_signatures
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, cache_dir, cache_places, canonical_json, hash_text
 from longshot.core.progress import progress
+from longshot.core.tasks import TaskRows
 from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.described import DIGEST, described, digest_column, without_digests
@@ -28,7 +38,9 @@ from longshot.features.content import content_of
 from longshot.features.request import unreadable_images
 
 _SHARD = 4096  # images that a kill can cost
-_STEP = 64  # images measured at a time
+_STEP = 32  # images measured at a time
+_SAMPLE = (16, 40)  # images on which alterations are learnt: at least, at most
+_LEAST = 20  # images without which nothing is learnt
 
 
 def measure_attributes(
@@ -68,7 +80,7 @@ def measure_attributes(
             f"Attributes are written as .csv or .parquet, not as '{path.name}'", "choose one of these endings"
         )
     opened = as_dataset(dataset)
-    table = image_attributes(opened, attributes=attributes)
+    table = image_attributes(opened, attributes=attributes, pixels=measured_pixels(opened, altered=False))
     if path is not None:
         write = pacsv.write_csv if path.suffix.lower() == ".csv" else pq.write_table
         content = content_of(opened)
@@ -83,9 +95,9 @@ def measure_attributes(
 
 
 def image_attributes(
-    dataset: Dataset, *, attributes: str | Path | None = None, no_pixels: bool = False
+    dataset: Dataset, *, attributes: str | Path | None = None, pixels: Pixels | None = None
 ) -> pa.Table:
-    """The attributes of all images [N rows]: those of the CSV ``attributes``, the dataset's own, the measured ones."""
+    """The attributes of all images [N rows]: of the CSV ``attributes``, the dataset's own, those of its ``pixels``."""
     tables = []
     if attributes is not None:
         path = Path(attributes)
@@ -103,8 +115,8 @@ def image_attributes(
     own = described(dataset).attributes
     if own is not None:
         tables.append(own)
-    if not no_pixels:
-        tables.append(pixel_attributes(dataset))
+    if pixels is not None:
+        tables.append(pixels.table)
     columns: dict[str, pa.ChunkedArray | pa.Array] = {}
     for table in tables:
         for name in table.column_names:
@@ -112,36 +124,129 @@ def image_attributes(
     return pa.table(columns)
 
 
-def pixel_attributes(dataset: Dataset) -> pa.Table:
-    """The measured attributes of all images, from the cache when they were measured before."""
-    numbers = _numbers(dataset)
-    table = {name: pa.array(numbers[:, i], from_pandas=True) for i, name in enumerate(NUMBERS)}
-    degrees = numbers[:, NUMBERS.index("hue_degrees")]
-    del table["hue_degrees"]  # an angle has no order: its name is what can be compared
-    return pa.table({**table, "hue": pa.array(hue_names(degrees), pa.string())})
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """What is seen in the pixels of all N images: J named measures and D descriptors, and what alterations do to some.
+
+    ``altered`` is None where a dataset has fewer than 20 images, too few to learn from.
+    """
+
+    numbers: NDArray[np.float32]  # [N, J + D]
+    sampled: Ints  # [m] rows of the images that were altered
+    altered: NDArray[np.float32] | None  # [forms · m, J + D]
+
+    @property
+    def table(self) -> pa.Table:
+        """The named measures [N rows]."""
+        columns = {name: pa.array(self.numbers[:, i], from_pandas=True) for i, name in enumerate(NUMBERS)}
+        del columns["hue_degrees"]  # an angle has no order: its name is what can be compared
+        degrees = self.numbers[:, NUMBERS.index("hue_degrees")]
+        return pa.table({**columns, "hue": pa.array(hue_names(degrees), pa.string())})
+
+
+def measured_pixels(dataset: Dataset, *, altered: bool = True) -> Pixels:
+    """Measure the images of a dataset, and some of them altered, or take it from the cache."""
+    numbers, sampled = _numbers(dataset), _sampled(dataset)
+    learn = altered and len(dataset) >= _LEAST
+    return Pixels(numbers, sampled, _altered(dataset) if learn else None)
+
+
+def see(pixels: Pixels, labels: NDArray[np.int32], bound: TaskRows) -> Seen:
+    """What the pixels say of some tasks: signatures are learnt from images that are queries and never supports.
+
+    Supports may be altered, and then they would hide what they are to be compared with. Where nearly all images are a
+    support of some task, all queries are taken.
+    """
+    measured = frozenset(pixels.table.column_names)
+    descriptors = pixels.numbers[:, len(NUMBERS) :]
+    if pixels.altered is None:
+        return Seen(measured, descriptors, None)
+    queries = np.unique(bound.query.values)
+    apart = np.setdiff1d(queries, bound.support.values)
+    reference = apart if len(apart) >= len(queries) / 2 else queries
+    unused = np.flatnonzero(~np.isin(pixels.sampled, bound.support.values))
+    chosen = unused if len(unused) >= _SAMPLE[0] / 2 else np.arange(len(pixels.sampled))
+    signatures = learn_signatures(
+        *(pixels.numbers, NUMBERS, labels),
+        reference=reference,
+        sampled=pixels.sampled[chosen],
+        altered=pixels.altered.reshape(len(FORMS), len(pixels.sampled), -1)[:, chosen],
+    )
+    return Seen(measured | set(ALTERED), descriptors, signatures)
+
+
+def pixel_gaps(
+    pixels: Pixels,
+    bound: TaskRows,
+    labels: NDArray[np.int32],
+    columns: Sequence[AttributeColumn] | None = None,
+) -> Gaps:
+    """Gaps in what is seen in the pixels, and in further ``columns`` (those of the named measures unless given)."""
+    seen = see(pixels, labels, bound)
+    every = list(comparable(pixels.table)[0] if columns is None else columns)
+    if seen.signatures is not None:
+        own = {column.attribute for column in every}  # an annotation may be called as an alteration is
+        every += [each for each in seen.signatures.columns(seen.descriptors) if each.attribute not in own]
+        seen = replace(seen, measured=seen.measured - (own & set(ALTERED)))
+    return find_gaps(every, bound, labels, seen)
+
+
+def measure_images(images: Sequence[Image]) -> NDArray[np.float32]:
+    """Named measures and descriptors of some pictures, [n, len(NUMBERS) + WIDTH]."""
+    steps = [range(start, min(start + _STEP, len(images))) for start in range(0, len(images), _STEP)]
+    return np.concatenate([_block(lambda row: images[row], step)[0] for step in steps])
 
 
 def _numbers(dataset: Dataset) -> NDArray[np.float32]:
-    """The measures [N, len(NUMBERS)] of all images; unfinished work is kept and gone on with."""
-    file = _file(dataset)
+    """Measures and descriptors [N, len(NUMBERS) + WIDTH] of all images; unfinished work is kept and gone on with."""
+    return _through_cache(dataset, "measures", len(dataset), dataset.image, f"measure {dataset.name}")
+
+
+def _altered(dataset: Dataset) -> NDArray[np.float32]:
+    """Measures and descriptors of the sampled images in each form of each alteration, [forms · images, …]."""
+    sampled = _sampled(dataset)
+
+    def altered(position: int) -> Image:
+        form, index = divmod(position, len(sampled))
+        name, strength = FORMS[form]
+        return alter(dataset.image(int(sampled[index])), name, strength, np.random.default_rng([form, index]))
+
+    title = f"learn alterations on {dataset.name}"
+    return _through_cache(dataset, "signatures", len(FORMS) * len(sampled), altered, title)
+
+
+def _sampled(dataset: Dataset) -> Ints:
+    """The rows on which alterations are learnt: one in 40, within bounds, evenly spread over the classes."""
+    number = min(max(len(dataset) // 40, _SAMPLE[0]), _SAMPLE[1])
+    return np.unique(np.linspace(0, len(dataset) - 1, number).round().astype(np.int64))
+
+
+def _through_cache(
+    dataset: Dataset, kind: str, count: int, read: Callable[[int], Image], title: str
+) -> NDArray[np.float32]:
+    """Measures and descriptors of ``count`` pictures that ``read`` gives."""
+    file = _file(dataset, kind)
     for cached in cache_places("attributes", file):
-        if (numbers := _open(cached, len(dataset))) is not None:
+        if (numbers := _open(cached, count)) is not None:
             return numbers
     path = cache_dir("attributes") / file
     with lock(path):
-        if (numbers := _open(path, len(dataset))) is not None:
+        if (numbers := _open(path, count)) is not None:
             return numbers
-        shards = Shards(path, "measures", len(dataset), _SHARD, "float32")
-        _measure(dataset, shards)
+        shards = Shards(path, kind, count, _SHARD, "float32")
+        _measure(dataset, shards, read, title)
         shards.assemble()
         shards.remove()
-    numbers = _open(path, len(dataset))
+    numbers = _open(path, count)
     assert numbers is not None
     return numbers
 
 
-def _file(dataset: Dataset) -> str:
-    marks = hash_text("longshot measures 2", dataset.fingerprint, content_of(dataset).digest, *NUMBERS)
+def _file(dataset: Dataset, kind: str) -> str:
+    forms = [canonical_json(FORMS)] if kind == "signatures" else []
+    marks = hash_text(
+        "longshot measures 5", kind, dataset.fingerprint, content_of(dataset).digest, *NUMBERS, *forms
+    )
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", dataset.name)[:40]
     return f"{name}-{marks[:32]}.npy"
 
@@ -150,24 +255,24 @@ def _open(path: Path, rows: int) -> NDArray[np.float32] | None:
     array = open_guarded(path)
     if array is None:
         return None
-    return array if array.shape == (rows, len(NUMBERS)) and array.dtype == np.float32 else None
+    return array if array.shape == (rows, len(NUMBERS) + WIDTH) and array.dtype == np.float32 else None
 
 
-def _measure(dataset: Dataset, shards: Shards) -> None:
+def _measure(dataset: Dataset, shards: Shards, read: Callable[[int], Image], title: str) -> None:
     missing = shards.missing()
     if len(missing) < len(shards):
         print(f"resuming: {len(shards) - len(missing)} of {len(shards)} parts are done", file=sys.stderr)
     bad: list[tuple[int, str]] = []
     with (
         ThreadPoolExecutor(torch.get_num_threads()) as pool,
-        progress(f"measure {dataset.name}", len(dataset), "images") as bar,
+        progress(title, shards.rows, "images") as bar,
     ):
-        bar.skip(len(dataset) - sum(len(shards.bounds(shard)) for shard in missing))
+        bar.skip(shards.rows - sum(len(shards.bounds(shard)) for shard in missing))
         for shard in missing:
             rows = shards.bounds(shard)
             jobs = [range(s, min(s + _STEP, rows.stop)) for s in range(rows.start, rows.stop, _STEP)]
             parts = []
-            for job, (values, wrong) in zip(jobs, pool.map(lambda j: _block(dataset, j), jobs), strict=True):
+            for job, (values, wrong) in zip(jobs, pool.map(lambda j: _block(read, j), jobs), strict=True):
                 parts.append(values)
                 bad += wrong
                 bar.advance(len(job))
@@ -177,21 +282,25 @@ def _measure(dataset: Dataset, shards: Shards) -> None:
         raise unreadable_images(dataset, bad)
 
 
-def _block(dataset: Dataset, rows: range) -> tuple[NDArray[np.float32], list[tuple[int, str]]]:
+def _block(read: Callable[[int], Image], rows: range) -> tuple[NDArray[np.float32], list[tuple[int, str]]]:
     from PIL.Image import Resampling
 
-    pixels = np.zeros((len(rows), SIDE, SIDE, 3), np.uint8)
+    pixels = np.zeros((len(rows), WIDE, WIDE, 3), np.uint8)
+    traces = np.zeros((len(rows), TRACES), np.float32)
     aspect = np.ones(len(rows), np.float32)
     bad = []
     for position, row in enumerate(rows):
         try:
-            image = dataset.image(row)
+            image = read(row)
         except ImageError as error:
             bad.append((row, error.reason))
             continue
         aspect[position] = image.width / image.height
+        traces[position] = trace(np.asarray(image))
         # Reducing first: a filter over every pixel of a large photo would cost more than all measures.
-        pixels[position] = np.asarray(image.resize((SIDE, SIDE), Resampling.BILINEAR, reducing_gap=2.0))
-    values = measure(pixels)
-    values[:, NUMBERS.index("aspect")] = aspect
-    return values, bad
+        pixels[position] = np.asarray(image.resize((WIDE, WIDE), Resampling.BILINEAR, reducing_gap=2.0))
+    small = pooled(pixels.astype(np.float32), WIDE // SIDE).round().astype(np.uint8)
+    values = measure(small)
+    for name, column in {"aspect": aspect, **fine_measures(pixels, traces)}.items():
+        values[:, NUMBERS.index(name)] = column
+    return np.concatenate([values, describe(pixels, traces)], 1), bad

@@ -8,6 +8,8 @@ from typing import Any
 
 from longshot.causes.composition import Composition
 from longshot.causes.explanation import Explanation, TaskExplanation
+from longshot.causes.findings import Finding
+from longshot.causes.kinds import kind_of
 from longshot.statistics import Correlation, Interval
 
 
@@ -20,6 +22,15 @@ def attraction_sentences(task: TaskExplanation, most: int = 2) -> list[str]:
     ]
 
 
+def say_symptoms(finding: Finding, most: int = 5) -> str:
+    """``symptoms: sharpness −2.1 σ, edges −1.8 σ``; empty where there are none."""
+    if not finding.symptoms:
+        return ""
+    signs = [f"{each.attribute} {each.effect:+.1f} σ".replace("-", "−") for each in finding.symptoms[:most]]
+    more = len(finding.symptoms) - most
+    return f"symptoms: {', '.join(signs)}" + (f" and {more} more" if more > 0 else "")
+
+
 def as_json(explanation: Explanation, top: int | None = None) -> dict[str, Any]:
     """Everything as plain values; the ``top`` hardest tasks, or all."""
     tasks, together = explanation.hardest()[:top], explanation.loss_and_accuracy
@@ -27,6 +38,11 @@ def as_json(explanation: Explanation, top: int | None = None) -> dict[str, Any]:
         "notes": list(explanation.notes),
         "tasks": [{**asdict(task), "sentences": [f.sentence for f in task.findings]} for task in tasks],
         "causes": [asdict(cause) for cause in explanation.causes],
+        "interventions": [
+            {**asdict(each), "meaning": each.meaning, "sentence": each.sentence}
+            for each in explanation.interventions
+        ],
+        "accounts": [{**asdict(account), "sentence": account.sentence} for account in explanation.accounts],
         "composition": _plain(explanation.compositions),
         "accuracy_and_inverse_loss": None if together is None else asdict(together),
         "others": {bed: _plain(compositions) for bed, compositions in explanation.further.items()},
@@ -43,6 +59,7 @@ def cause_rows(explanation: Explanation) -> list[dict[str, Any]]:
             continue
         row: dict[str, Any] = {"dataset": cause.dataset} if several else {}
         row |= {
+            "cause": kind_of(cause.attribute),
             "attribute": cause.attribute,
             "tasks with it": f"{cause.tasks:,} of {cause.of:,}",
             "strongest in": f"{cause.first:,}",

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from longshot.cli.common import datasets_option, device_option, echo_json, json_option, print_table
+from longshot.cli.common import (
+    datasets_option,
+    device_option,
+    echo_json,
+    engine_option,
+    json_option,
+    print_table,
+)
 
 
 @click.command()
@@ -46,6 +53,7 @@ from longshot.cli.common import datasets_option, device_option, echo_json, json_
 @datasets_option()
 @click.option("--workers", type=click.IntRange(min=1), help="Threads; they change no result.")
 @device_option
+@engine_option
 @json_option
 def command(
     models: tuple[str, ...],
@@ -57,6 +65,7 @@ def command(
     datasets: dict[str, str],
     workers: int | None,
     device: str,
+    engine: str | None,
     as_json: bool,
 ) -> None:
     """Measure MODELs (backbones, or NAME=BACKBONE) on a suite: a card, and a place on a leaderboard.
@@ -83,6 +92,7 @@ def command(
         merge=merge,
         datasets=datasets,
         device=device,
+        engine=engine,
         workers=workers,
     )
     if as_json:

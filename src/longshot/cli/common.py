@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from longshot.cli.help import Grouped
 from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,6 +35,18 @@ def device_option(function: F) -> F:
         default="auto",
         show_default=True,
         help="Where to compute; auto takes an accelerator when there is one.",
+    )(function)
+
+
+def engine_option(function: F) -> F:
+    """``--engine``: what computes backbones."""
+    return click.option(
+        "--engine",
+        cls=Grouped,
+        rare=True,
+        metavar="auto|torch|onnxruntime|openvino",
+        help="What computes networks on a CPU, or torch with settings: 'torch(autocast=bfloat16)'.  "
+        "[default: what LONGSHOT_ENGINE says, or auto]",
     )(function)
 
 

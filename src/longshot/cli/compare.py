@@ -106,6 +106,7 @@ def _lines_below(compared: RunComparison) -> list[str]:
             f"({count(len(compared.pairs), 'comparison')})."
         )
     lines += [f"{line[0].upper()}{line[1:]}." for line in compared.names_only]
+    lines += [f"{line}." for line in compared.judges]
     if compared.outcome == "passed":
         bound = f"{compared.fail_if_worse:g} {compared.unit if compared.fail_if_worse != 1 else compared.unit[:-1]}"
         lines.append(f"Passed: nothing is worse by more than {bound} beyond chance.")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from longshot.cli.common import FOLDER, device_option, json_option, print_table
+from longshot.cli.common import FOLDER, device_option, engine_option, json_option, print_table
 
 # backbone → preprocessing. Toybox's pictures are 84 pixels wide: blowing them up to the usual 128 costs twice the
 # time and tells the network nothing new.
@@ -30,8 +30,9 @@ BACKBONES = {
     "--tasks", type=click.IntRange(min=2), default=600, show_default=True, help="Tasks per testbed."
 )
 @device_option
+@engine_option
 @json_option
-def command(out: Path, tasks: int, device: str, as_json: bool) -> None:
+def command(out: Path, tasks: int, device: str, engine: str | None, as_json: bool) -> None:
     """Generate toybox, draw an easy and a look-alike testbed, measure two backbones, write a report.
 
     \b
@@ -39,7 +40,9 @@ def command(out: Path, tasks: int, device: str, as_json: bool) -> None:
       longshot demo
     """
     import longshot
+    from longshot.evaluation.inputs import used_rows
     from longshot.evaluation.views import summary_rows
+    from longshot.features.extract import embed_rows
 
     start = time.monotonic()
 
@@ -62,15 +65,22 @@ def command(out: Path, tasks: int, device: str, as_json: bool) -> None:
         testbed.save(paths[-1])
         say(f"testbed {name}: {len(testbed)} tasks, 5-way 5-shot, 10 queries a class → {paths[-1]}")
 
+    # What evaluate would do by itself; here one by one, so that each step is told.
+    rows = used_rows(bed.bind(dataset.name, dataset.keys, dataset.fingerprint) for bed in testbeds.values())
     views = []
     for backbone, preprocessing in BACKBONES.items():
-        views.append(longshot.embed(dataset, backbone, preprocessing=preprocessing, device=device))
-        say(f"features: {backbone}, {views[-1].dim} numbers per image")
+        views.append(
+            embed_rows(dataset, backbone, rows, preprocessing=preprocessing, device=device, engine=engine)
+        )
+        say(f"features: {backbone}, {views[-1].dim} numbers for each of {len(rows):,} images in use")
 
-    results = longshot.evaluate(paths, backbones=views, methods=["protonet"], out=out / "run", device=device)
+    results = longshot.evaluate(
+        paths, backbones=views, methods=["protonet"], out=out / "run", device=device, engine=engine
+    )
     say(f"evaluated protonet on {len(testbeds)} testbeds × {len(BACKBONES)} backbones → {out / 'run'}")
     page = longshot.report(results, out / "report.html")
     click.echo(err=as_json)
     print_table(results.summary() if as_json else summary_rows(results), as_json=as_json)
     click.echo(err=as_json)
     say(f"report: {page.resolve()}")
+    say(f"every task in the browser: longshot serve {out}")

@@ -12,6 +12,7 @@ from longshot.cli.common import (
     device_option,
     dry_run_option,
     echo_json,
+    engine_option,
     identity_option,
     json_option,
     print_table,
@@ -35,6 +36,7 @@ from longshot.cli.common import (
     help="How the numbers are stored.",
 )
 @device_option
+@engine_option
 @click.option(
     "--workers",
     type=click.IntRange(min=0),

@@ -13,6 +13,7 @@ from longshot.cli.common import (
     device_option,
     dry_run_option,
     echo_json,
+    engine_option,
     json_option,
     print_estimate,
     print_table,
@@ -54,6 +55,7 @@ from longshot.core.errors import UserError
 @click.option("--save-scores", is_flag=True, help="Keep the scores of every query, not only its prediction.")
 @seed_option
 @device_option
+@engine_option
 @dry_run_option
 @json_option
 def command(
@@ -79,6 +81,7 @@ def command(
     """
     import longshot
     from longshot.evaluation.inputs import open_methods
+    from longshot.evaluation.judging import say_judges
     from longshot.evaluation.views import summary_rows
     from longshot.evaluation.vouched import names_only
 
@@ -99,7 +102,7 @@ def command(
     if as_json:
         echo_json(results.summary())
         return
-    by_name = [f"\n{line}" for line in names_only(results.run)]
+    by_name = [f"\n{line}" for line in (*names_only(results.run), *say_judges(results.run))]
     print_table(
         summary_rows(results),
         footer="".join(by_name) + f"\n{results.path}: rows per task; 'longshot report {results.path}'",

@@ -8,9 +8,9 @@ import click
 
 
 class Grouped(click.Option):
-    """An option that stands under a heading; a ``rare`` one is shown by ``--help-all`` only."""
+    """An option under a heading, its command's without one; a ``rare`` one is shown by ``--help-all`` only."""
 
-    def __init__(self, *args: Any, group: str, rare: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, group: str | None = None, rare: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.group = group
         self.rare = rare
@@ -44,7 +44,7 @@ class GroupedCommand(click.Command):
             record = param.get_help_record(ctx)
             if record is None or not isinstance(param, click.Option):
                 continue
-            group = getattr(param, "group", self.heading)
+            group = getattr(param, "group", None) or self.heading
             rare = getattr(param, "rare", False) or group in self.rare_groups
             if rare and not ctx.meta.get(__name__):
                 hidden.append(max(param.opts, key=len))

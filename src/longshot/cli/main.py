@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import click
 
 from longshot.cli.faces import face_of, sentence
+from longshot.cli.imports import trim_imports
 from longshot.core.errors import UserError, speak_as
 from longshot.core.files import lend_temporary
 
@@ -32,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("evaluate", "Run methods over testbeds; one result row per task."),
     "compare": ("compare", "Compare runs task by task; can gate a pipeline."),
     "report": ("report", "Write a page or a table from the results of a run."),
+    "serve": ("serve", "Look at every task, every mistake, every run, in the browser."),
     "study": ("study", "Run the papers' protocols on any dataset."),
     "bench": ("bench", "Measure a model on a frozen suite: one card, one leaderboard."),
     "release": ("release", "Publish testbeds with a card, hashes and baselines."),
@@ -115,6 +117,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a file name that is not UTF-8 must not break a message
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    trim_imports()
     try:
         cli.main(standalone_mode=False)
     except UserError as error:

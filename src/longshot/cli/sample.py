@@ -14,6 +14,7 @@ from longshot.cli.common import (
     device_option,
     dry_run_option,
     echo_json,
+    engine_option,
     identity_option,
     json_option,
     seed_option,
@@ -47,6 +48,7 @@ from longshot.core.wording import span
 @instance_options
 @click.option("--workers", type=COUNT, default=1, show_default=True, help="Threads; they change no task.")
 @device_option
+@engine_option
 @seed_option
 @dry_run_option
 @json_option
@@ -66,7 +68,7 @@ def command(
       longshot sample toybox --classes siblings --level 1 --split test -o look-alikes.parquet
       longshot sample toybox --classes semantic --split test --tasks 200 -o fine.parquet
       longshot sample toybox --shape meta-dataset --split test -o varied.parquet
-      longshot sample toybox --instances difficult --backbone pixels --split test -o hard.parquet
+      longshot sample toybox --instances difficult --judge pixels --split test -o hard.parquet
       longshot sample toybox --instances shifted --rule cure-or-viewpoint --query 5 -o shifted.parquet
 
     A DATASET is toybox, a folder of class folders, a zip, a table, an .npz file or the name of a
@@ -76,8 +78,11 @@ def command(
         raise UserError("No file to write to; name one with -o easy.parquet.")
     import longshot
     from longshot.testbeds.describe import dropped_classes, summary
+    from longshot.testbeds.difficult import is_network_column
+    from longshot.testbeds.drops import say_drops
     from longshot.testbeds.suspected import say_suspects
 
+    options = {name: value for name, value in options.items() if value != ()}  # repeatable, and not written
     start = time.monotonic()
     if dry_run:
         _estimate(datasets, {**options, "published": published}, as_json)
@@ -96,8 +101,10 @@ def command(
         f"{query} queries a task, in {time.monotonic() - start:.1f} s"
     )
     for name, values in facts.get("measured", {}).items():
-        if values["min"] != values["max"]:
+        if values["min"] != values["max"] and not is_network_column(name):
             click.echo(f"{name} {values['min']:.4g} to {values['max']:.4g}, mean {values['mean']:.4g}")
+    for line in say_drops(testbed.meta["sampler"], list(testbed.datasets)):
+        click.echo(line)
     if sentence := say_suspects(testbed):
         click.echo(sentence)
     dropped = dropped_classes(testbed)

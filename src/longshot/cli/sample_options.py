@@ -124,13 +124,23 @@ instance_options = _all(
             "--judge",
             "--backbone",
             "judge",
-            help="Backbone whose features judge difficulty, such as efficientnet-lite0.",
+            multiple=True,
+            metavar="BACKBONE[:METHOD]",
+            help="Who judges difficulty; may be repeated.",
         ),
         _option(
             _IMAGES,
-            "--features",
-            type=FILE,
-            help="Features FILE.npy in place of --judge.",
+            "--held-out",
+            multiple=True,
+            metavar="BACKBONE[:METHOD]",
+            help="Measures only; may be repeated.",
+        ),
+        _option(
+            _IMAGES,
+            "--difficulty",
+            type=float,
+            metavar="SHARE",
+            help="From 0 (uniform) to 1 (the hardest). [1]",
         ),
         _option(
             _IMAGES,
@@ -138,11 +148,24 @@ instance_options = _all(
             is_flag=True,
             help="An image that is support in one task is never a query in another.",
         ),
+        _option(_HARD, "--features", type=FILE, help="Features FILE.npy in place of --judge."),
         _option(
             _HARD,
             "--exclude-suspects",
             is_flag=True,
-            help="Draw no image whose label looks wrong to the judge, and no copies.",
+            help="Draw no image whose label looks wrong to a judge, and no copies.",
+        ),
+        _option(
+            _HARD,
+            "--judging",
+            type=click.Choice(["mean", "worst", "least"]),
+            help="Of several judges: their mean loss, the largest, or the smallest, which spares none. [mean]",
+        ),
+        _option(
+            _HARD,
+            "--target-accuracy",
+            type=float,
+            help="Find the difficulty at which the held-out networks have this accuracy, such as 0.55.",
         ),
         _option(
             _HARD,
@@ -158,7 +181,7 @@ instance_options = _all(
             help="Between features (squared Euclidean). [euclidean]",
         ),
         _option(_HARD, "--raw-features", is_flag=True, help="Do not scale features to unit length."),
-        _option(_HARD, "--refine", type=ROUNDS, help="Frank–Wolfe rounds on top. [0]"),
+        _option(_HARD, "--refine", type=ROUNDS, help="Frank–Wolfe rounds on top, at most. [5; easy: 0]"),
         _option(_HARD, "--greedy", type=ROUNDS, help="Exact greedy rounds after that. [0; easy: 1]"),
         _option(_HARD, "--rounds", type=COUNT, help="Rounds of --instances greedy. [3]"),
         _option(
@@ -184,7 +207,6 @@ instance_options = _all(
             _RULES, "--same", metavar="ATTRIBUTE", help="Shifted, matched: one owner (say) for a whole task."
         ),
         _option(_FILTER, "--candidates", type=COUNT, help="Uniform tasks to choose from. [10,000]"),
-        _option(_FILTER, "--judge-method", help="Method whose accuracy decides. [protonet]"),
         _option(_FILTER, "--keep", type=click.Choice(["hardest", "easiest"]), help="[hardest]"),
     ]
 )

@@ -14,6 +14,7 @@ from longshot.cli.common import (
     device_option,
     dry_run_option,
     echo_json,
+    engine_option,
     identity_option,
     json_option,
     print_table,
@@ -21,6 +22,7 @@ from longshot.cli.common import (
     seed_option,
     taxonomy_option,
 )
+from longshot.cli.splits_rows import print_hardness, target_line
 from longshot.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,6 +31,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("dataset")
+@click.option("--like", metavar="SPLIT", help="As hard as this split: fc100, random, a split.json …")
+@click.option("--harder-than", metavar="SPLIT", help="Harder than this split, --by so many points.")
+@click.option(
+    "--by", type=float, metavar="POINTS", help="Of --harder-than: points of learnt accuracy, as 15."
+)
+@click.option(
+    "--learnt-accuracy",
+    type=float,
+    metavar="SHARE",
+    help="At this accuracy after learning from the train classes, as 0.65.",
+)
 @click.option(
     "--divergence", type=float, metavar="R", help="How far train and test classes are apart; 0 is random."
 )
@@ -58,9 +71,22 @@ if TYPE_CHECKING:
 @click.option(
     "--ratios", metavar="T,V,T", help="Shares of train, validation and test.  [default: 0.6,0.2,0.2]"
 )
+@click.option(
+    "--way", type=click.IntRange(min=2), default=5, show_default=True, help="Classes of measured tasks."
+)
+@click.option(
+    "--shot", type=click.IntRange(min=1), default=5, show_default=True, help="Their supports per class."
+)
+@click.option(
+    "--hardness/--no-hardness",
+    default=True,
+    show_default=True,
+    help="Measure how hard the split is, where there are features.",
+)
 @click.option("-o", "--out", type=FILE, help="split.json to write; a sweep adds -R to the name.")
 @identity_option
 @device_option
+@engine_option
 @seed_option
 @dry_run_option
 @json_option
@@ -69,14 +95,20 @@ def command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, **opti
 
     \b
     Examples:
-      longshot split toybox --backbone pixels --divergence 0.64 -o hard.json
+      longshot split toybox --backbone pixels --harder-than random --by 10 -o hard.json
+      longshot split toybox --backbone pixels --like semantic -o alike.json
+      longshot split toybox --backbone pixels --learnt-accuracy 0.6 -o at60.json
+      longshot split toybox --backbone pixels --divergence 0.64 -o far.json
       longshot split toybox --backbone pixels --sweep 0.04,0.32,0.64,0.96 -o atg.json
       longshot split toybox --backbone pixels --mode paper --restarts 5 --divergence 0.64 -o paper.json
       longshot split toybox --semantic --level 1 -o families.json
       longshot split ./cifar100 --published atg:cifar100@0.96 -o published.json
+      longshot split ./cifar100 --backbone efficientnet-lite0 --like fc100 -o like.json
 
     The file can be given wherever a split of the dataset is named. Validation and test get ⌊ratio · classes⌋ classes
-    each, train the rest.
+    each, train the rest. How hard it is stands in a second table, beside random, semantic and published splits:
+    frozen (ProtoNet on the features: how alike the test classes are), learnt (after a linear map of the train
+    classes), and transfer loss (what other train classes would give more).
     """
     import longshot
     from longshot.splits.make import split_kind, sweep_file
@@ -86,7 +118,8 @@ def command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, **opti
     kind = split_kind(options)
     if out is None and not dry_run:
         raise UserError("No file to write to; name one with -o split.json.")
-    if dry_run and kind in ("divergence", "sweep"):
+    seen = options["backbone"] or options["features"]
+    if dry_run and (seen or kind not in ("random", "semantic", "published")):
         _print_cost(longshot.estimate("make_split", dataset, **options).steps[0], as_json)
         return
     began = time.monotonic()
@@ -95,6 +128,8 @@ def command(dataset: str, out: Path | None, dry_run: bool, as_json: bool, **opti
     splits = made if isinstance(made, list) else [made]
     files = [sweep_file(file, split) if kind == "sweep" else file for split in splits if file is not None]
     _tell(splits, files, time.monotonic() - began, as_json)
+    if not (seen or as_json):
+        click.echo("how hard it is can be measured through features: add --backbone NAME")
 
 
 def _numbers(text: str, option: str) -> tuple[float, ...]:
@@ -137,6 +172,16 @@ def _tell(splits: list[Split], files: list[Path], seconds: float, as_json: bool)
         click.echo(
             f"{shared} of {len(splits[0].test)} test classes are in all {len(splits)} splits: sorting looks at the "
             f"direction between the centroids alone, --assignment drawn at their distance too"
+        )
+    if "target" in made:
+        click.echo(target_line(made))
+    if "hardness" in made:
+        click.echo()
+        print_hardness(
+            [
+                *({"split": split.name, **split.made["hardness"]} for split in splits),
+                *made.get("references", []),
+            ]
         )
     for file in files:
         click.echo(str(file))

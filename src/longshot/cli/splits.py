@@ -12,12 +12,21 @@ from longshot.cli.common import (
     PATH,
     device_option,
     echo_json,
+    engine_option,
     json_option,
     print_table,
     reduction_option,
     taxonomy_option,
 )
-from longshot.cli.splits_rows import comparison_row, gap_row, pair_row, plain, print_rows
+from longshot.cli.splits_rows import (
+    comparison_row,
+    gap_row,
+    pair_row,
+    plain,
+    print_hardness,
+    print_rows,
+    target_line,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -66,6 +75,20 @@ def _order(function: F) -> F:
     )(function)
 
 
+_references = click.option(
+    "--references/--no-references",
+    default=True,
+    show_default=True,
+    help="Add random, semantic and fitting published splits.",
+)
+_way = click.option(
+    "--way", type=click.IntRange(min=2), default=5, show_default=True, help="Classes of measured tasks."
+)
+_shot = click.option(
+    "--shot", type=click.IntRange(min=1), default=5, show_default=True, help="Their supports per class."
+)
+
+
 @command.command("list")
 @json_option
 def list_splits(as_json: bool) -> None:
@@ -103,8 +126,14 @@ def show(file: Path, with_classes: bool, as_json: bool) -> None:
     sizes = ", ".join(f"{count:,} {part}" for part, count in split.sizes.items())
     click.echo(f"{split.name}: {sizes}")
     click.echo(f"dataset fingerprint: {split.fingerprint[:12] or 'none, a list by hand'}")
+    tables = ("hardness", "references", "target")
     for key, value in split.story.items():
-        click.echo(f"  {key}: {plain(value)}")
+        if key not in tables:
+            click.echo(f"  {key}: {plain(value)}")
+    if "target" in split.made:
+        click.echo(target_line(split.made))
+    if "hardness" in split.made:
+        print_hardness([{"split": split.name, **split.made["hardness"]}, *split.made.get("references", [])])
     if with_classes:
         for part, members in split.parts.items():
             click.echo(f"\n{part}")
@@ -121,7 +150,17 @@ def show(file: Path, with_classes: bool, as_json: bool) -> None:
 )
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 @_order
+@click.option(
+    "--hardness/--no-hardness",
+    default=True,
+    show_default=True,
+    help="Measure class similarity and transfer loss.",
+)
+@_references
+@_way
+@_shot
 @device_option
+@engine_option
 @json_option
 def compare(
     splits: tuple[str, ...],
@@ -131,7 +170,7 @@ def compare(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Measure splits under one or several backbones: four divergences, gap, nearest train classes.
+    """Measure splits under one or several backbones: how hard they are, divergences, gap, nearest train classes.
 
     \b
     Example:
@@ -139,7 +178,9 @@ def compare(
       longshot splits compare far.json random --dataset toybox --backbone pixels
 
     Divergences are those of the mean train and the mean test class, so that any split has them, and they
-    compare with each other; ATG's own centroids lie further out than these means.
+    compare with each other; ATG's own centroids lie further out than these means. How hard a split is stands in
+    a table of its own: frozen accuracy of the test classes (how alike they are), accuracy after a linear map
+    learnt on the train classes, and transfer loss (what other train classes would give more).
     """
     import longshot
 
@@ -158,8 +199,17 @@ def compare(
         return
     rows = [comparison_row(comparison) for comparison in comparisons]
     print_rows(rows, markdown, f"{opened.name}: {len(opened.class_ids):,} classes")
+    for backbone in dict.fromkeys(comparison.backbone for comparison in comparisons):
+        hardness = [
+            {"split": comparison.split, **comparison.hardness.record()}
+            for comparison in comparisons
+            if comparison.backbone == backbone and comparison.hardness is not None
+        ]
+        if hardness:
+            click.echo()
+            print_hardness(hardness, markdown, backbone)
     if with_classes:
-        for comparison in comparisons:
+        for comparison in (comparison for comparison in comparisons if not comparison.reference):
             farthest = sorted(comparison.nearest, key=lambda pair: -pair.distance)
             listed = [
                 {
@@ -182,6 +232,7 @@ def compare(
 @click.option("--pairs", type=click.IntRange(min=0), default=3, show_default=True, help="Odd pairs to print.")
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 @device_option
+@engine_option
 @json_option
 def tree(dataset: str, markdown: bool, as_json: bool, **settings: Any) -> None:
     """Ward clustering of class embeddings against a taxonomy, in hops between classes.
@@ -213,16 +264,27 @@ def tree(dataset: str, markdown: bool, as_json: bool, **settings: Any) -> None:
 @click.argument("splits", nargs=-1, required=True, metavar="SPLIT…")
 @_dataset
 @click.option("--backbone", required=True, help="Backbone whose features give the class embeddings.")
+@click.option(
+    "--of",
+    default="classes",
+    show_default=True,
+    help="classes (a panel per split) or hardness (a point per split).",
+)
 @_order
+@_references
+@_way
+@_shot
 @click.option("-o", "--out", required=True, type=PATH, help="Picture: FILE.png, .svg or .pdf.")
 @device_option
+@engine_option
 def plot(splits: tuple[str, ...], dataset: str, out: Path, **settings: Any) -> None:
-    """Draw the classes in the plane of their first two principal components, coloured by part.
+    """Draw the classes in the plane of their first two principal components, coloured by part, or hardness.
 
     \b
     Example:
       longshot split toybox --backbone pixels --divergence 0.64 -o far.json
       longshot splits plot far.json random --dataset toybox --backbone pixels -o splits.png
+      longshot splits plot far.json --of hardness --dataset toybox --backbone pixels -o hardness.png
     """
     from longshot.api.splits import plot_splits
 

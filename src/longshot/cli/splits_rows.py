@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,6 +29,47 @@ def comparison_row(comparison: SplitComparison) -> dict[str, str]:
         "train spacing": f"{comparison.spacing:.3f}",
         "test shared": f"{100 * comparison.shared_test:.0f} %",
     }
+
+
+def print_hardness(records: Sequence[Mapping[str, Any]], markdown: bool = False, backbone: str = "") -> None:
+    """The table of how hard splits are, from records of ``Hardness`` with the name of the ``split``."""
+    shape = records[0]
+    title = f"Accuracy in % of {shape['way']}-way {shape['shot']}-shot tasks of the test classes"
+    rows = [hardness_row(record) for record in records]
+    print_rows(rows, markdown, f"{title}, {backbone}" if backbone else title)
+    click.echo(
+        "frozen: features as they are, the lower the more alike the test classes; learnt: after a linear map of the\n"
+        "train classes; transfer loss: points that as many other train classes would give more; ± 95 % over seeds,\n"
+        "× n over splits"
+    )
+
+
+def hardness_row(record: Mapping[str, Any]) -> dict[str, str]:
+    """How hard one split is, to read: accuracies in %, the loss in points."""
+
+    def percent(interval: Mapping[str, Any], sign: str = "") -> str:
+        half = "" if interval["low"] is None else f" ± {50 * (interval['high'] - interval['low']):.1f}"
+        return f"{100 * interval['mean']:{sign}.1f}{half}"
+
+    return {
+        "split": record["split"],
+        "frozen": percent(record["frozen_accuracy"]),
+        "learnt": percent(record["learnt_accuracy"]),
+        "learnt on others": f"{100 * record['other_accuracy']:.1f}",
+        "transfer loss": percent(record["transfer_loss"], "+"),
+    }
+
+
+def target_line(made: Mapping[str, Any]) -> str:
+    """What a split was to reach, what it has, and how it was found."""
+    target, hardness = made["target"], made["hardness"]
+    aims = {
+        name: f"{100 * target[key]:.1f} % {name} wanted, {100 * hardness[key]['mean']:.1f} % reached"
+        for name, key in (("frozen", "frozen_accuracy"), ("learnt", "learnt_accuracy"))
+        if key in target
+    }
+    strength = made["strength"] if isinstance(made["strength"], str) else f"strength {made['strength']:g}"
+    return f"{'; '.join(aims.values())}; {made['direction']}, {strength}, of {made['searched']['splits']} splits tried"
 
 
 def gap_row(name: str, against: str, gap: TreeGap, *, exact: bool) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from longshot.cli.common import (
     device_option,
     dry_run_option,
     echo_json,
+    engine_option,
     json_option,
     print_estimate,
     print_table,
@@ -137,6 +138,7 @@ def tables(folder: Path, format: Literal["md", "latex", "csv"]) -> None:
     "--workers", type=click.IntRange(min=1), help="Threads; they change no result.  [default: one per core]"
 )
 @device_option
+@engine_option
 @dry_run_option
 @json_option
 def run(

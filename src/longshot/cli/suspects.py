@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from longshot.cli.common import FILE, device_option, echo_json, json_option, print_table
+from longshot.cli.common import FILE, device_option, echo_json, engine_option, json_option, print_table
 
 _SHOWN = 10  # suspects listed on the screen; the file has all
 
@@ -25,6 +25,7 @@ _SHOWN = 10  # suspects listed on the screen; the file has all
 @click.option("--view", type=FILE, help="Write the dataset without them: FILE.view.json.")
 @click.option("--workers", type=click.IntRange(min=1), help="Threads that read images; all cores by default.")
 @device_option
+@engine_option
 @json_option
 def suspects(dataset: str, as_json: bool, **settings: Any) -> None:
     """Find images of DATASET whose label looks wrong, and copies of other images.

@@ -13,6 +13,7 @@ from longshot.cli.common import (
     datasets_option,
     device_option,
     echo_json,
+    engine_option,
     json_option,
     pairs_option,
     print_table,
@@ -53,6 +54,7 @@ from longshot.core.errors import UserError
 )
 @datasets_option()
 @device_option
+@engine_option
 @seed_option
 @json_option
 def command(

@@ -25,10 +25,10 @@ from longshot.core.errors import UserError
 from longshot.core.preprocess import Preprocessing, parse
 from longshot.features.backbones import load_backbone
 from longshot.features.backbones.base import Backbone, ModuleBackbone, no_network
-from longshot.features.engine import block_size
 from longshot.methods.images import ImageMethod
 from longshot.methods.registry import get_method
 from longshot.networks.base import Network
+from longshot.networks.fixed_norms import prepare as prepare_fixed_norms
 
 SETTINGS = "settings.json"
 HERE = "{here}"
@@ -112,6 +112,7 @@ class Solver:
         network = backbone.network()
         if backbone.channels_last:
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        prepare_fixed_norms(network)
         return network
 
 
@@ -159,7 +160,7 @@ def prepared(backbone: ModuleBackbone, pixels: NDArray[np.uint8]) -> Tensor:
 
 def vectors(backbone: Backbone, pixels: NDArray[np.uint8]) -> Tensor:
     """[n, d] through blocks of one shape and rounded to float16, as 'longshot embed' does: the same numbers."""
-    count, size = len(pixels), block_size(backbone)
+    count, size = len(pixels), backbone.block
     small = resized(backbone.transform, pixels)
     small = np.concatenate([small, np.zeros((-count % size, *small.shape[1:]), np.uint8)])
     blocks = [

@@ -20,7 +20,8 @@ from longshot.core.errors import UserError
 Geometry = Callable[[Image.Image], Image.Image]
 
 STEPS = {
-    "decode": "decode: RGB, upright; always first",
+    "decode": "decode: RGB, upright; always first; decode(reduced): JPEGs in files and zips at 1/2, 1/4 or 1/8 where "
+    "that is still twice the size that the resize behind it makes",
     "resize": "resize(s) short side to s, resize(h,w) to exactly h × w, resize(224,bicubic) with a filter, "
     "resize(224,longest) long side",
     "central_crop": "central_crop(s) or central_crop(h,w), central_crop(s,even) rounded as torchvision does",
@@ -43,6 +44,7 @@ _FILTERS = {
 # rounded before.
 RULES = "preprocessing 2"
 _BLACK = (0, 0, 0)
+_GAP = 2  # so that the resize behind a reduction still averages; Pillow's thumbnails do the same
 _IMAGENET = (0.485, 0.456, 0.406, 0.229, 0.224, 0.225)
 _STEP = re.compile(r"^([a-z_]+)(?:\((.*)\))?$")
 _LARGEST = 4096  # a side beyond this is a slip of the pen, and would ask for gigabytes per batch
@@ -57,13 +59,26 @@ class Preprocessing:
     geometry: tuple[Geometry, ...]
     scale: tuple[float, float, float]  # value = byte · scale + shift, per channel
     shift: tuple[float, float, float]
+    reduced: bool = False  # whether a JPEG may be decoded no larger than is ``enough``
 
-    def pixels(self, image: Image.Image) -> NDArray[np.uint8]:
-        """Geometry only: an image of any size → bytes [H, W, 3]."""
+    def pixels(self, image: Image.Image, full_size: tuple[int, int] | None = None) -> NDArray[np.uint8]:
+        """Geometry only: an image of any size → bytes [H, W, 3].
+
+        ``full_size`` is the width and height of the image before its decoder reduced it.
+        """
         image = image if image.mode == "RGB" else image.convert("RGB")
-        for step in self.geometry:
+        steps = self.geometry
+        if full_size is not None and isinstance(steps[0], _Resize):
+            image, steps = steps[0](image, full_size), steps[1:]
+        for step in steps:
             image = step(image)
         return np.asarray(image, dtype=np.uint8)
+
+    def enough(self, width: int, height: int) -> tuple[int, int]:
+        """Width and height from which on a reduced image will do: twice what the first resize makes of it."""
+        assert isinstance(self.geometry[0], _Resize)
+        target = self.geometry[0].target(width, height)
+        return _GAP * target[0], _GAP * target[1]
 
     def __call__(self, image: Image.Image) -> NDArray[np.float32]:
         """The whole string: an image → float32 [3, H, W], as the network sees it."""
@@ -81,7 +96,7 @@ def parse(text: str) -> Preprocessing:
     # What is known of the image's size so far: both sides, or only the short one.
     size: tuple[int, int] | None = None
     short: int | None = None
-    scaled = False
+    scaled, reduced = False, False
     for position, word in enumerate(words):
         match = _STEP.match(word)
         name = match.group(1) if match else word
@@ -92,10 +107,13 @@ def parse(text: str) -> Preprocessing:
             raise _wrong(text, word, "'decode' stands first, once")
         if scaled and name not in ("value_range", "normalize"):
             raise _wrong(text, word, "steps that move pixels go before value_range and normalize")
+        if reduced and position == 1 and name != "resize":
+            raise _wrong(text, word, "'decode(reduced)' is followed by resize")
         if name in ("decode", "grayscale"):
+            reduced = reduced or (name == "decode" and _take(args, "reduced"))
             if args:
                 raise _wrong(text, word, "it takes no argument")
-            canonical.append(name)
+            canonical.append(f"{name}(reduced)" if name == "decode" and reduced else name)
             if name == "grayscale":
                 geometry.append(_grayscale)
         elif name == "resize":
@@ -150,7 +168,7 @@ def parse(text: str) -> Preprocessing:
             f"add resize(h,w) or central_crop(s)."
         )
     as_triple = [(float(v[0]), float(v[1]), float(v[2])) for v in (scale, shift)]
-    return Preprocessing("|".join(canonical), size, tuple(geometry), as_triple[0], as_triple[1])
+    return Preprocessing("|".join(canonical), size, tuple(geometry), as_triple[0], as_triple[1], reduced)
 
 
 @dataclass(frozen=True)
@@ -159,8 +177,8 @@ class _Resize:
     kind: str
     longest: bool
 
-    def __call__(self, image: Image.Image) -> Image.Image:
-        target = self.target(*image.size)
+    def __call__(self, image: Image.Image, full_size: tuple[int, int] | None = None) -> Image.Image:
+        target = self.target(*(full_size or image.size))
         return image if image.size == target else image.resize(target, _FILTERS[self.kind])
 
     def target(self, width: int, height: int) -> tuple[int, int]:

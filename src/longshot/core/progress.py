@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 _PLAIN_INTERVAL = 10.0  # seconds between lines when the output is a file or a pipe
 
@@ -15,19 +16,30 @@ class Progress:
 
     def __init__(self, description: str, total: int | None, unit: str) -> None:
         self.description, self.total, self.unit = description, total, unit
-        self.done, self.skipped = 0, 0
+        self.done, self.skipped, self.note = 0, 0, ""
         self.started = time.monotonic()
         self._spoken = self.started
 
     def advance(self, count: int = 1, note: str | None = None) -> None:
         """Record ``count`` more finished units; ``note`` (say, a loss) stands behind the numbers."""
         self.done += count
+        self.note = note or ""
         self._show(note)
 
     def skip(self, count: int) -> None:
         """Record units that an earlier run had finished: they count, but not towards the speed."""
         self.done += count
         self.skipped += count
+
+    def state(self) -> dict[str, Any]:
+        """How far it is, for a heartbeat."""
+        return {
+            "done": self.done,
+            "total": self.total,
+            "unit": self.unit,
+            "rate": self.rate(),
+            "note": self.note,
+        }
 
     def rate(self) -> float:
         """Units per second in this run."""

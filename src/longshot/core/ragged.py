@@ -117,3 +117,12 @@ def offsets_of(lengths: ArrayLike) -> NDArray[np.int64]:
     offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=offsets[1:])
     return offsets
+
+
+def rows_of_classes(offsets: NDArray[np.int64], classes: ArrayLike) -> NDArray[np.int64]:
+    """All rows of some classes, class by class, where class c is the rows offsets[c]:offsets[c + 1].
+
+    >>> rows_of_classes(np.array([0, 2, 5, 6]), [0, 2])
+    array([0, 1, 5])
+    """
+    return Ragged(np.arange(offsets[-1]), offsets).indices(classes)

@@ -23,7 +23,10 @@ from longshot.core.errors import UserError
 class Record(BaseModel):
     """Named values with types: frozen, no unknown names, no silent conversion between kinds (1 is not "1")."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+    # Validators are built on first use: a command declares some sixty records and reads two or three.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, defer_build=True
+    )
 
 
 class Loose(Record):

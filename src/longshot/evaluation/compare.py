@@ -13,6 +13,7 @@ import numpy as np
 
 from longshot.core.errors import UserError
 from longshot.core.wording import count
+from longshot.evaluation.judging import say_judges
 from longshot.evaluation.paired_tests import SeriesPair, compare_pairs
 from longshot.evaluation.results import Results
 from longshot.evaluation.sides import SeriesValues, Side, chosen_testbeds, read_side
@@ -91,7 +92,8 @@ def compare(
     chosen = [methods] if isinstance(methods, str) else list(methods)
     if run_b is None:
         pairs = compare_within(run_a, metric=metric, methods=chosen, testbed=testbed, seed=seed)
-        return RunComparison(run_a.name, None, metric, tuple(pairs), names_only=tuple(names_only(run_a.run)))
+        by_name, judging = tuple(names_only(run_a.run)), tuple(say_judges(run_a.run))
+        return RunComparison(run_a.name, None, metric, tuple(pairs), names_only=by_name, judges=judging)
     matched = compare_runs(
         run_a,
         run_b,
@@ -113,6 +115,7 @@ def compare(
         allow_missing,
         undecided,
         tuple(dict.fromkeys(names_only(run_a.run) + names_only(run_b.run))),
+        tuple(dict.fromkeys(say_judges(run_a.run) + say_judges(run_b.run))),
     )
     if fail_if_worse is not None:
         _check_decidable(compared)

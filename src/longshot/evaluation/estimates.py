@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import time
 from pathlib import Path
@@ -19,6 +18,8 @@ from longshot.evaluation.threads import one_thread
 from longshot.methods.base import Method
 from longshot.methods.batching import Gatherer, batches
 from longshot.methods.images import ImageMethod
+from longshot.networks.fixed_norms import prepare as prepare_fixed_norms
+from longshot.networks.fixed_norms import trainable_copy
 from longshot.testbeds.testbed import Testbed
 
 if TYPE_CHECKING:
@@ -89,9 +90,10 @@ def _embedding(plan: EvaluationPlan) -> tuple[list[dict[str, Any]], dict[str, in
     for backbone in plan.backbones:
         if backbone in plan.given or len(plan.on_images) == len(plan.methods):
             continue
-        for dataset in plan.datasets.values():
+        for fingerprint, dataset in plan.datasets.items():
+            rows, device = plan.rows(fingerprint), str(plan.device)
             parts = [
-                estimate_embedding(dataset, part, device=str(plan.device)) for part in plan.parts(backbone)
+                estimate_embedding(dataset, part, device=device, rows=rows) for part in plan.parts(backbone)
             ]
             dims[backbone] = sum(int(part["dim"]) for part in parts)
             for part in parts:
@@ -102,7 +104,7 @@ def _embedding(plan: EvaluationPlan) -> tuple[list[dict[str, Any]], dict[str, in
                             "testbed": None,
                             "backbone": backbone,
                             "method": None,
-                            "left": part["images"],
+                            "left": part["missing"],
                             "per_task": None,
                             "seconds": part["seconds"],
                             "bytes": part["bytes"],
@@ -140,7 +142,9 @@ def _probe(testbed: Testbed, method: Method, dim: int, device: torch.device) -> 
 
 def _probe_network(testbed: Testbed, method: ImageMethod, backbone: ModuleBackbone) -> float:
     """Seconds per task on one thread: what the method says of a middle-sized task, a gradient step timed."""
-    network = copy.deepcopy(backbone.network()).requires_grad_(True)
+    frozen = backbone.network()
+    prepare_fixed_norms(frozen)
+    network = trainable_copy(frozen)
     middle = _middle(testbed)
     support, query = (int(testbed.column(f"{part}_label").lengths[middle]) for part in ("support", "query"))
     way = int(testbed.table["way"][middle].as_py())

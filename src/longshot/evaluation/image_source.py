@@ -20,6 +20,8 @@ from longshot.core.errors import UserError
 from longshot.core.files import hash_text
 from longshot.core.tasks import TaskRows, task_seeds
 from longshot.evaluation.inputs import backbone_parts
+from longshot.features.decode import read_pixels
+from longshot.networks.fixed_norms import prepare as prepare_fixed_norms
 
 if TYPE_CHECKING:
     from longshot.core.ragged import Ragged
@@ -50,6 +52,7 @@ class ImageSource:
         network = self.backbone.network()
         if self.backbone.channels_last:  # a third faster on a CPU
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        prepare_fixed_norms(network)
         return network
 
     def story(self) -> dict[str, Any]:
@@ -111,7 +114,7 @@ class ImageSource:
         if not hasattr(self._local, "store"):
             self._local.store = copy.deepcopy(self.dataset.store)
         transform = self.backbone.transform
-        return np.stack([transform.pixels(self._local.store.read(row)) for row in rows.tolist()])
+        return np.stack([read_pixels(self._local.store, transform, row) for row in rows.tolist()])
 
     @cached_property
     def _decoded(self) -> NDArray[np.uint8] | None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.files import hash_text
+from longshot.core.tasks import TaskRows
 from longshot.core.wording import note
 from longshot.methods.base import AnyMethod, Method
 from longshot.methods.images import ImageMethod
@@ -37,11 +40,16 @@ class FeatureSource:
     features: tuple[Features, ...]
 
     @property
-    def hash(self) -> str:
-        """Hash of the features, over all backbones."""
-        if len(self.features) == 1:
-            return self.features[0].hash
-        return hash_text(*(features.hash for features in self.features))
+    def view(self) -> str:
+        """What is the same whichever images are in use: dataset's names, networks, dtypes."""
+        return _joined_hash([features.view for features in self.features])
+
+    def hash_of(self, tasks: TaskRows) -> str:
+        """Hash of the features of the images that tasks use, over all backbones; UserError where some have none."""
+        rows = used_rows([tasks])
+        for features in self.features:
+            features.check_used(rows)
+        return _joined_hash([features.hash_of(rows) for features in self.features])
 
     @property
     def dim(self) -> int:
@@ -52,7 +60,7 @@ class FeatureSource:
         """What run.json says about these features."""
         return {
             "dataset": self.features[0].dataset,
-            "hash": self.hash,
+            "hash": self.view,
             "dim": self.dim,
             "networks": [
                 {
@@ -60,13 +68,22 @@ class FeatureSource:
                     "weights_hash": features.weights_hash,
                     "preprocessing": features.preprocessing,
                     "dtype": str(features.array.dtype),
-                    "features_hash": features.hash,
+                    "features_hash": features.view,
                     "identity": features.backbone_identity,
                     "images": features.identity,
                 }
                 for features in self.features
             ],
         }
+
+
+def _joined_hash(hashes: Sequence[str]) -> str:
+    return hashes[0] if len(hashes) == 1 else hash_text(*hashes)
+
+
+def used_rows(tasks: Iterable[TaskRows]) -> Ints:
+    """The rows that some tasks use, each once, ascending."""
+    return np.unique(np.concatenate([part.values for each in tasks for part in (each.support, each.query)]))
 
 
 def as_list(parameter: Any) -> list[Any]:
@@ -174,6 +191,9 @@ class OpenedBackbones:
     features: dict[str, dict[str, Features]] = field(default_factory=dict)  # by fingerprint of their dataset
     objects: dict[str, Backbone | Precomputed] = field(default_factory=dict)  # arrays or modules
     names: dict[str, str] = field(default_factory=dict)  # what opens those that are given by name
+    sources: dict[str, list[Backbone | Precomputed]] = field(
+        default_factory=dict
+    )  # those whose engine is open
 
     def enter(self, label: str, identity: str, *, chosen: bool) -> str:
         """The label under which a network stands: that of its first mention.
@@ -197,11 +217,23 @@ class OpenedBackbones:
 
     def rename(self, label: str, other: str) -> None:
         """Let what is called ``label`` be called ``other``; the order stays."""
-        tables: list[dict[str, Any]] = [self.identities, self.features, self.objects, self.names]
+        tables: list[dict[str, Any]] = [
+            self.identities,
+            self.features,
+            self.objects,
+            self.names,
+            self.sources,
+        ]
         for table in tables:
             entries = {other if key == label else key: value for key, value in table.items()}
             table.clear()
             table.update(entries)
+
+
+def joint_identity(sources: Sequence[Backbone | Precomputed]) -> str:
+    """The identity of a backbone, or of several side by side."""
+    identities = [source.identity for source in sources]
+    return identities[0] if len(identities) == 1 else hash_text("side by side", *identities)
 
 
 def open_backbones(backbones: object, device: str) -> OpenedBackbones:
@@ -217,9 +249,11 @@ def open_backbones(backbones: object, device: str) -> OpenedBackbones:
         if isinstance(backbone, str | Path):
             chosen, name = split_label(str(backbone))
             chosen, name = label or chosen, backbone_name(name)
-            identities = [load_backbone(part, device).identity for part in backbone_parts(name)]
-            identity = identities[0] if len(identities) == 1 else hash_text("side by side", *identities)
-            opened.names.setdefault(opened.enter(chosen or name, identity, chosen=chosen is not None), name)
+            sources = [load_backbone(part, device) for part in backbone_parts(name)]
+            entered = opened.enter(chosen or name, joint_identity(sources), chosen=chosen is not None)
+            opened.names.setdefault(entered, name)
+            if not all(source.settled for source in sources):
+                opened.sources[entered] = sources
         elif isinstance(backbone, Features):
             name = opened.enter(
                 label or backbone.backbone, backbone.backbone_identity, chosen=label is not None
@@ -235,6 +269,8 @@ def open_backbones(backbones: object, device: str) -> OpenedBackbones:
             source = open_backbone(backbone, device, parameter="backbones")
             name = opened.enter(label or source.label, source.identity, chosen=label is not None)
             opened.objects.setdefault(name, source)
+            if not source.settled:
+                opened.sources[name] = [source]
     if not opened.identities:
         raise UserError("No backbone was given and at least 1 is needed", "pass {backbones:pixels}")
     if twice := set(opened.names) & set(opened.features):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from longshot.core.arrays import Floats
+from longshot.core.arrays import Floats, Ints
 from longshot.core.devices import pick_device
 from longshot.core.errors import UserError
 from longshot.core.tasks import TaskRows
@@ -24,9 +24,11 @@ from longshot.evaluation.inputs import (
     check_features,
     features_for,
     find_datasets,
+    joint_identity,
     open_backbones,
     open_methods,
     open_testbeds,
+    used_rows,
 )
 from longshot.evaluation.run_record import add_entry, add_network, add_testbed
 from longshot.evaluation.units import Unit, chunks
@@ -131,6 +133,22 @@ class EvaluationPlan:
             self._networks[identity] = adaptable(name, method, self._device, source)
         return self._networks[identity]
 
+    def settle(self) -> None:
+        """Let networks that were never converted find their engine on images of the tasks: it is part of what they are.
+
+        Nothing is to do for methods that adapt networks, which PyTorch does.
+        """
+        if len(self.on_images) == len(self.methods):
+            return
+        testbed = next(iter(self.testbeds.values()))
+        name, fingerprint = next(iter(testbed.datasets.items()))
+        for label, sources in self.opened.sources.items():
+            dataset = self.datasets[fingerprint]
+            rows = self._bind(testbed, name, dataset).support.values.tolist()
+            for source in sources:
+                source.settle(dataset, rows)
+            self.opened.identities[label] = joint_identity(sources)
+
     def register(self, run: dict[str, Any]) -> None:
         """Enter testbeds, networks and methods into run.json; UserError where a name already means something else."""
         for label, identity in list(self.opened.identities.items()):
@@ -190,17 +208,19 @@ class EvaluationPlan:
                 size = max(_UNIT_OF_IMAGES, method.at_once)
                 source = self._image_source(backbone, fingerprint)
                 bound = self._bind(testbed, dataset, source.dataset)
+                computed_from = source.hash
             else:
                 size = None
                 source = self._source(backbone, dataset, fingerprint)
                 bound = self._bind(testbed, dataset, source.features[0])
+                computed_from = source.hash_of(bound)
             for start, stop in chunks(len(bound), size):
                 unit = Unit(
                     testbed=testbed.content_hash,
                     testbed_name=self.names[testbed.content_hash],
                     dataset=dataset,
                     backbone=backbone,
-                    features=source.hash,
+                    features=computed_from,
                     method=method.call,
                     identity=method.identity,
                     setting=method.setting,
@@ -217,13 +237,23 @@ class EvaluationPlan:
             if backbone in self.given:
                 source = features_for(self.given, backbone, dataset, fingerprint)
             else:
-                from longshot.features.extract import embed
+                from longshot.features.extract import embed_rows
 
-                opened, device = self.datasets[fingerprint], str(self.device)
-                parts = self.parts(backbone)
-                source = FeatureSource(backbone, tuple(embed(opened, part, device=device) for part in parts))
+                opened, device, rows = self.datasets[fingerprint], str(self.device), self.rows(fingerprint)
+                parts = [embed_rows(opened, part, rows, device=device) for part in self.parts(backbone)]
+                source = FeatureSource(backbone, tuple(parts))
             self._sources[backbone, fingerprint] = source
         return self._sources[backbone, fingerprint]
+
+    def rows(self, fingerprint: str) -> Ints:
+        """The images of a dataset that the tasks of all testbeds use: only these are embedded."""
+        data = self.datasets[fingerprint]
+        return used_rows(
+            self._bind(testbed, name, data)
+            for testbed in self.testbeds.values()
+            for name, wanted_print in testbed.datasets.items()
+            if wanted_print == fingerprint
+        )
 
     def parts(self, backbone: str) -> Sequence[str | Backbone | Precomputed]:
         """What ``embed`` takes for a backbone: the object itself, or the names that stand side by side."""

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, canonical_json
+from longshot.core.parquet import read_parquet
 from longshot.core.ragged import Ragged
 from longshot.core.settings import Loose
 
@@ -221,7 +222,7 @@ def _read(file: Path) -> pa.Table:
         if file.suffix.lower() in (".csv", ".tsv"):
             parse = pacsv.ParseOptions(delimiter="\t" if file.suffix.lower() == ".tsv" else ",")
             return pacsv.read_csv(file, parse_options=parse)
-        table = pq.read_table(file, partitioning=None)
+        table = read_parquet(file)
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).split("\n")[0].rstrip(".")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
 
 _PACKAGES = ("longshot", "numpy", "torch", "pyarrow", "scipy", "pillow")
+_OPTIONAL = ("onnxruntime", "openvino")  # engines
 
 
 def now() -> str:
@@ -28,7 +29,10 @@ def surroundings(device: str) -> dict[str, Any]:
     """Package versions, source revision and machine, as they stand in run.json."""
     return {
         "python": platform.python_version(),
-        "packages": {name: metadata.version(name) for name in _PACKAGES},
+        "packages": {
+            **{name: metadata.version(name) for name in _PACKAGES},
+            **{each.name: each.version for name in _OPTIONAL for each in _distributions(name)},
+        },
         "revision": source_revision(),
         "machine": {
             "system": platform.platform(),
@@ -37,6 +41,14 @@ def surroundings(device: str) -> dict[str, Any]:
             "device": _device_name(device),
         },
     }
+
+
+def _distributions(name: str) -> list[metadata.Distribution]:
+    """The package of this name, in a list that is empty where it is not installed."""
+    try:
+        return [metadata.distribution(name)]
+    except metadata.PackageNotFoundError:
+        return []
 
 
 @cache

@@ -207,6 +207,25 @@ class Results:
                 "A data frame needs pandas, which is not installed", "pip install pandas"
             ) from error
 
+    def show(self) -> Any:
+        """Open the explorer at these results; a notebook shows it in a frame.
+
+        Returns
+        -------
+        Explorer
+            ``url`` is the address.
+
+        Examples
+        --------
+        >>> page = Results("runs/first").show()
+        >>> "/run/first-" in page.url
+        True
+        >>> page.close()
+        """
+        from longshot.core.showing import show
+
+        return show(self)
+
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Mean accuracies with their 95 % intervals: a panel per testbed, a row per series.
 

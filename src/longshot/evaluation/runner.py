@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.batches import TaskShape
+from longshot.core.heartbeat import heartbeat
 from longshot.core.progress import progress
 from longshot.evaluation import provenance
 from longshot.evaluation.choices import choose_settings
@@ -19,6 +20,7 @@ from longshot.evaluation.plan import Backbones, EvaluationPlan, Methods, Testbed
 from longshot.evaluation.results import Results
 from longshot.evaluation.stores import RunFolder, RunMemory, RunStore
 from longshot.evaluation.threads import Tick, one_thread, run_jobs
+from longshot.features.runtimes import with_engine
 from longshot.methods.base import Method
 from longshot.methods.batching import advise, bytes_per_task
 
@@ -29,6 +31,7 @@ MEMORY = 2 << 30  # bytes that the batches of all workers together may take
 FREE_SHARE = 0.75  # of the machine's free memory that networks adapted beside one another may take
 
 
+@with_engine
 def evaluate(
     testbeds: Testbeds,
     *,
@@ -38,6 +41,7 @@ def evaluate(
     out: str | os.PathLike[str] | None = None,
     datasets: Mapping[str, Dataset | str | Path] | None = None,
     device: str = "auto",
+    engine: str | None = None,
     workers: int | None = None,
     seed: int = 0,
     save_scores: bool = False,
@@ -69,6 +73,8 @@ def evaluate(
         Where a testbed's dataset lives (name → dataset or path), if not where it was before.
     device : str
         ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+    engine : str, optional
+        What computes backbones, as in ``embed``.
     workers : int, optional
         Threads, by default one per core; neither they nor batch sizes change the results.
     seed : int
@@ -88,6 +94,7 @@ def evaluate(
     [('protonet', 20)]
     """
     plan = EvaluationPlan(testbeds, backbones, methods, datasets, device, workers, seed, variant)
+    plan.settle()
     store: RunStore = RunMemory() if out is None else RunFolder(Path(out))
     with store.lock():
         run = store.begin()
@@ -133,7 +140,8 @@ def _run(
         jobs: list[Callable[[Tick], None]] = [partial(compute_unit, work) for work in todo]
         with progress("evaluate", total=total, unit="tasks") as bar:
             bar.skip(total - sum(len(work.unit) for work in todo))
-            run_jobs(jobs, workers, bar)
+            with heartbeat(store.path, "evaluate", bar.state):
+                run_jobs(jobs, workers, bar)
 
 
 def _prepare(works: Sequence[Work]) -> None:

@@ -168,3 +168,16 @@ class RunMemory:
 
 
 RunStore = RunFolder | RunMemory
+
+
+def write_folder(store: RunMemory, folder: Path) -> Path:
+    """Write results that are held in memory as the folder of a run, where there is none yet."""
+    run = store.read()
+    for content_hash in run["testbeds"]:
+        store.testbed(content_hash).save(testbed_path(folder, content_hash))
+    for unit in dict.fromkeys(unit for cell in run["cells"] for unit in cell["units"]):
+        rows = store.part(unit)
+        if rows is not None:
+            units.write_rows(folder, unit, rows)
+    write_run(folder, run)
+    return folder

@@ -143,8 +143,17 @@ def write_unit(
     scores: Any | None = None,
 ) -> None:
     """Write a unit's rows and timings into a run folder; the part comes last and marks the unit as done."""
-    rows, timing = unit_tables(unit, columns, seconds, scores)
-    for path, table in ((seconds_path(folder, unit.id), timing), (part_path(folder, unit.id), rows)):
+    _write_tables(folder, unit.id, *unit_tables(unit, columns, seconds, scores))
+
+
+def write_rows(folder: Path, unit_id: str, rows: pa.Table) -> None:
+    """Write the rows of a unit that is held in memory, ``seconds`` among them, as ``write_unit`` does."""
+    timing = rows.select(_SECONDS.names)
+    _write_tables(folder, unit_id, rows.drop_columns(["seconds"]), timing.cast(_SECONDS))
+
+
+def _write_tables(folder: Path, unit_id: str, rows: pa.Table, timing: pa.Table) -> None:
+    for path, table in ((seconds_path(folder, unit_id), timing), (part_path(folder, unit_id), rows)):
         with atomic(path) as temporary:
             sealed = table.replace_schema_metadata({_DIGEST: content_hash(table, "")})
             pq.write_table(sealed, temporary, **_WRITE)
@@ -181,6 +190,31 @@ def _read_sealed(path: Path) -> pa.Table:
     if changed:
         raise ValueError(f"{path} is damaged: its rows are not those that were written")
     return table.replace_schema_metadata(None)
+
+
+def read_columns(folder: Path, unit_id: str, names: Sequence[str]) -> pa.Table | None:
+    """Some columns of a unit and its ``seconds``, for a quick look: checked page by page, not as a whole.
+
+    None when it has not been computed; ValueError when it is truncated, damaged or something else.
+    """
+    path = part_path(folder, unit_id)
+    if not path.exists():
+        return None
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        if not _fits(file.schema_arrow):
+            raise ValueError(f"{path} has other columns than results have")
+        rows = file.read(columns=list(names))
+        rows.validate(full=True)
+    except (pa.ArrowException, OSError, OverflowError) as error:
+        raise ValueError(f"{path} is truncated or damaged") from error
+    try:
+        times = pq.ParquetFile(seconds_path(folder, unit_id), page_checksum_verification=True)
+        seconds = times.read(columns=["seconds"])["seconds"].combine_chunks()
+    except (pa.ArrowException, OSError, KeyError):
+        seconds = pa.nulls(0, pa.float64())
+    known_times = len(seconds) == rows.num_rows and seconds.type == pa.float64()
+    return rows.append_column("seconds", seconds if known_times else pa.nulls(rows.num_rows, pa.float64()))
 
 
 def part_state(folder: Path, unit: Unit, with_scores: bool) -> str:

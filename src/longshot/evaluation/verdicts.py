@@ -8,7 +8,7 @@ from typing import Any, Literal
 from longshot.evaluation.paired_tests import SIGNIFICANCE, deciding_tasks
 from longshot.statistics import Comparison, Interval, tasks_to_decide
 from longshot.statistics.crossed import differs
-from longshot.statistics.intervals import t_quantile
+from longshot.statistics.student import t_quantile
 
 LOWER_IS_BETTER = ("loss",)
 Policy = Literal["pass", "fail"]
@@ -92,6 +92,7 @@ class RunComparison:
     allow_missing: bool = False
     undecided_policy: Policy = "fail"
     names_only: tuple[str, ...] = ()  # what the runs vouch for by names of images only, in words
+    judges: tuple[str, ...] = ()  # networks that chose a testbed's images, in words
 
     @property
     def scale(self) -> float:
@@ -147,6 +148,7 @@ class RunComparison:
             "unmatched": list(self.unmatched),
             "missing": list(self.missing),
             "names_only": list(self.names_only),
+            "judges": list(self.judges),
             "fail_if_worse": self.fail_if_worse,
             "allow_missing": self.allow_missing,
             "undecided_policy": self.undecided_policy,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from longshot.core.wording import span
+from longshot.testbeds.drops import HEADS, recorded_drops
 
 
 def card(facts: Mapping[str, Any]) -> str:
@@ -39,6 +40,7 @@ def card(facts: Mapping[str, Any]) -> str:
             + (f"; {bed['suspects']}" if bed.get("suspects") else "")
             for bed in facts["testbeds"]
         ),
+        *_difficulty(facts["testbeds"]),
         "## Sources",
         "The images are not part of this release. Bring your own copies; a copy is the same when its classes and image "
         "names are (fingerprint) and so are the bytes of the images in use (digest; names only: not on record).",
@@ -70,6 +72,25 @@ def card(facts: Mapping[str, Any]) -> str:
     if facts["citation"]:
         parts += ["## Citation", f"```\n{facts['citation'].strip()}\n```"]
     return "\n\n".join(parts) + "\n"
+
+
+def _difficulty(testbeds: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Judges and held-out networks side by side, for the testbeds whose images networks chose."""
+    rows = [
+        (bed["name"], *drop.texts())
+        for bed in testbeds
+        for drops in recorded_drops(bed["sampler"])
+        for drop in drops
+    ]
+    if not rows:
+        return []
+    text = (
+        "Networks chose the images of these testbeds. Accuracy in per cent on uniform and on chosen supports of the "
+        "same queries (of filtered tasks: on all and on the chosen), with 95 % intervals over tasks. A judge's drop "
+        "says how hard the tasks are for whoever chose them, so judges are not to be ranked; a held-out network took "
+        "no part."
+    )
+    return ["## Difficulty", text, _table(("testbed", *HEADS), rows)]
 
 
 _USE = """On the command line:

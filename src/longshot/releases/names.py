@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, canonical_json
+from longshot.core.parquet import read_parquet
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.identity import content_digest, image_digests, short_digests
 from longshot.testbeds.content import ContentEntry, ImageContent, ShortDigests, names_only
@@ -78,7 +79,7 @@ def write_names(path: Path, names: SourceNames) -> None:
 def load_names(path: Path, used: pa.Array) -> SourceNames:
     """Read the file; ``used`` are the keys (sorted) that the testbeds of the release use of the source."""
     try:
-        table = pq.read_table(path, partitioning=None)
+        table = read_parquet(path)
         entry = ContentEntry.model_validate(json.loads(table.schema.metadata[_META_KEY]))
         keys, digests, pixels = (table.column(name).combine_chunks() for name in _SCHEMA.names)
         rows = pc.index_in(used.cast(pa.string()), value_set=keys.cast(pa.string()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -100,6 +100,7 @@ class ReportData:
     beds: tuple[ReportTestbed, ...]
     series: tuple[ReportSeries, ...]
     cells: Mapping[tuple[int, int], Cell]  # (bed, series) → rows
+    judges: frozenset[tuple[int, int]] = frozenset()  # (bed, series) whose network chose the testbed's images
 
     def column(self, bed: int) -> list[tuple[int, Cell]]:
         """The series that were measured on one testbed, in the report's order."""
@@ -108,7 +109,7 @@ class ReportData:
     def first_beds(self, number: int) -> ReportData:
         """The same report of its first testbeds alone."""
         cells = {(b, s): cell for (b, s), cell in self.cells.items() if b < number}
-        return replace(self, beds=self.beds[:number], cells=cells)
+        return replace(self, beds=self.beds[:number], cells=cells, judges=self.judges & {*cells})
 
     def fingerprints(self) -> dict[str, tuple[str, ...]]:
         """Dataset name → fingerprints, as the testbeds have them; one name can stand for several datasets."""
@@ -118,9 +119,21 @@ class ReportData:
                 by_name[name] = tuple(dict.fromkeys((*by_name.get(name, ()), fingerprint)))
         return by_name
 
+    def ranked(self, bed: int) -> list[tuple[int, Cell]]:
+        """The same without those whose network judged the testbed: they are shown and not ranked."""
+        return [(s, cell) for s, cell in self.column(bed) if (bed, s) not in self.judges]
+
+    def groups(self, bed: int, series: Iterable[int]) -> list[str]:
+        """What each series of a testbed is ranked among: its setting; a judge stands alone."""
+        return [f"judge {s}" if (bed, s) in self.judges else self.series[s].setting for s in series]
+
     def shared(self, bed: int, setting: str | None = None) -> Shared:
-        """The tasks that every series of a testbed (and of one setting) has, and their accuracies side by side."""
-        column = [(s, cell) for s, cell in self.column(bed) if setting in (None, self.series[s].setting)]
+        """The tasks that every series of a testbed has, and their accuracies side by side.
+
+        With ``setting`` those of one setting, without judges.
+        """
+        listed = self.column(bed) if setting is None else self.ranked(bed)
+        column = [(s, cell) for s, cell in listed if setting in (None, self.series[s].setting)]
         if not column:
             return Shared((), np.zeros(0, np.int64), np.zeros((0, 0)), ())
         tasks = column[0][1].tasks
@@ -199,12 +212,11 @@ def _cells(table: pa.Table) -> list[tuple[tuple[str, str, str, str, int], str, C
                 "Longshot wrote them",
                 "call {evaluate()} again",
             )
-    # The order of first appearance is the order the user asked for; row numbers keep it.
-    table = table.append_column("_row", pa.array(np.arange(table.num_rows)))
-    groups = table.group_by(columns).aggregate([("_row", "list"), ("_row", "min")]).sort_by("_row_min")
+    task = table["task"].to_numpy()
     cells = []
-    for group in groups.to_pylist():
-        rows = table.take(pa.array(group["_row_list"])).sort_by("task").combine_chunks()
+    for members in _groups(table, columns):
+        rows = table.take(pa.array(members[np.argsort(task[members], kind="stable")])).combine_chunks()
+        group = {name: rows[name][0].as_py() for name in columns}
         metrics = {name: _floats(rows, name) for name in METRICS}
         cell = Cell(
             tasks=rows["task"].to_numpy().astype(np.int64),
@@ -226,6 +238,24 @@ def _cells(table: pa.Table) -> list[tuple[tuple[str, str, str, str, int], str, C
         )
         cells.append((key, str(named or group["testbed"][:8]), cell))
     return cells
+
+
+def _groups(table: pa.Table, columns: Sequence[str]) -> list[Ints]:
+    """Row numbers of every different combination of values, in the order of first appearance: that of the user's call.
+
+    By hand, because ``Table.group_by`` imports an engine for queries, which takes longer than all of this.
+    """
+    code = np.zeros(table.num_rows, np.int64)
+    for name in columns:
+        column = table[name].combine_chunks()
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        encoded = pc.dictionary_encode(column, null_encoding="encode")
+        position = encoded.indices.to_numpy(zero_copy_only=False)
+        code = np.unique(code * (len(encoded.dictionary) + 1) + position, return_inverse=True)[1]
+    _, first, sizes = np.unique(code, return_index=True, return_counts=True)
+    members = np.split(np.argsort(code, kind="stable"), np.cumsum(sizes)[:-1])
+    return [members[group] for group in np.argsort(first)]
 
 
 def _scores(table: pa.Table) -> pa.Array | None:
@@ -258,6 +288,8 @@ def _arrange(
         ReportTestbed(h, name if plain.count(name) == 1 else f"{name} ({h[:8]})", *copies[h])
         for h, name in zip(hashes, plain, strict=True)
     )
+    from longshot.evaluation.judging import judges_in
+
     kinds = {
         method: str(facts.get("kind", "frozen"))
         for run in reversed(runs)
@@ -277,7 +309,17 @@ def _arrange(
             notes += [name] if (backbone, method, setting, seed) in clashing else []
             measured = ReportSeries(backbone, method, setting, ", ".join(notes), kinds.get(method, "frozen"))
             cells[hashes.index(bed), series.setdefault(measured, len(series))] = cell
-    return ReportData(tuple(runs), tuple(names), tuple(missing), beds, tuple(series), cells)
+    judging = {pair for run in runs for pair in judges_in(run)}
+    places = {
+        (hashes.index(bed), s) for bed, name in judging if bed in hashes for s in _series_of(series, name)
+    }
+    return ReportData(
+        tuple(runs), tuple(names), tuple(missing), beds, tuple(series), cells, frozenset(places & {*cells})
+    )
+
+
+def _series_of(series: Mapping[ReportSeries, int], backbone: str) -> list[int]:
+    return [number for each, number in series.items() if each.backbone == backbone]
 
 
 def _same(a: Cell, b: Cell) -> bool:

@@ -77,12 +77,15 @@ def write_page(
     return page.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def environment() -> Environment:
-    """Templates that escape all they are given; a name that is not given is an error."""
+def environment(*folders: Path) -> Environment:
+    """Templates that escape all they are given; a name that is not given is an error.
+
+    ``folders`` hold further templates: pages that are served extend those that are written.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     templates = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        loader=FileSystemLoader([*folders, Path(__file__).with_name("templates")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -99,7 +102,8 @@ def environment() -> Environment:
         call=_call,
         groupby_runs=_runs_of_groups,
     )
-    templates.globals.update(colour=svg.colour, swatch=swatch)
+    # Pages that are served link numbers to their tasks; a page from disk has nothing to link to.
+    templates.globals.update(colour=svg.colour, swatch=swatch, links=None)
     return templates
 
 

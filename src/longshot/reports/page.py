@@ -58,8 +58,9 @@ def render_page(
 
     ``plotted``: so many testbeds, the first ones, have plots and tests; the table of results has all of them.
     """
-    pairs = compare_all(data)
-    request = Request(data, pairs, summarise(data, pairs), images, pictures, focus, published, trainings)
+    request = make_request(
+        data, images=images, pictures=pictures, focus=focus, published=published, trainings=trainings
+    )
     some = plotted is not None and plotted < len(data.beds)
     drawn_from = replace(request, data=data.first_beds(plotted)) if some and plotted else request
     made = [make(request if make in _OF_ALL else drawn_from) for make in SECTIONS]
@@ -74,6 +75,20 @@ def render_page(
         backbones=list(dict.fromkeys(series.backbone for series in data.series)),
         methods=list(dict.fromkeys((series.method, series.transductive) for series in data.series)),
     )
+
+
+def make_request(
+    data: ReportData,
+    *,
+    images: FindImages | None = None,
+    pictures: int = 0,
+    focus: str | None = None,
+    published: Published | None = None,
+    trainings: Sequence[TrainingHistory] = (),
+) -> Request:
+    """What the sections are made from, with every pair of series compared."""
+    pairs = compare_all(data)
+    return Request(data, pairs, summarise(data, pairs), images, pictures, focus, published, trainings)
 
 
 def _counts(data: ReportData) -> list[str]:

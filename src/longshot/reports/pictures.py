@@ -238,10 +238,10 @@ def class_names(class_ids: Sequence[str], labels: Mapping[str, str] | None = Non
 
 def thumbnail(image: Image) -> str:
     """The middle square of an image as a small WebP data URI."""
-    from PIL import ImageOps
+    from PIL import ImageOps, WebPImagePlugin  # noqa: F401  named, so that Pillow does not import all its formats
     from PIL.Image import Resampling
 
     small = ImageOps.fit(image.convert("RGB"), (SIDE, SIDE), Resampling.BICUBIC)
     buffer = io.BytesIO()
-    small.save(buffer, "WEBP", quality=QUALITY, method=4)
+    small.save(buffer, "WEBP", quality=QUALITY, method=3)
     return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

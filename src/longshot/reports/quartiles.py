@@ -82,7 +82,7 @@ def quartile_table(
         return None
     bins = quantile_bins(coarsity)
     parts = [shared.accuracy[bins == quarter] for quarter in range(4)]
-    settings = [data.series[s].setting for s in shared.series]
+    settings = data.groups(bed, shared.series)
     marks = [column_marks(part, settings) for part in parts]
     lines = []
     for i, s in enumerate(shared.series):

@@ -32,7 +32,7 @@ class SeriesEstimate:
     std: float
     metrics: dict[str, float]  # mean of every recorded metric, NaN where there is none
     chance: float  # mean over the tasks of 1 / way
-    mark: str  # "best": significantly above all others; "tied": shares the first place; "": neither
+    mark: str  # "best": above all others; "tied": shares the first place; "judge": not ranked; "": none of these
     p: float  # against the best of its setting, corrected; NaN for the best itself and where nothing can be tested
     class_low: float = (
         math.nan
@@ -164,10 +164,11 @@ def first_place(data: ReportData, bed: int, pairs: ComparedPairs) -> tuple[dict[
     Inductive and transductive methods answer different questions, so each setting has its own first place. Every
     series that the corrected test does not separate from the highest mean shares it. A sole
     leader is "best"; several are all "tied". With one series, or where one cannot be tested (fewer than two
-    shared tasks), nobody is marked: a mark always stands for a test that was made.
+    shared tasks), nobody is marked: a mark always stands for a test that was made. A network that chose the testbed's
+    images is marked as its judge and takes no place.
     """
-    marks: dict[int, str] = {}
-    p_values: dict[int, float] = {}
+    marks = {s: "judge" for s, _ in data.column(bed) if (bed, s) in data.judges}
+    p_values = dict.fromkeys(marks, math.nan)
     for column in columns_by_setting(data, bed).values():
         setting_marks, setting_p = _first_of(column, bed, pairs)
         marks |= setting_marks
@@ -176,9 +177,9 @@ def first_place(data: ReportData, bed: int, pairs: ComparedPairs) -> tuple[dict[
 
 
 def columns_by_setting(data: ReportData, bed: int) -> dict[str, list[tuple[int, Cell]]]:
-    """Setting → the series of a testbed in it, in the report's order; inductive methods first."""
+    """Setting → the ranked series of a testbed in it, in the report's order; inductive methods first."""
     columns: dict[str, list[tuple[int, Cell]]] = {}
-    for s, cell in sorted(data.column(bed), key=lambda pair: data.series[pair[0]].transductive):
+    for s, cell in sorted(data.ranked(bed), key=lambda pair: data.series[pair[0]].transductive):
         columns.setdefault(data.series[s].setting, []).append((s, cell))
     return columns
 
@@ -247,7 +248,8 @@ class Leaders(NamedTuple):
 def leaders(data: ReportData, entries: Estimates, bed: int) -> list[Leaders]:
     """Who is first on a testbed, setting by setting: a transductive method never stands above an inductive one."""
     first = []
-    for setting, column in columns_by_setting(data, bed).items():
+    alone = {data.series[s].setting: [(s, cell)] for s, cell in data.column(bed)[:1]}  # where all are judges
+    for setting, column in (columns_by_setting(data, bed) or alone).items():
         estimates = [entries[bed, s] for s, _ in column]
         top = max(estimates, key=lambda entry: entry.mean)
         marked = [data.series[entry.series] for entry in estimates if entry.mark]

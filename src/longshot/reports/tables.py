@@ -13,8 +13,13 @@ from typing import Any
 from longshot.reports.data import ReportData
 from longshot.reports.summary import Estimates, SeriesEstimate, summarise, time_spent
 
-MARKDOWN_MARKS = {"best": "**{}**", "tied": "**{}** ="}
-LATEX_MARKS = {"best": r"\textbf{{{}}}", "tied": r"\textbf{{{}}}\rlap{{$^{{=}}$}}"}
+MARKDOWN_MARKS = {"best": "**{}**", "tied": "**{}** =", "judge": "{} †"}
+LATEX_MARKS = {
+    "best": r"\textbf{{{}}}",
+    "tied": r"\textbf{{{}}}\rlap{{$^{{=}}$}}",
+    "judge": r"{}\rlap{{$^{{\dagger}}$}}",
+}
+JUDGE_NOTE = " † chose the images of that testbed, and is not ranked on it."
 NOTE = (
     "Mean accuracy over tasks in %, ± half the 95 % interval (Student t); in brackets the one for other classes too, "
     "where it differs by more than a fifth. Bold: first place of its setting on its testbed; = where several share it, "
@@ -102,7 +107,7 @@ def to_markdown(data: ReportData, entries: Estimates | None = None) -> str:
     head, body = _grid(data, entries, escape_markdown, MARKDOWN_MARKS)
     aligned = [":---"] * 3 + ["---:"] * len(data.beds)
     lines = ["| " + " | ".join(cells) + " |" for cells in (head, aligned, *body)]
-    return "\n".join([*lines, "", escape_markdown(NOTE), ""])
+    return "\n".join([*lines, "", escape_markdown(_note(data)), ""])
 
 
 def to_latex(data: ReportData, entries: Estimates | None = None) -> str:
@@ -110,8 +115,12 @@ def to_latex(data: ReportData, entries: Estimates | None = None) -> str:
     entries = summarise(data) if entries is None else entries
     head, body = _grid(data, entries, escape_latex, LATEX_MARKS)
     lines = [" & ".join(cells) + r" \\" for cells in body]
-    table = latex_table(escape_latex(NOTE), f"lll{'r' * len(data.beds)}", head, lines)
+    table = latex_table(escape_latex(_note(data)), f"lll{'r' * len(data.beds)}", head, lines)
     return "\n".join(["% needs \\usepackage{booktabs}", *table, ""])
+
+
+def _note(data: ReportData) -> str:
+    return NOTE + (JUDGE_NOTE if data.judges else "")
 
 
 def latex_table(

@@ -21,6 +21,8 @@ from longshot.reports import testbed_plots as plots
 from longshot.reports.frame import Section, write_page
 from longshot.reports.pictures import MAX_CLASSES, ClassRow, FindImages, class_rows
 from longshot.testbeds import describe
+from longshot.testbeds.difficult import is_network_column
+from longshot.testbeds.drops import HEADS, recorded_drops
 from longshot.testbeds.origin import sampler_settings
 from longshot.testbeds.task import Task
 from longshot.testbeds.testbed import Testbed
@@ -62,8 +64,7 @@ def render_testbed(
     ``UserError``, the page says so in one line. ``pictures`` is how many tasks of each kind are shown, 0 for none.
     """
     facts = describe.summary(testbed)
-    makers = (_origin, _changes, _classes, _shape, _others)
-    parts = [part for make in makers if (part := make(testbed, facts)) is not None]
+    parts = testbed_sections(testbed, facts)
     if pictures:
         parts.append(_tasks(testbed, images, pictures))
     way, shot = (span([facts[name]["min"], facts[name]["max"]]) for name in ("way", "shot"))
@@ -89,6 +90,12 @@ def render_testbed(
     )
 
 
+def testbed_sections(testbed: Testbed, facts: Mapping[str, Any]) -> list[Section]:
+    """All sections but the pictures; ``facts`` are ``describe.summary(testbed)``."""
+    makers = (_origin, _drops, _changes, _classes, _shape, _others)
+    return [part for make in makers if (part := make(testbed, facts)) is not None]
+
+
 # --- the sections, in the order of the page ---
 
 
@@ -105,11 +112,32 @@ def _origin(testbed: Testbed, facts: Mapping[str, Any]) -> Section:
     )
 
 
+def _drops(testbed: Testbed, facts: Mapping[str, Any]) -> Section | None:
+    """What the chosen supports cost the judges, and networks that took no part."""
+    recorded = recorded_drops(facts["sampler"])
+    names = [*testbed.datasets, *[""] * len(recorded)]
+    draws = [
+        {"dataset": dataset, "rows": [drop.texts() for drop in drops]}
+        for dataset, drops in zip(names, recorded, strict=False)
+        if drops
+    ]
+    if not draws:
+        return None
+    held_out = any(drop.part == "held out" for drops in recorded for drop in drops)
+    return Section(
+        "drops",
+        "For the judges, and for others",
+        {"heads": HEADS, "draws": draws, "held_out": held_out, "several": len(draws) > 1},
+        "testbed_drops",
+    )
+
+
 def _changes(testbed: Testbed, _: Mapping[str, Any]) -> Section | None:
     """Loss and accuracy before and after the selection of images, and the rounds it took."""
     chance = float(np.mean(1 / testbed.table.column("way").to_numpy()))
     panels = []
-    for number, change in enumerate(describe.changes(testbed)):
+    own = [change for change in describe.changes(testbed) if not is_network_column(change.name)]
+    for number, change in enumerate(own):
         guess = chance if change.name == "accuracy" else None
         panels.append(
             PlotPanel(

@@ -115,7 +115,7 @@ def _top5(data: ReportData, bed: int) -> WayColumn:
         return {}
     tasks = data.shared(bed).tasks
     values = [cell.metrics["top5"][np.searchsorted(cell.tasks, tasks)] for _, cell in column]
-    settings = [data.series[s].setting for s, _ in column]
+    settings = data.groups(bed, [s for s, _ in column])
     marks = column_marks(np.stack(values, axis=1), settings)
     cells = {}
     for (s, cell), mark in zip(column, marks, strict=True):

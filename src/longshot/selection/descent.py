@@ -97,7 +97,7 @@ def _step(
     projection: Projection,
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """One step for every slot: (weights after the gradient step, weights after the projection)."""
-    directions = objective.at_pool(table, tasks, weights)
+    directions = objective.at_pool(table, tasks, weights).directions
     moved, projected = list(weights), list(weights)
     for label, slots in by_class(tasks):
         scores = torch.cat(

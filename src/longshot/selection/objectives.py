@@ -28,11 +28,18 @@ PoolWeights = Sequence[
 
 @dataclass(frozen=True)
 class SupportMeasures:
-    """At one support per task: ``loss`` and ``accuracy`` [T], and ``directions`` [S, m, d] for the next selection."""
+    """At one support per task, or at the weighted pools: ``loss`` and ``accuracy`` [T], and ``directions`` [S, m, d]
+    for the next selection."""
 
     loss: torch.Tensor
     accuracy: torch.Tensor
     directions: torch.Tensor
+    by_judge: torch.Tensor | None = None  # accuracies [J, T] where there are several judges
+
+    @property
+    def accuracies(self) -> torch.Tensor:
+        """Of every judge [J, T]."""
+        return self.accuracy[None] if self.by_judge is None else self.by_judge
 
     def take(self, tasks: SelectionTasks, members: Ints) -> SupportMeasures:
         """What was measured on some of the tasks."""
@@ -68,15 +75,21 @@ class SelectionObjective(Protocol):
     """
 
     name: ClassVar[str]
-    averaging: ClassVar[bool]
-    columns: ClassVar[int]  # m, the vectors a slot's direction consists of
+
+    @property
+    def averaging(self) -> bool: ...
+
+    @property
+    def columns(self) -> int:
+        """m, the vectors a slot's direction consists of."""
+        ...
 
     def settings(self) -> dict[str, Any]: ...
 
     def at_pool(
         self, table: FeatureTable, tasks: SelectionTasks, weights: PoolWeights | None = None
-    ) -> torch.Tensor:
-        """Directions [S, m, d] at the weighted pool; None weighs every pool image alike, k_j in all."""
+    ) -> SupportMeasures:
+        """At the weighted pool; None weighs every pool image alike, k_j in all."""
         ...
 
     def at_support(self, table: FeatureTable, tasks: SelectionTasks, support: Ints) -> SupportMeasures: ...
@@ -197,23 +210,29 @@ class PrototypeObjective:
 
     def at_pool(
         self, table: FeatureTable, tasks: SelectionTasks, weights: PoolWeights | None = None
-    ) -> torch.Tensor:
-        sums = class_sums(table, tasks) if weights is None else weighted_means(table, tasks, weights)
-        sizes = pool_counts(table, tasks)
-        result = torch.empty(tasks.slots, 1, table.dim, device=table.device)
-        for batch in batches(table, tasks):
-            centres = slot_tensor(sums, batch)
-            if weights is None:
-                centres = less_queries(centres, batch, slot_tensor(sizes, batch))
-            self._fill(result, batch, centres)
-        return result
+    ) -> SupportMeasures:
+        if weights is not None:
+            return self._measures(table, tasks, weighted_means(table, tasks, weights))
+        return self._measures(table, tasks, class_sums(table, tasks), pool_counts(table, tasks))
 
     def at_support(self, table: FeatureTable, tasks: SelectionTasks, support: Ints) -> SupportMeasures:
-        centres = support_centres(table, tasks, support)
+        return self._measures(table, tasks, support_centres(table, tasks, support))
+
+    def _measures(
+        self,
+        table: FeatureTable,
+        tasks: SelectionTasks,
+        centres: torch.Tensor,
+        pool: torch.Tensor | None = None,
+    ) -> SupportMeasures:
+        """At prototypes [S, d]; with the sizes of the ``pool`` [S] they are sums that hold the queries still."""
         loss, accuracy = torch.empty(2, len(tasks), device=table.device)
         directions = torch.empty(tasks.slots, 1, table.dim, device=table.device)
         for batch in batches(table, tasks):
-            out = self._fill(directions, batch, slot_tensor(centres, batch))
+            own = slot_tensor(centres, batch)
+            if pool is not None:
+                own = less_queries(own, batch, slot_tensor(pool, batch))
+            out = self._fill(directions, batch, own)
             loss[batch.tasks] = losses.value(out, batch.label, self.loss)
             accuracy[batch.tasks] = losses.correct(out, batch.label)
         return SupportMeasures(loss, accuracy, directions)
@@ -244,27 +263,40 @@ class PrototypeObjective:
 
 
 NAMES = ("error", "prototype", "ridge", "task2vec")
+CLASSIFIERS = ("protonet", "ridge")  # what a judge may classify by
 
 
 def make_objective(
-    name: str, *, temperature: float | None = None, distance: Distance = "euclidean"
+    name: str,
+    *,
+    temperature: float | None = None,
+    distance: Distance = "euclidean",
+    classifier: str | None = None,
 ) -> SelectionObjective:
-    """An objective by its name: error (bounded), prototype (the paper's cross-entropy), ridge, task2vec."""
+    """An objective by its name: error (bounded), prototype (the paper's cross-entropy), ridge, task2vec.
+
+    ``classifier`` "ridge" takes error or cross-entropy of ridge regression in place of prototypes.
+    """
     if distance not in ("euclidean", "cosine"):
         raise UserError(f"Unknown distance '{distance}'; there are euclidean and cosine.")
     if temperature is not None and not temperature > 0:
         raise UserError(f"The temperature is {temperature}, but must be above 0.")
     scale = 0.1 if temperature is None else temperature
-    if name == "error":
-        return PrototypeObjective("error", distance, scale)
-    if name == "prototype":
-        return PrototypeObjective("cross-entropy", distance, scale)
+    if name in ("error", "prototype"):
+        loss: losses.Loss = "error" if name == "error" else "cross-entropy"
+        if classifier == "ridge":
+            return _ridge(scale, loss)
+        return PrototypeObjective(loss, distance, scale)
     if name == "ridge":
-        from longshot.selection.ridge import RidgeObjective
-
-        return RidgeObjective(temperature=scale)
+        return _ridge(scale, "cross-entropy")
     if name == "task2vec":
         from longshot.selection.task2vec import Task2VecObjective
 
         return Task2VecObjective(distance, scale)
     raise UserError(f"Unknown objective '{name}'; there are {', '.join(NAMES)}.")
+
+
+def _ridge(temperature: float, loss: losses.Loss) -> SelectionObjective:
+    from longshot.selection.ridge import RidgeObjective
+
+    return RidgeObjective(temperature=temperature, loss=loss)

@@ -22,7 +22,7 @@ _SOLVE_BYTES = 64 << 20  # of candidate systems solved at a time in a greedy rou
 
 @dataclass(frozen=True)
 class RidgeObjective:
-    """Cross-entropy of the query under logits QB/τ with B = (XᵀWX + λI)⁻¹XᵀWY [d, way].
+    """Loss of the query under logits QB/τ with B = (XᵀWX + λI)⁻¹XᵀWY [d, way].
 
     ∂L/∂w_i = x_iᵀH(y_i − Bᵀx_i) with H = (XᵀWX + λI)⁻¹ Qᵀ ∂L/∂logits / τ. A slot's direction is its columns of
     (H, B). Uniform weights are k_j/|P_j|, so that a class weighs as much as its support will and λ means the same.
@@ -30,6 +30,7 @@ class RidgeObjective:
 
     penalty: float = 1.0
     temperature: float = 0.1
+    loss: losses.Loss = "cross-entropy"
     # per table, which must be the very object: a table that is gone takes its matrices with it
     _scatter: WeakKeyDictionary[FeatureTable, OrderedDict[int, torch.Tensor]] = field(
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
@@ -40,12 +41,13 @@ class RidgeObjective:
     columns: ClassVar[int] = 2
 
     def settings(self) -> dict[str, Any]:
-        return {"penalty": self.penalty, "temperature": self.temperature}
+        return {"penalty": self.penalty, "temperature": self.temperature, "loss": self.loss}
 
     def at_pool(
         self, table: FeatureTable, tasks: SelectionTasks, weights: PoolWeights | None = None
-    ) -> torch.Tensor:
-        result = torch.empty(tasks.slots, 2, table.dim, device=table.device)
+    ) -> SupportMeasures:
+        loss, accuracy = torch.empty(2, len(tasks), device=table.device)
+        directions = torch.empty(tasks.slots, 2, table.dim, device=table.device)
         for task in range(len(tasks)):
             first, last = tasks.slots_of(task)
             system = self.penalty * torch.eye(table.dim, device=table.device)
@@ -59,10 +61,13 @@ class RidgeObjective:
             factor = torch.linalg.cholesky(system)
             solution = torch.cholesky_solve(right, factor)  # B
             query, label = _queries(table, tasks, task)
-            slope = losses.slope(query @ solution[None] / self.temperature, label, "cross-entropy")[0]
+            out = query @ solution[None] / self.temperature
+            slope = losses.slope(out, label, self.loss)[0]
             pull = torch.cholesky_solve(query[0].mT @ slope / self.temperature, factor)  # H
-            result[first:last, 0], result[first:last, 1] = pull.mT, solution.mT
-        return result
+            directions[first:last, 0], directions[first:last, 1] = pull.mT, solution.mT
+            loss[task] = losses.value(out, label, self.loss)[0]
+            accuracy[task] = losses.correct(out, label)[0]
+        return SupportMeasures(loss, accuracy, directions)
 
     def at_support(self, table: FeatureTable, tasks: SelectionTasks, support: Ints) -> SupportMeasures:
         loss, accuracy = torch.empty(2, len(tasks), device=table.device)
@@ -78,11 +83,11 @@ class RidgeObjective:
             solution = images.mT @ torch.cholesky_solve(target, factor)
             query, label = _queries(table, tasks, task)
             out = query @ solution[None] / self.temperature
-            slope = losses.slope(out, label, "cross-entropy")[0]
+            slope = losses.slope(out, label, self.loss)[0]
             pull = query[0].mT @ slope / self.temperature
             pull = (pull - images.mT @ torch.cholesky_solve(images @ pull, factor)) / self.penalty
             directions[first:last, 0], directions[first:last, 1] = pull.mT, solution.mT
-            loss[task] = losses.value(out, label, "cross-entropy")[0]
+            loss[task] = losses.value(out, label, self.loss)[0]
             accuracy[task] = losses.correct(out, label)[0]
         return SupportMeasures(loss, accuracy, directions)
 
@@ -176,7 +181,7 @@ class RidgeSwapper:
             reach[:, :, position] = features @ query.mT
             fit = torch.linalg.solve(gram, self.target[i].expand(len(features), -1, -1))
             out = reach @ fit / objective.temperature
-            parts.append(losses.value(out, self.label[i].expand(len(features), -1), "cross-entropy"))
+            parts.append(losses.value(out, self.label[i].expand(len(features), -1), objective.loss))
         return torch.cat(parts)
 
 

@@ -14,6 +14,7 @@ from longshot.core.errors import UserError
 from longshot.selection.descent import DescentStart, Projection, descend
 from longshot.selection.fastdiffsel import select_rows
 from longshot.selection.greedy import greedy_rounds
+from longshot.selection.joint import JointObjective
 from longshot.selection.objectives import SelectionObjective
 from longshot.selection.refine import refine_rounds
 from longshot.selection.table import FeatureTable
@@ -31,7 +32,8 @@ class Selection:
 
     support: Ints  # rows, flat over slots (bounds: ``SelectionTasks.support_offsets``)
     loss: NDArray[np.float32]  # [T] the objective's query loss
-    accuracy: NDArray[np.float32]  # [T]
+    accuracy: NDArray[np.float32]  # [T], mean over judges
+    accuracies: NDArray[np.float32]  # [J, T] of every judge
     steps: Ints  # [T] gradient steps made
     refined: Ints  # [T] Frank–Wolfe rounds kept
     searched: Ints  # [T] greedy rounds that changed something
@@ -60,10 +62,15 @@ def select(
     _check_options(start, steps, step_size, projection, refine, greedy)
     tasks.check(table)
     plain = start == "uniform" and steps == 1
+    if not plain and isinstance(objective, JointObjective) and not objective.alike:
+        raise UserError(
+            "Judges by prototypes and judges by ridge regression choose together in one step from the uniform start",
+            "leave {start} and {steps} out, or give all judges one method",
+        )
 
     def first(part: SelectionTasks) -> tuple[Ints, Ints]:
         if plain:
-            directions = objective.at_pool(table, part)
+            directions = objective.at_pool(table, part).directions
             return select_rows(table, part, objective, directions, largest=largest), np.ones(
                 len(part), np.int64
             )
@@ -113,12 +120,26 @@ def measure(
     table: FeatureTable, tasks: SelectionTasks, objective: SelectionObjective, support: Ints
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The objective's query loss and accuracy [T] of given supports."""
-    loss, accuracy = np.empty((2, len(tasks)), dtype=np.float32)
+    loss, accuracies = measure_each(table, tasks, objective, support)
+    return loss, accuracies.mean(0)
+
+
+def measure_each(
+    table: FeatureTable, tasks: SelectionTasks, objective: SelectionObjective, support: Ints
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The objective's query loss [T] and the accuracy of every judge [J, T] of given supports."""
+    loss = np.empty(len(tasks), dtype=np.float32)
+    accuracies = np.empty((judges_in(objective), len(tasks)), dtype=np.float32)
     for members in _chunks(table, tasks, objective, weights=False):
         part = tasks.take(members)
         measured = objective.at_support(table, part, support[tasks.support_positions(members)])
-        loss[members], accuracy[members] = measured.loss.cpu().numpy(), measured.accuracy.cpu().numpy()
-    return loss, accuracy
+        loss[members], accuracies[:, members] = measured.loss.cpu().numpy(), measured.accuracies.cpu().numpy()
+    return loss, accuracies
+
+
+def judges_in(objective: SelectionObjective) -> int:
+    """J, the number of judges."""
+    return len(objective.objectives) if isinstance(objective, JointObjective) else 1
 
 
 def _run(
@@ -135,6 +156,7 @@ def _run(
 ) -> Selection:
     support = np.empty(int(tasks.shots.sum()), dtype=np.int64)
     loss, accuracy = np.empty((2, len(tasks)), dtype=np.float32)
+    accuracies = np.empty((judges_in(objective), len(tasks)), dtype=np.float32)
     steps, refined, searched = np.zeros((3, len(tasks)), dtype=np.int64)
     with torch.no_grad():
         for members in _chunks(table, tasks, objective, weights=weights):
@@ -145,9 +167,10 @@ def _run(
             measured = objective.at_support(table, part, chosen)
             support[tasks.support_positions(members)] = chosen
             loss[members], accuracy[members] = measured.loss.cpu().numpy(), measured.accuracy.cpu().numpy()
+            accuracies[:, members] = measured.accuracies.cpu().numpy()
             if report is not None:
                 report(len(members))
-    return Selection(support, loss, accuracy, steps, refined, searched)
+    return Selection(support, loss, accuracy, accuracies, steps, refined, searched)
 
 
 def _chunks(

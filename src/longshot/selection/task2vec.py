@@ -30,6 +30,7 @@ from longshot.selection.objectives import (
     pool_counts,
     slot_tensor,
     support_centres,
+    weighted_means,
 )
 from longshot.selection.table import FeatureTable
 from longshot.selection.tasks import SelectionTasks, batches, by_class, own_places
@@ -52,7 +53,7 @@ class Task2VecObjective:
 
     def at_pool(
         self, table: FeatureTable, tasks: SelectionTasks, weights: PoolWeights | None = None
-    ) -> torch.Tensor:
+    ) -> SupportMeasures:
         probe = self._probe(table, tasks)
         embedding = torch.zeros_like(probe)
         ways, task_of_slot = tasks.ways, tasks.task_of_slot
@@ -64,11 +65,23 @@ class Task2VecObjective:
                     share = self._shares(table, tasks, int(slot), weights, start, len(block))
                     information = self._information(block, probe[slots_of_task]) * share[:, None]
                     embedding[slots_of_task] += information.mT @ block.square() / int(ways[task])
-        return torch.stack([probe, self._residual(table, tasks, probe, embedding)], 1)
+        centres = probe if weights is None else weighted_means(table, tasks, weights)
+        return self._measures(table, tasks, probe, embedding, centres)
 
     def at_support(self, table: FeatureTable, tasks: SelectionTasks, support: Ints) -> SupportMeasures:
         probe = self._probe(table, tasks)
         embedding = self._support_embedding(table, tasks, support, probe)
+        return self._measures(table, tasks, probe, embedding, support_centres(table, tasks, support))
+
+    def _measures(
+        self,
+        table: FeatureTable,
+        tasks: SelectionTasks,
+        probe: torch.Tensor,
+        embedding: torch.Tensor,
+        centres: torch.Tensor,
+    ) -> SupportMeasures:
+        """At one embedding per task; accuracy is that of the prototypes ``centres``, all [S, d]."""
         residual = self._residual(table, tasks, probe, embedding)
         task_of_slot = torch.from_numpy(tasks.task_of_slot).to(table.device)
         ways = torch.from_numpy(tasks.ways).to(residual)
@@ -76,7 +89,6 @@ class Task2VecObjective:
         loss = torch.zeros(len(tasks), device=table.device)
         loss.index_add_(0, task_of_slot, ((residual * size / 2).square() / size).sum(-1))
         accuracy = torch.empty(len(tasks), device=table.device)
-        centres = support_centres(table, tasks, support)
         for batch in batches(table, tasks):
             out = logits(batch.query, slot_tensor(centres, batch), self.distance, self.temperature)
             accuracy[batch.tasks] = losses.correct(

@@ -11,6 +11,7 @@ from longshot.core.arrays import Floats, Ints
 from longshot.core.errors import UserError
 
 RATIOS = (0.6, 0.2, 0.2)
+WAY, SHOT = 5, 5  # of the tasks that tell how hard a split is
 Parts = tuple[Ints, Ints, Ints]  # class positions: train, validation, test
 
 

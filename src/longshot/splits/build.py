@@ -202,12 +202,19 @@ class Splitter:
             "centroid_distance": float(np.linalg.norm(minimum.centroids[0] - minimum.centroids[1])),
             "gap": gap(self.embeddings, parts[0], parts[2]),
             "gap_farthest": gap(self.embeddings, farthest[0], farthest[2]),
-            "backbone": self.features.backbone,
-            "features": self.features.hash,
-            "weights_hash": self.features.weights_hash,
-            "preprocessing": self.features.preprocessing,
-            "versions": {name: version(name) for name in ("longshot", "numpy", "scipy")},
+            **seen_through(self.features),
         }
+
+
+def seen_through(features: Features) -> dict[str, Any]:
+    """What a split that looks at features tells of them."""
+    return {
+        "backbone": features.backbone,
+        "features": features.hash,
+        "weights_hash": features.weights_hash,
+        "preprocessing": features.preprocessing,
+        "versions": {name: version(name) for name in ("longshot", "numpy", "scipy")},
+    }
 
 
 def sweep(

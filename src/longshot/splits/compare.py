@@ -9,8 +9,8 @@ each other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import SPLITS
 from longshot.splits.divergences import MEASURES, between, gap
+
+if TYPE_CHECKING:
+    from longshot.splits.hardness import Hardness
 
 _BLOCK = 1 << 22  # numbers of a temporary block: 32 MB of float64
 
@@ -45,6 +48,10 @@ class SplitComparison:
     nearest: tuple[Nearest, ...]  # one per test class, in the order of the classes
     spacing: float  # mean distance of a train class from the nearest other train class; NaN for one class
     shared_test: float = 1.0  # share of the test classes that the first of several splits tests, too
+    hardness: Hardness | None = None  # None where it was not measured, or parts are too small
+    reference: bool = (
+        False  # not one that was asked for: random, semantic or published, to hold the others against
+    )
 
     @property
     def distances(self) -> Floats:
@@ -65,6 +72,8 @@ class SplitComparison:
             "nearest_min": float(distances.min()),
             "nearest_max": float(distances.max()),
             "train_spacing": None if np.isnan(self.spacing) else self.spacing,
+            "hardness": None if self.hardness is None else self.hardness.record(),
+            "reference": self.reference,
         }
 
 
@@ -114,6 +123,24 @@ def compare_split(
         validation_gap=gap(flat, train, validation) if len(validation) else None,
         nearest=tuple(Nearest(class_ids[i], class_ids[j], distance) for i, j, distance in pairs),
         spacing=float(apart.mean()) if len(train) > 1 else float("nan"),
+    )
+
+
+def pooled(name: str, comparisons: Sequence[SplitComparison]) -> SplitComparison:
+    """Splits of one kind, such as random ones, as one: numbers are means, nearest classes those of all of them."""
+    gaps = [comparison.validation_gap for comparison in comparisons if comparison.validation_gap is not None]
+    return replace(
+        comparisons[0],
+        split=name,
+        divergences={
+            measure: float(np.mean([comparison.divergences[measure] for comparison in comparisons]))
+            for measure in comparisons[0].divergences
+        },
+        gap=float(np.mean([comparison.gap for comparison in comparisons])),
+        validation_gap=float(np.mean(gaps)) if gaps else None,
+        nearest=tuple(pair for comparison in comparisons for pair in comparison.nearest),
+        spacing=float(np.mean([comparison.spacing for comparison in comparisons])),
+        shared_test=float(np.mean([comparison.shared_test for comparison in comparisons])),
     )
 
 

@@ -8,16 +8,23 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
+from longshot.core.progress import progress
 from longshot.core.wording import note
 from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.hierarchy import TaxonomyLike, no_taxonomy, reduced, with_taxonomy
 from longshot.features.extract import embed
 from longshot.features.features import Features
-from longshot.splits.compare import SplitComparison, compare_split, shared_test, unassigned
+from longshot.features.runtimes import with_engine
+from longshot.splits.assign import SHOT, WAY
+from longshot.splits.compare import SplitComparison, compare_split, pooled, shared_test, unassigned
 from longshot.splits.embeddings import class_embeddings
+from longshot.splits.hardness import Hardness
 from longshot.splits.opening import open_split
+from longshot.splits.proxy import Proxy, Unmeasurable
+from longshot.splits.references import hardness_of, reference_splits
 from longshot.splits.split import Split
 from longshot.splits.trees import TreeGap, far_pairs, linkage_hops, taxonomy_hops, tree_gap, ward
 from longshot.taxonomy.dag import Taxonomy
@@ -51,15 +58,21 @@ class TreeComparison:
     pairs: Sequence[OddPair]
 
 
+@with_engine
 def compare_splits(
     splits: SplitLike | Sequence[SplitLike] | Mapping[str, SplitLike],
     dataset: Dataset | str | Path,
     *,
     backbones: BackboneLike | Sequence[BackboneLike],
     order: str | Path | None = None,
+    hardness: bool = True,
+    references: bool = True,
+    way: int = WAY,
+    shot: int = SHOT,
     device: str = "auto",
+    engine: str | None = None,
 ) -> list[SplitComparison]:
-    """Measure splits under one or several backbones: four divergences, gap, nearest train classes.
+    """Measure splits under one or several backbones: how hard they are, four divergences, gap, nearest train classes.
 
     Divergences are those of the mean train and the mean test class, so that any split has them and they compare with
     each other; ATG's own centroids lie further out than these means.
@@ -75,8 +88,16 @@ def compare_splits(
         What the classes are seen through; anything that ``embed`` takes.
     order : path, optional
         For published splits: one class id a line, in the order of their numbers.
+    hardness : bool
+        Whether to measure how hard the splits are: class similarity and transfer loss.
+    references : bool
+        Whether to add random and semantic splits (means of 20 each) and the published ones that fit the dataset.
+    way, shot : int
+        Of the tasks by which hardness is measured: classes, and support images of each.
     device : str
         Where to compute with the backbone: auto, cpu, cuda or mps.
+    engine : str, optional
+        What computes backbones, as in ``embed``.
 
     Returns
     -------
@@ -85,26 +106,67 @@ def compare_splits(
 
     Examples
     --------
-    >>> compared = compare_splits(["random(seed=1)", "semantic"], "toybox", backbones="pixels")
+    >>> compared = compare_splits(["random(seed=1)", "semantic"], "toybox", backbones="pixels", references=False)
     >>> [comparison.split for comparison in compared]
     ['random(seed=1)', 'semantic']
+    >>> compared[1].hardness.frozen.mean < compared[0].hardness.frozen.mean
+    True
     """
     opened = as_dataset(dataset)
-    named = open_splits(splits, opened, order=order)
-    parts = {name: split.positions(opened) for name, split in named.items()}
+    asked_for = open_splits(splits, opened, order=order)
+    named = {name: [split] for name, split in asked_for.items()}
+    if references:
+        named |= {name: r for name, r in reference_splits(opened, order=order).items() if name not in named}
+    parts = {name: [split.positions(opened) for split in listed] for name, listed in named.items()}
     comparisons = []
     for backbone, features in embed_all(opened, backbones, device).items():
+        proxy = _proxy(features, way, shot) if hardness else None
         embeddings = class_embeddings(features)
-        for name, positions in parts.items():
-            measured = compare_split(name, positions, embeddings, features.class_ids, backbone)
-            shared = shared_test(positions, next(iter(parts.values())))
-            comparisons.append(replace(measured, shared_test=shared))
-    for name, positions in parts.items():
-        if text := unassigned(name, positions, opened.class_ids):
+        first_parts = next(iter(parts.values()))[0]
+        with progress("compare", total=len(parts), unit="splits") as bar:
+            for name, draws in parts.items():
+                measured = []
+                for positions in draws:
+                    comparison = compare_split(name, positions, embeddings, features.class_ids, backbone)
+                    measured.append(replace(comparison, shared_test=shared_test(positions, first_parts)))
+                comparisons.append(
+                    replace(
+                        pooled(name, measured),
+                        hardness=_hardness(proxy, draws, name, quiet=name not in asked_for),
+                        reference=name not in asked_for,
+                    )
+                )
+                bar.advance()
+    for name in asked_for:
+        if text := unassigned(name, parts[name][0], opened.class_ids):
             note(text)
     return comparisons
 
 
+def _proxy(features: Features, way: int, shot: int) -> Proxy | None:
+    """What measures hardness under these features; None, with a note, where classes have too few images."""
+    try:
+        return Proxy(features, way, shot)
+    except Unmeasurable as error:
+        note(f"how hard the splits are was not measured: {error}")
+        return None
+
+
+def _hardness(
+    proxy: Proxy | None, draws: Sequence[Mapping[str, Ints]], name: str, quiet: bool
+) -> Hardness | None:
+    """Of one split or several draws; None where parts are too small, with a note for a split that was asked for."""
+    if proxy is None:
+        return None
+    try:
+        return hardness_of(proxy, draws, name)
+    except Unmeasurable as error:
+        if not quiet:
+            note(f"how hard it is was not measured: {error}")
+        return None
+
+
+@with_engine
 def compare_trees(
     dataset: Dataset | str | Path,
     *,
@@ -113,6 +175,7 @@ def compare_trees(
     reduction: str | None = None,
     pairs: int = 3,
     device: str = "auto",
+    engine: str | None = None,
 ) -> TreeComparison:
     """Ward clustering of class embeddings against a taxonomy, in hops between classes.
 
@@ -130,6 +193,8 @@ def compare_trees(
         How many pairs of classes to list, per backbone and direction, that the two see most differently.
     device : str
         Where to compute with the backbone: auto, cpu, cuda or mps.
+    engine : str, optional
+        What computes backbones, as in ``embed``.
 
     Examples
     --------

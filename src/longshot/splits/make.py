@@ -1,4 +1,4 @@
-"""``longshot.make_split``: a split of any kind, at a divergence, random, semantic or published."""
+"""``longshot.make_split``: a split at a target hardness, at a divergence, random, semantic or published."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.hierarchy import TaxonomyLike, with_taxonomy
 from longshot.features.content import check_made_from
-from longshot.splits.assign import RATIOS
+from longshot.features.runtimes import with_engine
+from longshot.splits.assign import RATIOS, SHOT, WAY
 from longshot.splits.published import published_split
 from longshot.splits.simple import random_split, semantic_split
 from longshot.splits.split import Split, with_content
@@ -21,21 +22,29 @@ if TYPE_CHECKING:
     from longshot.features.backbones import BackboneLike
     from longshot.features.features import Features
 
-KINDS = ("divergence", "sweep", "random", "semantic", "published")
+    SplitLike = Split | str | Path
+
+TARGETS = ("like", "harder_than", "learnt_accuracy")
+KINDS = (*TARGETS, "divergence", "sweep", "random", "semantic", "published")
 _DISTANT = ("divergence", "sweep")
 _RECIPE = ("mode", "measure", "assignment", "restarts", "optimiser", "start", "penalty")
 # settings that mean something to some kinds of split only
 _KINDS_OF = {
-    **dict.fromkeys((*_RECIPE, "backbone", "features"), _DISTANT),
+    "by": ("harder_than",),
+    **dict.fromkeys(_RECIPE, _DISTANT),
     **dict.fromkeys(("level", "taxonomy", "reduction"), ("semantic",)),
-    "order": ("published",),
-    "ratios": ("divergence", "sweep", "random", "semantic"),
+    "order": ("published", "like", "harder_than"),
+    "ratios": tuple(kind for kind in KINDS if kind != "published"),
 }
 
 
 class SplitSettings(TypedDict, total=False):
     """The settings of ``make_split`` but ``sweep``, for type checkers."""
 
+    like: SplitLike | None
+    harder_than: SplitLike | None
+    by: float | None
+    learnt_accuracy: float | None
     divergence: float | None
     random: bool
     semantic: bool
@@ -54,7 +63,11 @@ class SplitSettings(TypedDict, total=False):
     reduction: str | None
     order: str | Path | None
     ratios: Sequence[float] | None
+    way: int
+    shot: int
+    hardness: bool
     out: str | Path | None
+    identity: str | None
     device: str
     seed: int
 
@@ -67,9 +80,14 @@ def make_split(
 def make_split(
     dataset: Dataset | str | Path, *, sweep: Sequence[float], **settings: Unpack[SplitSettings]
 ) -> list[Split]: ...
+@with_engine
 def make_split(
     dataset: Dataset | str | Path,
     *,
+    like: SplitLike | None = None,
+    harder_than: SplitLike | None = None,
+    by: float | None = None,
+    learnt_accuracy: float | None = None,
     divergence: float | None = None,
     sweep: Sequence[float] | None = None,
     random: bool = False,
@@ -89,19 +107,34 @@ def make_split(
     reduction: str | None = None,
     order: str | Path | None = None,
     ratios: Sequence[float] | None = None,
+    way: int = WAY,
+    shot: int = SHOT,
+    hardness: bool = True,
     out: str | Path | None = None,
     identity: str | None = None,
     device: str = "auto",
+    engine: str | None = None,
     seed: int = 0,
 ) -> Split | list[Split]:
     """Divide the classes of a dataset into train, validation and test.
 
-    One of ``divergence``, ``sweep``, ``random``, ``semantic`` and ``published`` says which kind of split it is.
+    One of ``like``, ``harder_than``, ``learnt_accuracy``, ``divergence``, ``sweep``, ``random``, ``semantic`` and
+    ``published`` says which kind of split it is. Where there are features, how hard the split is stands in
+    ``made["hardness"]``, beside ``made["references"]``.
 
     Parameters
     ----------
     dataset : Dataset, str or path
         A dataset, its name or its path.
+    like : Split, str or path, optional
+        As hard as this split of the dataset, in frozen accuracy, learnt accuracy and transfer loss. What ``open_split``
+        takes; a bare ``random`` or ``semantic`` is the mean of 20 such splits.
+    harder_than : Split, str or path, optional
+        Harder than this split, ``by`` so many points of learnt accuracy.
+    by : float, optional
+        Of ``harder_than``: points of accuracy, such as 15.
+    learnt_accuracy : float, optional
+        At this accuracy after learning from the train classes, a share such as 0.65.
     divergence : float, optional
         How far train and test classes are apart, seen through ``backbone`` or ``features``; 0 is random.
     sweep : sequence of float, optional
@@ -113,7 +146,8 @@ def make_split(
     published : str, optional
         A published list: ``atg:cifar100@0.96``, ``cifar-fs``, ``fc100`` and others.
     backbone : str or object, optional
-        What the classes are seen through; anything that ``embed`` takes.
+        What the classes are seen through; anything that ``embed`` takes. Random, semantic and published splits need
+        none, and are measured where there is one.
     features : Features or path, optional
         Features of the dataset instead, or their FILE.npy.
     mode : str, optional
@@ -140,8 +174,12 @@ def make_split(
     order : path, optional
         Of published splits: a text file of class ids in the order of the published numbers, one a line.
     ratios : sequence of 3 floats, optional
-        Shares of train, validation and test, (0.6, 0.2, 0.2) by default. Validation and test get ⌊ratio · classes⌋
-        classes each, train the others.
+        Shares of train, validation and test, (0.6, 0.2, 0.2) by default; with ``like``, those of that split.
+        Validation and test get ⌊ratio · classes⌋ classes each, train the others.
+    way, shot : int
+        Of the tasks by which hardness is measured: classes, and support images of each.
+    hardness : bool
+        Whether to measure how hard the split is, where there are features. A target always is.
     out : path, optional
         split.json to write; a sweep adds -R to the name of each file.
     identity : {"content", "names"}, optional
@@ -149,6 +187,8 @@ def make_split(
         given.
     device : str
         Where to compute with the backbone: auto, cpu, cuda or mps.
+    engine : str, optional
+        What computes backbones, as in ``embed``.
     seed : int
         Random seed.
 
@@ -162,19 +202,27 @@ def make_split(
     >>> split = make_split("toybox", backbone="pixels", divergence=0.64, out="far.json")
     >>> list(split.sizes)
     ['train', 'validation', 'test']
+    >>> hard = make_split("toybox", backbone="pixels", harder_than="random", by=10)  # doctest: +SKIP
     """
     settings = dict(locals())
     kind = split_kind(settings)
     opened = as_dataset(dataset).with_identity(identity)
     shares = RATIOS if ratios is None else tuple(ratios)
-    if kind in _DISTANT:
-        splits = _distant(opened, settings, shares)
+    seen = _features(opened, settings, needed=kind in (*TARGETS, *_DISTANT))
+    if kind in TARGETS and seen is not None:
+        splits = [_at_target(opened, settings, seen)]
+    elif kind in _DISTANT and seen is not None:
+        splits = _distant(opened, settings, shares, seen)
     elif kind == "random":
         splits = [random_split(opened, shares, seed)]
     elif kind == "semantic":
         splits = [semantic_split(with_taxonomy(opened, taxonomy), shares, seed, level, reduction)]
     else:
         splits = [published_split(str(published), opened, order)]
+    if hardness and seen is not None:
+        from longshot.splits.references import with_hardness
+
+        splits = with_hardness(splits, opened, seen, way, shot, shares, order)
     if out is not None:
         splits = [with_content(split, opened) for split in splits]
         for split in splits:
@@ -185,14 +233,13 @@ def make_split(
 def estimate_split(
     dataset: DatasetLike,
     *,
-    divergence: float | None = None,
     sweep: Sequence[float] | None = None,
     backbone: BackboneLike | None = None,
     device: str = "auto",
     **settings: Any,
 ) -> dict[str, Any]:
     """What ``make_split`` with the same parameters would take: embedding is what takes time, a split seconds."""
-    chosen = {"divergence": divergence, "sweep": sweep, "backbone": backbone, **settings}
+    chosen = {"sweep": sweep, "backbone": backbone, **settings}
     split_kind({**dict.fromkeys((*KINDS, *_KINDS_OF)), **chosen})
     opened = as_dataset(dataset)
     cached, seconds, size = True, 0.0, 0
@@ -234,7 +281,19 @@ def sweep_file(out: str | Path, split: Split) -> Path:
     return path.with_name(f"{path.stem}-{split.made['divergence_asked']:g}{path.suffix}")
 
 
-def _distant(dataset: Dataset, settings: Mapping[str, Any], ratios: tuple[float, ...]) -> list[Split]:
+def _at_target(dataset: Dataset, settings: Mapping[str, Any], features: Features) -> Split:
+    """The split at the hardness that is asked for."""
+    from longshot.splits.proxy import Proxy
+    from longshot.splits.target import Target, target_split  # what searches takes half a second to import
+
+    target = Target(**{name: settings[name] for name in (*TARGETS, "by")})
+    proxy = Proxy(features, settings["way"], settings["shot"])
+    return target_split(dataset, proxy, target, settings["ratios"], settings["order"], settings["seed"])
+
+
+def _distant(
+    dataset: Dataset, settings: Mapping[str, Any], ratios: tuple[float, ...], features: Features
+) -> list[Split]:
     """The splits at the divergences that are asked for."""
     from longshot.splits.build import SplitRecipe, Splitter  # optimisers take half a second to import
 
@@ -245,7 +304,7 @@ def _distant(dataset: Dataset, settings: Mapping[str, Any], ratios: tuple[float,
         raise UserError(f"{{sweep}} names a divergence twice, {twice}", "each has a file of its own")
     words = {name: settings[name] for name in _RECIPE if settings[name] is not None}
     recipe = SplitRecipe(ratios=ratios, seed=settings["seed"], **words)
-    splitter = Splitter(dataset, _features(dataset, settings))
+    splitter = Splitter(dataset, features)
     splits = []
     with progress("split", total=len(divergences), unit="splits") as bar:
         for divergence in divergences:
@@ -254,11 +313,14 @@ def _distant(dataset: Dataset, settings: Mapping[str, Any], ratios: tuple[float,
     return splits
 
 
-def _features(dataset: Dataset, settings: Mapping[str, Any]) -> Features:
+def _features(dataset: Dataset, settings: Mapping[str, Any], needed: bool) -> Features | None:
+    """What the classes are seen through; None where nothing is named and nothing is needed."""
     backbone, features = settings["backbone"], settings["features"]
+    if backbone is None and features is None and not needed:
+        return None
     if (backbone is None) == (features is None):
         raise UserError(
-            "A split at a divergence looks at features",
+            "A split at a divergence or a target looks at features",
             "give one of {backbone:NAME} (see {list_backbones()}) and {features:FILE.npy}",
         )
     if isinstance(features, str | Path):

@@ -35,7 +35,11 @@ def principal_axis(embeddings: Floats) -> Floats:
     gram = centred @ centred.T if rows <= columns else centred.T @ centred
     _, vectors = eigh(gram, subset_by_index=[size - 1, size - 1])
     axis = centred.T @ vectors[:, 0] if rows <= columns else vectors[:, 0]
-    axis = axis / np.linalg.norm(axis)
+    return oriented(axis / np.linalg.norm(axis), centred)
+
+
+def oriented(axis: Floats, centred: Floats) -> Floats:
+    """The axis or its reverse, whichever has the farther tail of ``centred`` [M, d] at its low end."""
     projections = centred @ axis
     skew = float((projections**3).sum()) / max(float((np.abs(projections) ** 3).sum()), 1e-300)
     turn = skew > 0 if abs(skew) > 1e-6 else projections[0] < 0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from longshot.core.errors import UserError
 from longshot.core.files import write_json, write_text
 from longshot.core.wording import span
+from longshot.features.runtimes import with_engine
 from longshot.suites import leaderboard
 from longshot.suites.card import BenchCard
 from longshot.suites.leaderboard import Entry, TestbedScore
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from longshot.testbeds.testbed import Testbed
 
 
+@with_engine
 def bench(
     models: Backbones,
     *,
@@ -36,6 +38,7 @@ def bench(
     merge: Sequence[str | os.PathLike[str]] = (),
     datasets: Mapping[str, Dataset | str | Path] | None = None,
     device: str = "auto",
+    engine: str | None = None,
     workers: int | None = None,
 ) -> BenchCard:
     """Measure models on a suite: one card, and a leaderboard that others can merge.
@@ -60,6 +63,8 @@ def bench(
         Where a testbed's dataset lives (name → dataset or path), if not where it was before.
     device : str
         ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+    engine : str, optional
+        What computes backbones, as in ``embed``.
     workers : int, optional
         Threads, by default one per core; they change no result.
 
@@ -133,6 +138,7 @@ def _measure(
     from longshot.evaluation.runner import evaluate
 
     plan = EvaluationPlan(suite.testbeds, models, methods, **options, seed=0)
+    plan.settle()
     speeds = {plan.opened.identities[label]: _milliseconds_per_image(plan, label) for label in plan.backbones}
     results = evaluate(suite.testbeds, backbones=models, methods=methods, out=folder, **options)
     table, run = results.table(), results.run
@@ -160,11 +166,12 @@ def _entry(
 ) -> Entry:
     """One series on every testbed of the suite, from the cells of its run."""
     from longshot.evaluation.class_intervals import ClassIntervals
+    from longshot.evaluation.judging import judges_in
     from longshot.evaluation.results import cell_rows
     from longshot.statistics import mean_interval
 
     backbone, method = (next(iter(cells.values()))[key] for key in ("backbone", "method"))
-    facts = results.run["backbones"][backbone]
+    judging = judges_in(results.run)
     scores, seconds = {}, []
     for name in suite.testbeds:
         rows = cell_rows(table, cells[name])
@@ -174,7 +181,7 @@ def _entry(
             accuracies=tuple(accuracies.tolist()),
             half=mean_interval(accuracies).half,
             class_half=queries.interval(queries.right(rows["prediction"])).half,
-            judge=_is_judge(suite, name, backbone, facts),
+            judge=(suite.testbeds[name].content_hash, backbone) in judging,
         )
         seconds += rows["seconds"].to_pylist()
     return Entry(
@@ -190,18 +197,6 @@ def _entry(
     )
 
 
-def _is_judge(suite: Suite, name: str, backbone: str, facts: Mapping[str, Any]) -> bool:
-    """Whether the network chose this testbed's images: by the hash of its features, else by its name.
-
-    Another version of PyTorch gives other features of the same network, and a label hides its name: either tells.
-    """
-    features, judge = suite.judge(name)
-    networks = [network for story in facts.values() for network in story["networks"]]
-    names = {backbone, *(network["backbone"] for network in networks)}
-    hashes = {network["features_hash"] for network in networks}
-    return bool(features and features in hashes) or bool(judge and judge in names)
-
-
 def _milliseconds_per_image(plan: EvaluationPlan, label: str) -> float | None:
     """Milliseconds from an image to its vector on this machine; None for features at hand."""
     from longshot.features.backbones import load_backbone
@@ -210,12 +205,13 @@ def _milliseconds_per_image(plan: EvaluationPlan, label: str) -> float | None:
 
     if label in plan.given:
         return None
-    dataset = next(iter(plan.datasets.values()))
+    fingerprint, dataset = next(iter(plan.datasets.items()))
+    rows = plan.rows(fingerprint)
     total = 0.0
     for part in plan.parts(label):
         backbone = load_backbone(part, device=str(plan.device)) if isinstance(part, str) else part
         if not isinstance(backbone, Backbone):
             return None
-        rate, _ = probe_speed(dataset, backbone)
+        rate, _ = probe_speed(dataset, backbone, rows)
         total += 1000 / rate
     return total

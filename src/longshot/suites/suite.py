@@ -70,11 +70,6 @@ class Suite:
         """Hex SHA-256 over the contents of the testbeds: what a leaderboard is about."""
         return hash_json(sorted(testbed.content_hash for testbed in self.testbeds.values()))
 
-    def judge(self, testbed: str) -> tuple[str, str]:
-        """What chose a testbed's images: the hash of its features and the name of its backbone; empty for chance."""
-        meta = self.testbeds[testbed].meta
-        return str(meta.get("features") or ""), str(_choice(meta, "instances").get("backbone", ""))
-
 
 def open_suite(source: str | Path | Sequence[str | Path], methods: Sequence[str] = ()) -> Suite:
     """A suite by name, from a folder, or of one's own testbeds.

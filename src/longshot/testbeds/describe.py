@@ -111,6 +111,9 @@ def summary(testbed: Testbed) -> dict[str, Any]:
             "raised": change.raised,
             "lowered": change.lowered,
         }
+    drops = [drop for part in sampler_parts(testbed.meta["sampler"]) for drop in part.get("drops", ())]
+    if drops:
+        out["difficulty"] = drops
     return out
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from longshot.core.errors import UserError
 from longshot.testbeds import describe
+from longshot.testbeds.difficult import is_network_column
+from longshot.testbeds.drops import say_drops
 from longshot.testbeds.origin import check_names, open_datasets, say_sampler
 from longshot.testbeds.remeasured import measure_again
 from longshot.testbeds.suspected import say_suspects
@@ -75,12 +77,13 @@ class Inspection:
         )
         lines += [_say_coarsity(name, values) for name, values in self.coarsity.items()]
         lines += [describe.say_balance(balance) for balance in describe.balances(testbed)]
+        lines += say_drops(testbed.meta["sampler"], list(testbed.datasets))
         lines += filter(None, [say_suspects(testbed)])
-        changes = describe.changes(testbed)
+        changes = [change for change in describe.changes(testbed) if not is_network_column(change.name)]
         # Drawn side by side below, so not once more alone.
         paired = {f"{change.name}_{when}" for change in changes for when in ("before", "after")}
         for title, rows in describe.histograms(testbed).items():
-            if title not in paired:
+            if title not in paired and not is_network_column(title):
                 lines.append(f"\n{describe.draw(title, rows)}")
         lines += [f"\n{describe.draw_change(change)}" for change in changes]
         return "\n".join(lines)

@@ -61,7 +61,7 @@ def sampler_settings(sampler: Any) -> list[tuple[str, str]]:
     settings = dict(sampler) if isinstance(sampler, dict) else {}
     first = ("shape", "classes", "instances")
     order = sorted(settings, key=lambda key: (first.index(key) if key in first else len(first), key))
-    return [(key, _say_setting(settings[key])) for key in order if key != "concat"]
+    return [(key, _say_setting(settings[key])) for key in order if key not in ("concat", "drops")]
 
 
 def say_sampler(sampler: Any) -> str:
@@ -80,10 +80,15 @@ def say_sampler(sampler: Any) -> str:
 def _say_setting(value: Any) -> str:
     """``fixed(query=10, shot=5, way=5)`` for a choice with a name, JSON for anything else."""
     if isinstance(value, dict) and isinstance(value.get("name"), str):
-        inner = ", ".join(
-            f"{key}={json.dumps(v, ensure_ascii=False)}" for key, v in value.items() if key != "name"
-        )
+        inner = ", ".join(f"{key}={_say_value(key, v)}" for key, v in value.items() if key != "name")
         return f"{value['name']}({inner})" if inner else value["name"]
     if value is None:
         return "none"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _say_value(key: str, value: Any) -> str:
+    """JSON; judges by their networks and methods alone."""
+    if key == "judged_by":
+        return " and ".join(f"{judge['backbone']}:{judge['method']}" for judge in value)
+    return json.dumps(value, ensure_ascii=False)

@@ -51,6 +51,13 @@ class _Token:
     value: str
 
 
+def rows_mask(text: str, table: pa.Table, noun: str, example: str) -> NDArray[np.bool_]:
+    """Which of the N rows of any table fulfil a rule over its columns, [N]; ``noun`` says what a row is, as "task"."""
+    parser = _Parser(text, table, f"The list of {noun}s", "column", noun, example)
+    mask: NDArray[np.bool_] = pc.fill_null(parser.whole(), False).to_numpy(zero_copy_only=False)
+    return mask
+
+
 def rule_mask(text: str, attributes: pa.Table | None, dataset: str) -> NDArray[np.bool_]:
     """Which of the N images fulfil the rule, [N]. ``dataset`` is the name that messages use."""
     if attributes is None or not attributes.num_columns:
@@ -58,7 +65,8 @@ def rule_mask(text: str, attributes: pa.Table | None, dataset: str) -> NDArray[n
             f"Dataset '{dataset}' has no attributes, so the rule '{text}' cannot choose among its images; add "
             "columns to its table or an attributes file beside it."
         )
-    parser = _Parser(text, attributes, dataset)
+    example = "viewpoint in (front, back) and clutter > 3"
+    parser = _Parser(text, attributes, f"Dataset '{dataset}'", "attribute", "image", example)
     mask: NDArray[np.bool_] = pc.fill_null(parser.whole(), False).to_numpy(zero_copy_only=False)
     return mask
 
@@ -66,8 +74,11 @@ def rule_mask(text: str, attributes: pa.Table | None, dataset: str) -> NDArray[n
 class _Parser:
     """Recursive descent that computes on the way: each method returns a boolean Arrow array [N]."""
 
-    def __init__(self, text: str, attributes: pa.Table, dataset: str) -> None:
-        self.text, self.attributes, self.dataset = text, attributes, dataset
+    def __init__(
+        self, text: str, attributes: pa.Table, owner: str, column_word: str, noun: str, example: str
+    ) -> None:
+        self.text, self.attributes, self.owner = text, attributes, owner
+        self.column_word, self.noun, self.example = column_word, noun, example
         self.tokens = self._split(text)
         self.at = 0
 
@@ -148,13 +159,13 @@ class _Parser:
         if text not in words:
             near = get_close_matches(text, words, n=1)
             hint = f"did you mean '{near[0]}'" if near else f"it holds {_listed(words)}"
-            raise self._wrong(f"no image has the {name} '{text}': {hint}")
+            raise self._wrong(f"no {self.noun} has the {name} '{text}': {hint}")
         return pa.scalar(text)
 
     def _column(self, name: str) -> Any:
         if name not in self.attributes.column_names:
             raise UserError(
-                f"Dataset '{self.dataset}' has no attribute '{name}' (in the rule '{self.text}'); it has: "
+                f"{self.owner} has no {self.column_word} '{name}' (in the rule '{self.text}'); it has: "
                 f"{', '.join(self.attributes.column_names)}."
             )
         column = self.attributes.column(name)
@@ -196,8 +207,7 @@ class _Parser:
 
     def _wrong(self, why: str) -> UserError:
         return UserError(
-            f"The rule '{self.text}' cannot be used: {why}. A rule looks like "
-            '"viewpoint in (front, back) and clutter > 3".'
+            f"The rule '{self.text}' cannot be used: {why}. A rule looks like \"{self.example}\"."
         )
 
 

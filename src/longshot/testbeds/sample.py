@@ -2,52 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
-from longshot.core.arrays import Floats
+from longshot.core.arrays import Ints
 from longshot.core.checks import check_count
 from longshot.core.errors import UserError
 from longshot.core.progress import Progress, progress
-from longshot.core.tasks import TaskRows
+from longshot.core.ragged import rows_of_classes
 from longshot.datasets import DatasetLike, as_dataset
 from longshot.datasets.dataset import Dataset, canonical_split
 from longshot.datasets.hierarchy import TaxonomyLike, class_labels, taxonomy_facts, with_taxonomy
+from longshot.features.runtimes import with_engine
 from longshot.testbeds.base import Classes, Instances, Shape, settings_of
 from longshot.testbeds.content import names_only, read_content
+from longshot.testbeds.difficult import JudgedInstances
 from longshot.testbeds.drawing import DrawRecipe, draw, to_table, without_repeats
-from longshot.testbeds.filtered import CANDIDATES, filtered
+from longshot.testbeds.filtered import CANDIDATES, filter_tasks
+from longshot.testbeds.judges import Judge, TaskScorer
 from longshot.testbeds.measures import Measure, coarsity_measure
 from longshot.testbeds.pools import ImageLimits, make_pools
-from longshot.testbeds.published import check_import, read_published
-from longshot.testbeds.replayed import ReplayedEpisodes, check_replay
 from longshot.testbeds.streams import Streams
 from longshot.testbeds.suspected import find_excluded
+from longshot.testbeds.target import aim, check_target
 from longshot.testbeds.testbed import Testbed
 from longshot.testbeds.words import (
     JUDGED,
     SampleSettings,
     check_settings,
-    judge_features,
     make_classes,
     make_instances,
     make_limits,
     make_shape,
+    open_judges,
 )
-
-if TYPE_CHECKING:
-    from longshot.features.features import Features
-
-# (a method's call, tasks as rows of the features, the features, device) → (the method's full call, accuracy [T])
-TaskScorer = Callable[[str, TaskRows, "Features", str], tuple[str, Floats]]
 
 _BLOCK = 4096  # tasks whose images are drawn together: bounds memory, changes no draw
 
 
+@with_engine
 def sample(
     dataset: DatasetLike | Sequence[DatasetLike],
     *,
@@ -71,6 +69,7 @@ def sample(
     out: str | Path | None = None,
     score: TaskScorer | None = None,
     device: str = "auto",
+    engine: str | None = None,
     workers: int = 1,
     block: int = _BLOCK,
     **settings: Unpack[SampleSettings],
@@ -132,9 +131,12 @@ def sample(
     out : str or Path, optional
         Also write the testbed to this Parquet file.
     score : callable, optional
-        How "filtered" judges tasks by a method; ``longshot.sample`` brings its own.
+        How "filtered" judges tasks by a method, and how held-out networks are measured; ``longshot.sample`` brings
+        its own.
     device : str
         Where features are computed and difficulty is judged: "auto", "cpu", "cuda", "mps".
+    engine : str, optional
+        What computes backbones, as in ``embed``.
     workers, block : int
         Threads, and tasks drawn together; they do not change a byte.
     **settings
@@ -152,15 +154,19 @@ def sample(
         coarsity                            only tasks in this band: "10:30" or (10, 30)
         distance                            semantic, coarsity
         reduction                           "shortest-paths": for coarsity, and classes that are drawn by meaning
-        judge                               difficult, easy, greedy, filtered: a backbone, or features
+        judge                               difficult, easy, greedy, filtered: a backbone or features, or a list of
+                                            them; "BACKBONE:METHOD" (protonet, ridge; filtered: any method)
         features                            the same: a file of features in place of ``judge``
+        judging                             the same: of several judges the "mean" loss, the "worst" or the "least"
+        held_out                            the same: networks that took no part, as ``judge``; they are measured
+        difficulty                          difficult, greedy: from 0 (uniform) to 1 (the hardest)
+        target_accuracy                     difficult, greedy: the difficulty at which the held-out networks have it
         objective, temperature,             difficult, easy, greedy
         distance_metric, raw_features
         refine, greedy, start, steps,       difficult, easy
         step_size, projection
         rounds                              greedy
-        candidates, judge_method, keep      filtered: tasks to choose from, the method that decides, "hardest" or
-                                            "easiest"
+        candidates, keep                    filtered: tasks to choose from, "hardest" or "easiest"
         rule, same                          shifted, matched
         query_where, support_where          rules over attributes, such as "viewpoint in (front, back)"
         disjoint_pools                      an image that is support in one task is never a query in another
@@ -185,8 +191,10 @@ def sample(
     check_count("sample", "workers", workers, least=1)
     shape, classes, instances = shape or "fixed", classes or "uniform", instances or "uniform"
     choices = {"shape": shape, "classes": classes, "instances": instances}
-    check_settings(settings, **choices, beside=sample.__kwdefaults__ or ())
+    check_settings(settings, **choices, beside=signature(sample).parameters)
     if replay is not None:
+        from longshot.testbeds.replayed import ReplayedEpisodes, check_replay
+
         check_replay(
             {
                 "shape": shape,
@@ -200,6 +208,8 @@ def sample(
         )
     opened = _open(dataset, splits, split, identity, taxonomy)
     if published is not None or class_order is not None:
+        from longshot.testbeds.published import check_import, read_published
+
         check_import(published, settings, choices)
         reduction, query = settings.get("reduction"), settings.get("query")
         counting = {"split": split, "reduction": reduction}
@@ -216,8 +226,12 @@ def sample(
         counts = class_sampler = ReplayedEpisodes.read(replay, split or "", seed, number)
         opened = [counts.bind(data) for data in opened]
     image_limits = make_limits(instances, settings, limits)
-    # Before the bar of the tasks: embedding has one of its own.
-    judged = [None if word is None else judge_features(data, word, settings, device) for data in opened]
+    target = check_target(settings)
+    # Before the bar of the tasks: embedding has one of its own. Only the classes that tasks may have are embedded.
+    networks = [
+        ([], []) if word is None else open_judges(data, word, settings, device, _rows_of(data, split))
+        for data in opened
+    ]
     request = _Request(
         number,
         counts,
@@ -233,16 +247,18 @@ def sample(
         word == "filtered",
         settings.get("reduction"),
         exclude_suspects,
+        target,
     )
     testbeds = []
     with progress("sample", total=number * len(opened), unit="tasks") as bar:
-        for data, features in zip(opened, judged, strict=True):
-            chooser = make_instances(instances, settings, features=features, device=device)
-            features = features or getattr(chooser, "features", None)
-            testbed = _draw(request, data, chooser, bar, features)
+        for data, (judges, held_out) in zip(opened, networks, strict=True):
+            beside: dict[str, Any] = {"held_out": held_out, "score": score, "device": device}
+            chooser = make_instances(instances, settings, judges=judges, **beside)
+            if isinstance(chooser, JudgedInstances):
+                chooser = chooser.among(_rows_of(data, split), data)
+            testbed = _draw(request, data, chooser, bar, judges or getattr(chooser, "panel", ()))
             if word == "filtered":
-                assert features is not None
-                testbed = _filter(testbed, data, features, tasks, settings, score, device)
+                testbed = filter_tasks(testbed, data, judges, held_out, tasks, settings, score, device)
                 testbed = testbed.with_content({data.name: data})
             testbeds.append(testbed)
     return _saved(Testbed.concat(testbeds), out)
@@ -266,14 +282,15 @@ class _Request:
     candidates: bool  # yet to be filtered: most of them are not kept, so their images are not read
     reduction: str | None  # by which coarsity is measured
     exclude_suspects: bool
+    target: float | None  # accuracy that held-out networks shall have
 
 
 def _draw(
-    request: _Request, dataset: Dataset, instances: Instances, bar: Progress, features: Features | None
+    request: _Request, dataset: Dataset, instances: Instances, bar: Progress, judges: Sequence[Judge]
 ) -> Testbed:
-    """The tasks of one dataset; ``features`` are what its judge looks at, where there is one."""
+    """The tasks of one dataset."""
     shape, classes, split = request.shape, request.classes, request.split
-    suspects = find_excluded(features) if request.exclude_suspects else None
+    suspects = find_excluded(judges) if request.exclude_suspects else None
     streams = Streams.of(request.seed, request.tasks, dataset.fingerprint)
     everything, pools, dropped = make_pools(
         dataset,
@@ -288,6 +305,9 @@ def _draw(
     coarsity = coarsity_measure(everything, classes, request.reduction)
     measures = (*request.measures, coarsity) if coarsity else request.measures
     recipe = DrawRecipe(shape, classes, instances, pools, measures, request.workers, request.block)
+    if request.target is not None:
+        recipe = aim(recipe, streams, request.target, request.allow_repeats)
+        instances = recipe.instances
     draft = draw(recipe, streams, bar)
     if not request.allow_repeats:
         draft = without_repeats(recipe, streams, draft)
@@ -301,13 +321,19 @@ def _draw(
         "dropped_classes": dropped,
         **request.limits.settings(),
     }
-    if isinstance(shape, ReplayedEpisodes):
-        facts |= {"classes": {"name": shape.name}, "episodes_sha256": shape.episodes_sha256()}
+    if (
+        episodes_sha256 := getattr(shape, "episodes_sha256", None)
+    ) is not None:  # replayed: classes and shape are one
+        facts |= {"classes": {"name": shape.name}, "episodes_sha256": episodes_sha256()}
     if split is not None and dataset.splits_from is not None:
         facts["splits_from"] = dataset.splits_from  # not the dataset's own: the name alone would not tell
     facts |= taxonomy_facts(dataset, request.reduction)
     if suspects is not None:
         facts["excluded_suspects"] = suspects.facts()
+    if request.target is not None:
+        facts["target_accuracy"] = request.target
+    if isinstance(instances, JudgedInstances):
+        facts["drops"] = instances.drops(draft.rows.measured)
     table = to_table(dataset, draft.plan, draft.rows)
     used = np.zeros(len(dataset), np.bool_)
     used[draft.rows.support.values], used[draft.rows.query.values] = True, True
@@ -365,34 +391,12 @@ def _open(
     return opened
 
 
+def _rows_of(dataset: Dataset, split: str | None) -> Ints:
+    """The images of the classes of a split."""
+    return rows_of_classes(dataset.offsets, dataset.split_classes(split))
+
+
 def _saved(testbed: Testbed, out: str | Path | None) -> Testbed:
     if out is not None:
         testbed.save(out)
     return testbed
-
-
-def _filter(
-    testbed: Testbed,
-    dataset: Dataset,
-    features: Features,
-    tasks: int,
-    settings: SampleSettings,
-    score: TaskScorer | None,
-    device: str,
-) -> Testbed:
-    """The hardest (or easiest) tasks by the accuracy of a method on the features."""
-    if score is None:
-        raise UserError(
-            'instances="filtered" judges tasks by a method, which samplers do not know',
-            "call longshot.sample, or pass {score}",
-        )
-    bound = testbed.bind(dataset.name, features.keys, features.fingerprint)
-    call, accuracy = score(settings.get("judge_method") or "protonet", bound, features, device)
-    return filtered(
-        testbed,
-        accuracy,
-        tasks,
-        hardest=settings.get("keep") != "easiest",
-        judge=f"{call} on {features.backbone}",
-        features=features.hash,
-    )

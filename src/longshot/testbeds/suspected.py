@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from longshot.core.errors import UserError
 from longshot.testbeds.origin import sampler_parts
 
 if TYPE_CHECKING:
-    from longshot.features.features import Features
     from longshot.features.suspects import Suspects
+    from longshot.testbeds.judges import Judge
     from longshot.testbeds.testbed import Testbed
 
 
-def find_excluded(features: Features | None) -> Suspects:
-    """The images of a dataset whose label a judge doubts, and copies of equal bytes; UserError without a judge."""
-    from longshot.features.suspects import suspects_of
+def find_excluded(judges: Sequence[Judge]) -> Suspects:
+    """The images of a dataset whose label any judge doubts, and copies of equal bytes; UserError without a judge."""
+    from longshot.features.suspects import joint_suspects
 
-    if features is None:
+    if not judges:
         raise UserError(
             "{exclude_suspects:True} leaves out images that a judge suspects, but these tasks have no judge",
             "draw from the view that {find_suspects(DATASET, backbone=NAME, view=FILE)} writes",
         )
-    return suspects_of(features)
+    return joint_suspects([judge.features for judge in judges])
 
 
 def say_suspects(testbed: Testbed) -> str | None:

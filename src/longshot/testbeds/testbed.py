@@ -74,6 +74,10 @@ class Testbed:
     'names'
     >>> [tuple(part.shape) for part in testbed.episodes("decode|resize(8,8)|value_range(0,1)")[0]]
     [(3, 3, 8, 8), (3,), (6, 3, 8, 8), (6,)]
+    >>> page = testbed.show(2)
+    >>> page.url.endswith("/task/2")
+    True
+    >>> page.close()
     """
 
     __test__ = False  # not a pytest class, whatever its name looks like
@@ -323,6 +327,23 @@ class Testbed:
             File to write, ``.parquet``.
         """
         write_file(path, self.table, self.meta, self.content)
+
+    def show(self, task: int | None = None) -> Any:
+        """Open the explorer at this testbed, or at one of its tasks in pictures; a notebook shows it in a frame.
+
+        Parameters
+        ----------
+        task : int, optional
+            Which task; the testbed's own page where it is left out.
+
+        Returns
+        -------
+        Explorer
+            ``url`` is the address.
+        """
+        from longshot.core.showing import show
+
+        return show(self, task)
 
     def column(self, name: str) -> Ragged:
         """A list column as flat numbers (strings: numbers into an arbitrary dictionary).

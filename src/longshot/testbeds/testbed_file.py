@@ -14,6 +14,7 @@ from pydantic import Field
 
 from longshot.core.errors import UserError
 from longshot.core.files import atomic, canonical_json
+from longshot.core.parquet import read_parquet
 from longshot.core.settings import Loose
 from longshot.testbeds import columns
 from longshot.testbeds.content import ImageContent, pack, unpack, used_keys
@@ -67,8 +68,7 @@ def read_file(file: Path) -> tuple[pa.Table, dict[str, Any], dict[str, ImageCont
             f"There is no testbed file at {file}", f"draw one with {{sample(DATASET, out={file.name})}}"
         )
     try:
-        # Without partitioning: a folder called seed=0 must not become a column.
-        table = pq.read_table(file, partitioning=None)
+        table = read_parquet(file)
         table.validate(full=True)  # damaged bytes can decode to indices that point nowhere
         metadata = pq.read_metadata(file).metadata or {}
     except (pa.ArrowException, OSError) as error:
@@ -93,6 +93,24 @@ def read_file(file: Path) -> tuple[pa.Table, dict[str, Any], dict[str, ImageCont
     except UserError as error:
         raise UserError(f"The testbed {file} is not valid: {error.template}") from error
     return table, meta, contents
+
+
+def read_outline(file: Path) -> tuple[pa.Table, str]:
+    """What the tasks of a file are like, without their images, and the content hash that it claims; for a quick look.
+
+    The columns are ``task``, ``dataset``, ``way``, ``shots``, ``query_label`` and what was measured. Nothing but the
+    file's form is verified: UserError where it cannot be read.
+    """
+    try:
+        opened = pq.ParquetFile(file)
+        images = ("classes", "support", "query", "support_label")
+        names = [name for name in opened.schema_arrow.names if name not in images]
+        table = opened.read(columns=names)
+        table.validate(full=True)
+        meta, _ = _read_meta(file, opened.metadata.metadata or {})
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{file} cannot be read as a Parquet file: it is truncated or damaged.") from error
+    return table.combine_chunks(), str(meta["content_hash"])
 
 
 def _facts(meta: Mapping[str, Any], packed: str) -> str:

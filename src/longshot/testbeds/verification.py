@@ -20,10 +20,10 @@ from longshot.datasets.identity import (
     digest_of,
     from_source,
     image_digests,
-    innermost,
     short_digests,
 )
 from longshot.datasets.images import ImageError, array_bytes
+from longshot.datasets.stores import innermost
 from longshot.testbeds.content import ImageContent, ShortDigests
 
 if TYPE_CHECKING:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
 from longshot.core.settings import nearest
 from longshot.testbeds.base import Classes, Instances, Shape
 from longshot.testbeds.classes import SiblingClasses, UniformClasses
 from longshot.testbeds.difficult import DifficultInstances, EasyInstances, GreedyInstances
 from longshot.testbeds.instances import UniformInstances
+from longshot.testbeds.judges import Judge, check_different, embedded_judges
 from longshot.testbeds.like import ShapeLike
 from longshot.testbeds.meta_dataset import BilevelClasses, HierarchicalClasses, MetaDatasetShape
 from longshot.testbeds.pools import ImageLimits
@@ -51,8 +53,17 @@ class SampleSettings(TypedDict, total=False):
     distance: str | None  # semantic, coarsity: distance between classes
     reduction: str | None  # which paths of the taxonomy count, for coarsity and for classes drawn by meaning
     # instances
-    judge: BackboneLike | None  # difficult, easy, greedy, filtered: who judges, a backbone or its features
+    # difficult, easy, greedy, filtered: who judges, a backbone or its features, or several; "BACKBONE:METHOD"
+    judge: BackboneLike | Sequence[BackboneLike] | None
     features: str | Path | None  # the same: a file of features in place of ``judge``
+    judging: (
+        Literal["mean", "worst", "least"] | None
+    )  # the same: how the losses of several judges are combined
+    held_out: BackboneLike | Sequence[BackboneLike] | None  # the same: networks that took no part, to measure
+    difficulty: float | None  # difficult, greedy: from 0, uniform, to 1, the hardest
+    target_accuracy: (
+        float | None
+    )  # difficult, greedy: the difficulty at which held-out networks have this accuracy
     objective: str | None  # difficult, easy, greedy: error, prototype, ridge, task2vec
     temperature: float | None  # difficult, easy, greedy
     distance_metric: Literal["euclidean", "cosine"] | None  # difficult, easy, greedy: between features
@@ -67,7 +78,6 @@ class SampleSettings(TypedDict, total=False):
     rule: str | None  # shifted, matched: one of shifted.RULE_SETS
     same: str | None  # shifted, matched: the attribute that has one value in a task
     candidates: int | None  # filtered: uniform tasks to choose from
-    judge_method: str | None  # filtered: the method whose accuracy decides
     keep: Literal["hardest", "easiest"] | None  # filtered
     # all instances
     query_where: str | None  # queries only from images that fulfil this rule
@@ -88,7 +98,7 @@ def _own(*names: str) -> dict[str, str]:
 
 
 _SELECTED = {
-    **_own("objective", "temperature"),
+    **_own("objective", "temperature", "judging"),
     "distance_metric": "distance",
     "raw_features": "raw_features",
 }
@@ -122,9 +132,9 @@ _CLASSES: dict[str, _Word] = {
 }
 _INSTANCES: dict[str, _Word] = {
     "uniform": _Word(UniformInstances, {}),
-    "difficult": _Word(DifficultInstances, _DIFFICULT),
+    "difficult": _Word(DifficultInstances, {**_DIFFICULT, "difficulty": "difficulty"}),
     "easy": _Word(EasyInstances, _DIFFICULT),
-    "greedy": _Word(GreedyInstances, {**_SELECTED, "rounds": "rounds"}),
+    "greedy": _Word(GreedyInstances, {**_SELECTED, **_own("rounds", "difficulty")}),
     "filtered": _Word(UniformInstances, {}),  # drawn uniformly, chosen afterwards
     "shifted": _Word(ShiftedInstances, _CURATED),
     "matched": _Word(MatchedInstances, _CURATED),
@@ -143,8 +153,9 @@ def _belongings() -> dict[str, tuple[str, tuple[str, ...]]]:
             for setting in made.settings:
                 words = belongings.get(setting, (choice, ()))[1]
                 belongings[setting] = choice, (*words, word)
-    belongings |= dict.fromkeys(("judge", "features"), ("instances", JUDGED))
-    belongings |= dict.fromkeys(("candidates", "judge_method", "keep"), ("instances", ("filtered",)))
+    belongings |= dict.fromkeys(("judge", "features", "judging", "held_out"), ("instances", JUDGED))
+    belongings |= dict.fromkeys(("candidates", "keep"), ("instances", ("filtered",)))
+    belongings["target_accuracy"] = "instances", belongings["difficulty"][1]
     return {name: entry for name, entry in belongings.items() if name not in _EVERYWHERE}
 
 
@@ -165,7 +176,7 @@ def check_settings(
     Parameters
     ----------
     settings : mapping
-        As :class:`SampleSettings`; None and False mean that a setting was not given.
+        As :class:`SampleSettings`; None, False and an empty tuple mean that a setting was not given.
     shape, classes, instances : str or object
         The choices, as ``sample`` takes them.
     beside : iterable of str
@@ -179,7 +190,7 @@ def check_settings(
     longshot.core.errors.UserError: level=1 goes with classes="siblings" or "bilevel" only; leave it out or add that.
     """
     choices = {"shape": shape, "classes": classes, "instances": instances}
-    active = {name: value for name, value in settings.items() if value is not None and value is not False}
+    active = {name: value for name, value in settings.items() if _is_given(value)}
     unknown = [name for name in settings if name not in SETTINGS]
     if unknown:
         raise UserError(
@@ -234,7 +245,7 @@ def described(choice: str, word: str, settings: Mapping[str, Any]) -> dict[str, 
     }
     values |= _given(settings, made.settings)
     for name, (owner, words) in _BELONGINGS.items():  # settings without a parameter, as the judge
-        if owner == choice and word in words and name not in made.settings and settings.get(name) is not None:
+        if owner == choice and word in words and name not in made.settings and _is_given(settings.get(name)):
             values[name] = settings[name]
     return {"name": word, **values}
 
@@ -271,19 +282,19 @@ def make_instances(
     instances: Instances | str,
     settings: Mapping[str, Any],
     *,
-    features: Features | None = None,
-    device: str = "auto",
+    judges: Sequence[Judge] = (),
+    **beside: Any,
 ) -> Instances:
     """The image sampler that a word and its settings describe; an object stays itself.
 
-    ``features`` are what difficult, easy and greedy judge by. "filtered" draws uniformly: the tasks are chosen when
-    they are drawn (``filtered.filtered``).
+    ``judges`` are whom difficult, easy and greedy ask, ``beside`` what else they are made with (``held_out``,
+    ``score``, ``device``). "filtered" draws uniformly: the tasks are chosen when they are drawn (``filter_tasks``).
     """
     fixed: dict[str, Any] = {}
     if isinstance(instances, str) and instances in JUDGED and instances != "filtered":
-        if features is None:
-            raise ValueError(f"'{instances}' needs features")
-        fixed = {"features": features, "device": device, "normalize": not settings.get("raw_features")}
+        if not judges:
+            raise ValueError(f"'{instances}' needs judges")
+        fixed = {"judges": judges, "normalize": not settings.get("raw_features"), **beside}
         settings = {name: value for name, value in settings.items() if name != "raw_features"}
     made: Instances = _made("instances", instances, _INSTANCES, settings, ("draw", "features_hash"), **fixed)
     return made
@@ -304,24 +315,28 @@ def make_limits(
     return limits
 
 
-def judge_features(
-    dataset: Dataset, instances: str, settings: Mapping[str, Any], device: str = "auto"
-) -> Features:
-    """The features of ``dataset`` that ``instances`` judges by: those of ``judge``, or of the file ``features``."""
-    judge, file = settings.get("judge"), settings.get("features")
-    if (judge is None) == (file is None):
+def open_judges(
+    dataset: Dataset, instances: str, settings: Mapping[str, Any], device: str, rows: Ints
+) -> tuple[list[Judge], list[Judge]]:
+    """The networks that judge for ``instances``, and those that are held out, with features of rows of ``dataset``."""
+    judges, file = settings.get("judge"), settings.get("features")
+    if _is_given(judges) == (file is not None):
         raise UserError(
             f"{{instances:{instances}}} looks at features: give one of {{judge:NAME}} (see {{list_backbones()}}) and "
             "{features:FILE.npy}."
         )
-    if judge is not None:
-        from longshot.features.extract import embed
+    opened = embedded_judges(dataset, judges, rows, device)
+    if file is not None:
+        opened = [Judge(_read_features(file, dataset, rows))]
+    held_out = embedded_judges(dataset, settings.get("held_out"), rows, device)
+    check_different(opened, held_out)
+    return opened, held_out
 
-        return embed(dataset, judge, device=device)
+
+def _read_features(file: str | Path, dataset: Dataset, rows: Ints) -> Features:
     from longshot.features.content import check_made_from
     from longshot.features.features import Features
 
-    assert file is not None
     features = Features.load(file)
     if features.fingerprint != dataset.fingerprint:
         raise UserError(
@@ -329,8 +344,14 @@ def judge_features(
             f"tasks are drawn from '{dataset.name}' ({len(dataset):,} images)",
             f"embed that with {{embed({dataset.name})}}",
         )
+    features = features.restricted(rows)
     check_made_from(features, dataset)
     return features
+
+
+def _is_given(value: object) -> bool:
+    """None and False are no settings, nor is an option that may be repeated and was not written."""
+    return value is not None and value is not False and not (isinstance(value, list | tuple) and not value)
 
 
 def _made(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from longshot.core.checks import check_count, check_number
+from longshot.core.checks import check_choice, check_count, check_number
+from longshot.core.errors import UserError
 from longshot.core.tasks import TaskPlan, TaskRows
 from longshot.testbeds.base import Pool
 from longshot.testbeds.difficult import DifficultInstances
+from longshot.testbeds.judges import Judge
 from longshot.testbeds.streams import Streams
 from longshot.training.base import TrainingDefaults
 from longshot.training.protonet import ProtoNetTraining
@@ -49,6 +51,9 @@ class Adversarial(ProtoNetTraining):
 
     FastDiffSel takes, for the episode's queries, the support images on which the present network's prototypes fail:
     every ``every`` steps all train images are embedded anew and the episodes until the next time are chosen.
+
+    ``judge`` names networks that choose beside the one that learns ("BACKBONE:METHOD", or a list), ``judging`` says how
+    the losses are combined, and ``difficulty`` is the dial from 0 (uniform supports) to 1, as in ``longshot.sample``.
     """
 
     name: ClassVar[str] = "adversarial"
@@ -65,17 +70,38 @@ class Adversarial(ProtoNetTraining):
         scale: float | None = None,
         difficult: float = 0.5,
         every: int = 200,
+        difficulty: float = 1.0,
+        judge: str | list[str] | None = None,
+        judging: Literal["mean", "worst", "least"] = "mean",
     ) -> None:
         super().__init__(way=way, shot=shot, query=query, distance=distance, scale=scale)
         check_number(self.name, "difficult", difficult)
         check_count(self.name, "every", every, least=1)
+        check_number(self.name, "difficulty", difficulty)
+        if difficulty > 1:
+            raise UserError(f"{self.name}'s difficulty is {difficulty}, but must lie between 0 and 1.")
+        check_choice(self.name, "judging", judging, ("mean", "worst", "least"))
+        names = [judge] if isinstance(judge, str) else judge or []
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise UserError(
+                f"{self.name}'s judge is {judge!r}, but must be a backbone or a list of backbones."
+            )
         self.difficult, self.every = difficult, every
+        self.difficulty, self.judge, self.judging = difficulty, judge, judging
 
     @property
     def refresh(self) -> int:
         """Steps between two choices."""
         return self.every
 
-    def instances(self, features: Features) -> Instances:
-        """Difficult supports for the share of the episodes, judged by the network's own features."""
-        return Mixed(DifficultInstances(features), self.difficult)
+    @property
+    def judges(self) -> list[str]:
+        """Networks that judge beside the one that is trained."""
+        return [self.judge] if isinstance(self.judge, str) else self.judge or []
+
+    def instances(self, features: Features, judges: Sequence[Judge] = ()) -> Instances:
+        """Difficult supports for the share of the episodes, judged by the network's own features and by ``judges``."""
+        chooser = DifficultInstances(
+            [Judge(features), *judges], judging=self.judging, difficulty=self.difficulty, refine=0
+        )
+        return Mixed(chooser, self.difficult)

@@ -19,6 +19,7 @@ from longshot.networks.base import Network
 if TYPE_CHECKING:
     from longshot.features.features import Features
     from longshot.testbeds.base import Instances
+    from longshot.testbeds.judges import Judge
     from longshot.training.validation import Validation
 
 
@@ -90,8 +91,16 @@ class Algorithm(Called, ABC):
         """
         return {}
 
-    def instances(self, features: Features) -> Instances:
-        """Which images the next ``refresh`` steps' episodes have, given the network's features of the train classes."""
+    @property
+    def judges(self) -> list[str]:
+        """Networks that choose images beside the one that is trained: ``BACKBONE[:METHOD]``."""
+        return []
+
+    def instances(self, features: Features, judges: Sequence[Judge] = ()) -> Instances:
+        """Which images the next ``refresh`` steps' episodes have, given the network's features of the train classes.
+
+        ``judges`` are those of :attr:`judges`, with their features of the same images.
+        """
         raise TypeError(f"{self.name} does not choose images by features")
 
     def begin(self, network: Network) -> None:

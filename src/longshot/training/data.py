@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +10,15 @@ import numpy as np
 
 from longshot.core.arrays import Ints
 from longshot.core.errors import UserError
+from longshot.core.ragged import rows_of_classes
 from longshot.datasets import DatasetLike
 from longshot.datasets.dataset import Dataset
 from longshot.datasets.hierarchy import TaxonomyLike
-from longshot.testbeds.base import Classes, Pool, Shape
+from longshot.features.features import Features
+from longshot.testbeds.base import Classes, Instances, Pool, Shape
 from longshot.testbeds.classes import SiblingClasses, UniformClasses
 from longshot.testbeds.instances import UniformInstances
+from longshot.testbeds.judges import Judge, embedded_judges
 from longshot.testbeds.meta_dataset import MetaDatasetShape
 from longshot.testbeds.sample import open_with_splits
 from longshot.testbeds.shapes import AnyShape, FixedShape
@@ -112,8 +116,21 @@ def make_source(
         classes=settings.classes or UniformClasses(),
         instances=UniformInstances(),
         refresh=algorithm.refresh,
-        chosen=algorithm.instances if algorithm.refresh else None,
+        chosen=_chooser(algorithm, pool, settings.device) if algorithm.refresh else None,
     )
+
+
+def _chooser(algorithm: Algorithm, pool: Pool, device: str) -> Callable[[Features], Instances]:
+    """The algorithm's choice of images; other judges' features are computed when they are first asked for."""
+    judges: list[Judge] = []
+
+    def choose(features: Features) -> Instances:
+        if algorithm.judges and not judges:
+            rows = rows_of_classes(pool.dataset.offsets, pool.classes)
+            judges.extend(embedded_judges(pool.dataset, algorithm.judges, rows, device))
+        return algorithm.instances(features, judges)
+
+    return choose
 
 
 def make_validation(

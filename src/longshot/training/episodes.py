@@ -14,7 +14,7 @@ from torch import Tensor
 
 from longshot.core.batches import Episode
 from longshot.core.errors import UserError
-from longshot.core.ragged import Ragged
+from longshot.core.ragged import Ragged, rows_of_classes
 from longshot.core.tasks import TaskRows
 from longshot.features.features import Features
 from longshot.networks.base import Network
@@ -67,7 +67,7 @@ class Shuffled(TrainingSource):
     ) -> None:
         self.images, self.total, self.seed, self.augment = images, total, seed, augment
         offsets = pool.dataset.offsets
-        self.rows = np.concatenate([np.arange(offsets[c], offsets[c + 1]) for c in pool.classes])
+        self.rows = rows_of_classes(offsets, pool.classes)
         sizes = pool.sizes[pool.classes]
         self.labels = np.repeat(np.arange(len(pool.classes)), sizes)
         self._epochs: dict[int, NDArray[np.int64]] = {}
@@ -183,7 +183,7 @@ class EpisodeSource(TrainingSource):
 def network_features(network: Network, images: TrainingImages, pool: Pool) -> Features:
     """The network's vectors of the pool's classes, in the rows of the pool's dataset; zero for other classes."""
     dataset = pool.dataset
-    rows = np.concatenate([np.arange(dataset.offsets[c], dataset.offsets[c + 1]) for c in pool.classes])
+    rows = rows_of_classes(dataset.offsets, pool.classes)
     array = np.zeros((len(dataset), network.dim), np.float32)
     array[rows] = embed_rows(network, images, rows).cpu().numpy()
     return Features(

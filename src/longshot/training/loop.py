@@ -13,6 +13,7 @@ import torch
 import longshot
 from longshot.core.errors import UserError
 from longshot.core.files import explain_disk_errors, write_json
+from longshot.core.heartbeat import heartbeat
 from longshot.core.progress import Progress, progress
 from longshot.datasets import as_dataset
 from longshot.datasets.dataset import Dataset
@@ -281,7 +282,11 @@ class _Training:
             return job.source.load(step, share)
 
         bar: Progress
-        with Prefetch(load, facts.step) as images, progress("train", job.steps, "steps") as bar:
+        with (
+            Prefetch(load, facts.step) as images,
+            progress("train", job.steps, "steps") as bar,
+            heartbeat(self.folder if self.team.leads else None, "train", bar.state),
+        ):
             bar.skip(facts.step)
             stop = facts.step >= job.steps
             while not stop:

@@ -13,6 +13,7 @@ from longshot.core.settings import nearest
 from longshot.core.tuned import Tuned
 from longshot.datasets.dataset import Dataset
 from longshot.features.backbones import open_backbone
+from longshot.features.runtimes import with_engine
 from longshot.testbeds.testbed import Testbed
 from longshot.training.objectives import Evaluating, TestbedLike, TrainingTrial, TrialObjective
 from longshot.training.search import run_search
@@ -36,6 +37,7 @@ class TuningResult:
         return f"TuningResult of {len(self.trials)} trials in {self.path}: accuracy {accuracy:.4f}\n  {self.best}"
 
 
+@with_engine
 def tune(
     space: str | Space,
     data: TestbedLike | Dataset | Sequence[TestbedLike],
@@ -50,6 +52,7 @@ def tune(
     sampler: str = "tpe",
     datasets: Mapping[str, Any] | None = None,
     device: str = "auto",
+    engine: str | None = None,
     seed: int = 0,
     curves: Callable[[Path], object] | None = None,
 ) -> TuningResult:
@@ -85,6 +88,8 @@ def tune(
         Name → where a testbed's dataset lives.
     device : str
         auto, cpu, cuda or mps.
+    engine : str, optional
+        What computes backbones, as in ``embed``.
     seed : int
         The root of every random stream.
     curves : callable, optional

@@ -112,7 +112,10 @@ EVERY = {
 }
 
 
-@pytest.mark.parametrize("claim", hard_claims(settings(**EVERY)), ids=lambda claim: claim.id)
+PRINTED = [claim for claim in hard_claims(settings(**EVERY)) if claim.where != "not in the paper"]
+
+
+@pytest.mark.parametrize("claim", PRINTED, ids=lambda claim: claim.id)
 def test_claims_stand_where_they_are_said_to_stand(claim: Claim[Any], shared: Path) -> None:
     text = (shared / "papers" / "hard-meta-dataset.txt").read_text(encoding="utf-8")
     kind, name = re.match(r"(section|appendix) ([\w.]+)", claim.where).groups()  # type: ignore[union-attr]

@@ -21,7 +21,7 @@ from longshot.competition.settings import PER_SUBMISSION, RUN, Competition, Phas
 from longshot.core.errors import UserError
 from longshot.core.files import atomic
 from longshot.core.settings import nearest
-from longshot.statistics.intervals import t_quantile
+from longshot.statistics.student import t_quantile
 
 PROGRAMS = Path(__file__).parent / "programs"
 IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"  # has all that the programs need

@@ -79,17 +79,18 @@ def _panel(request: Request, bed: ReportTestbed, cell: Cell) -> dict[str, Any] |
 
 def top_classes(confusion: Confusion, count: int = TOP_CLASSES) -> list[int]:
     """The classes with the most mistakes, of either direction, in the order of their names."""
-    right = confusion.counts.diagonal()
-    mistakes = np.asarray(confusion.counts.sum(axis=0)).reshape(-1) + np.asarray(
-        confusion.counts.sum(axis=1)
-    ).reshape(-1)
-    order = np.argsort(-(mistakes - 2 * right), kind="stable")[:count]
+    counts = confusion.counts
+    wrong = np.where(counts.rows == counts.columns, 0, counts.count)
+    mistakes = np.zeros(counts.size, np.int64)
+    np.add.at(mistakes, counts.rows, wrong)
+    np.add.at(mistakes, counts.columns, wrong)
+    order = np.argsort(-mistakes, kind="stable")[:count]
     return sorted(int(i) for i in order)
 
 
 def _square(confusion: Confusion, true: int, other: int) -> dict[str, Any]:
     """One square of the heat map; ``rate`` is None for classes that never met in a task."""
-    count, chances = int(confusion.counts[true, other]), int(confusion.chances[true, other])
+    count, chances = confusion.counts[true, other], confusion.chances[true, other]
     return {
         "count": count,
         "chances": chances,

@@ -159,7 +159,7 @@ def _datasets(request: Request, b: int) -> dict[str, Any] | None:
         return None
     where = np.asarray(shared.datasets, str)
     parts = [shared.accuracy[where == name] for name in names]
-    settings = [request.data.series[s].setting for s in shared.series]
+    settings = request.data.groups(b, shared.series)
     marks = [column_marks(part, settings) for part in parts]
     lines = [
         (

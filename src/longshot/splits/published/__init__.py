@@ -14,6 +14,7 @@ from longshot.core.errors import UserError
 from longshot.core.wording import count, first
 from longshot.datasets.dataset import SPLITS, Dataset
 from longshot.splits.split import Split
+from longshot.taxonomy.dag import Taxonomy
 
 _CIFAR = ("cifar-fs", "fc100")
 
@@ -101,6 +102,19 @@ def published_split(name: str, dataset: Dataset, order: str | Path | None = None
 def cifar100_names() -> list[str]:
     """CIFAR-100's fine classes in the order of their labels, which is the alphabet."""
     return sorted(fine for members in _table("cifar100")["superclasses"].values() for fine in members)
+
+
+def superclass_taxonomy(dataset: Dataset) -> Taxonomy | None:
+    """CIFAR-100's 20 super-classes above the classes of a copy whose folders do not spell them out; None for others."""
+    try:
+        ids = _find_order(dataset, _made_for("cifar100"), "cifar100")
+    except UserError:
+        return None
+    class_id = dict(zip(cifar100_names(), ids, strict=True))
+    superclasses = _table("cifar100")["superclasses"]
+    edges = [("CIFAR-100", name) for name in superclasses]
+    edges += [(name, class_id[fine]) for name, members in superclasses.items() for fine in members]
+    return Taxonomy.from_edges(edges)
 
 
 def _made_for(key: str) -> dict[str, Any]:

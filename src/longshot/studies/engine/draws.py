@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from longshot.core.files import hash_text
+from longshot.testbeds.judges import split_method
 from longshot.testbeds.words import CLASSES, INSTANCES, JUDGED, SHAPES, choice_of, described
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Draw:
         The dataset, by its name in the study.
     words : mapping
         Options of ``longshot.sample``: ``{"tasks": 600, "way": 5, "classes": "semantic", "alpha": 0.383, "seed": 0}``.
-        A ``judge`` may be a network that the study trains.
+        A ``judge`` may be a network that the study trains, or a list of networks; so may ``held_out``.
     make : callable, optional
         Draws it from the dataset where words cannot say how; ``words`` then describe it for comparisons only.
 
@@ -74,8 +75,9 @@ class Draw:
         from longshot.testbeds.sample import sample
 
         words = dict(self.words)
-        if isinstance(words.get("judge"), str):
-            words["judge"] = judge(words["judge"])
+        for part in ("judge", "held_out"):
+            if words.get(part) is not None:
+                words[part] = [_located(name, judge) for name in networks_of(words, part)]
         return sample(dataset, **words, score=method_accuracies, device=device)
 
     def of_same_shape(self, dataset: Dataset) -> Testbed:
@@ -91,6 +93,20 @@ class Draw:
         judged = self.words.get("instances") in JUDGED
         chosen = {**words, "instances": "uniform"} if judged else dict(self.words)
         return sample(dataset, **{**chosen, "seed": int(hash_text(self.name)[:8], 16)})
+
+
+def networks_of(words: Mapping[str, Any], part: str) -> list[Any]:
+    """The networks that judge or are held out, as they are named."""
+    named = words.get(part)
+    return list(named) if isinstance(named, list | tuple) else [] if named is None else [named]
+
+
+def _located(network: Any, judge: Callable[[str], str]) -> Any:
+    """``BACKBONE[:METHOD]`` with a network of the study by its path."""
+    if not isinstance(network, str):
+        return network
+    backbone, method = split_method(network)
+    return judge(backbone) if method is None else f"{judge(backbone)}:{method}"
 
 
 def _nested(instances: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from longshot.studies.engine.job import Calls, Data, Settings, StudyJob
 from longshot.studies.engine.scores import Scores
 
 if TYPE_CHECKING:
+    from longshot.core.tasks import TaskRows
     from longshot.datasets.dataset import Dataset
     from longshot.evaluation.results import Results
     from longshot.features.features import Features
@@ -105,19 +106,31 @@ class Lab(Generic[Settings, Data]):
 
     def _inputs(self, draw: Draw) -> Any:
         """What decides a testbed; a network of the study that judges is known by its training, not by its name."""
-        judge = draw.words.get("judge")
-        if isinstance(judge, str) and judge in self.networks:
-            return [draw.settings, Path(self.networks[judge].path).name]
-        return draw.settings
+        from longshot.studies.engine.draws import networks_of
+        from longshot.testbeds.judges import split_method
+
+        named = [
+            split_method(network)[0]
+            for part in ("judge", "held_out")
+            for network in networks_of(draw.words, part)
+            if isinstance(network, str)
+        ]
+        trained = [Path(self.networks[name].path).name for name in named if name in self.networks]
+        return [draw.settings, *trained] if trained else draw.settings
 
     def seconds(self, testbed: str) -> float | None:
         """How long drawing a testbed took; None where it was not timed."""
         seconds: float | None = self.folder.facts.get("extraction_seconds", {}).get(testbed)
         return seconds
 
-    def features(self, source: str, backbone: str) -> Features:
-        """A dataset through a backbone, or through a network of the study."""
-        from longshot.features.extract import embed
+    def features(self, source: str, backbone: str, tasks: TaskRows | None = None) -> Features:
+        """A dataset through a backbone, or through a network of the study; of ``tasks`` only their images."""
+        from longshot.evaluation.inputs import used_rows
+        from longshot.features.extract import embed, embed_rows
+
+        if tasks is not None:
+            data, rows = self.datasets[source], used_rows([tasks])
+            return embed_rows(data, self.backbone(backbone), rows, device=self.job.device)
 
         key = (source, self.backbone(backbone))
         if key not in self._features:

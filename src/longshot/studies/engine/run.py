@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from longshot.features.runtimes import with_engine
 from longshot.studies.engine.data import Datasets, given_datasets
 from longshot.studies.engine.job import StudyEstimate, StudyJob, StudyOutcome
 from longshot.studies.engine.presets import Study, get_study, layered, read_study
 from longshot.studies.engine.recipe import get_recipe
 
 
+@with_engine
 def run_study(
     study: str | Path | Study,
     datasets: Datasets = (),
@@ -22,6 +24,7 @@ def run_study(
     config: str | Path | None = None,
     workers: int | None = None,
     device: str = "auto",
+    engine: str | None = None,
 ) -> StudyOutcome:
     """Run a paper's protocol on datasets of your own; the same call again does only what is missing.
 
@@ -47,6 +50,8 @@ def run_study(
         Threads, one per core by default; they change no result.
     device : str
         "auto", "cpu", "cuda" or "mps".
+    engine : str, optional
+        What computes backbones, as in ``embed``.
 
     Returns
     -------

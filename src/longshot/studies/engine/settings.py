@@ -73,6 +73,7 @@ Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 # A value alone counts as a list of it.
 AsList = BeforeValidator(_as_tuple)
 Ascending = AfterValidator(_ascending)
+Shares = Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], AsList, Ascending, Field(min_length=1)]
 Counts = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AsList, Ascending, Field(min_length=1)]
 Ways = Annotated[tuple[Annotated[int, Field(ge=2)], ...], AsList, Ascending, Field(min_length=1)]
 Names = Annotated[tuple[Text, ...], AsList, AfterValidator(different)]

@@ -17,6 +17,7 @@ from longshot.studies.hard_md import paper
 from longshot.studies.hard_md.objects import objects_table
 from longshot.studies.hard_md.scores import HardScores, Mean, cell, mean_of, overall, ranks_of, record
 from longshot.studies.hard_md.settings import OBJECTIVES, HardSettings
+from longshot.studies.hard_md.sweep import sweep_table
 from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, greedy_pairs, main, steps_beds
 
 _CHOSEN = main("fixed", "difficult")  # supports as the stress test has them, of any source
@@ -34,6 +35,7 @@ def ablation_tables(scores: HardScores) -> list[TableFile]:
         "tasks": _more_tasks_table,
         "curated": _curated_table,
         "objects": objects_table,
+        "sweep": sweep_table,
     }
     return present(makers[name](scores) for name in scores.settings.ablations)
 

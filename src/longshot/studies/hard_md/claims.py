@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from longshot.studies.hard_md.objects import support_objects
 from longshot.studies.hard_md.plan import HardLab
 from longshot.studies.hard_md.scores import HardScores, hard_scores
 from longshot.studies.hard_md.settings import HardSettings
+from longshot.studies.hard_md.sweep import method_curve, sweep_sources
 from longshot.studies.hard_md.testbeds import (
     HardTestbed,
     ablation_beds,
@@ -105,6 +107,16 @@ def hard_claims(settings: HardSettings) -> list[Claim[HardLab]]:
     if "extraction" in ablations:
         sentence = "Supports chosen by one network are difficult for others"
         claims.append(claim("extraction", sentence, "appendix O, table 3", _extraction, **chosen))
+    if "sweep" in ablations:
+        claims.append(
+            claim(
+                "dial",
+                "Tasks get harder with the dial, for networks that took no part in choosing",
+                "not in the paper",
+                _dial,
+                factor="testbed.instances.difficulty",
+            )
+        )
     if "filtered" in ablations:
         sentence = "The hardest of many random tasks have more ways than tasks with chosen supports"
         claims.append(claim("ways", sentence, "appendix Q, figure 42", _ways, unit="", **chosen))
@@ -242,6 +254,20 @@ def _extraction(scores: HardScores) -> list[Measured]:
             numbers.append(paired(f"chosen by {chosen.setting}, protonet on {backbone}", uniform, difficult))
     if not numbers:
         raise NotMeasured("there is no network beside the judge")
+    return numbers
+
+
+def _dial(scores: HardScores) -> list[Measured]:
+    """What networks that took no part lose from one difficulty to the next, mean over them, by method."""
+    sources = sweep_sources(scores)
+    if not sources:
+        raise NotMeasured("no source has the testbeds that it needs")
+    numbers = []
+    for method in scores.settings.methods:
+        curves = [method_curve(scores, method, source) for source in sources]
+        for low, high in pairwise(curves[0]):
+            easier, harder = (np.concatenate([curve[share] for curve in curves]) for share in (low, high))
+            numbers.append(paired(f"{method}, from {low:g} to {high:g}", easier, harder))
     return numbers
 
 

@@ -20,9 +20,11 @@ from longshot.studies.hard_md.testbeds import (
     main,
     objects_beds,
     steps_beds,
+    sweep_beds,
 )
 
 _SEARCH = "testbed.instances.search"
+_DIAL = "testbed.instances.difficulty"
 
 
 def hard_comparisons(settings: HardSettings) -> list[Comparison]:
@@ -66,6 +68,9 @@ def _ablation(settings: HardSettings, ablation: str) -> list[Comparison]:
         alike = f", as of {', '.join(str(other) for other, _ in further)}" if further else ""
         name = f"Supports of queries of {count(number, 'object')}{alike}"
         return [_comparison(settings, name, "testbed.instances", sides)]
+    if ablation == "sweep":
+        dial = {f"difficulty {share:g}": bed for share, bed in sweep_beds(settings).items() if share > 0}
+        return [_comparison(settings, "Supports between uniform and difficult", _DIAL, dial)]
     if ablation == "semantic":
         sides = {bed.kind: bed for bed in beds}
         return [_comparison(settings, "Supports of classes close in meaning", "testbed.instances", sides)]

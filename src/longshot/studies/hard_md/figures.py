@@ -12,6 +12,7 @@ from longshot.reports.svg import shorten
 from longshot.studies.engine.figures import Drawings, Picture, axes_of
 from longshot.studies.engine.training import slug
 from longshot.studies.hard_md.scores import HardScores, Mean, mean_of, overall, stress_shared
+from longshot.studies.hard_md.sweep import draw_sweep, sweep_sources
 from longshot.studies.hard_md.testbeds import KINDS, HardTestbed, greedy_pairs, main, steps_beds
 
 if TYPE_CHECKING:
@@ -58,6 +59,11 @@ def figures(scores: HardScores) -> Drawings:
     if "filtered" in settings.ablations and any(bed.purpose == "filtered" for bed in scores.beds):
         drawings["ways"] = Picture(
             "Ways of chosen and of filtered tasks (figure 42).", partial(_ways, scores, settings.shapes[0])
+        )
+    if "sweep" in settings.ablations and sweep_sources(scores):
+        drawings["sweep"] = Picture(
+            "Accuracy against difficulty, by method, of networks that took no part in choosing.",
+            partial(draw_sweep, scores),
         )
     for source, kinds in scores.why.compositions.items() if settings.why else ():
         if any(composition.value is not None for rows in kinds.values() for composition in rows):

@@ -160,9 +160,13 @@ def _rule_lacks(rule: str, data: Dataset) -> str:
 
 
 def _evaluations(settings: HardSettings, source: str, beds: list[HardTestbed]) -> list[Evaluation]:
-    """Every backbone on every testbed of a source: all methods on the stress test, protonet on the ablations."""
-    methods = {"main": settings.methods, "adapted": (*settings.adapted, _BY_PROTONET)}
-    names: dict[str, list[str]] = {"main": [], "ablation": [], "adapted": []}
+    """Every backbone on every testbed of a source: all methods on stress test and sweep, protonet on ablations."""
+    methods = {
+        "main": settings.methods,
+        "sweep": settings.methods,
+        "adapted": (*settings.adapted, _BY_PROTONET),
+    }
+    names: dict[str, list[str]] = {"main": [], "sweep": [], "ablation": [], "adapted": []}
     for bed in beds:
         if bed.source == source:
             names[bed.purpose if bed.purpose in names else "ablation"].append(bed.name)

@@ -13,7 +13,16 @@ from longshot.studies.engine.networks import NetworkSettings, check_options
 Shape = Literal["variable", "fixed"]
 Objective = Literal["prototype", "error", "ridge", "task2vec"]
 Ablation = Literal[
-    "extraction", "objectives", "semantic", "steps", "greedy", "filtered", "tasks", "curated", "objects"
+    "extraction",
+    "objectives",
+    "semantic",
+    "steps",
+    "greedy",
+    "filtered",
+    "tasks",
+    "curated",
+    "objects",
+    "sweep",
 ]
 OBJECTIVES: tuple[str, ...] = get_args(Objective)
 _Shapes = Annotated[tuple[Shape, ...], kinds.AsList, kinds.in_order(get_args(Shape)), Field(min_length=1)]
@@ -72,6 +81,9 @@ class HardSettings(kinds.StudySettings):
     object_counts: kinds.Counts = Field(description="Objects in the query images, a row each")
     objects_tasks: int = Field(ge=2, description="Tasks of every such count")
     objects_query: int = Field(ge=1, description="Their query images per class")
+    difficulties: kinds.Shares = Field(
+        description="Where the dial stands in the sweep, between uniform (0) and difficult (1)"
+    )
     why: bool = Field(description="Explain the difficult supports")
     published: bool = Field(description="The paper's numbers stand beside")
 

@@ -74,6 +74,8 @@ def ablation_beds(settings: HardSettings, ablation: str) -> list[HardTestbed]:
         return [HardTestbed("", "filtered", shape, "difficult")]
     if ablation == "curated":
         return [bed for rule in RULE_SETS for bed in curated_pair(rule)]
+    if ablation == "sweep":
+        return [*sweep_beds(settings).values()][1:-1]
     if ablation == "objects":
         return [bed for kinds in objects_beds(settings).values() for bed in kinds.values()]
     return [HardTestbed("", "tasks", shape, "difficult", str(settings.more_tasks))]
@@ -114,6 +116,15 @@ def objects_beds(settings: HardSettings) -> dict[int, dict[str, HardTestbed]]:
         number: {kind: HardTestbed("", "objects", "fixed", kind, f"{number} objects") for kind in KINDS}
         for number in settings.object_counts
     }
+
+
+def sweep_beds(settings: HardSettings) -> dict[float, HardTestbed]:
+    """Difficulty → its testbed; 0 and 1 are the uniform and the difficult testbed of the stress test."""
+    between = {
+        share: HardTestbed("", "sweep", "fixed", "difficult", f"difficulty {share:g}")
+        for share in settings.difficulties
+    }
+    return {0.0: main("fixed", "uniform"), **between, 1.0: main("fixed", "difficult")}
 
 
 def draw_of(settings: HardSettings, bed: HardTestbed, data: Dataset | None = None) -> Draw:
@@ -175,8 +186,7 @@ def _instance_words(settings: HardSettings, bed: HardTestbed) -> dict[str, Any]:
     if bed.kind == "uniform":
         return {"instances": "uniform"}
     if bed.purpose == "filtered":
-        count = {"candidates": settings.candidates, "judge_method": "protonet"}
-        return {"instances": "filtered", "judge": settings.judge, **count}
+        return {"instances": "filtered", "judge": settings.judge, "candidates": settings.candidates}
     words: dict[str, Any] = {"judge": settings.judge, "objective": settings.objective}
     if bed.kind == "easy":
         return {"instances": "easy", **words}
@@ -185,7 +195,7 @@ def _instance_words(settings: HardSettings, bed: HardTestbed) -> dict[str, Any]:
         words |= {"objective": objective}
         if search == "greedy":
             return {"instances": "greedy", **words, "rounds": settings.greedy_rounds}
-        return {"instances": "difficult", **words}
+        return {"instances": "difficult", **words, "refine": 0}
     words |= {"instances": "difficult", "refine": settings.refine}
     if settings.start == "paper":  # α = 200 from random weights, as the paper runs it
         words |= {"start": "random", "step_size": 200.0, "refine": 0}
@@ -193,6 +203,8 @@ def _instance_words(settings: HardSettings, bed: HardTestbed) -> dict[str, Any]:
         words["judge"] = {slug(name): name for name in settings.backbones}[bed.setting]
     elif bed.purpose == "objectives":
         words["objective"] = bed.setting
+    elif bed.purpose == "sweep":
+        words["difficulty"] = float(bed.setting.split()[1])
     elif bed.purpose == "steps":
         start, number, kind = bed.setting.split()
         steps, rounds = (int(number), 0) if kind == "steps" else (1, int(number))

@@ -176,7 +176,9 @@ class DivergenceCorrelation(Recipe[CorrelationSettings, CorrelationData]):
         settings, data = lab.settings, lab.data
         upstream = class_embeddings(lab.features(data.upstream.name, settings.backbone))[data.classes]
         for name, testbed in lab.testbeds.items():
-            features = lab.features(data.tasks[name][0].name, settings.backbone)
+            downstream = data.tasks[name][0]
+            bound = testbed.bind(downstream.name, downstream.keys, downstream.fingerprint)
+            features = lab.features(downstream.name, settings.backbone, bound)
             inputs = [testbed.content_hash, features.hash, data.classes.tolist(), settings.damping]
             write = partial(_write, _file(lab, name), upstream, testbed, features, settings.damping)
             lab.step(f"divergences {name}", inputs, [_file(lab, name)], write)
