@@ -48,6 +48,20 @@ worker.work(competition, Store(competition), forever=True)
 """
 
 
+OPEN = """
+import sys, time
+from pathlib import Path
+from longshot.competition.settings import load
+from longshot.competition.store import Store
+
+competition = load(Path(sys.argv[1]))
+for number in range(int(sys.argv[2])):
+    while time.time() < float(sys.argv[3]) + number / 10:
+        pass
+    Store(competition.model_copy(update={"database": f"sqlite:///{competition.folder}/{number}.db"}))
+"""
+
+
 @pytest.fixture
 def generous(competition: Competition) -> Competition:
     """The small competition without quotas, with one task."""
@@ -100,6 +114,14 @@ def check_each_scored_once(competition: Competition, store: Store, count: int) -
         assert sorted(path.name for path in folder.iterdir()) == ["seed-1", "submission"]
         assert (folder / "seed-1" / "scores.json").is_file()
     assert not [path for path in (competition.folder / "submissions").iterdir() if path.name.startswith(".")]
+
+
+def test_many_may_open_a_new_database_at_once(generous, forks):
+    """SQLite answers "database is locked" at once where two change a new file to its log of changes ahead."""
+    folder = generous.folder
+    begin = time.time() + 0.5
+    openers = [forks.start(folder, "40", str(begin), program=OPEN, cwd=folder.parent) for _ in range(4)]
+    assert [opener.communicate()[1] for opener in openers] == [""] * 4
 
 
 @pytest.mark.parametrize(

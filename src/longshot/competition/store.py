@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from sqlalchemy.engine import Connection, Engine
 from longshot.competition.inside.shown import one_line
 from longshot.competition.settings import Competition, load
 from longshot.core.errors import UserError
+from longshot.core.locks import file_lock
 
 metadata = sa.MetaData()
 teams = sa.Table(
@@ -86,16 +87,32 @@ class Store:
             if self.engine.dialect.name == "sqlite":
                 event.listen(self.engine, "connect", _sqlite_settings)
                 event.listen(self.engine, "begin", _sqlite_begin)
-            with self.engine.begin() as connection:
-                if connection.dialect.name == "postgresql":
-                    # Two that open it first would both make the tables.
-                    connection.execute(sa.text("SELECT pg_advisory_xact_lock(7)"))
-                metadata.create_all(connection)
+            with self._alone():
+                metadata.create_all(self.engine)
         except (sa.exc.SQLAlchemyError, ImportError) as error:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
             raise UserError(
                 f"The competition's database cannot be opened: {reason}", "see 'database' in its YAML"
             ) from error
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Of those that open the database first, one at a time prepares it."""
+        if self.engine.dialect.name == "sqlite":
+            with (
+                file_lock(self.folder / ".database.lock"),
+                closing(self.engine.raw_connection()) as connection,
+            ):
+                # Readers do not wait for a writer. The file remembers it; two that change it at once fail with
+                # "database is locked", however long they are willing to wait.
+                connection.cursor().execute("PRAGMA journal_mode=WAL")
+                yield
+        elif self.engine.dialect.name == "postgresql":
+            with self.engine.begin() as connection:
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(7)"))  # until this transaction ends
+                yield
+        else:
+            yield
 
     @contextmanager
     def change(self) -> Iterator[Connection]:
@@ -140,7 +157,6 @@ def note(connection: Connection, submission: int, line: str) -> None:
 def _sqlite_settings(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # BEGIN is sent below: Python's own would start too late
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")  # readers do not wait for a writer
     cursor.execute("PRAGMA synchronous=FULL")  # what was committed survives a power cut
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
