@@ -32,6 +32,11 @@ def test_one_template_in_two_faces(template: str, python: str, shell: str) -> No
     assert render(template, ShellFace(evaluate)) == shell
 
 
+def test_of_two_names_of_an_option_the_one_like_the_parameter_is_said() -> None:
+    sample = dict(every_command())["sample"]
+    assert render("{judge:pixels}", ShellFace(sample)) == "--judge pixels"
+
+
 def test_a_study_names_its_settings_and_its_own_options() -> None:
     run = dict(every_command())["study run"]
     assert render("{way:5} {repeats:True} {out:x}", StudyFace(run)) == "--set way=5 --set repeats=true -o x"

@@ -225,6 +225,21 @@ def test_the_same_weights_under_two_names_are_one_judge(world: World) -> None:
     assert [judge["method"] for judge in chooser.judged_by] == ["protonet", "ridge"]
 
 
+@pytest.mark.parametrize(
+    ("networks", "sentence"),
+    [
+        ({"judge": ["pixels", "pixels"]}, "'pixels' twice is the same network with the same method"),
+        ({"judge": "pixels", "held_out": ["pixels:ridge"]}, "'pixels' twice is one network"),
+    ],
+)
+def test_a_name_given_twice_is_refused_before_anything_is_embedded(
+    photos: Path, fresh_cache: Path, networks: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        longshot.sample(photos, **SHAPE, instances="difficult", **networks)
+    assert not (fresh_cache / "features").exists()
+
+
 def test_judges_of_another_dataset_are_refused(world: World) -> None:
     dataset, networks = world
     other = dataclasses.replace(networks["b"], fingerprint="0" * 64)

@@ -119,10 +119,18 @@ def _flags(command: click.Command) -> dict[str, str]:
     flags = {}
     for param in command.params:
         if isinstance(param, click.Option):
-            flags[str(param.name)] = "-o" if "-o" in param.opts else max(param.opts, key=len)
+            flags[str(param.name)] = _flag_of(param)
         else:
             flags[str(param.name)] = (param.metavar or str(param.name).upper()).strip("[]")
     return flags
+
+
+def _flag_of(option: click.Parameter) -> str:
+    """Of an option's names the one that is like its parameter, as --judge beside --backbone."""
+    if "-o" in option.opts:
+        return "-o"
+    namesake = f"--{option.name}".replace("_", "-")
+    return namesake if namesake in option.opts else max(option.opts, key=len)
 
 
 @cache

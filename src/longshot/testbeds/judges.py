@@ -132,6 +132,21 @@ def as_judges(networks: Features | Judge | Sequence[Features | Judge], owner: st
     return tuple(judges)
 
 
+def check_named_once(judges: BackboneLike | Sequence[BackboneLike] | None, held_out: Any = None) -> None:
+    """As ``check_different`` by names alone, before anything is embedded."""
+    named = [
+        [(backbone, method) for backbone, method in named_networks(networks) if isinstance(backbone, str)]
+        for networks in (judges, held_out)
+    ]
+    for part, networks in zip(("judge", "held out"), named, strict=True):
+        for number, network in enumerate(networks):
+            if network in networks[:number]:
+                raise _counted_twice(network[0], network[0], part)
+    for backbone, _ in named[1]:
+        if backbone in dict(named[0]):
+            raise _judges_and_held_out(backbone, backbone)
+
+
 def check_different(judges: Sequence[Judge], held_out: Sequence[Judge] = ()) -> None:
     """UserError for a network that is given twice, or that judges and is held out; networks are known by weights."""
     for part, networks in (("judge", judges), ("held out", held_out)):
@@ -139,26 +154,30 @@ def check_different(judges: Sequence[Judge], held_out: Sequence[Judge] = ()) -> 
         for network in networks:
             first = seen.setdefault((network.features.weights_hash, network.method), network)
             if first is not network and network.features.weights_hash:
-                raise UserError(
-                    f"{_both_names(first, network)} the same network with the same method, and would count twice as "
-                    f"{part}",
-                    "leave one out",
-                )
+                raise _counted_twice(first.features.backbone, network.features.backbone, part)
     judging = {judge.features.weights_hash: judge for judge in judges if judge.features.weights_hash}
     for network in held_out:
         judge = judging.get(network.features.weights_hash)
         if judge is not None:
-            raise UserError(
-                f"{_both_names(judge, network)} one network, which cannot judge and be held out",
-                "leave it out of {judge} or of {held_out}",
-            )
+            raise _judges_and_held_out(judge.features.backbone, network.features.backbone)
 
 
-def _both_names(first: Judge, second: Judge) -> str:
-    names = first.features.backbone, second.features.backbone
-    if names[0] == names[1]:
-        return f"'{names[0]}' twice is"
-    return f"'{names[0]}' and '{names[1]}' are"
+def _counted_twice(first: str, second: str, part: str) -> UserError:
+    return UserError(
+        f"{_two_names(first, second)} the same network with the same method, and would count twice as {part}",
+        "leave one out",
+    )
+
+
+def _judges_and_held_out(judge: str, held_out: str) -> UserError:
+    return UserError(
+        f"{_two_names(judge, held_out)} one network, which cannot judge and be held out",
+        "leave it out of {judge} or of {held_out}",
+    )
+
+
+def _two_names(first: str, second: str) -> str:
+    return f"'{first}' twice is" if first == second else f"'{first}' and '{second}' are"
 
 
 def no_scorer(purpose: str) -> UserError:

@@ -14,7 +14,7 @@ from longshot.testbeds.base import Classes, Instances, Shape
 from longshot.testbeds.classes import SiblingClasses, UniformClasses
 from longshot.testbeds.difficult import DifficultInstances, EasyInstances, GreedyInstances
 from longshot.testbeds.instances import UniformInstances
-from longshot.testbeds.judges import Judge, check_different, embedded_judges
+from longshot.testbeds.judges import Judge, check_different, check_named_once, embedded_judges
 from longshot.testbeds.like import ShapeLike
 from longshot.testbeds.meta_dataset import BilevelClasses, HierarchicalClasses, MetaDatasetShape
 from longshot.testbeds.pools import ImageLimits
@@ -325,6 +325,7 @@ def open_judges(
             f"{{instances:{instances}}} looks at features: give one of {{judge:NAME}} (see {{list_backbones()}}) and "
             "{features:FILE.npy}."
         )
+    check_named_once(judges, settings.get("held_out"))
     opened = embedded_judges(dataset, judges, rows, device)
     if file is not None:
         opened = [Judge(_read_features(file, dataset, rows))]
