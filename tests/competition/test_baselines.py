@@ -32,6 +32,11 @@ SMALL: dict[str, dict[str, Any]] = {
     },
 }
 TRAINED = ("fine-tuning", "matching", "prototypical", "fomaml", "metadelta")
+TRAINED_ALIKE = (
+    "train-from-scratch",
+    "matching",
+    "fomaml",
+)  # much of what they do, others do too: long tests
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +59,10 @@ def test_every_baseline_has_small_settings():
     assert set(SMALL) == set(BASELINES)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.long) if name in TRAINED_ALIKE else name for name in SMALL],
+)
 def test_a_baseline_runs_to_a_score(data, tmp_path, needs_sandbox, name):
     code = write_baseline(name, tmp_path / "code", SMALL[name])
     phase = data.competition.phase("feedback")

@@ -202,6 +202,7 @@ def entered(run_cli, competition: Competition, *folders: Path) -> list[str]:
     return [(run / "seed-1" / "log.txt").read_text() for run in runs]
 
 
+@pytest.mark.long
 def test_torchvision_networks_from_nothing_are_scored_and_pretrained_ones_refused(run_cli, equip, tmp_path):
     competition = equip("torchvision\n")
     honest = written(tmp_path / "honest", network=NETWORK, model=MODEL.format(pretrained=False))
