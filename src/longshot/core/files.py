@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from longshot.core.errors import UserError
+from longshot.core.urls import Place, is_url
 
 # a place that cannot be written, as opposed to a fault of the program
 _BAD_PLACES = (
@@ -96,7 +97,7 @@ def _passing_cache() -> Path:
             "set LONGSHOT_CACHE or TMPDIR to a folder that you may write to",
         ) from error
     os.environ["LONGSHOT_CACHE"] = os.pathsep.join(map(str, [*places, folder]))
-    _remove_at_exit(folder)
+    remove_at_exit(folder)
     print(
         f"note: the cache cannot be written ({names}); what is computed now is kept until this command ends. Set "
         f"LONGSHOT_CACHE to a folder that you may write to.",
@@ -120,10 +121,11 @@ def lend_temporary(out: str | os.PathLike[str]) -> None:
         except OSError:
             return  # whoever writes to ``out`` will say so
         os.environ["TMPDIR"] = tempfile.tempdir = folder
-        _remove_at_exit(Path(folder))
+        remove_at_exit(Path(folder))
 
 
-def _remove_at_exit(folder: Path) -> None:
+def remove_at_exit(folder: Path) -> None:
+    """Delete a folder when this process ends."""
     owner = os.getpid()
 
     def remove() -> None:
@@ -134,11 +136,17 @@ def _remove_at_exit(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside ``path`` that takes its place when the block ends well.
+def atomic(path: Place) -> Iterator[Path]:
+    """Yield a temporary path that takes the place of ``path`` when the block ends well.
 
-    A crash, a kill or a full disk leaves the former file (or none), never half a file.
+    A crash, a kill or a full disk leaves the former file (or none), never half a file. ``path`` may be a URL.
     """
+    if is_url(path):
+        from longshot.core.remote import uploaded  # nothing of it is needed for paths
+
+        with uploaded(str(path)) as temporary:
+            yield temporary
+        return
     target = Path(path)
     with explain_disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -157,13 +165,13 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
+def write_text(path: Place, text: str) -> None:
     """Write ``text`` as UTF-8, whole or not at all."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: str | os.PathLike[str], value: Any) -> None:
+def write_json(path: Place, value: Any) -> None:
     """Write ``value`` as readable JSON, whole or not at all."""
     write_text(path, json_text(value))
 
