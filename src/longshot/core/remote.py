@@ -37,11 +37,15 @@ pause: Callable[[float], None] = time.sleep  # exchanged by tests
 
 @dataclass(frozen=True)
 class RemoteObject:
-    """A file elsewhere: how its driver calls it, its size, and what changes when its bytes do (None: cannot be told)."""
+    """A file elsewhere: how its driver calls it, its size, and what changes with its bytes (None: cannot be told)."""
 
     path: str
     size: int | None
     mark: str | None
+
+
+class Vanished(UserError):
+    """What was there a moment ago is gone."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,9 @@ def _on_web(url: str, file_system: Any) -> Listing | None:
             (pages if link.endswith("/") else files).append(link)
     with ThreadPoolExecutor(THREADS) as pool:
         infos = list(pool.map(lambda link: persist(lambda: file_system.info(link), link, "read"), files))
-    named = {unquote(link[len(folder) :]): _object(link, info) for link, info in zip(files, infos, strict=True)}
+    named = {
+        unquote(link[len(folder) :]): _object(link, info) for link, info in zip(files, infos, strict=True)
+    }
     return Listing(False, dict(sorted(named.items()))) if named else None
 
 
@@ -136,15 +142,15 @@ def _object(path: str, info: dict[str, Any]) -> RemoteObject:
     return RemoteObject(path, size, None if mark is None else f"{size} {mark}")
 
 
-def fetch(url: str, wanted_object: RemoteObject, target: Path, advance: Callable[[int], object]) -> None:
+def fetch(url: str, there: RemoteObject, target: Path, advance: Callable[[int], object]) -> None:
     """Bring an object to ``target``, whole or not at all.
 
     Parameters
     ----------
     url : str
         What the user named, for sentences.
-    wanted_object : RemoteObject
-        From ``listing``.
+    there : RemoteObject
+        What to bring, from ``listing``.
     target : Path
         A file that may be overwritten.
     advance : callable
@@ -154,10 +160,15 @@ def fetch(url: str, wanted_object: RemoteObject, target: Path, advance: Callable
 
     def bring() -> None:
         try:
-            file_system.get_file(wanted_object.path, str(target), callback=_counter(advance))
+            file_system.get_file(there.path, str(target), callback=_counter(advance))
             size = target.stat().st_size
-            if wanted_object.size not in (None, size):
-                raise ConnectionError(f"{size:,} of {wanted_object.size:,} bytes arrived")
+            if there.size not in (None, size):
+                raise ConnectionError(f"{size:,} of {there.size:,} bytes arrived")
+        except FileNotFoundError as error:
+            target.unlink(missing_ok=True)
+            if absent(error):
+                raise Vanished(f"There is no longer anything at {there.path}", "do it again") from error
+            raise
         except BaseException:
             target.unlink(missing_ok=True)
             raise

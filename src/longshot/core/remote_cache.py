@@ -46,7 +46,9 @@ _held: list[Any] = []  # locks of folders that last as long as this process
 _Objects = dict[str, dict[str, Any]]  # name → mark, size, sha256
 
 
-def local_copy(place: Place, *, also: Sequence[str] = (), or_nothing: bool = False, grows: bool = False) -> Path:
+def local_copy(
+    place: Place, *, also: Sequence[str] = (), or_nothing: bool = False, grows: bool = False
+) -> Path:
     """The path of a file or folder on this machine: a path as it is, a URL fetched into the cache.
 
     Parameters
@@ -93,7 +95,9 @@ def here(place: Place, *, also: Sequence[str] = (), grows: bool = False) -> Iter
     except UserError as error:
         if not is_url(place):
             raise
-        raise UserError(*(text.replace(str(path), shown(place)) for text in (error.fact, error.remedy))) from error
+        raise UserError(
+            *(text.replace(str(path), shown(place)) for text in (error.fact, error.remedy))
+        ) from error
 
 
 def is_cached(url: str) -> bool:
@@ -126,11 +130,29 @@ def lasting_work_folder() -> Path:
 
 
 def link_files(source: Path, target: Path) -> None:
-    """The files of one folder in another, as links where the file system has them."""
+    """The files of one folder in another, in place of those that are there, as links where the file system has them."""
     with explain_disk_errors(target):
         for file in source.rglob("*"):
             if file.is_file():
-                _link(file, target / file.relative_to(source))
+                copy = target / file.relative_to(source)
+                copy.unlink(missing_ok=True)  # never written through: its bytes may be those of a blob
+                _link(file, copy)
+
+
+def add_missing(url: str, folder: Path) -> None:
+    """Bring the files that lie at ``url`` and not in ``folder``; those that are there are the same."""
+    there = remote.listing(url)
+    if there is None:
+        return
+    _check_names(url, there)
+    todo = {name: each for name, each in there.objects.items() if not (folder / name).exists()}
+    have: _Objects = {}
+    with contextlib.suppress(remote.Vanished):
+        _fetch_all(url, there, todo, have, recorded=False)
+    for name, facts in have.items():
+        blob = _blob(facts["sha256"])
+        if blob is not None:
+            _link(blob, folder / name)
 
 
 def _fetched(url: str, also: Sequence[str], or_nothing: bool, grows: bool) -> Path:
@@ -153,8 +175,9 @@ def _fetched(url: str, also: Sequence[str], or_nothing: bool, grows: bool) -> Pa
         have = {name: facts for name, facts in have.items() if name in there.objects}
         if not todo:
             return _tree(url, there, have, None if grows else before)
-        _fetch_all(url, there, todo, have)
-        fresh |= {name for name, each in todo.items() if each.mark is None}
+        with contextlib.suppress(remote.Vanished):  # the next look tells
+            _fetch_all(url, there, todo, have)
+        fresh |= {name for name, each in todo.items() if each.mark is None and name in have}
     raise UserError(
         f"{shown(url)} changed {_ROUNDS} times while it was fetched", "try again when nobody writes to it"
     )
@@ -181,7 +204,8 @@ def _check_names(url: str, there: Listing) -> None:
         for depth in range(1, len(parts)):
             if "/".join(parts[:depth]) in there.objects:
                 raise UserError(
-                    f"{shown(url)} holds '{'/'.join(parts[:depth])[:80]}' as a file and as a folder", "rename one"
+                    f"{shown(url)} holds '{'/'.join(parts[:depth])[:80]}' as a file and as a folder",
+                    "rename one",
                 )
 
 
@@ -194,7 +218,9 @@ def _is_here(facts: dict[str, Any] | None, there: RemoteObject) -> bool:
     )
 
 
-def _fetch_all(url: str, there: Listing, todo: dict[str, RemoteObject], have: _Objects) -> None:
+def _fetch_all(
+    url: str, there: Listing, todo: dict[str, RemoteObject], have: _Objects, *, recorded: bool = True
+) -> None:
     """Fetch objects into blobs; ``have`` grows, and is recorded now and then."""
     total = sum(each.size or 0 for each in todo.values())
     saved = time.monotonic()
@@ -214,7 +240,7 @@ def _fetch_all(url: str, there: Listing, todo: dict[str, RemoteObject], have: _O
                     name, each = pending[future]
                     have[name] = {"mark": each.mark, "size": each.size, "sha256": future.result()}
                 megabytes.show()
-                if time.monotonic() - saved > _SAVE_EVERY:
+                if recorded and time.monotonic() - saved > _SAVE_EVERY:
                     _write_record(url, there.is_file, have, None)
                     saved = time.monotonic()
         finally:
@@ -222,7 +248,8 @@ def _fetch_all(url: str, there: Listing, todo: dict[str, RemoteObject], have: _O
             for future, (name, each) in pending.items():  # what did arrive is kept for the next time
                 if future.done() and not future.cancelled() and future.exception() is None:
                     have[name] = {"mark": each.mark, "size": each.size, "sha256": future.result()}
-            _write_record(url, there.is_file, have, None)
+            if recorded:
+                _write_record(url, there.is_file, have, None)
 
 
 class _Megabytes:

@@ -14,7 +14,13 @@ _EXTRA = ("s3", "s3a", "http", "https")  # whose drivers the extra brings
 _BROKEN = (  # names of exceptions, since their libraries may not be installed
     *("ClientConnectionError", "ClientPayloadError", "ServerDisconnectedError", "ClientConnectorError"),
     *("EndpointConnectionError", "ConnectionClosedError", "HTTPClientError", "ResponseParserError"),
-    *("ReadTimeoutError", "ConnectTimeoutError", "IncompleteReadError", "FSTimeoutError", "ServerTimeoutError"),
+    *(
+        "ReadTimeoutError",
+        "ConnectTimeoutError",
+        "IncompleteReadError",
+        "FSTimeoutError",
+        "ServerTimeoutError",
+    ),
 )
 _NO_KEYS = ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound")
 _KEYS = {
@@ -52,7 +58,10 @@ def explained(url: str, error: Exception, verb: str) -> UserError:
         return missing_driver(url, error)
     if names & {*_NO_KEYS} or status in (401, 403) or isinstance(error, PermissionError):
         reason = "there are no credentials" if names & {*_NO_KEYS} else "access is denied"
-        return UserError(f"{place} may not be {verb}: {reason}", _KEYS.get(protocol(url), "give credentials that may, as its driver takes them"))
+        return UserError(
+            f"{place} may not be {verb}: {reason}",
+            _KEYS.get(protocol(url), "give credentials that may, as its driver takes them"),
+        )
     if _no_bucket(error):
         return UserError(
             f"{place} cannot be {verb}: there is no bucket '{urlsplit(url).netloc}'",
@@ -62,7 +71,8 @@ def explained(url: str, error: Exception, verb: str) -> UserError:
         return UserError(f"There is nothing at {place}", "correct the address")
     if status is not None:
         return UserError(
-            f"{place} cannot be {verb}: its server answers {status} again and again" if status in AGAIN
+            f"{place} cannot be {verb}: its server answers {status} again and again"
+            if status in AGAIN
             else f"{place} cannot be {verb}: its server answers {status}",
             "try again later",
         )
@@ -73,7 +83,9 @@ def explained(url: str, error: Exception, verb: str) -> UserError:
         )
     if isinstance(error, FileNotFoundError):
         return UserError(f"There is nothing at {place}", "correct the address")
-    return UserError(f"{place} cannot be {verb} ({_short(error)})", "check the address and what may be done there")
+    return UserError(
+        f"{place} cannot be {verb} ({_short(error)})", "check the address and what may be done there"
+    )
 
 
 def passes(error: Exception) -> bool:

@@ -102,6 +102,11 @@ def find(fingerprint: str, name: str | None = None, *, or_changed: bool = False)
         changed = opened
     if changed is None and broken is not None:
         raise broken
+    if changed is None and is_url(entry.sources[0]):  # what was fetched once is not fetched again by surprise
+        raise UserError(
+            f"The dataset {shown} was fetched from {entry.sources[0]}, and its copy is no longer in the cache",
+            f"fetch it again with {{datasets:{called or 'NAME'}={entry.sources[0]}}}, or {remedy}",
+        )
     if changed is None:
         raise UserError(f"The dataset {shown} is no longer at {entry.sources[0]}", remedy)
     if or_changed:

@@ -345,7 +345,9 @@ class Features:
                 copy = folder / Path(path).name
                 self.save(copy)
                 put(copy, str(path))
-                put(sidecar(copy), sibling(str(path), sidecar(copy).name))  # last: it marks the pair as complete
+                put(
+                    sidecar(copy), sibling(str(path), sidecar(copy).name)
+                )  # last: it marks the pair as complete
             return
         path = Path(path)
         self.check_used(np.arange(len(self)))
