@@ -323,7 +323,7 @@ def _find_tree(record: dict[str, Any]) -> Path | None:
         except OSError:
             continue
         if all(facts["size"] in (None, sizes[name]) for name, facts in record["objects"].items()):
-            return place / record["name"]
+            return place / str(record["name"])
     return None
 
 
@@ -338,12 +338,12 @@ def _make_tree(record: dict[str, Any]) -> Path:
                 blob = _blob(facts["sha256"])
                 assert blob is not None
                 _link(blob, root / name)
-            target = trees / record["tree"]
+            target = trees / str(record["tree"])
             shutil.rmtree(target, ignore_errors=True)  # damaged, or it would have served
             temporary.replace(target)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-    return target / record["name"]
+    return target / str(record["name"])
 
 
 def _link(source: Path, target: Path) -> None:
