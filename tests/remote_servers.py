@@ -28,12 +28,12 @@ class _Quiet(SimpleHTTPRequestHandler):
 @contextmanager
 def web_server(folder: Path) -> Iterator[tuple[str, list[str]]]:
     """The files of a folder, with pages that list folders; its address, and the requests it answered."""
-    with _served(partial(_Quiet, directory=str(folder))) as server:
+    with served(partial(_Quiet, directory=str(folder))) as server:
         yield f"http://127.0.0.1:{server.server_port}", server.requests
 
 
 @contextmanager
-def _served(handler: Any) -> Iterator[Any]:
+def served(handler: Any) -> Iterator[Any]:
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.requests = []
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -127,7 +127,7 @@ def flaky_proxy(target: str, every: int = 10) -> Iterator[tuple[str, list[str]]]
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    with _served(Proxy) as server:
+    with served(Proxy) as server:
         yield f"http://127.0.0.1:{server.server_port}", failed
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -30,12 +31,9 @@ def bucket(s3: str, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     """An empty bucket called ``shelf``, and an environment in which commands find it; the address of its server."""
     for name, value in {**KEYS, "AWS_ENDPOINT_URL": s3}.items():
         monkeypatch.setenv(name, value)
-    client = s3_client(s3)
-    client.create_bucket(Bucket="shelf")
+    s3_client(s3).create_bucket(Bucket="shelf")
     yield s3
-    for name in bucket_files(s3, "shelf"):
-        client.delete_object(Bucket="shelf", Key=name)
-    client.delete_bucket(Bucket="shelf")
+    urlopen(Request(f"{s3}/moto-api/reset", method="POST")).close()
 
 
 @pytest.fixture(scope="module")
@@ -113,3 +111,116 @@ def _without_times(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_times(each) for key, each in value.items() if "second" not in key}
     return [_without_times(each) for each in value] if isinstance(value, list) else value
+
+
+def test_two_evaluations_write_to_one_run_at_once(
+    bucket: str, some_photos: Path, run_cli: RunCli, forks: ForkServer, tmp_path: Path
+) -> None:
+    run_cli("sample", str(some_photos), *DRAW, "-o", "s3://shelf/test.parquet")
+    shared = ("evaluate", "s3://shelf/test.parquet", "--backbone", "pixels", "-o", "s3://shelf/runs/first")
+    methods = [("ridge", "protonet"), ("protonet", "matching")]
+    writers = [forks.start(*shared, *(f"--method={name}" for name in names)) for names in methods]
+    for writer in writers:
+        out, err = writer.communicate()
+        assert writer.wait() == 0, out + err
+    run_cli(*("evaluate", "s3://shelf/test.parquet", "--backbone", "pixels", "-o", tmp_path / "local"),
+            *("--method", "ridge", "--method", "protonet", "--method", "matching"))  # fmt: skip
+    local, stored = run_files(tmp_path / "local"), bucket_files(bucket, "shelf")
+    at_bucket = {n.removeprefix("runs/first/"): d for n, d in stored.items() if n.startswith("runs/first/")}
+    assert results_of(at_bucket) == results_of(local)
+    printed = run_cli("report", "s3://shelf/runs/first", "--format", "csv", "-o", "-").stdout
+    assert printed.count("ridge") == 1 and printed.count("matching") == 1 and printed.count("protonet") == 1
+    assert len([name for name in at_bucket if name.startswith("writers/")]) == 2
+    assert not [name for name in at_bucket if "claim" in name or "write-test" in name]
+
+
+def test_a_run_is_resumed_from_the_bucket_on_another_machine(
+    bucket: str, some_photos: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = s3_client(bucket)
+    run_cli("sample", str(some_photos), *DRAW, "-o", "s3://shelf/test.parquet")
+    command = (
+        *("evaluate", "s3://shelf/test.parquet", "--backbone", "pixels", "-o", "s3://shelf/runs/first"),
+        *("--method", "ridge", "--method", "protonet", "--dataset", f"photos={some_photos}"),
+    )
+    run_cli(*command)
+    before = bucket_files(bucket, "shelf")
+    parts = sorted(name for name in before if name.startswith("runs/first/part-"))
+    client.delete_object(Bucket="shelf", Key=parts[0])  # as if the first machine had died before it
+    client.put_bucket_versioning(Bucket="shelf", VersioningConfiguration={"Status": "Enabled"})
+    monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "another"))
+    run_cli(*command)
+    assert bucket_files(bucket, "shelf")[parts[0]] == before[parts[0]]
+    written = client.list_object_versions(Bucket="shelf", Prefix="runs/first/part-")["Versions"]
+    fresh = {version["Key"] for version in written if version["VersionId"] != "null"}
+    assert fresh == {parts[0]}
+
+
+def test_the_web_serves_testbed_and_dataset(
+    some_photos: Path, fresh_cache: Path, run_cli: RunCli, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    with zipfile.ZipFile(site / "photos.zip", "w") as archive:
+        for file in sorted(path for path in some_photos.rglob("*") if path.is_file()):
+            archive.write(file, f"photos/{file.relative_to(some_photos).as_posix()}")
+    run_cli("sample", site / "photos.zip", *DRAW, "-o", site / "test.parquet")
+    evaluate = ("evaluate", "--backbone", "pixels", "--method", "protonet")
+    run_cli(*evaluate, site / "test.parquet", "-o", site / "first")
+    run_cli("datasets", "forget", "photos")
+    with web_server(site) as (address, requests):
+        where = ("--dataset", f"photos={address}/photos.zip")
+        run_cli(*evaluate, f"{address}/test.parquet", *where, "-o", tmp_path / "second")
+        assert requests.count("GET /photos.zip") == 1
+        said = run_cli("compare", f"{address}/first", tmp_path / "second", "--json").stdout
+        assert json.loads(said)
+        assert requests.count("GET /photos.zip") == 1
+        refused = run_cli(*evaluate, f"{address}/test.parquet", *where, "-o", f"{address}/third", check=False)
+        assert refused.returncode == 2 and "can be read but not written" in refused.stderr
+        kinds = json.loads(run_cli("cache", "--json").stdout)["kinds"]
+        assert [kind["entries"] for kind in kinds if kind["kind"] == "remote"] == [3]
+        freed = run_cli("cache", "prune", "--remote", "--yes").stdout
+        assert "freed" in freed and not (fresh_cache / "remote").exists()
+    assert results_of(run_files(tmp_path / "second")) == results_of(run_files(site / "first"))
+
+
+def test_only_places_take_urls(run_cli: RunCli, tmp_path: Path, fresh_cache: Path) -> None:
+    done = run_cli("tune", "protonet", "toybox", "-o", "s3://b/x", check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "s3://b/x is a URL, and -o takes a path on this machine." in done.stderr
+    assert not list(tmp_path.glob("s3*"))
+
+
+def one_sentence(text: str) -> str:
+    """What a command said, which is one line beginning with ``error:``."""
+    lines = [line for line in text.splitlines() if not line.startswith("note:")]
+    assert len(lines) == 1 and "Traceback" not in text, text
+    return lines[0]
+
+
+def test_bad_buckets_are_one_sentence_and_nothing_is_written(
+    bucket: str, some_photos: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed = tmp_path / "test.parquet"
+    run_cli("sample", str(some_photos), *DRAW, "-o", bed)
+
+    def fails(*arguments: str | Path) -> str:
+        done = run_cli(*arguments, check=False, cwd=tmp_path)
+        assert done.returncode == 2 and not done.stdout, done.stdout + done.stderr
+        return one_sentence(done.stderr)
+
+    evaluate = ("evaluate", bed, "--backbone", "pixels", "--method", "protonet", "-o")
+    absent = "there is no bucket 'none'; create it or correct its name."
+    assert absent in fails("sample", "s3://none/photos.zip", "-o", "x.parquet")
+    assert absent in fails("sample", str(some_photos), "-o", "s3://none/x.parquet")
+    assert absent in fails(*evaluate, "s3://none/runs/first")
+    assert "There is nothing at s3://shelf/none.zip" in fails("sample", "s3://shelf/none.zip", "-o", "x.parquet")
+    assert "There is nothing at s3://shelf/run" in fails("report", "s3://shelf/run", "-o", "page.html")
+    s3_client(bucket).put_object(Bucket="shelf", Key="other/a.txt", Body=b"x")
+    assert "s3://shelf/other holds 1 other files, such as 'a.txt'" in fails(*evaluate, "s3://shelf/other")
+    assert "s3://shelf/other is not the folder of a run: it has no run.json" in fails("compare", "s3://shelf/other")
+    assert set(bucket_files(bucket, "shelf")) == {"other/a.txt"}
+    assert not (tmp_path / "x.parquet").exists() and not (tmp_path / "page.html").exists()
+    assert [entry["Name"] for entry in s3_client(bucket).list_buckets()["Buckets"]] == ["shelf"]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert "its host cannot be reached" in fails("sample", "s3://shelf/photos.zip", "-o", "x.parquet")

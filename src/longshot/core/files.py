@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ _BAD_PLACES = (
     *(errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR),  # a file where a folder should be, or none
     *(errno.ENAMETOOLONG, errno.EFBIG),
 )
+_umask = threading.Lock()
 
 
 def cache_places(*parts: str) -> list[Path]:
@@ -155,14 +157,20 @@ def atomic(path: Place) -> Iterator[Path]:
         temporary = Path(name)
         try:
             yield temporary
-            umask = os.umask(0)
-            os.umask(umask)
-            temporary.chmod(0o666 & ~umask)  # mkstemp makes private files; ours are for sharing
+            make_shareable(temporary)
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def make_shareable(file: Path) -> None:
+    """Give a temporary file, which is private, the permissions that files usually have."""
+    with _umask:  # it can only be read by changing it, for all threads
+        umask = os.umask(0)
+        os.umask(umask)
+    file.chmod(0o666 & ~umask)
 
 
 def write_text(path: Place, text: str) -> None:

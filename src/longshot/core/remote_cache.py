@@ -31,6 +31,7 @@ from longshot.core.files import (
     find_cached,
     hash_file,
     hash_text,
+    make_shareable,
     remove_at_exit,
     write_json,
 )
@@ -279,10 +280,9 @@ def _fetch_blob(url: str, there: RemoteObject, advance: Any) -> str:
             digest = hash_file(temporary)
             target = folder / digest[:2] / digest
             target.parent.mkdir(exist_ok=True)
-            umask = os.umask(0)
-            os.umask(umask)
-            temporary.chmod(0o666 & ~umask)
-            temporary.replace(target)
+            if not target.exists() or hash_file(target) != digest:  # otherwise others have links to it
+                make_shareable(temporary)
+                temporary.replace(target)
             return digest
         finally:
             temporary.unlink(missing_ok=True)
