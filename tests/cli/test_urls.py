@@ -224,3 +224,83 @@ def test_bad_buckets_are_one_sentence_and_nothing_is_written(
     assert [entry["Name"] for entry in s3_client(bucket).list_buckets()["Buckets"]] == ["shelf"]
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert "its host cannot be reached" in fails("sample", "s3://shelf/photos.zip", "-o", "x.parquet")
+
+
+@pytest.fixture(scope="module")
+def guarded_s3() -> Iterator[str]:
+    """An S3 interface that asks who one is: the first requests of ``testing`` may do all, later ones as IAM says."""
+    with s3_server(INITIAL_NO_AUTH_ACTION_COUNT="6") as address:
+        yield address
+
+
+@pytest.mark.long
+def test_a_bucket_without_permission_is_one_sentence(
+    guarded_s3: str,
+    some_photos: Path,
+    fresh_cache: Path,
+    run_cli: RunCli,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import boto3
+
+    settings = {"endpoint_url": guarded_s3, "region_name": "us-east-1"}
+    owner = boto3.client("iam", aws_access_key_id="testing", aws_secret_access_key="testing", **settings)
+    owner.create_user(UserName="reader")
+    key = owner.create_access_key(UserName="reader")["AccessKey"]
+    policy = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Action": ["s3:GetObject", "s3:ListBucket"], "Resource": "*"}],
+    }
+    owner.put_user_policy(UserName="reader", PolicyName="read", PolicyDocument=json.dumps(policy))
+    client = s3_client(guarded_s3)
+    client.create_bucket(Bucket="shelf")
+    bed = tmp_path / "test.parquet"
+    run_cli("sample", str(some_photos), *DRAW, "-o", bed)
+    client.put_object(Bucket="shelf", Key="test.parquet", Body=bed.read_bytes())
+    client.list_objects_v2(Bucket="shelf")  # the last of the six: from now on IAM is asked
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": guarded_s3}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
+    evaluate = ("evaluate", "--backbone", "pixels", "--method", "protonet")
+    run_cli(*evaluate, "s3://shelf/test.parquet", "-o", tmp_path / "local")  # what may be read is read
+    remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, to keys that may."
+    for arguments, place in (
+        ((*evaluate, bed, "-o", "s3://shelf/runs/first"), "s3://shelf/runs/first"),
+        (("sample", str(some_photos), *DRAW, "-o", "s3://shelf/x.parquet"), "s3://shelf/x.parquet"),
+        (("report", tmp_path / "local", "-o", "s3://shelf/page.html"), "s3://shelf/page.html"),
+    ):
+        done = run_cli(*arguments, check=False)
+        assert done.returncode == 2
+        assert f"{place} may not be written: access is denied; {remedy}" in one_sentence(done.stderr)
+    names = [entry["Key"] for entry in s3_client(guarded_s3, key=key["AccessKeyId"], secret=key["SecretAccessKey"])
+             .list_objects_v2(Bucket="shelf")["Contents"]]  # fmt: skip
+    assert names == ["test.parquet"]
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    done = run_cli("inspect", "s3://shelf/test.parquet", check=False)
+    assert "s3://shelf/test.parquet may not be read: access is denied" in one_sentence(done.stderr)
+
+
+@pytest.mark.long
+def test_the_street_with_every_tenth_request_failing(
+    bucket: str, some_photos: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_folder(bucket, some_photos, "photos")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    with flaky_proxy(bucket, every=10) as (address, failed):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        by_url = street(run_cli, "s3://shelf/photos/", "s3://shelf", tmp_path / "there")
+        assert len(failed) >= 6 and {line.split()[0] for line in failed} >= {"GET"}
+    monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "another"))
+    on_disk = street(run_cli, str(some_photos), str(tmp_path / "here"), tmp_path / "here")
+    stored, local = bucket_files(bucket, "shelf"), run_files(tmp_path / "here")
+    assert results_of(_inside(stored, "runs/first/")) == results_of(_inside(local, "runs/first/")) != {}
+    for name in ("test.parquet", "pixels.npy"):
+        assert stored[name] == local[name]
+    assert _without_times(by_url) == _without_times(on_disk)
+
+
+def _inside(files: dict[str, bytes], folder: str) -> dict[str, bytes]:
+    return {name.removeprefix(folder): data for name, data in files.items() if name.startswith(folder)}

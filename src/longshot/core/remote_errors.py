@@ -13,7 +13,7 @@ AGAIN = frozenset((408, 425, 429, 500, 502, 503, 504))  # states of a server tha
 _EXTRA = ("s3", "s3a", "http", "https")  # whose drivers the extra brings
 _BROKEN = (  # names of exceptions, since their libraries may not be installed
     *("ClientConnectionError", "ClientPayloadError", "ServerDisconnectedError", "ClientConnectorError"),
-    *("EndpointConnectionError", "ConnectionClosedError", "HTTPClientError", "ResponseParserError"),
+    *("ConnectionClosedError", "HTTPClientError", "ResponseParserError"),
     *(
         "ReadTimeoutError",
         "ConnectTimeoutError",
@@ -22,6 +22,7 @@ _BROKEN = (  # names of exceptions, since their libraries may not be installed
         "ServerTimeoutError",
     ),
 )
+_UNREACHED = ("EndpointConnectionError",)  # what a driver says that has tried several times itself
 _NO_KEYS = ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound")
 _KEYS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, to keys that may",
@@ -76,7 +77,7 @@ def explained(url: str, error: Exception, verb: str) -> UserError:
             else f"{place} cannot be {verb}: its server answers {status}",
             "try again later",
         )
-    if passes(error):
+    if passes(error) or names & {*_UNREACHED}:
         return UserError(
             f"{place} cannot be {verb}: its host cannot be reached or breaks off ({_short(error)})",
             "check the address and the network, then do the same again",
@@ -93,12 +94,14 @@ def passes(error: Exception) -> bool:
     status = status_of(error)
     if status is not None:
         return status in AGAIN
-    return bool({*_BROKEN, "ConnectionError", "TimeoutError"} & _names(error))
+    names = _names(error)
+    return not names & {*_UNREACHED} and bool({*_BROKEN, "ConnectionError", "TimeoutError"} & names)
 
 
 def absent(error: Exception) -> bool:
     """Whether an error says that nothing is there, rather than that one may not look or that a server fails."""
-    return status_of(error) in (None, 404) and not passes(error) and not _no_bucket(error)
+    unreached = passes(error) or bool(_names(error) & {*_UNREACHED})
+    return status_of(error) in (None, 404) and not unreached and not _no_bucket(error)
 
 
 def status_of(error: BaseException) -> int | None:
