@@ -1,4 +1,4 @@
-"""Servers on loopback that URLs are tested on: a web server, a real S3 interface, and a proxy that fails now and then."""
+"""Servers on loopback for tests of URLs: a web server, a real S3 interface, a proxy that fails now and then."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The street by URL, as users type it: dataset, embed, sample, evaluate and report on a real S3 interface and the web."""
+"""The street by URL, as users type it: embed, sample, evaluate and report on a real S3 interface and the web."""
 
 from __future__ import annotations
 
 import json
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,17 @@ from remote_servers import KEYS, bucket_files, flaky_proxy, s3_client, s3_server
 
 pytest.importorskip("moto", reason="needs the package moto")
 pytest.importorskip("s3fs", reason="needs the package s3fs")
+NETWORK = """
+import torch
+from torch import nn
+
+
+def tiny():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    net.preprocessing = "decode|resize(20,20)|normalize(0.5,0.25)"
+    return net
+"""
 DRAW = ("--tasks", "6", "--way", "3", "--shot", "1", "--query", "2")
 
 
@@ -56,7 +68,9 @@ def put_folder(address: str, folder: Path, prefix: str) -> None:
 
 
 def run_files(folder: Path) -> dict[str, bytes]:
-    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    return {
+        file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()
+    }
 
 
 def results_of(files: dict[str, bytes]) -> dict[str, bytes]:
@@ -214,11 +228,15 @@ def test_bad_buckets_are_one_sentence_and_nothing_is_written(
     assert absent in fails("sample", "s3://none/photos.zip", "-o", "x.parquet")
     assert absent in fails("sample", str(some_photos), "-o", "s3://none/x.parquet")
     assert absent in fails(*evaluate, "s3://none/runs/first")
-    assert "There is nothing at s3://shelf/none.zip" in fails("sample", "s3://shelf/none.zip", "-o", "x.parquet")
+    assert "There is nothing at s3://shelf/none.zip" in fails(
+        "sample", "s3://shelf/none.zip", "-o", "x.parquet"
+    )
     assert "There is nothing at s3://shelf/run" in fails("report", "s3://shelf/run", "-o", "page.html")
     s3_client(bucket).put_object(Bucket="shelf", Key="other/a.txt", Body=b"x")
     assert "s3://shelf/other holds 1 other files, such as 'a.txt'" in fails(*evaluate, "s3://shelf/other")
-    assert "s3://shelf/other is not the folder of a run: it has no run.json" in fails("compare", "s3://shelf/other")
+    assert "s3://shelf/other is not the folder of a run: it has no run.json" in fails(
+        "compare", "s3://shelf/other"
+    )
     assert set(bucket_files(bucket, "shelf")) == {"other/a.txt"}
     assert not (tmp_path / "x.parquet").exists() and not (tmp_path / "page.html").exists()
     assert [entry["Name"] for entry in s3_client(bucket).list_buckets()["Buckets"]] == ["shelf"]
@@ -304,3 +322,68 @@ def test_the_street_with_every_tenth_request_failing(
 
 def _inside(files: dict[str, bytes], folder: str) -> dict[str, bytes]:
     return {name.removeprefix(folder): data for name, data in files.items() if name.startswith(folder)}
+
+
+@pytest.mark.long
+def test_a_killed_evaluation_goes_on_from_the_bucket(
+    bucket: str,
+    some_photos: Path,
+    run_cli: RunCli,
+    forks: ForkServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run_cli("sample", str(some_photos), *DRAW[2:], "--tasks", "40", "-o", "s3://shelf/test.parquet")
+    (tmp_path / "net.py").write_text(NETWORK)
+    command = (
+        *("evaluate", "s3://shelf/test.parquet", "--backbone", f"torch:{tmp_path / 'net.py'}:tiny"),
+        *("--method", "finetune-all(lr=0.001, steps=20)"),
+        *("--dataset", f"photos={some_photos}", "--workers", "1", "-o"),
+    )
+    process = forks.start(*command, "s3://shelf/runs/first")
+
+    def parts() -> dict[str, bytes]:
+        return {name: data for name, data in bucket_files(bucket, "shelf").items() if "/part-" in name}
+
+    while len(parts()) < 2 and process.poll() is None:
+        time.sleep(0.1)
+    assert process.poll() is None, process.communicate()
+    process.kill()
+    process.wait()
+    before = parts()
+    monkeypatch.setenv("LONGSHOT_CACHE", str(tmp_path / "another"))
+    done = run_cli(*command, "s3://shelf/runs/first")
+    assert 2 <= len(before) < len(parts()) and before.items() <= parts().items(), done.stderr
+    run_cli(*command, tmp_path / "local")
+    stored = _inside(bucket_files(bucket, "shelf"), "runs/first/")
+    assert results_of(stored) == results_of(run_files(tmp_path / "local"))
+
+
+@pytest.mark.long
+def test_four_writers_through_a_failing_line(
+    bucket: str,
+    some_photos: Path,
+    run_cli: RunCli,
+    forks: ForkServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run_cli("sample", str(some_photos), *DRAW[2:], "--tasks", "300", "-o", "s3://shelf/test.parquet")
+    shared = ("evaluate", "s3://shelf/test.parquet", "--backbone", "pixels", "-o")
+    names = ("protonet", "ridge", "matching", "nearest-neighbour")
+    with flaky_proxy(bucket, every=10) as (address, failed):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        writers = [
+            forks.start(*shared, "s3://shelf/runs/first", "--method", name, "--method", names[number - 1])
+            for number, name in enumerate(names)
+        ]
+        for writer in writers:
+            out, err = writer.communicate()
+            assert writer.wait() == 0, out + err
+    assert failed
+    monkeypatch.setenv("AWS_ENDPOINT_URL", bucket)
+    run_cli(*shared, tmp_path / "local", *(f"--method={name}" for name in names))
+    stored = _inside(bucket_files(bucket, "shelf"), "runs/first/")
+    assert results_of(stored) == results_of(run_files(tmp_path / "local"))
+    printed = run_cli("report", "s3://shelf/runs/first", "--format", "csv", "-o", "-").stdout
+    assert [printed.count(name) for name in names] == [1, 1, 1, 1]

@@ -89,7 +89,9 @@ def test_a_change_is_noticed_and_only_it_is_fetched(
     memory.rm_file("/box/c.txt")
     fetched: list[str] = []
     fetch = remote.fetch
-    monkeypatch.setattr(remote, "fetch", lambda url, each, *rest: (fetched.append(each.path), fetch(url, each, *rest)))
+    monkeypatch.setattr(
+        remote, "fetch", lambda url, each, *rest: (fetched.append(each.path), fetch(url, each, *rest))
+    )
     after = local_copy("memory://box")
     assert files_below(after) == {"a.txt": b"a", "b.txt": b"B"} and fetched == ["/box/b.txt"]
     assert files_below(before) == {"a.txt": b"a", "b.txt": b"b", "c.txt": b"c"}  # whoever reads it goes on
@@ -97,7 +99,9 @@ def test_a_change_is_noticed_and_only_it_is_fetched(
     assert "memory://box has changed since it was last fetched: 1 file fetched again or new, 1 gone" in said
 
 
-def test_what_changes_while_it_is_fetched_is_fetched_again(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_changes_while_it_is_fetched_is_fetched_again(
+    memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memory.pipe_file("/box/a.txt", b"old")
     fetch, rounds = remote.fetch, []
 
@@ -143,7 +147,7 @@ def test_where_puts_are_not_whole_a_file_is_renamed(memory: Any) -> None:
     fsspec.register_implementation("slowmemory", Slow, clobber=True)
     write_text("slowmemory://box/a.txt", "first")
     broken = True
-    with pytest.raises(UserError, match="slowmemory://box/a.txt cannot be written .the line broke."):
+    with pytest.raises(UserError, match=r"slowmemory://box/a.txt cannot be written .the line broke."):
         write_text("slowmemory://box/a.txt", "second")
     assert {name: memory.cat_file(name) for name in memory.find("/")} == {"/box/a.txt": b"first"}
 
@@ -174,7 +178,7 @@ def test_a_path_stays_a_path_and_a_swallowed_slash_is_told(tmp_path: Path) -> No
 
 def test_sentences_are_about_the_url(memory: Any) -> None:
     memory.pipe_file("/box/a.txt", b"x")
-    with pytest.raises(UserError, match="^memory://box/a.txt is bad."), here("memory://box/a.txt") as copy:
+    with pytest.raises(UserError, match=r"^memory://box/a.txt is bad."), here("memory://box/a.txt") as copy:
         raise UserError(f"{copy} is bad.")
 
 
@@ -193,9 +197,11 @@ def test_the_web_is_read_by_what_its_pages_list(tmp_path: Path) -> None:
         assert fetched == len([line for line in requests if line.startswith("GET") and ".txt" in line])
         one_file = local_copy(f"{address}/photos/My%20cats/%C3%A4%201.txt")
         assert one_file.read_bytes() == b"cat" and one_file.name == "ä 1.txt"
-        with pytest.raises(UserError, match="There is nothing at http://127.0.0.1:[0-9]+/none.zip"):
+        with pytest.raises(UserError, match=r"There is nothing at http://127.0.0.1:[0-9]+/none.zip"):
             local_copy(f"{address}/none.zip")
-        with pytest.raises(UserError, match="can be read but not written, as all of the web; write to a path"):
+        with pytest.raises(
+            UserError, match="can be read but not written, as all of the web; write to a path"
+        ):
             write_text(f"{address}/new.txt", "x")
 
 
@@ -259,9 +265,17 @@ def test_bad_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("module", "url", "sentence"),
     [
-        ("fsspec", "s3://b/x", "s3://b/x needs fsspec, which is not installed; pip install 'longshot[remote]'."),
+        (
+            "fsspec",
+            "s3://b/x",
+            "s3://b/x needs fsspec, which is not installed; pip install 'longshot[remote]'.",
+        ),
         ("s3fs", "s3://b/x", "s3://b/x needs s3fs, which is not installed; pip install 'longshot[remote]'."),
-        ("aiohttp", "https://h/x", "https://h/x needs aiohttp, which is not installed; pip install 'longshot[remote]'."),
+        (
+            "aiohttp",
+            "https://h/x",
+            "https://h/x needs aiohttp, which is not installed; pip install 'longshot[remote]'.",
+        ),
         ("gcsfs", "gs://b/x", "gs://b/x needs gcsfs, which is not installed; pip install gcsfs."),
     ],
 )

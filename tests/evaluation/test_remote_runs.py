@@ -51,7 +51,9 @@ def rows(results: Results) -> list[dict[str, Any]]:
 def test_a_run_at_a_url_is_extended_and_read(memory: Any, beds: dict[str, Path], tmp_path: Path) -> None:
     evaluate(beds["a"], "protonet", "memory://runs/first")
     evaluate(beds["a"], "ridge", "memory://runs/first")
-    local = longshot.evaluate(beds["a"], backbones="pixels", methods=["protonet", "ridge"], out=tmp_path / "run")
+    local = longshot.evaluate(
+        beds["a"], backbones="pixels", methods=["protonet", "ridge"], out=tmp_path / "run"
+    )
     results = Results("memory://runs/first")
     assert rows(results) == rows(local) and not results.missing()
     assert results.name == "memory://runs/first" and [len(s) for s in (results.run["sessions"],)] == [2]
@@ -90,7 +92,9 @@ def test_one_name_for_two_testbeds_is_refused_and_taken_back(
         save(store, run)
 
     monkeypatch.setattr(RemoteRun, "save", interrupted)
-    with pytest.raises(UserError, match="Two testbeds were evaluated at once as 'test' .*; rename one of the files"):
+    with pytest.raises(
+        UserError, match=r"Two testbeds were evaluated at once as 'test' .*; rename one of the files"
+    ):
         evaluate(beds["a"], "protonet", "memory://runs/first")
     results = Results("memory://runs/first")
     assert len(rows(results)) == 3 and not results.missing()
@@ -138,7 +142,9 @@ def test_a_network_under_two_labels_is_one_series(tmp_path: Path, beds: dict[str
     for label, folder in (("pixels", "one"), ("mine=pixels", "two")):
         longshot.evaluate(beds["a"], backbones=label, methods="protonet", out=tmp_path / folder)
     total = merged(read_run(tmp_path / "one"), read_run(tmp_path / "two"))
-    assert [cell["backbone"] for cell in total["cells"]] == ["pixels"] and list(total["backbones"]) == ["pixels"]
+    assert [cell["backbone"] for cell in total["cells"]] == ["pixels"] and list(total["backbones"]) == [
+        "pixels"
+    ]
     other = copy.deepcopy(read_run(tmp_path / "two"))
     other["networks"] = {"0" * 64: {"label": "pixels"}}
     with pytest.raises(UserError, match="Two networks were evaluated at once as 'pixels'"):
