@@ -186,8 +186,8 @@ def test_the_web_serves_testbed_and_dataset(
         where = ("--dataset", f"photos={address}/photos.zip")
         run_cli(*evaluate, f"{address}/test.parquet", *where, "-o", tmp_path / "second")
         assert requests.count("GET /photos.zip") == 1
-        said = run_cli("compare", f"{address}/first", tmp_path / "second", "--json").stdout
-        assert json.loads(said)
+        printed = run_cli("compare", f"{address}/first", tmp_path / "second", "--json").stdout
+        assert json.loads(printed)
         assert requests.count("GET /photos.zip") == 1
         refused = run_cli(*evaluate, f"{address}/test.parquet", *where, "-o", f"{address}/third", check=False)
         assert refused.returncode == 2 and "can be read but not written" in refused.stderr
@@ -284,14 +284,14 @@ def test_a_bucket_without_permission_is_one_sentence(
     evaluate = ("evaluate", "--backbone", "pixels", "--method", "protonet")
     run_cli(*evaluate, "s3://shelf/test.parquet", "-o", tmp_path / "local")  # what may be read is read
     remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, to keys that may."
-    for arguments, place in (
+    for arguments, target in (
         ((*evaluate, bed, "-o", "s3://shelf/runs/first"), "s3://shelf/runs/first"),
         (("sample", str(some_photos), *DRAW, "-o", "s3://shelf/x.parquet"), "s3://shelf/x.parquet"),
         (("report", tmp_path / "local", "-o", "s3://shelf/page.html"), "s3://shelf/page.html"),
     ):
         done = run_cli(*arguments, check=False)
         assert done.returncode == 2
-        assert f"{place} may not be written: access is denied; {remedy}" in one_sentence(done.stderr)
+        assert f"{target} may not be written: access is denied; {remedy}" in one_sentence(done.stderr)
     names = [entry["Key"] for entry in s3_client(guarded_s3, key=key["AccessKeyId"], secret=key["SecretAccessKey"])
              .list_objects_v2(Bucket="shelf")["Contents"]]  # fmt: skip
     assert names == ["test.parquet"]

@@ -90,13 +90,13 @@ def test_a_change_is_noticed_and_only_it_is_fetched(
     fetched: list[str] = []
     fetch = remote.fetch
     monkeypatch.setattr(
-        remote, "fetch", lambda url, each, *rest: (fetched.append(each.path), fetch(url, each, *rest))
+        remote, "fetch", lambda url, each, *more: (fetched.append(each.path), fetch(url, each, *more))
     )
     after = local_copy("memory://box")
     assert files_below(after) == {"a.txt": b"a", "b.txt": b"B"} and fetched == ["/box/b.txt"]
     assert files_below(before) == {"a.txt": b"a", "b.txt": b"b", "c.txt": b"c"}  # whoever reads it goes on
-    said = capsys.readouterr().err
-    assert "memory://box has changed since it was last fetched: 1 file fetched again or new, 1 gone" in said
+    notes = capsys.readouterr().err
+    assert "memory://box has changed since it was last fetched: 1 file fetched again or new, 1 gone" in notes
 
 
 def test_what_changes_while_it_is_fetched_is_fetched_again(
@@ -306,3 +306,16 @@ def test_the_cache_lists_and_prunes_urls(memory: Any, fresh_cache: Path) -> None
     assert names == {"memory://box/b.bin", "former versions"}
     prune([entry for entry in entries() if entry.kind == "remote"])
     assert not (fresh_cache / "remote").exists()
+
+
+def test_what_writes_here_alone_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import longshot
+
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        UserError, match=r"s3://b/x is a URL, and longshot.make_split writes to this machine alone"
+    ):
+        longshot.make_split("toybox", random=True, out="s3://b/x")
+    with pytest.raises(UserError, match=r"'s3:/b/x.json' was a URL, and it is written to this machine alone"):
+        write_text(Path("s3://b/x.json"), "{}")
+    assert not list(tmp_path.iterdir())

@@ -115,11 +115,11 @@ def test_a_damaged_part_at_a_url_is_computed_anew(
 ) -> None:
     before = rows(evaluate(beds["a"], "protonet", "memory://runs/first"))
     part = next(name for name in memory.find("/runs/first") if "/part-" in name)
-    whole = memory.cat_file(part)
-    memory.pipe_file(part, whole[:100])
+    undamaged = memory.cat_file(part)
+    memory.pipe_file(part, undamaged[:100])
     assert rows(evaluate(beds["a"], "protonet", "memory://runs/first")) == before
     assert "1 damaged result files in memory://runs/first are computed anew" in capsys.readouterr().err
-    assert memory.cat_file(part) == whole
+    assert memory.cat_file(part) == undamaged
 
 
 def test_records_add_up_in_any_order(tmp_path: Path, beds: dict[str, Path]) -> None:

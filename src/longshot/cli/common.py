@@ -12,7 +12,7 @@ import click
 
 from longshot.cli.help import Grouped
 from longshot.core.errors import UserError
-from longshot.core.urls import Place, is_url, shown
+from longshot.core.urls import Location, is_url, shown
 
 if TYPE_CHECKING:
     from longshot.api.estimates import Estimate
@@ -164,12 +164,12 @@ def echo_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def print_written(place: Place) -> None:
+def print_written(location: Location) -> None:
     """Where a page or picture lies now, and its size where it is here."""
-    if is_url(place):
-        click.echo(shown(place))
+    if is_url(location):
+        click.echo(shown(location))
         return
-    path = Path(place)
+    path = Path(location)
     click.echo(f"{path.resolve()} ({path.stat().st_size / 1e3:,.0f} kB)")
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from longshot.core.errors import UserError
-from longshot.core.urls import Place, is_url
+from longshot.core.urls import Location, is_url, looks_swallowed
 
 # a place that cannot be written, as opposed to a fault of the program
 _BAD_PLACES = (
@@ -138,7 +138,7 @@ def remove_at_exit(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def atomic(path: Place) -> Iterator[Path]:
+def atomic(path: Location) -> Iterator[Path]:
     """Yield a temporary path that takes the place of ``path`` when the block ends well.
 
     A crash, a kill or a full disk leaves the former file (or none), never half a file. ``path`` may be a URL.
@@ -150,6 +150,11 @@ def atomic(path: Place) -> Iterator[Path]:
             yield temporary
         return
     target = Path(path)
+    if looks_swallowed(target):
+        raise UserError(
+            f"'{target}' was a URL, and it is written to this machine alone",
+            "give a path, or the URL as text",
+        )
     with explain_disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name[:80]}.", suffix=".tmp", dir=target.parent)
@@ -173,13 +178,13 @@ def make_shareable(file: Path) -> None:
     file.chmod(0o666 & ~umask)
 
 
-def write_text(path: Place, text: str) -> None:
+def write_text(path: Location, text: str) -> None:
     """Write ``text`` as UTF-8, whole or not at all."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Place, value: Any) -> None:
+def write_json(path: Location, value: Any) -> None:
     """Write ``value`` as readable JSON, whole or not at all."""
     write_text(path, json_text(value))
 

@@ -18,8 +18,9 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from longshot.core.errors import UserError
+from longshot.core.progress import Progress, progress
 from longshot.core.remote_errors import absent, explained, missing_driver, passes
-from longshot.core.urls import inside, protocol, shown
+from longshot.core.urls import base_name, inside, protocol, shown
 
 T = TypeVar("T")
 THREADS = 8  # requests at a time
@@ -142,7 +143,31 @@ def _object(path: str, info: dict[str, Any]) -> RemoteObject:
     return RemoteObject(path, size, None if mark is None else f"{size} {mark}")
 
 
-def fetch(url: str, there: RemoteObject, target: Path, advance: Callable[[int], object]) -> None:
+class Megabytes:
+    """Bytes that threads count; one of them shows whole megabytes on a bar."""
+
+    def __init__(self, bar: Progress) -> None:
+        self.bar, self.bytes, self.shown = bar, 0, 0
+
+    def add(self, number: int) -> None:
+        """Count bytes."""
+        self.bytes += number
+
+    def show(self) -> None:
+        """Bring the bar up to date."""
+        fresh = self.bytes // 1_000_000 - self.shown
+        self.shown += fresh
+        self.bar.advance(fresh)
+
+
+@contextlib.contextmanager
+def megabyte_bar(description: str, total: int) -> Iterator[Megabytes]:
+    """Show how many of ``total`` bytes have gone their way."""
+    with progress(description, total=-(-total // 1_000_000), unit="MB") as bar:
+        yield Megabytes(bar)
+
+
+def fetch(url: str, there: RemoteObject, target: Path, megabytes: Megabytes | None = None) -> None:
     """Bring an object to ``target``, whole or not at all.
 
     Parameters
@@ -153,14 +178,14 @@ def fetch(url: str, there: RemoteObject, target: Path, advance: Callable[[int], 
         What to bring, from ``listing``.
     target : Path
         A file that may be overwritten.
-    advance : callable
-        Called with the number of bytes that arrived.
+    megabytes : Megabytes, optional
+        Counts the bytes that arrive.
     """
     file_system, _ = connect(url)
 
     def bring() -> None:
         try:
-            file_system.get_file(there.path, str(target), callback=_counter(advance))
+            file_system.get_file(there.path, str(target), callback=_counter(megabytes))
             size = target.stat().st_size
             if there.size not in (None, size):
                 raise ConnectionError(f"{size:,} of {there.size:,} bytes arrived")
@@ -176,35 +201,46 @@ def fetch(url: str, there: RemoteObject, target: Path, advance: Callable[[int], 
     persist(bring, url, "read")
 
 
-def _counter(advance: Callable[[int], object]) -> Any:
-    """fsspec's way of hearing how many bytes arrived."""
-    callbacks = import_module("fsspec.callbacks")
-    counter = callbacks.Callback()
-    counter.relative_update = lambda number=1: advance(number)
+def _counter(megabytes: Megabytes | None, show: bool = False) -> Any:
+    """fsspec's way of hearing how many bytes went their way."""
+    counter = import_module("fsspec.callbacks").Callback()
+
+    def update(number: int = 1) -> None:
+        if megabytes is not None:
+            megabytes.add(number)
+            if show:
+                megabytes.show()
+
+    counter.relative_update = update
     return counter
 
 
-def put(source: Path, url: str) -> None:
-    """Put a file at ``url``: readers meet the former one or all of this one."""
+def put(source: Path, url: str, *, bar: bool = False) -> None:
+    """Put a file at ``url``: readers meet the former one or all of this one. ``bar`` shows how far it is."""
     check_protocol(url)
     file_system, path = connect(url)
+    if not bar:
+        persist(lambda: _put_whole(source, url, file_system, path, None), url, "written")
+        return
+    with megabyte_bar(f"put {base_name(url)}", source.stat().st_size) as megabytes:
+        persist(lambda: _put_whole(source, url, file_system, path, megabytes), url, "written")
 
-    def bring() -> None:
-        if protocol(url) in _WHOLE_OBJECTS:
-            file_system.put_file(str(source), path)
-            return
-        folder, _, name = path.rpartition("/")
-        temporary = f"{folder}/.{name}.{uuid4().hex[:8]}.tmp"
-        file_system.makedirs(folder, exist_ok=True)
-        try:
-            file_system.put_file(str(source), temporary)
-            file_system.mv(temporary, path)
-        except BaseException:
-            with contextlib.suppress(Exception):
-                file_system.rm_file(temporary)
-            raise
 
-    persist(bring, url, "written")
+def _put_whole(source: Path, url: str, file_system: Any, path: str, megabytes: Megabytes | None) -> None:
+    counter = _counter(megabytes, show=True)
+    if protocol(url) in _WHOLE_OBJECTS:
+        file_system.put_file(str(source), path, callback=counter)
+        return
+    folder, _, name = path.rpartition("/")
+    temporary = f"{folder}/.{name}.{uuid4().hex[:8]}.tmp"
+    file_system.makedirs(folder, exist_ok=True)
+    try:
+        file_system.put_file(str(source), temporary, callback=counter)
+        file_system.mv(temporary, path)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            file_system.rm_file(temporary)
+        raise
 
 
 def remove(url: str) -> None:

@@ -36,25 +36,25 @@ from longshot.core.files import (
     write_json,
 )
 from longshot.core.locks import file_lock
-from longshot.core.progress import Progress, progress
-from longshot.core.remote import Listing, RemoteObject
-from longshot.core.urls import Place, base_name, is_url, looks_swallowed, shown, sibling
+from longshot.core.remote import Listing, Megabytes, RemoteObject
+from longshot.core.urls import Location, base_name, is_url, looks_swallowed, shown, sibling
 from longshot.core.wording import count, first, note
 
 _ROUNDS = 5  # looks at a URL whose files change while they are fetched
+_LONG = 4_000_000  # bytes
 _SAVE_EVERY = 15.0  # seconds of fetching that a kill can cost
 _held: list[Any] = []  # locks of folders that last as long as this process
 _Objects = dict[str, dict[str, Any]]  # name → mark, size, sha256
 
 
 def local_copy(
-    place: Place, *, also: Sequence[str] = (), or_nothing: bool = False, grows: bool = False
+    location: Location, *, also: Sequence[str] = (), or_nothing: bool = False, grows: bool = False
 ) -> Path:
     """The path of a file or folder on this machine: a path as it is, a URL fetched into the cache.
 
     Parameters
     ----------
-    place : str or path
+    location : str or path
         A path, or a URL.
     also : sequence of str
         Names of files beside the one at the URL that are fetched with it, where they are there.
@@ -72,12 +72,12 @@ def local_copy(
     >>> local_copy("photos.zip")
     PosixPath('photos.zip')
     """
-    if not is_url(place):
-        path = Path(place)
+    if not is_url(location):
+        path = Path(location)
         if looks_swallowed(path) and not path.exists():
             raise UserError(f"'{path}' was a URL that lost a slash when it became a Path", "give it as text")
         return path
-    url = str(place)
+    url = str(location)
     if url.startswith(("file://", "local://")):
         return Path(remote.connect(url)[1])
     with file_lock(
@@ -88,16 +88,16 @@ def local_copy(
 
 
 @contextlib.contextmanager
-def here(place: Place, *, also: Sequence[str] = (), grows: bool = False) -> Iterator[Path]:
+def here(location: Location, *, also: Sequence[str] = (), grows: bool = False) -> Iterator[Path]:
     """``local_copy`` for a block that reads it: what is wrong with the copy is told of the URL."""
-    path = local_copy(place, also=also, grows=grows)
+    path = local_copy(location, also=also, grows=grows)
     try:
         yield path
     except UserError as error:
-        if not is_url(place):
+        if not is_url(location):
             raise
         raise UserError(
-            *(text.replace(str(path), shown(place)) for text in (error.fact, error.remedy))
+            *(text.replace(str(path), shown(location)) for text in (error.fact, error.remedy))
         ) from error
 
 
@@ -225,13 +225,13 @@ def _fetch_all(
     """Fetch objects into blobs; ``have`` grows, and is recorded now and then."""
     total = sum(each.size or 0 for each in todo.values())
     saved = time.monotonic()
-    with (
-        progress(f"fetch {base_name(url)}", total=-(-total // 1_000_000), unit="MB") as bar,
-        ThreadPoolExecutor(remote.THREADS) as pool,
-    ):
-        megabytes = _Megabytes(bar)
+    long = (
+        total >= _LONG or len(todo) >= 50
+    )  # otherwise it is no matter of seconds, and another bar may be shown
+    bar = remote.megabyte_bar(f"fetch {base_name(url)}", total) if long else contextlib.nullcontext()
+    with bar as megabytes, ThreadPoolExecutor(remote.THREADS) as pool:
         pending = {
-            pool.submit(_fetch_blob, url, each, megabytes.add): (name, each) for name, each in todo.items()
+            pool.submit(_fetch_blob, url, each, megabytes): (name, each) for name, each in todo.items()
         }
         try:
             left_over = {*pending}
@@ -240,7 +240,8 @@ def _fetch_all(
                 for future in done:
                     name, each = pending[future]
                     have[name] = {"mark": each.mark, "size": each.size, "sha256": future.result()}
-                megabytes.show()
+                if megabytes is not None:
+                    megabytes.show()
                 if recorded and time.monotonic() - saved > _SAVE_EVERY:
                     _write_record(url, there.is_file, have, None)
                     saved = time.monotonic()
@@ -253,22 +254,7 @@ def _fetch_all(
                 _write_record(url, there.is_file, have, None)
 
 
-class _Megabytes:
-    """Bytes that threads count, shown on a bar in whole megabytes by one."""
-
-    def __init__(self, bar: Progress) -> None:
-        self.bar, self.bytes, self.shown = bar, 0, 0
-
-    def add(self, number: int) -> None:
-        self.bytes += number
-
-    def show(self) -> None:
-        fresh = self.bytes // 1_000_000 - self.shown
-        self.shown += fresh
-        self.bar.advance(fresh)
-
-
-def _fetch_blob(url: str, there: RemoteObject, advance: Any) -> str:
+def _fetch_blob(url: str, there: RemoteObject, megabytes: Megabytes | None) -> str:
     """Fetch one object; its digest. It takes its place among the blobs when all of it is there."""
     folder = cache_dir("remote", "blobs")
     with explain_disk_errors(folder):
@@ -276,7 +262,7 @@ def _fetch_blob(url: str, there: RemoteObject, advance: Any) -> str:
         os.close(handle)
         temporary = Path(name)
         try:
-            remote.fetch(url, there, temporary, advance)
+            remote.fetch(url, there, temporary, megabytes)
             digest = hash_file(temporary)
             target = folder / digest[:2] / digest
             target.parent.mkdir(exist_ok=True)
@@ -316,14 +302,14 @@ def _tree(url: str, there: Listing, have: _Objects, before: _Objects | None) -> 
 
 def _find_tree(record: dict[str, Any]) -> Path | None:
     """The tree of a record in the first place of the cache that has all its files in their size."""
-    for place in cache_places("remote", "trees", record["tree"]):
-        root = place if record["is_file"] else place / record["name"]
+    for folder in cache_places("remote", "trees", record["tree"]):
+        root = folder if record["is_file"] else folder / record["name"]
         try:
             sizes = {name: (root / name).stat().st_size for name in record["objects"]}
         except OSError:
             continue
         if all(facts["size"] in (None, sizes[name]) for name, facts in record["objects"].items()):
-            return place / str(record["name"])
+            return folder / str(record["name"])
     return None
 
 

@@ -53,39 +53,39 @@ def missing_driver(url: str, error: Exception) -> UserError:
 
 def explained(url: str, error: Exception, verb: str) -> UserError:
     """The sentence about a failure. ``verb`` says what was to be done: "read", "written"."""
-    place, status = shown(url), status_of(error)
+    location, status = shown(url), status_of(error)
     names = _names(error)
     if isinstance(error, ImportError):
         return missing_driver(url, error)
     if names & {*_NO_KEYS} or status in (401, 403) or isinstance(error, PermissionError):
         reason = "there are no credentials" if names & {*_NO_KEYS} else "access is denied"
         return UserError(
-            f"{place} may not be {verb}: {reason}",
+            f"{location} may not be {verb}: {reason}",
             _KEYS.get(protocol(url), "give credentials that may, as its driver takes them"),
         )
     if _no_bucket(error):
         return UserError(
-            f"{place} cannot be {verb}: there is no bucket '{urlsplit(url).netloc}'",
+            f"{location} cannot be {verb}: there is no bucket '{urlsplit(url).netloc}'",
             "create it or correct its name",
         )
     if status == 404:
-        return UserError(f"There is nothing at {place}", "correct the address")
+        return UserError(f"There is nothing at {location}", "correct the address")
     if status is not None:
         return UserError(
-            f"{place} cannot be {verb}: its server answers {status} again and again"
+            f"{location} cannot be {verb}: its server answers {status} again and again"
             if status in AGAIN
-            else f"{place} cannot be {verb}: its server answers {status}",
+            else f"{location} cannot be {verb}: its server answers {status}",
             "try again later",
         )
     if passes(error) or names & {*_UNREACHED}:
         return UserError(
-            f"{place} cannot be {verb}: its host cannot be reached or breaks off ({_short(error)})",
+            f"{location} cannot be {verb}: its host cannot be reached or breaks off ({_short(error)})",
             "check the address and the network, then do the same again",
         )
     if isinstance(error, FileNotFoundError):
-        return UserError(f"There is nothing at {place}", "correct the address")
+        return UserError(f"There is nothing at {location}", "correct the address")
     return UserError(
-        f"{place} cannot be {verb} ({_short(error)})", "check the address and what may be done there"
+        f"{location} cannot be {verb} ({_short(error)})", "check the address and what may be done there"
     )
 
 

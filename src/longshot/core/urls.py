@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TypeGuard
 from urllib.parse import urlsplit
 
-Place = str | os.PathLike[str]  # a path here, or a URL as text
+Location = str | os.PathLike[str]  # a path here, or a URL as text
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # two letters at least: C:// is a drive
 _SWALLOWED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
 
 
-def is_url(place: object) -> bool:
+def is_url(location: object) -> TypeGuard[str]:
     """Whether a place is an address rather than a path on this machine.
 
     >>> is_url("s3://bucket/photos.zip"), is_url("C:/photos"), is_url("runs/first")
     (True, False, False)
     """
-    return isinstance(place, str) and _URL.match(place) is not None
+    return isinstance(location, str) and _URL.match(location) is not None
 
 
 def protocol(url: str) -> str:
@@ -28,15 +29,15 @@ def protocol(url: str) -> str:
     return match[1].lower()
 
 
-def shown(place: Place) -> str:
+def shown(location: Location) -> str:
     """A place for sentences, records and provenance: of a URL neither passwords nor signatures.
 
     >>> shown("https://me:secret@host/a.zip?X-Amz-Signature=1"), shown("runs/first")
     ('https://host/a.zip', 'runs/first')
     """
-    if not is_url(place):
-        return str(place)
-    parts = urlsplit(str(place))
+    if not is_url(location):
+        return str(location)
+    parts = urlsplit(str(location))
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 

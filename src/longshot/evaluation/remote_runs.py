@@ -18,7 +18,7 @@ from uuid import uuid4
 from longshot.core.errors import UserError
 from longshot.core.remote import check_writable, put, remove
 from longshot.core.remote_cache import add_missing, lasting_work_folder, link_files, local_copy
-from longshot.core.urls import Place, inside, is_url, shown
+from longshot.core.urls import Location, inside, is_url, shown
 from longshot.evaluation import units
 from longshot.evaluation.merging import merged
 from longshot.evaluation.run_record import open_folder, read_run, write_run
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 _CLAIM = "claim"  # a record that has not been compared with those of others yet
 
 
-def open_store(place: Place, *, new: bool = False, writes: bool = False) -> RunFolder:
+def open_store(location: Location, *, new: bool = False, writes: bool = False) -> RunFolder:
     """The run in a folder or at a URL.
 
     Parameters
     ----------
-    place : path or URL
+    location : path or URL
         Where it is.
     new : bool
         Whether it may be that nothing is there yet.
     writes : bool
         Whether results are to be written: a URL where that cannot be is told before anything is computed.
     """
-    if not is_url(place):
-        return RunFolder(local_copy(place))
+    if not is_url(location):
+        return RunFolder(local_copy(location))
     if writes:
-        check_writable(str(place), folder=True)
-    return RemoteRun(str(place), new=new)
+        check_writable(str(location), folder=True)
+    return RemoteRun(str(location), new=new)
 
 
 class RemoteRun(RunFolder):

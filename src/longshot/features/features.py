@@ -344,7 +344,7 @@ class Features:
             with work_folder() as folder:
                 copy = folder / Path(path).name
                 self.save(copy)
-                put(copy, str(path))
+                put(copy, str(path), bar=True)
                 put(
                     sidecar(copy), sibling(str(path), sidecar(copy).name)
                 )  # last: it marks the pair as complete
