@@ -127,6 +127,7 @@ def _without_times(value: Any) -> Any:
     return [_without_times(each) for each in value] if isinstance(value, list) else value
 
 
+@pytest.mark.long
 def test_two_evaluations_write_to_one_run_at_once(
     bucket: str, some_photos: Path, run_cli: RunCli, forks: ForkServer, tmp_path: Path
 ) -> None:
@@ -148,6 +149,7 @@ def test_two_evaluations_write_to_one_run_at_once(
     assert not [name for name in at_bucket if "claim" in name or "write-test" in name]
 
 
+@pytest.mark.long
 def test_a_run_is_resumed_from_the_bucket_on_another_machine(
     bucket: str, some_photos: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +214,7 @@ def one_sentence(text: str) -> str:
     return lines[0]
 
 
+@pytest.mark.long
 def test_bad_buckets_are_one_sentence_and_nothing_is_written(
     bucket: str, some_photos: Path, run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

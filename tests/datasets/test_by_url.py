@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forked import ForkServer
 from longshot import open_dataset
 from longshot.core.errors import UserError
 from longshot.datasets import image_digests, registry
@@ -117,7 +116,7 @@ def test_what_cannot_be_opened_is_told_by_its_url(
     assert not registry.entries()
 
 
-def test_nothing_of_fsspec_is_imported_for_paths(tmp_path: Path) -> None:
+def test_nothing_of_fsspec_is_imported_for_paths(tmp_path: Path, forks: ForkServer) -> None:
     np.savez(tmp_path / "d.npz", images=np.zeros((40, 8, 8), np.uint8), labels=np.arange(40) % 4)
     program = (
         "import sys, longshot\n"
@@ -125,4 +124,4 @@ def test_nothing_of_fsspec_is_imported_for_paths(tmp_path: Path) -> None:
         "longshot.evaluate('t.parquet', backbones='pixels', methods='protonet', out='run')\n"
         "assert not {'fsspec', 's3fs', 'aiohttp'} & {*sys.modules}, sorted(sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
+    forks.run(program=program, cwd=tmp_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,19 @@ def rows(results: Results) -> list[dict[str, Any]]:
     return sorted(table, key=lambda row: (row["method"], row["task"]))
 
 
+def in_between(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> None:
+    """Let another evaluation do all its work when the first has read the run and has written nothing yet."""
+    save, calls = RemoteRun.save, []
+
+    def interrupted(store: RemoteRun, run: dict[str, Any]) -> None:
+        calls.append(store)
+        if len(calls) == 1:
+            other()
+        save(store, run)
+
+    monkeypatch.setattr(RemoteRun, "save", interrupted)
+
+
 def test_a_run_at_a_url_is_extended_and_read(memory: Any, beds: dict[str, Path], tmp_path: Path) -> None:
     evaluate(beds["a"], "protonet", "memory://runs/first")
     evaluate(beds["a"], "ridge", "memory://runs/first")
@@ -66,15 +79,7 @@ def test_a_run_at_a_url_is_extended_and_read(memory: Any, beds: dict[str, Path],
 def test_who_begins_before_another_ends_sees_its_results_at_the_end(
     memory: Any, beds: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save, calls = RemoteRun.save, []
-
-    def interrupted(store: RemoteRun, run: dict[str, Any]) -> None:
-        calls.append(store)
-        if len(calls) == 1:  # the first has read the run, and has written nothing yet
-            evaluate(beds["a"], "ridge", "memory://runs/first")
-        save(store, run)
-
-    monkeypatch.setattr(RemoteRun, "save", interrupted)
+    in_between(monkeypatch, lambda: evaluate(beds["a"], "ridge", "memory://runs/first"))
     first = evaluate(beds["a"], "protonet", "memory://runs/first")
     assert {row["method"] for row in first.table().to_pylist()} == {"protonet", "ridge"}
     assert len(rows(first)) == len(rows(Results("memory://runs/first"))) == 6
@@ -83,15 +88,7 @@ def test_who_begins_before_another_ends_sees_its_results_at_the_end(
 def test_one_name_for_two_testbeds_is_refused_and_taken_back(
     memory: Any, beds: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save, calls = RemoteRun.save, []
-
-    def interrupted(store: RemoteRun, run: dict[str, Any]) -> None:
-        calls.append(store)
-        if len(calls) == 1:
-            evaluate(beds["b"], "protonet", "memory://runs/first")
-        save(store, run)
-
-    monkeypatch.setattr(RemoteRun, "save", interrupted)
+    in_between(monkeypatch, lambda: evaluate(beds["b"], "protonet", "memory://runs/first"))
     with pytest.raises(
         UserError, match=r"Two testbeds were evaluated at once as 'test' .*; rename one of the files"
     ):
