@@ -6,6 +6,7 @@ import hashlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -312,3 +313,37 @@ def test_what_writes_here_alone_says_so(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(UserError, match=r"'s3:/b/x.json' was a URL, and it is written to this machine alone"):
         write_text(Path("s3://b/x.json"), "{}")
     assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_fetch_goes_on_with_what_is_missing(
+    memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abcd":
+        memory.pipe_file(f"/box/{name}.txt", name.encode())
+    fetch, fetched = remote.fetch, list[str]()
+
+    def broken(url: str, there: remote.RemoteObject, *more: Any) -> None:
+        if there.path == "/box/c.txt" and len(fetched) < 10:
+            raise UserError("The line is cut.")
+        fetched.append(there.path)
+        fetch(url, there, *more)
+
+    monkeypatch.setattr(remote, "fetch", broken)
+    with pytest.raises(UserError, match=r"The line is cut."):
+        local_copy("memory://box")
+    assert not is_cached("memory://box")
+    before = {*fetched}
+    fetched.extend([""] * 10)
+    local_copy("memory://box")
+    assert (
+        {*fetched[fetched.index("") :]} - {""}
+        == {f"/box/{name}.txt" for name in "abcd"} - before
+        >= {"/box/c.txt"}
+    )
+
+
+def test_two_at_once_fetch_a_file_once(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(bytes(100_000))
+    with web_server(tmp_path) as (address, requests), ThreadPoolExecutor(4) as pool:
+        copies = list(pool.map(local_copy, [f"{address}/a.bin"] * 4))
+        assert len({*copies}) == 1 and requests.count("GET /a.bin") == 1
