@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -149,4 +149,8 @@ def bucket_files(endpoint: str, bucket: str) -> dict[str, bytes]:
     client = s3_client(endpoint)
     pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
     names = [entry["Key"] for page in pages for entry in page.get("Contents", ())]
-    return {name: client.get_object(Bucket=bucket, Key=name)["Body"].read() for name in names}
+    files = {}
+    for name in names:
+        with suppress(client.exceptions.NoSuchKey):  # deleted since it was listed
+            files[name] = client.get_object(Bucket=bucket, Key=name)["Body"].read()
+    return files

@@ -347,3 +347,23 @@ def test_two_at_once_fetch_a_file_once(tmp_path: Path) -> None:
     with web_server(tmp_path) as (address, requests), ThreadPoolExecutor(4) as pool:
         copies = list(pool.map(local_copy, [f"{address}/a.bin"] * 4))
         assert len({*copies}) == 1 and requests.count("GET /a.bin") == 1
+
+
+def test_what_is_longer_by_the_time_it_is_fetched_is_looked_at_again(
+    memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "pause", lambda _: pytest.fail("taken for a broken line"))
+    memory.pipe_file("/box/a.txt", b"short")
+    listing, looks = remote.listing, list[str]()
+
+    def overtaken(url: str) -> Any:
+        there = listing(url)
+        looks.append(url)
+        if len(looks) == 1:
+            memory.pipe_file("/box/a.txt", b"much longer")
+        return there
+
+    monkeypatch.setattr(remote, "listing", overtaken)
+    assert (
+        files_below(local_copy("memory://box", grows=True)) == {"a.txt": b"much longer"} and len(looks) == 2
+    )

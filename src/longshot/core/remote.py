@@ -46,7 +46,7 @@ class RemoteObject:
 
 
 class Vanished(UserError):
-    """What was there a moment ago is gone."""
+    """What was there a moment ago is gone, or has other bytes: look again."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +188,9 @@ def fetch(url: str, there: RemoteObject, target: Path, megabytes: Megabytes | No
             file_system.get_file(there.path, str(target), callback=_counter(megabytes))
             size = target.stat().st_size
             if there.size not in (None, size):
+                file_system.invalidate_cache()
+                if _object(there.path, file_system.info(there.path)).mark != there.mark:
+                    raise Vanished(f"{there.path} has changed while it was fetched", "do it again")
                 raise ConnectionError(f"{size:,} of {there.size:,} bytes arrived")
         except FileNotFoundError as error:
             target.unlink(missing_ok=True)

@@ -142,18 +142,21 @@ def link_files(source: Path, target: Path) -> None:
 
 def add_missing(url: str, folder: Path) -> None:
     """Bring the files that lie at ``url`` and not in ``folder``; those that are there are the same."""
-    there = remote.listing(url)
-    if there is None:
-        return
-    _check_names(url, there)
-    todo = {name: each for name, each in there.objects.items() if not (folder / name).exists()}
-    have: _Objects = {}
-    with contextlib.suppress(remote.Vanished):
-        _fetch_all(url, there, todo, have, recorded=False)
-    for name, facts in have.items():
-        blob = _blob(facts["sha256"])
-        if blob is not None:
-            _link(blob, folder / name)
+    for _ in range(_ROUNDS):
+        there = remote.listing(url)
+        if there is None:
+            return
+        _check_names(url, there)
+        todo = {name: each for name, each in there.objects.items() if not (folder / name).exists()}
+        if not todo:
+            return
+        have: _Objects = {}
+        with contextlib.suppress(remote.Vanished):  # the next look tells
+            _fetch_all(url, there, todo, have, recorded=False)
+        for name, facts in have.items():
+            blob = _blob(facts["sha256"])
+            if blob is not None:
+                _link(blob, folder / name)
 
 
 def _fetched(url: str, also: Sequence[str], or_nothing: bool, grows: bool) -> Path:
@@ -161,7 +164,7 @@ def _fetched(url: str, also: Sequence[str], or_nothing: bool, grows: bool) -> Pa
     have: _Objects = {} if record is None else record["objects"]
     before = None if record is None or record["tree"] is None else dict(have)
     fresh: set[str] = set()  # without a mark, and fetched just now
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS * 4 if grows else _ROUNDS):
         there = _look(url, also)
         if there is None:
             if or_nothing:
@@ -176,11 +179,15 @@ def _fetched(url: str, also: Sequence[str], or_nothing: bool, grows: bool) -> Pa
         have = {name: facts for name, facts in have.items() if name in there.objects}
         if not todo:
             return _tree(url, there, have, None if grows else before)
-        with contextlib.suppress(remote.Vanished):  # the next look tells
+        try:
             _fetch_all(url, there, todo, have)
+        except remote.Vanished:  # the next look tells
+            continue
+        if grows:  # others go on writing: each file is whole, and there may be more by now
+            return _tree(url, there, have, None)
         fresh |= {name for name, each in todo.items() if each.mark is None and name in have}
     raise UserError(
-        f"{shown(url)} changed {_ROUNDS} times while it was fetched", "try again when nobody writes to it"
+        f"{shown(url)} changed again and again while it was fetched", "try again when nobody writes to it"
     )
 
 
